@@ -120,7 +120,7 @@ fn hits_allocate_nothing() {
         };
         count_hits(client, kind, bytes, answers, heads);
     }
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
     let over_tls = [
         ("page", request("GET", gzip)),
         ("304", request("GET", &known)),
@@ -282,8 +282,8 @@ fn connect(from: &str, to: &str) -> TcpStream {
     socket.connect(&to.into()).unwrap();
     let client = TcpStream::from(socket);
     client.set_nodelay(true).unwrap();
-    let patience = Some(Duration::from_secs(15));
-    client.set_read_timeout(patience).unwrap();
+    let timeout = Some(Duration::from_secs(15));
+    client.set_read_timeout(timeout).unwrap();
     client
 }
 

@@ -18,13 +18,13 @@ use galley_load::{
     Connections, Generator, Limit, LoadClient, LoadError, Order, Pace, Target, Template, Timeouts,
     Workload,
 };
-use galley_testkit::origin::{Origin, Wire};
+use galley_testkit::origin::{Origin, ResponseWriter};
 use rustix::time::{ClockId, clock_gettime};
 
 const SLOW: Duration = Duration::from_millis(60);
 
 /// An origin whose script gets the number of each request, from 1.
-fn origin(script: impl Fn(u64, &mut Wire<'_>) + Send + Sync + 'static) -> Origin {
+fn origin(script: impl Fn(u64, &mut ResponseWriter<'_>) + Send + Sync + 'static) -> Origin {
     let count = AtomicU64::new(0);
     Origin::start(move |_, wire| script(count.fetch_add(1, Ordering::SeqCst) + 1, wire)).unwrap()
 }

@@ -115,7 +115,11 @@ fn a_replay_sends_each_page_once_when_it_is_due_and_head_has_no_body() {
         seen.first_error
     );
     assert!(seen.elapsed >= Duration::from_millis(300));
-    let targets: Vec<String> = origin.seen().into_iter().map(|seen| seen.target).collect();
+    let targets: Vec<String> = origin
+        .requests()
+        .into_iter()
+        .map(|seen| seen.target)
+        .collect();
     assert_eq!(targets, ["/a", "/b", "/c"]);
 }
 

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use crate::trouble::{During, Trouble};
+use crate::error::{Context, TestkitError};
 
 /// A user of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,20 +62,20 @@ fn find(passwd: &str, name: &str) -> Option<Account> {
 
 impl Account {
     /// Gives `path`, and all that is below it, to this account. Symbolic links are not followed.
-    pub(crate) fn own(&self, path: &Path) -> Result<(), Trouble> {
+    pub(crate) fn own(&self, path: &Path) -> Result<(), TestkitError> {
         let there =
-            fs::symlink_metadata(path).during(format_args!("look at {}", path.display()))?;
+            fs::symlink_metadata(path).context(format_args!("look at {}", path.display()))?;
         if there.is_symlink() {
             return Ok(());
         }
-        chown(path, Some(self.uid), Some(self.gid)).during(format_args!(
+        chown(path, Some(self.uid), Some(self.gid)).context(format_args!(
             "give {} to {}",
             path.display(),
             self.name
         ))?;
         if there.is_dir() {
-            for entry in fs::read_dir(path).during(format_args!("read {}", path.display()))? {
-                self.own(&entry.during("read a directory")?.path())?;
+            for entry in fs::read_dir(path).context(format_args!("read {}", path.display()))? {
+                self.own(&entry.context("read a directory")?.path())?;
             }
         }
         Ok(())
@@ -85,18 +85,18 @@ impl Account {
 /// Checks that other users may walk down to `path`. As an ordinary user nobody else needs to: always fine.
 ///
 /// # Errors
-/// [`Trouble::Unreachable`] names the directory that is closed.
-pub fn require_reachable(path: &Path) -> Result<(), Trouble> {
+/// [`TestkitError::Unreachable`] names the directory that is closed.
+pub fn require_reachable(path: &Path) -> Result<(), TestkitError> {
     if !runs_as_root() {
         return Ok(());
     }
-    let full = fs::canonicalize(path).during(format_args!("find {}", path.display()))?;
+    let full = fs::canonicalize(path).context(format_args!("find {}", path.display()))?;
     for step in full.ancestors() {
         let mode = fs::metadata(step)
-            .during(format_args!("look at {}", step.display()))?
+            .context(format_args!("look at {}", step.display()))?
             .mode();
         if mode & 0o001 == 0 {
-            return Err(Trouble::Unreachable(format!(
+            return Err(TestkitError::Unreachable(format!(
                 "`{}` is closed to other users, but PHP runs as `www-data` and the database as `mysql` when started by root: \
                  choose a directory elsewhere, or run as an ordinary user",
                 step.display()

@@ -15,9 +15,9 @@ use std::{
 use crate::{
     account,
     client::Request,
+    error::{Context, TestkitError},
     place,
     process::{Farewell, Service},
-    trouble::{During, Trouble},
 };
 
 /// What an Apache is made of.
@@ -54,12 +54,12 @@ impl Apache {
     /// Serves `root` with its files in `dir`. It answers when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the packages, [`Trouble::Unreachable`] when root gave a directory that the
-    /// children cannot enter, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
-    pub fn start(dir: &Path, root: &Path, options: &ApacheOptions) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
-        let dir = fs::canonicalize(dir).during(format_args!("find {}", dir.display()))?;
-        let root = fs::canonicalize(root).during(format_args!("find {}", root.display()))?;
+    /// [`TestkitError::Missing`] without the packages, [`TestkitError::Unreachable`] when root gave a directory that the
+    /// children cannot enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    pub fn start(dir: &Path, root: &Path, options: &ApacheOptions) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
+        let root = fs::canonicalize(root).context(format_args!("find {}", root.display()))?;
         account::require_reachable(&dir)?;
         account::require_reachable(&root)?;
         let mut tries = 0;
@@ -68,12 +68,12 @@ impl Apache {
             let port = place::free_port()?;
             // Proves that it is ours which answers, should another process have taken the port at the same moment.
             let token = format!("{}-{port}-{tries}", std::process::id());
-            fs::write(dir.join("token.txt"), &token).during("write Apache's token")?;
+            fs::write(dir.join("token.txt"), &token).context("write Apache's token")?;
             fs::write(
                 dir.join("apache.conf"),
                 configuration(&dir, &root, port, options)?,
             )
-            .during("write apache.conf")?;
+            .context("write apache.conf")?;
             match launch(&dir, port, &token) {
                 Ok(service) => {
                     return Ok(Self {
@@ -83,7 +83,8 @@ impl Apache {
                         token,
                     });
                 }
-                Err(Trouble::Ended { log, .. }) if log.contains("could not bind") && tries < 5 => {}
+                Err(TestkitError::Ended { log, .. })
+                    if log.contains("could not bind") && tries < 5 => {}
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -110,7 +111,7 @@ impl Apache {
     }
 
     /// Starts it again on the same port.
-    pub fn restart(&mut self) -> Result<(), Trouble> {
+    pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         self.service = launch(&self.dir, self.port, &self.token)?;
         Ok(())
@@ -127,7 +128,7 @@ impl Apache {
     }
 }
 
-fn launch(dir: &Path, port: u16, token: &str) -> Result<Service, Trouble> {
+fn launch(dir: &Path, port: u16, token: &str) -> Result<Service, TestkitError> {
     let mut parent = Command::new(place::program(&["apache2", "httpd"])?);
     parent
         .arg("-DFOREGROUND")
@@ -138,13 +139,13 @@ fn launch(dir: &Path, port: u16, token: &str) -> Result<Service, Trouble> {
         "apache2",
         &mut parent,
         &dir.join("error.log"),
-        Farewell::Ask(PATIENCE),
+        Farewell::Ask(TIMEOUT),
     )?;
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
     service.wait_until("Apache to answer", START_PATIENCE, || {
         let question = Request::get(TOKEN_PATH)
             .host("localhost")
-            .patience(Duration::from_secs(2));
+            .timeout(Duration::from_secs(2));
         question
             .send(addr)
             .is_ok_and(|answer| answer.body == token.as_bytes())
@@ -157,7 +158,7 @@ fn configuration(
     root: &Path,
     port: u16,
     options: &ApacheOptions,
-) -> Result<String, Trouble> {
+) -> Result<String, TestkitError> {
     let mut modules = String::new();
     for name in MODULES {
         let _ = writeln!(
@@ -220,8 +221,8 @@ php_admin_value sendmail_path /bin/true
 }
 
 /// libphp8.2.so and the like: the newest by name.
-fn php_module() -> Result<PathBuf, Trouble> {
-    let entries = fs::read_dir(MODULE_DIR).map_err(|_| Trouble::Missing {
+fn php_module() -> Result<PathBuf, TestkitError> {
+    let entries = fs::read_dir(MODULE_DIR).map_err(|_| TestkitError::Missing {
         program: "apache2".to_owned(),
     })?;
     let is_php = |path: &PathBuf| {
@@ -235,7 +236,7 @@ fn php_module() -> Result<PathBuf, Trouble> {
         .filter(is_php)
         .collect();
     found.sort();
-    found.pop().ok_or_else(|| Trouble::Missing {
+    found.pop().ok_or_else(|| TestkitError::Missing {
         program: "libapache2-mod-php".to_owned(),
     })
 }
@@ -264,4 +265,4 @@ const MODULES: &[&str] = &[
 ];
 const TOKEN_PATH: &str = "/.galley-testkit-token";
 const START_PATIENCE: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,18 +6,18 @@ use serde_json::{Value, json};
 
 use crate::{
     Tab,
-    trouble::{During, Trouble},
+    error::{Context, TestkitError},
 };
 
 impl Tab<'_> {
     /// Loads the checker into the page, until the next page.
     ///
     /// # Errors
-    /// [`Trouble`] with the command that gets the checker where it is missing.
-    pub fn load_axe(&mut self) -> Result<(), Trouble> {
+    /// [`TestkitError`] with the command that gets the checker where it is missing.
+    pub fn load_axe(&mut self) -> Result<(), TestkitError> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let file = root.join("target/axe/node_modules/axe-core/axe.min.js");
-        let axe = fs::read_to_string(&file).during(format_args!(
+        let axe = fs::read_to_string(&file).context(format_args!(
             "read {}: run `make target/axe/node_modules/.package-lock.json`",
             file.display()
         ))?;
@@ -28,14 +28,16 @@ impl Tab<'_> {
     /// page, with the rules for pages.
     ///
     /// # Errors
-    /// [`Trouble::Malformed`] where the page has no element of a selector, so that nothing passes because it is missing.
-    pub fn violations(&mut self, selectors: &[&str]) -> Result<Vec<String>, Trouble> {
+    /// [`TestkitError::Malformed`] where the page has no element of a selector, so that nothing passes because it is missing.
+    pub fn violations(&mut self, selectors: &[&str]) -> Result<Vec<String>, TestkitError> {
         let missing = self.say(&format!(
             "{}.filter((one) => !document.querySelector(one))",
             json!(selectors)
         ))?;
         if missing != json!([]) {
-            return Err(Trouble::Malformed(format!("not in the page: {missing}")));
+            return Err(TestkitError::Malformed(format!(
+                "not in the page: {missing}"
+            )));
         }
         let include: Vec<[&str; 1]> = selectors.iter().map(|one| [*one]).collect();
         let found = self.say(&format!(

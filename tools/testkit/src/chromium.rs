@@ -20,10 +20,11 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    account, place,
+    account,
+    error::{Context, TestkitError},
+    place,
     process::{Farewell, Service, tail},
-    trouble::{During, Trouble},
-    wait::came_true,
+    wait::poll_until,
 };
 
 /// A running browser; ends with its handle.
@@ -47,14 +48,14 @@ impl Chromium {
     /// Starts one with its profile and log in `dir`, which is made if it is missing.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] when it is not installed.
-    pub fn start(dir: &Path) -> Result<Self, Trouble> {
+    /// [`TestkitError::Missing`] when it is not installed.
+    pub fn start(dir: &Path) -> Result<Self, TestkitError> {
         Self::launch(dir, None)
     }
 
     /// The same for one that takes certificates with a certain key for good, whichever authority has signed them. `pin`: the SHA-256 of
     /// its `SubjectPublicKeyInfo` in base64, as in RFC 7469 section 2.4.
-    pub fn start_trusting(dir: &Path, pin: &str) -> Result<Self, Trouble> {
+    pub fn start_trusting(dir: &Path, pin: &str) -> Result<Self, TestkitError> {
         Self::launch(
             dir,
             Some(format!("--ignore-certificate-errors-spki-list={pin}")),
@@ -62,18 +63,18 @@ impl Chromium {
     }
 
     /// The same for one that finds a host without a name server: `http://HOST/` is asked at `addr`.
-    pub fn start_resolving(dir: &Path, host: &str, addr: SocketAddr) -> Result<Self, Trouble> {
+    pub fn start_resolving(dir: &Path, host: &str, addr: SocketAddr) -> Result<Self, TestkitError> {
         Self::launch(
             dir,
             Some(format!("--host-resolver-rules=MAP {host} {addr}")),
         )
     }
 
-    fn launch(dir: &Path, further: Option<String>) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    fn launch(dir: &Path, further: Option<String>) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         let log = dir.join("chromium.log");
-        let (orders_in, orders) = std::io::pipe().during("make a pipe")?;
-        let (answers, answers_out) = std::io::pipe().during("make a pipe")?;
+        let (orders_in, orders) = std::io::pipe().context("make a pipe")?;
+        let (answers, answers_out) = std::io::pipe().context("make a pipe")?;
         // The two descriptors come in where a child takes them without unsafe code, and the shell puts them where Chromium looks.
         let mut command = Command::new("/bin/sh");
         command
@@ -115,7 +116,7 @@ impl Chromium {
     }
 
     /// A tab of a person who has no cookies and shares none with other tabs.
-    pub fn person(&mut self) -> Result<Tab<'_>, Trouble> {
+    pub fn person(&mut self) -> Result<Tab<'_>, TestkitError> {
         let context = self.ask(None, "Target.createBrowserContext", &json!({}))?;
         let context = &context["browserContextId"];
         let wanted = json!({ "url": "about:blank", "browserContextId": context });
@@ -143,7 +144,7 @@ impl Chromium {
         session: Option<&str>,
         method: &str,
         params: &Value,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, TestkitError> {
         self.last += 1;
         let id = self.last;
         let mut order = json!({ "id": id, "method": method, "params": params });
@@ -154,28 +155,28 @@ impl Chromium {
         bytes.push(0);
         self.orders
             .write_all(&bytes)
-            .during(format_args!("tell chromium {method}\n{}", tail(&self.log)))?;
-        let deadline = Instant::now() + PATIENCE;
+            .context(format_args!("tell chromium {method}\n{}", tail(&self.log)))?;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.answers.recv_timeout(left) {
                 Ok(mut answer) if answer["id"] == id => {
                     return match answer.get("error") {
-                        Some(error) => Err(Trouble::Malformed(format!("{method}: {error}"))),
+                        Some(error) => Err(TestkitError::Malformed(format!("{method}: {error}"))),
                         None => Ok(answer["result"].take()),
                     };
                 }
                 // Events, which nobody has asked for.
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(Trouble::Late {
+                    return Err(TestkitError::Late {
                         what: format!("chromium to answer {method}"),
-                        patience: PATIENCE,
+                        timeout: TIMEOUT,
                         log: tail(&self.log),
                     });
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Trouble::Ended {
+                    return Err(TestkitError::Ended {
                         program: "chromium".to_owned(),
                         status: format!("ended: {}", self.service.has_ended()),
                         log: tail(&self.log),
@@ -187,15 +188,15 @@ impl Chromium {
 }
 
 impl Tab<'_> {
-    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, Trouble> {
+    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, TestkitError> {
         self.browser.ask(Some(&self.session), method, params)
     }
 
     /// Goes to an address and waits until the page is complete.
-    pub fn go(&mut self, url: &str) -> Result<(), Trouble> {
+    pub fn go(&mut self, url: &str) -> Result<(), TestkitError> {
         let gone = self.ask("Page.navigate", &json!({ "url": url }))?;
         if let Some(error) = gone["errorText"].as_str() {
-            return Err(Trouble::Malformed(format!("{url}: {error}")));
+            return Err(TestkitError::Malformed(format!("{url}: {error}")));
         }
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
     }
@@ -203,13 +204,13 @@ impl Tab<'_> {
     /// What an expression of JavaScript is, a promise's result included.
     ///
     /// # Errors
-    /// [`Trouble::Malformed`] with what it threw.
-    pub fn say(&mut self, expression: &str) -> Result<Value, Trouble> {
+    /// [`TestkitError::Malformed`] with what it threw.
+    pub fn say(&mut self, expression: &str) -> Result<Value, TestkitError> {
         let wanted =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let mut said = self.ask("Runtime.evaluate", &wanted)?;
         match said.get("exceptionDetails") {
-            Some(thrown) => Err(Trouble::Malformed(format!("{expression}: {thrown}"))),
+            Some(thrown) => Err(TestkitError::Malformed(format!("{expression}: {thrown}"))),
             None => Ok(said["result"]["value"].take()),
         }
     }
@@ -217,24 +218,24 @@ impl Tab<'_> {
     /// Waits until an expression is true. What it throws counts as false: the page may be leaving.
     ///
     /// # Errors
-    /// [`Trouble::Late`] with what the page shows.
-    pub fn wait(&mut self, expression: &str) -> Result<(), Trouble> {
+    /// [`TestkitError::Late`] with what the page shows.
+    pub fn wait(&mut self, expression: &str) -> Result<(), TestkitError> {
         let claim = format!("!!({expression})");
-        if came_true(PATIENCE, || {
+        if poll_until(TIMEOUT, || {
             self.say(&claim).is_ok_and(|said| said == Value::Bool(true))
         }) {
             return Ok(());
         }
         let page = self.say("location.href + '\\n' + document.body.innerText.slice(0, 2000)");
-        Err(Trouble::Late {
+        Err(TestkitError::Late {
             what: expression.to_owned(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             log: format!("{page:?}\n{}", tail(&self.browser.log)),
         })
     }
 
     /// Waits for the first element of a selector, gives it the focus, and clicks it.
-    pub fn click(&mut self, selector: &str) -> Result<(), Trouble> {
+    pub fn click(&mut self, selector: &str) -> Result<(), TestkitError> {
         let found = format!("document.querySelector({})", json!(selector));
         self.wait(&found)?;
         self.say(&format!("{found}.focus(); {found}.click()"))
@@ -242,13 +243,13 @@ impl Tab<'_> {
     }
 
     /// Types where the focus is.
-    pub fn write(&mut self, text: &str) -> Result<(), Trouble> {
+    pub fn write(&mut self, text: &str) -> Result<(), TestkitError> {
         self.ask("Input.insertText", &json!({ "text": text }))
             .map(drop)
     }
 
     /// Makes the window as large as this, in CSS pixels.
-    pub fn screen(&mut self, width: u32, height: u32) -> Result<(), Trouble> {
+    pub fn screen(&mut self, width: u32, height: u32) -> Result<(), TestkitError> {
         let metrics =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.ask("Emulation.setDeviceMetricsOverride", &metrics)
@@ -256,13 +257,13 @@ impl Tab<'_> {
     }
 
     /// Has the person prefer `light` or `dark` colors.
-    pub fn prefer_colors(&mut self, scheme: &str) -> Result<(), Trouble> {
+    pub fn prefer_colors(&mut self, scheme: &str) -> Result<(), TestkitError> {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.ask("Emulation.setEmulatedMedia", &features).map(drop)
     }
 
     /// Presses and releases a key, for example `Tab` with the code 9.
-    pub fn press(&mut self, key: &str, code: u32) -> Result<(), Trouble> {
+    pub fn press(&mut self, key: &str, code: u32) -> Result<(), TestkitError> {
         for kind in ["rawKeyDown", "keyUp"] {
             let event =
                 json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
@@ -272,14 +273,14 @@ impl Tab<'_> {
     }
 
     /// Takes a picture of what is seen, as PNG.
-    pub fn picture(&mut self, file: &Path) -> Result<(), Trouble> {
+    pub fn picture(&mut self, file: &Path) -> Result<(), TestkitError> {
         let shot = self.ask("Page.captureScreenshot", &json!({ "format": "png" }))?;
         let bytes = from_base64(shot["data"].as_str().unwrap_or_default())
-            .ok_or_else(|| Trouble::Malformed("a picture that is no base64".to_owned()))?;
+            .ok_or_else(|| TestkitError::Malformed("a picture that is no base64".to_owned()))?;
         if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).during(format_args!("make {}", folder.display()))?;
+            fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
         }
-        fs::write(file, bytes).during(format_args!("write {}", file.display()))
+        fs::write(file, bytes).context(format_args!("write {}", file.display()))
     }
 }
 
@@ -328,7 +329,7 @@ const FLAGS: &[&str] = &[
 ];
 
 /// The block editor takes seconds on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {

@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
-    account, place,
+    account,
+    error::{Context, TestkitError},
+    place,
     process::{Farewell, Service, write_executable},
-    trouble::{During, Trouble},
 };
 
 /// A running fcgiwrap with a folder of scripts.
@@ -28,15 +29,15 @@ impl FcgiWrap {
     /// Starts `workers` processes that share a socket in `dir`; the scripts belong into `dir/scripts`.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package, [`Trouble::Unreachable`] when root gave a directory that `www-data`
-    /// cannot enter, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
-    pub fn start(dir: &Path, workers: usize) -> Result<Self, Trouble> {
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Unreachable`] when root gave a directory that `www-data`
+    /// cannot enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    pub fn start(dir: &Path, workers: usize) -> Result<Self, TestkitError> {
         let scripts = dir.join("scripts");
-        fs::create_dir_all(&scripts).during(format_args!("make {}", scripts.display()))?;
-        let dir = fs::canonicalize(dir).during(format_args!("find {}", dir.display()))?;
+        fs::create_dir_all(&scripts).context(format_args!("make {}", scripts.display()))?;
+        let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&dir)?;
         let run_dir = dir.join("run");
-        fs::create_dir_all(&run_dir).during("make a directory for a socket")?;
+        fs::create_dir_all(&run_dir).context("make a directory for a socket")?;
         let socket = place::socket_path(&run_dir, "fcgiwrap.sock")?;
         let _ = fs::remove_file(&socket);
         let mut command = Command::new(place::program(&["fcgiwrap"])?);
@@ -53,14 +54,14 @@ impl FcgiWrap {
             "fcgiwrap",
             &mut command,
             &dir.join("fcgiwrap.log"),
-            Farewell::Ask(PATIENCE),
+            Farewell::Ask(TIMEOUT),
         )?;
-        service.wait_until("fcgiwrap to accept", PATIENCE, || {
+        service.wait_until("fcgiwrap to accept", TIMEOUT, || {
             UnixStream::connect(&socket).is_ok()
         })?;
         // Its workers follow umask; the user of the server under test must be able to connect.
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))
-            .during("open the socket to others")?;
+            .context("open the socket to others")?;
         Ok(Self {
             service,
             socket,
@@ -69,7 +70,7 @@ impl FcgiWrap {
     }
 
     /// Writes an executable script, for example Perl beginning with `#!/usr/bin/perl`, and returns its path.
-    pub fn script(&self, name: &str, text: &str) -> Result<PathBuf, Trouble> {
+    pub fn script(&self, name: &str, text: &str) -> Result<PathBuf, TestkitError> {
         let path = self.scripts.join(name);
         write_executable(&path, text)?;
         Ok(path)
@@ -96,4 +97,4 @@ impl FcgiWrap {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -19,9 +19,9 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
+    error::{Context, TestkitError},
     process::{Farewell, Service},
-    trouble::{During, Trouble},
-    wait::came_true,
+    wait::poll_until,
 };
 
 /// A running Galley.
@@ -78,22 +78,22 @@ impl Galley {
     /// configuration says nothing of is quiet: no scheduled tasks, and time-outs that no slow machine runs into.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without a binary, [`Trouble::Ended`] or [`Trouble::Late`] with what it said when it does not
+    /// [`TestkitError::Missing`] without a binary, [`TestkitError::Ended`] or [`TestkitError::Late`] with what it said when it does not
     /// become ready.
-    pub fn start(dir: &Path, config: &str) -> Result<Self, Trouble> {
+    pub fn start(dir: &Path, config: &str) -> Result<Self, TestkitError> {
         Self::start_binary(&binary()?, dir, config)
     }
 
     /// The same for a given program.
-    pub fn start_binary(binary: &Path, dir: &Path, config: &str) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    pub fn start_binary(binary: &Path, dir: &Path, config: &str) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         let file = dir.join("galley.toml");
-        fs::write(&file, quiet(config)).during(format_args!("write {}", file.display()))?;
+        fs::write(&file, quiet(config)).context(format_args!("write {}", file.display()))?;
         Self::start_config(binary, dir, &file)
     }
 
     /// The same for a configuration file that exists. `dir` takes the log of stdout and the admin socket.
-    pub fn start_config(binary: &Path, dir: &Path, config: &Path) -> Result<Self, Trouble> {
+    pub fn start_config(binary: &Path, dir: &Path, config: &Path) -> Result<Self, TestkitError> {
         Self::start_under(binary, dir, config, &Launch::default())
     }
 
@@ -103,10 +103,10 @@ impl Galley {
         dir: &Path,
         config: &Path,
         launch: &Launch,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, TestkitError> {
         let mut command = launch.command(binary, dir);
         command.arg("run").arg("--config").arg(config);
-        let out = fs::File::create(dir.join(STDOUT)).during("open the log of stdout")?;
+        let out = fs::File::create(dir.join(STDOUT)).context("open the log of stdout")?;
         command.stdout(out).stderr(Stdio::piped());
         let mut service =
             Service::spawn_as_is("galley", &mut command, Farewell::Ask(STOP_PATIENCE))?;
@@ -127,7 +127,7 @@ impl Galley {
         Ok(galley)
     }
 
-    fn wait_until_ready(&mut self) -> Result<(), Trouble> {
+    fn wait_until_ready(&mut self) -> Result<(), TestkitError> {
         let heard = Arc::clone(&self.heard);
         let outcome = self
             .service
@@ -136,16 +136,16 @@ impl Galley {
             self.service.kill();
             self.join_listener();
             match trouble {
-                Trouble::Ended {
+                TestkitError::Ended {
                     program, status, ..
-                } => Trouble::Ended {
+                } => TestkitError::Ended {
                     program,
                     status,
                     log: self.log(),
                 },
-                Trouble::Late { what, patience, .. } => Trouble::Late {
+                TestkitError::Late { what, timeout, .. } => TestkitError::Late {
                     what,
-                    patience,
+                    timeout,
                     log: self.log(),
                 },
                 other => other,
@@ -224,7 +224,7 @@ impl Galley {
     }
 
     /// Runs `galley SUBCOMMAND --config FILE REST` with the same configuration: `cli(&["purge", "--all"])`.
-    pub fn cli(&self, arguments: &[&str]) -> Result<Output, Trouble> {
+    pub fn cli(&self, arguments: &[&str]) -> Result<Output, TestkitError> {
         let mut command = command(&self.binary, &self.dir);
         let (subcommand, rest) = arguments
             .split_first()
@@ -237,7 +237,7 @@ impl Galley {
         command
             .stdin(Stdio::null())
             .output()
-            .during(format_args!("run galley {}", arguments.join(" ")))
+            .context(format_args!("run galley {}", arguments.join(" ")))
     }
 
     /// All that stderr has said so far.
@@ -253,12 +253,12 @@ impl Galley {
     /// Waits until stderr has a line with `words`.
     ///
     /// # Panics
-    /// When `patience` has passed first.
+    /// When `timeout` has passed first.
     #[track_caller]
-    pub fn wait_for_log(&self, words: &str, patience: Duration) {
+    pub fn wait_for_log(&self, words: &str, timeout: Duration) {
         assert!(
-            came_true(patience, || self.log().contains(words)),
-            "waited {patience:?} for `{words}` in\n{}",
+            poll_until(timeout, || self.log().contains(words)),
+            "waited {timeout:?} for `{words}` in\n{}",
             self.log()
         );
     }
@@ -311,7 +311,7 @@ fn listen(lines: impl BufRead, heard: &Mutex<Heard>) {
     }
 }
 
-fn binary() -> Result<PathBuf, Trouble> {
+fn binary() -> Result<PathBuf, TestkitError> {
     let given = ["GALLEY_BIN", "CARGO_BIN_EXE_galley"]
         .iter()
         .find_map(env::var_os)
@@ -323,7 +323,7 @@ fn binary() -> Result<PathBuf, Trouble> {
             .into_iter()
             .find(|path| path.is_file())
     };
-    given.or_else(beside).ok_or_else(|| Trouble::Missing {
+    given.or_else(beside).ok_or_else(|| TestkitError::Missing {
         program: "galley (build it, or set GALLEY_BIN)".to_owned(),
     })
 }

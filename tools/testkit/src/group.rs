@@ -74,7 +74,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // It can go when its last process has.
-        crate::wait::came_true(std::time::Duration::from_secs(10), || {
+        crate::wait::poll_until(std::time::Duration::from_secs(10), || {
             fs::remove_dir(&self.dir).is_ok() || !self.dir.exists()
         });
     }

@@ -11,9 +11,9 @@ use std::{
 };
 
 use crate::{
+    error::{Context, TestkitError},
     place,
     process::{Farewell, Service, run},
-    trouble::{During, Trouble},
 };
 
 /// A running Knot.
@@ -29,36 +29,36 @@ impl Knot {
     /// Starts it in `dir` with a zone in which every name leads to 127.0.0.1. It answers when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package, [`Trouble::Ended`] or [`Trouble::Late`] with its log.
-    pub fn start(dir: &Path, zone: &str) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir.join("db")).during(format_args!("make {}", dir.display()))?;
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with its log.
+    pub fn start(dir: &Path, zone: &str) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir.join("db")).context(format_args!("make {}", dir.display()))?;
         let records = format!(
             "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin 1 3600 900 86400 60\n@ NS ns\n@ A 127.0.0.1\n* A 127.0.0.1\nns A 127.0.0.1\n"
         );
-        fs::write(dir.join("zone"), records).during("write the zone")?;
+        fs::write(dir.join("zone"), records).context("write the zone")?;
         let key =
             format!("key \"{KEY}\" {{\n\talgorithm hmac-sha256;\n\tsecret \"{SECRET}\";\n}};\n");
-        fs::write(dir.join("tsig.key"), key).during("write the key")?;
+        fs::write(dir.join("tsig.key"), key).context("write the key")?;
         let mut last = None;
         for _ in 0..TRIES {
             // Somebody else may take the port between the look and the start.
             match Self::try_start(dir, zone) {
-                Err(trouble @ Trouble::Ended { .. }) => last = Some(trouble),
+                Err(trouble @ TestkitError::Ended { .. }) => last = Some(trouble),
                 other => return other,
             }
         }
-        Err(last.unwrap_or_else(|| Trouble::Unreachable("no port for Knot".to_owned())))
+        Err(last.unwrap_or_else(|| TestkitError::Unreachable("no port for Knot".to_owned())))
     }
 
-    fn try_start(dir: &Path, zone: &str) -> Result<Self, Trouble> {
+    fn try_start(dir: &Path, zone: &str) -> Result<Self, TestkitError> {
         let port = place::free_port()?;
         let file = dir.join("knot.conf");
-        fs::write(&file, configuration(dir, port, zone)).during("write knot.conf")?;
+        fs::write(&file, configuration(dir, port, zone)).context("write knot.conf")?;
         let mut command = Command::new(place::program(&["knotd"])?);
         command.arg("-c").arg(&file);
         let log = dir.join("knot.log");
         let mut service = Service::spawn("knotd", &mut command, &log, Farewell::Kill)?;
-        service.wait_until("Knot to accept", PATIENCE, || {
+        service.wait_until("Knot to accept", TIMEOUT, || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         })?;
         Ok(Self {
@@ -80,7 +80,7 @@ impl Knot {
     }
 
     /// The records of the zone, one a line.
-    pub fn records(&self) -> Result<String, Trouble> {
+    pub fn records(&self) -> Result<String, TestkitError> {
         let mut command = Command::new(place::program(&["knotc"])?);
         command.arg("-s").arg(self.dir.join("knot.sock"));
         run("knotc", command.args(["zone-read", &self.zone]))
@@ -108,4 +108,4 @@ fn configuration(dir: &Path, port: u16, zone: &str) -> String {
 const KEY: &str = "galley";
 const SECRET: &str = "Zm9yIHRlc3RzIGFsb25lLCBhbmQgdGhlcmVmb3JlIHB1YmxpYw==";
 const TRIES: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);

@@ -15,9 +15,9 @@ use std::{
 
 use crate::{
     account::{self, Account},
+    error::{Context, TestkitError},
     place,
     process::{Farewell, Service, run},
-    trouble::{During, Trouble},
 };
 
 /// Whether what is written must survive.
@@ -42,17 +42,17 @@ impl MariaDb {
     /// Starts a server whose data is `dir/data`; the first time, an empty one is made there. Ready when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package, [`Trouble::Unreachable`] when root gave a directory that the
-    /// database's user cannot enter, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
-    pub fn start(dir: &Path, durability: Durability) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
-        let dir = fs::canonicalize(dir).during(format_args!("find {}", dir.display()))?;
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Unreachable`] when root gave a directory that the
+    /// database's user cannot enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    pub fn start(dir: &Path, durability: Durability) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&dir)?;
         let user = account::for_database();
         if let Some(user) = &user {
             // Only itself, not what is below: the socket and the log are made in it.
             std::os::unix::fs::chown(&dir, Some(user.uid), Some(user.gid))
-                .during("give the database its directory")?;
+                .context("give the database its directory")?;
         }
         if !dir.join("data").exists() {
             create_data(&dir, user.as_ref())?;
@@ -78,7 +78,7 @@ impl MariaDb {
     }
 
     /// Runs SQL statements as the administrator; returns what they print, one row a line, columns separated by tabs.
-    pub fn sql(&self, statements: &str) -> Result<String, Trouble> {
+    pub fn sql(&self, statements: &str) -> Result<String, TestkitError> {
         let mut client = Command::new(place::program(&["mariadb", "mysql"])?);
         client
             .arg("--no-defaults")
@@ -94,14 +94,14 @@ impl MariaDb {
     }
 
     /// Starts it again on the same data and socket.
-    pub fn restart(&mut self) -> Result<(), Trouble> {
+    pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         self.service = launch(&self.dir, &self.socket, self.durability)?;
         Ok(())
     }
 
     /// Shuts it down so that its data directory may be copied.
-    pub fn stop(mut self) -> Result<ExitStatus, Trouble> {
+    pub fn stop(mut self) -> Result<ExitStatus, TestkitError> {
         self.service.stop(SHUTDOWN_PATIENCE)
     }
 
@@ -114,9 +114,9 @@ impl MariaDb {
 /// A directory of the server's own for temporary tables. A server that starts removes every `#sql*` of its
 /// `tmpdir`; in a shared `/tmp` those of its neighbours too, and their statements fail (of 20 installations, four at
 /// a time, 5 failed).
-fn own_tmpdir(dir: &Path, user: Option<&Account>) -> Result<String, Trouble> {
+fn own_tmpdir(dir: &Path, user: Option<&Account>) -> Result<String, TestkitError> {
     let tmpdir = dir.join("tmp");
-    fs::create_dir_all(&tmpdir).during("make a directory for temporary tables")?;
+    fs::create_dir_all(&tmpdir).context("make a directory for temporary tables")?;
     if let Some(user) = user {
         user.own(&tmpdir)?;
     }
@@ -124,12 +124,12 @@ fn own_tmpdir(dir: &Path, user: Option<&Account>) -> Result<String, Trouble> {
 }
 
 /// Makes the system tables beside the final place and moves them there, so that a half-made directory is never used.
-fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), Trouble> {
+fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), TestkitError> {
     let unfinished = dir.join("data.unfinished");
     if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).during("remove an unfinished data directory")?;
+        fs::remove_dir_all(&unfinished).context("remove an unfinished data directory")?;
     }
-    fs::create_dir(&unfinished).during("make a data directory")?;
+    fs::create_dir(&unfinished).context("make a data directory")?;
     if let Some(user) = user {
         user.own(&unfinished)?;
     }
@@ -151,10 +151,10 @@ fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), Trouble> {
         ]);
     install.args(run_as(user));
     run("mariadb-install-db", &mut install)?;
-    fs::rename(&unfinished, dir.join("data")).during("move the data directory into place")
+    fs::rename(&unfinished, dir.join("data")).context("move the data directory into place")
 }
 
-fn launch(dir: &Path, socket: &Path, durability: Durability) -> Result<Service, Trouble> {
+fn launch(dir: &Path, socket: &Path, durability: Durability) -> Result<Service, TestkitError> {
     let user = account::for_database();
     let mut server = Command::new(place::program(&["mariadbd", "mysqld"])?);
     server

@@ -13,9 +13,9 @@ use std::{
 
 use crate::{
     client::Request,
+    error::{Context, TestkitError},
     place,
     process::{Farewell, Service},
-    trouble::{During, Trouble},
 };
 
 /// A running nginx.
@@ -31,9 +31,9 @@ impl Nginx {
     /// `{dir}` for `dir`. It answers when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
-    pub fn start(dir: &Path, http: &str) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    pub fn start(dir: &Path, http: &str) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -42,7 +42,8 @@ impl Nginx {
             // Proves that it is ours which answers, should another process have taken the port at the same moment.
             let token = format!("{}-{port}-{tries}", std::process::id());
             let file = dir.join("nginx.conf");
-            fs::write(&file, configuration(dir, port, &token, &http)).during("write nginx.conf")?;
+            fs::write(&file, configuration(dir, port, &token, &http))
+                .context("write nginx.conf")?;
             match launch(dir, &file, port, &token) {
                 Ok(service) => {
                     return Ok(Self {
@@ -52,7 +53,7 @@ impl Nginx {
                     });
                 }
                 // Somebody else took the port meanwhile.
-                Err(Trouble::Ended { log, .. }) if log.contains("bind()") && tries < 5 => {}
+                Err(TestkitError::Ended { log, .. }) if log.contains("bind()") && tries < 5 => {}
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -61,13 +62,13 @@ impl Nginx {
     /// What the program calls itself: `nginx/1.22.1`.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package.
-    pub fn version() -> Result<String, Trouble> {
+    /// [`TestkitError::Missing`] without the package.
+    pub fn version() -> Result<String, TestkitError> {
         let said = Command::new(place::program(&["nginx"])?)
             .arg("-v")
             .stdin(Stdio::null())
             .output()
-            .during("run nginx -v")?;
+            .context("run nginx -v")?;
         let said = String::from_utf8_lossy(&said.stderr).into_owned();
         let version = said.split_once(": ").map_or("", |(_, version)| version);
         Ok(version.trim().to_owned())
@@ -84,13 +85,13 @@ impl Nginx {
     }
 }
 
-fn launch(dir: &Path, file: &Path, port: u16, token: &str) -> Result<Service, Trouble> {
+fn launch(dir: &Path, file: &Path, port: u16, token: &str) -> Result<Service, TestkitError> {
     let mut command = Command::new(place::program(&["nginx"])?);
     command.arg("-c").arg(file).arg("-p").arg(dir);
     let log = dir.join("nginx.log");
-    let mut service = Service::spawn("nginx", &mut command, &log, Farewell::Ask(PATIENCE))?;
+    let mut service = Service::spawn("nginx", &mut command, &log, Farewell::Ask(TIMEOUT))?;
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
-    service.wait_until("nginx to answer", PATIENCE, || {
+    service.wait_until("nginx to answer", TIMEOUT, || {
         let asked = Request::get("/").host("token.test").send(addr);
         asked.is_ok_and(|answer| answer.text() == token)
     })?;
@@ -109,4 +110,4 @@ fn configuration(dir: &Path, port: u16, token: &str, http: &str) -> String {
     )
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

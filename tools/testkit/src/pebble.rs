@@ -15,9 +15,9 @@ use serde_json::json;
 
 use crate::{
     client::{Connection, Request},
+    error::{Context, TestkitError},
     place,
     process::{Farewell, Service, run},
-    trouble::{During, Trouble},
 };
 
 /// A running Pebble with its DNS server.
@@ -75,22 +75,22 @@ impl Pebble {
     /// Starts it in `dir`. It accepts when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] where it was not built, [`Trouble::Ended`] or [`Trouble::Late`] with its log.
-    pub fn start(dir: &Path, options: &PebbleOptions) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    /// [`TestkitError::Missing`] where it was not built, [`TestkitError::Ended`] or [`TestkitError::Late`] with its log.
+    pub fn start(dir: &Path, options: &PebbleOptions) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         make_certificate(dir)?;
         let mut last = None;
         for _ in 0..TRIES {
             // Somebody else may take a port between the look and the start.
             match Self::try_start(dir, options) {
-                Err(trouble @ Trouble::Ended { .. }) => last = Some(trouble),
+                Err(trouble @ TestkitError::Ended { .. }) => last = Some(trouble),
                 other => return other,
             }
         }
-        Err(last.unwrap_or_else(|| Trouble::Unreachable("no port for Pebble".to_owned())))
+        Err(last.unwrap_or_else(|| TestkitError::Unreachable("no port for Pebble".to_owned())))
     }
 
-    fn try_start(dir: &Path, options: &PebbleOptions) -> Result<Self, Trouble> {
+    fn try_start(dir: &Path, options: &PebbleOptions) -> Result<Self, TestkitError> {
         let ports = Ports {
             directory: match options.port {
                 0 => place::free_port()?,
@@ -103,7 +103,7 @@ impl Pebble {
         let dns = start_dns(dir, ports)?;
         let config = dir.join("pebble.json");
         fs::write(&config, configuration(dir, options, ports).to_string())
-            .during("write Pebble's configuration")?;
+            .context("write Pebble's configuration")?;
         let mut command = Command::new(program("pebble")?);
         command
             .current_dir(dir)
@@ -116,7 +116,7 @@ impl Pebble {
             .envs(options.env.iter().copied());
         let log = dir.join("pebble.log");
         let mut service = Service::spawn("pebble", &mut command, &log, Farewell::Kill)?;
-        service.wait_until("pebble to accept", PATIENCE, || {
+        service.wait_until("pebble to accept", TIMEOUT, || {
             accepts(ports.directory) && accepts(ports.management)
         })?;
         Ok(Self {
@@ -143,7 +143,7 @@ impl Pebble {
     }
 
     /// The root that the certificates which it issues come from.
-    pub fn root(&self) -> Result<String, Trouble> {
+    pub fn root(&self) -> Result<String, TestkitError> {
         self.manage("/roots/0", None)
     }
 
@@ -168,7 +168,7 @@ impl Pebble {
     }
 
     /// From now on the DNS fails for a name, or works again.
-    pub fn set_servfail(&self, host: &str, fails: bool) -> Result<(), Trouble> {
+    pub fn set_servfail(&self, host: &str, fails: bool) -> Result<(), TestkitError> {
         let path = if fails {
             "/set-servfail"
         } else {
@@ -182,19 +182,24 @@ impl Pebble {
         let answer = Connection::open(address)?.exchange(&request)?;
         match answer.status {
             200 => Ok(()),
-            status => Err(Trouble::Refused(format!("{path}: {status}"))),
+            status => Err(TestkitError::Refused(format!("{path}: {status}"))),
         }
     }
 
     /// What it says from now on about when to renew a certificate, given in PEM.
-    pub fn set_renewal(&self, certificate: &str, start: &str, end: &str) -> Result<(), Trouble> {
+    pub fn set_renewal(
+        &self,
+        certificate: &str,
+        start: &str,
+        end: &str,
+    ) -> Result<(), TestkitError> {
         let window = json!({ "suggestedWindow": { "start": start, "end": end } });
         let body = json!({ "Certificate": certificate, "ARIResponse": window.to_string() });
         self.manage("/set-renewal-info/", Some(&body.to_string()))
             .map(|_| ())
     }
 
-    fn manage(&self, path: &str, body: Option<&str>) -> Result<String, Trouble> {
+    fn manage(&self, path: &str, body: Option<&str>) -> Result<String, TestkitError> {
         let mut curl = Command::new(place::program(&["curl"])?);
         curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"])
             .arg("--cacert")
@@ -207,7 +212,7 @@ impl Pebble {
     }
 }
 
-fn start_dns(dir: &Path, ports: Ports) -> Result<Service, Trouble> {
+fn start_dns(dir: &Path, ports: Ports) -> Result<Service, TestkitError> {
     let mut command = Command::new(program("pebble-challtestsrv")?);
     command
         .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
@@ -218,7 +223,7 @@ fn start_dns(dir: &Path, ports: Ports) -> Result<Service, Trouble> {
         .arg(format!("127.0.0.1:{}", ports.names));
     let log = dir.join("dns.log");
     let mut service = Service::spawn("pebble-challtestsrv", &mut command, &log, Farewell::Kill)?;
-    service.wait_until("the DNS server to accept", PATIENCE, || {
+    service.wait_until("the DNS server to accept", TIMEOUT, || {
         accepts(ports.dns) && accepts(ports.names)
     })?;
     Ok(service)
@@ -244,12 +249,12 @@ fn configuration(dir: &Path, options: &PebbleOptions, ports: Ports) -> serde_jso
 }
 
 /// What Pebble itself is reached with: a certificate for 127.0.0.1 that is its own root.
-fn make_certificate(dir: &Path) -> Result<(), Trouble> {
+fn make_certificate(dir: &Path) -> Result<(), TestkitError> {
     if dir.join("cert.pem").exists() {
         return Ok(());
     }
     let config = dir.join("openssl.cnf");
-    fs::write(&config, OPENSSL).during("write a configuration for openssl")?;
+    fs::write(&config, OPENSSL).context("write a configuration for openssl")?;
     let mut command = Command::new(place::program(&["openssl"])?);
     command
         .args(["req", "-x509", "-nodes", "-days", "3650", "-newkey", "ec"])
@@ -263,7 +268,7 @@ fn make_certificate(dir: &Path) -> Result<(), Trouble> {
 }
 
 /// `$GALLEY_PEBBLE`, else where `scripts/setup` puts it.
-fn program(name: &str) -> Result<PathBuf, Trouble> {
+fn program(name: &str) -> Result<PathBuf, TestkitError> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let cache = set("XDG_CACHE_HOME")
         .map(PathBuf::from)
@@ -272,7 +277,7 @@ fn program(name: &str) -> Result<PathBuf, Trouble> {
     let folder = set("GALLEY_PEBBLE").map(PathBuf::from).or(usual);
     let file = folder.map(|folder| folder.join(name));
     file.filter(|file| file.is_file())
-        .ok_or_else(|| Trouble::Missing {
+        .ok_or_else(|| TestkitError::Missing {
             program: format!("{name} of {VERSION}"),
         })
 }
@@ -284,6 +289,6 @@ fn accepts(port: u16) -> bool {
 /// As `scripts/setup` names it.
 const VERSION: &str = "pebble-v2.10.1";
 const TRIES: usize = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const OPENSSL: &str = "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n[name]\nCN = pebble\n\
     [extensions]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = IP:127.0.0.1, DNS:localhost\n";

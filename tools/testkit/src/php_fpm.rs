@@ -13,9 +13,10 @@ use std::{
 };
 
 use crate::{
-    account, place,
+    account,
+    error::{Context, TestkitError},
+    place,
     process::{Farewell, Service},
-    trouble::{During, Trouble},
 };
 
 /// Where a pool listens.
@@ -69,16 +70,16 @@ impl PhpFpm {
     /// Starts a pool whose files are in `dir`. It takes requests when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package, [`Trouble::Unreachable`] when root gave a directory that workers cannot
-    /// enter, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
-    pub fn start(dir: &Path, options: &FpmOptions) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
-        let dir = fs::canonicalize(dir).during(format_args!("find {}", dir.display()))?;
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Unreachable`] when root gave a directory that workers cannot
+    /// enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    pub fn start(dir: &Path, options: &FpmOptions) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&dir)?;
         let sessions = dir.join("sessions");
-        fs::create_dir_all(&sessions).during("make a directory for sessions")?;
+        fs::create_dir_all(&sessions).context("make a directory for sessions")?;
         fs::set_permissions(&sessions, fs::Permissions::from_mode(0o1777))
-            .during("open the directory for sessions")?;
+            .context("open the directory for sessions")?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -87,7 +88,7 @@ impl PhpFpm {
                 FpmListen::Tcp => Listen::Tcp(place::free_port()?),
             };
             let text = configuration(&dir, &listen, options);
-            fs::write(dir.join("php-fpm.conf"), text).during("write php-fpm.conf")?;
+            fs::write(dir.join("php-fpm.conf"), text).context("write php-fpm.conf")?;
             match launch(&dir, &listen) {
                 Ok(service) => {
                     return Ok(Self {
@@ -97,7 +98,8 @@ impl PhpFpm {
                     });
                 }
                 // Somebody else took the port meanwhile.
-                Err(Trouble::Ended { .. }) if matches!(listen, Listen::Tcp(_)) && tries < 5 => {}
+                Err(TestkitError::Ended { .. })
+                    if matches!(listen, Listen::Tcp(_)) && tries < 5 => {}
                 Err(trouble) => return Err(trouble),
             }
         }
@@ -133,7 +135,7 @@ impl PhpFpm {
     }
 
     /// Starts the pool again at the same address.
-    pub fn restart(&mut self) -> Result<(), Trouble> {
+    pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         self.service = launch(&self.dir, &self.listen)?;
         Ok(())
@@ -145,7 +147,7 @@ impl PhpFpm {
     }
 }
 
-fn launch(dir: &Path, listen: &Listen) -> Result<Service, Trouble> {
+fn launch(dir: &Path, listen: &Listen) -> Result<Service, TestkitError> {
     let log = dir.join("php-fpm.log");
     // The master logs that it is ready. A second start writes below the first: only what comes now counts.
     let before = fs::read_to_string(&log).map_or(0, |text| text.len());
@@ -158,7 +160,7 @@ fn launch(dir: &Path, listen: &Listen) -> Result<Service, Trouble> {
         .arg("--fpm-config")
         .arg(dir.join("php-fpm.conf"))
         .current_dir(dir);
-    let mut service = Service::spawn("php-fpm", &mut master, &log, Farewell::Ask(PATIENCE))?;
+    let mut service = Service::spawn("php-fpm", &mut master, &log, Farewell::Ask(TIMEOUT))?;
     service.wait_until("the pool to be ready", START_PATIENCE, || {
         let text = fs::read_to_string(&log).unwrap_or_default();
         let said = text
@@ -220,7 +222,7 @@ pub(crate) const PHP_FPM: &[&str] = &[
     "php-fpm",
 ];
 const START_PATIENCE: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
 mod tests {

@@ -9,13 +9,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use crate::trouble::{During, Trouble};
+use crate::error::{Context, TestkitError};
 
 /// A port on 127.0.0.1 that nothing listens on now, for programs that cannot choose one themselves.
 ///
 /// It lies below the range from which the kernel takes ports for outgoing connections, so that no client of a test takes
 /// it meanwhile. Another process may still be quicker: who uses it must check that it was served, and try again.
-pub fn free_port() -> Result<u16, Trouble> {
+pub fn free_port() -> Result<u16, TestkitError> {
     let count = u32::from(LAST_PORT - FIRST_PORT);
     // Processes start at different places, so that they seldom meet.
     let start = std::process::id().wrapping_mul(97);
@@ -26,13 +26,13 @@ pub fn free_port() -> Result<u16, Trouble> {
             return Ok(port);
         }
     }
-    Err(Trouble::Unreachable(format!(
+    Err(TestkitError::Unreachable(format!(
         "no free port from {FIRST_PORT} to {LAST_PORT}"
     )))
 }
 
 /// `dir/name`, or, where that is too long for a socket (108 bytes with the final zero), a short path for the same.
-pub(crate) fn socket_path(dir: &Path, name: &str) -> Result<PathBuf, Trouble> {
+pub(crate) fn socket_path(dir: &Path, name: &str) -> Result<PathBuf, TestkitError> {
     let wanted = dir.join(name);
     if wanted.as_os_str().len() < LONGEST_SOCKET {
         return Ok(wanted);
@@ -41,16 +41,16 @@ pub(crate) fn socket_path(dir: &Path, name: &str) -> Result<PathBuf, Trouble> {
     dir.hash(&mut hash);
     let uid = rustix::process::geteuid().as_raw();
     let short = PathBuf::from(format!("/tmp/galley-{uid}-{:016x}", hash.finish()));
-    fs::create_dir_all(&short).during(format_args!("make {}", short.display()))?;
+    fs::create_dir_all(&short).context(format_args!("make {}", short.display()))?;
     // Fails when it belongs to somebody else.
     fs::set_permissions(&short, fs::Permissions::from_mode(0o1777))
-        .during(format_args!("open {} to others", short.display()))?;
+        .context(format_args!("open {} to others", short.display()))?;
     Ok(short.join(name))
 }
 
 /// The first of these names that is a program on this machine. /usr/sbin is looked at even where PATH leaves it out, as
 /// it does for ordinary users on Debian.
-pub(crate) fn program(names: &[&str]) -> Result<PathBuf, Trouble> {
+pub(crate) fn program(names: &[&str]) -> Result<PathBuf, TestkitError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = || {
         std::env::split_paths(&path).chain([
@@ -67,7 +67,7 @@ pub(crate) fn program(names: &[&str]) -> Result<PathBuf, Trouble> {
             return Ok(found);
         }
     }
-    Err(Trouble::Missing {
+    Err(TestkitError::Missing {
         program: names.first().copied().unwrap_or_default().to_owned(),
     })
 }

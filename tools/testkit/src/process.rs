@@ -17,8 +17,8 @@ use std::{
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use crate::{
-    trouble::{During, Trouble},
-    wait::came_true,
+    error::{Context, TestkitError},
+    wait::poll_until,
 };
 
 /// How a part is asked to end when its handle is dropped.
@@ -48,9 +48,9 @@ impl Service {
         command: &mut Command,
         log: &Path,
         farewell: Farewell,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, TestkitError> {
         let out = appending(log)?;
-        let err = out.try_clone().during("share a log file")?;
+        let err = out.try_clone().context("share a log file")?;
         command.stdout(out).stderr(err);
         let mut service = Self::spawn_as_is(name, command, farewell)?;
         service.log = Some(log.to_owned());
@@ -62,9 +62,9 @@ impl Service {
         name: &'static str,
         command: &mut Command,
         farewell: Farewell,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, TestkitError> {
         command.stdin(Stdio::null()).process_group(0);
-        let mut child = command.spawn().during(format_args!(
+        let mut child = command.spawn().context(format_args!(
             "start {name} ({})",
             command.get_program().display()
         ))?;
@@ -96,17 +96,17 @@ impl Service {
     pub(crate) fn wait_until(
         &mut self,
         what: &str,
-        patience: Duration,
+        timeout: Duration,
         mut condition: impl FnMut() -> bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TestkitError> {
         let mut ended = false;
-        let came = came_true(patience, || {
+        let came = poll_until(timeout, || {
             ended = self.has_ended();
             ended || condition()
         });
         if ended {
             let status = self.reap()?;
-            return Err(Trouble::Ended {
+            return Err(TestkitError::Ended {
                 program: self.name.to_owned(),
                 status: status.to_string(),
                 log: self.log_tail(),
@@ -115,9 +115,9 @@ impl Service {
         if came {
             return Ok(());
         }
-        Err(Trouble::Late {
+        Err(TestkitError::Late {
             what: format!("{} ({})", what, self.name),
-            patience,
+            timeout,
             log: self.log_tail(),
         })
     }
@@ -144,18 +144,18 @@ impl Service {
     /// SIGTERM; returns how it ended.
     ///
     /// # Errors
-    /// [`Trouble::Late`] when it did not end in time; it is killed then.
-    pub(crate) fn stop(&mut self, patience: Duration) -> Result<ExitStatus, Trouble> {
+    /// [`TestkitError::Late`] when it did not end in time; it is killed then.
+    pub(crate) fn stop(&mut self, timeout: Duration) -> Result<ExitStatus, TestkitError> {
         self.signal(Signal::TERM);
-        let in_time = came_true(patience, || self.has_ended());
+        let in_time = poll_until(timeout, || self.has_ended());
         let log = self.log_tail();
         let status = self.reap()?;
         if in_time {
             Ok(status)
         } else {
-            Err(Trouble::Late {
+            Err(TestkitError::Late {
                 what: format!("{} to end after SIGTERM", self.name),
-                patience,
+                timeout,
                 log,
             })
         }
@@ -173,7 +173,7 @@ impl Service {
 
     /// Kills what is left of the group, then takes the exit status. The order matters: while the leader is not reaped, its
     /// number cannot be given to a stranger.
-    fn reap(&mut self) -> Result<ExitStatus, Trouble> {
+    fn reap(&mut self) -> Result<ExitStatus, TestkitError> {
         if let Some(status) = self.status {
             return Ok(status);
         }
@@ -181,11 +181,11 @@ impl Service {
         let status = self
             .child
             .wait()
-            .during(format_args!("wait for {}", self.name))?;
+            .context(format_args!("wait for {}", self.name))?;
         self.status = Some(status);
         // Workers still hold sockets and files for a moment after the signal.
         let group = self.child.id();
-        came_true(GROUP_PATIENCE, || !group_lives(group));
+        poll_until(GROUP_PATIENCE, || !group_lives(group));
         if let Some(mut pipe) = self.watcher.stdin.take() {
             let _ = pipe.write_all(b"done\n");
         }
@@ -201,13 +201,13 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         let _ = match self.farewell {
-            Farewell::Ask(patience) => self.stop(patience).map(drop),
+            Farewell::Ask(timeout) => self.stop(timeout).map(drop),
             Farewell::Kill => self.reap().map(drop),
         };
     }
 }
 
-fn watch(pid: u32) -> Result<Child, Trouble> {
+fn watch(pid: u32) -> Result<Child, TestkitError> {
     Command::new("/bin/sh")
         .args(["-c", WATCHER, "galley-testkit-watcher", &pid.to_string()])
         .stdin(Stdio::piped())
@@ -215,7 +215,7 @@ fn watch(pid: u32) -> Result<Child, Trouble> {
         .stderr(Stdio::null())
         .process_group(0)
         .spawn()
-        .during("start a watcher")
+        .context("start a watcher")
 }
 
 /// Ends process group $1 when standard input closes without a line: politely first, so that a database writes its pages.
@@ -230,18 +230,18 @@ kill -KILL "-$1"
 /// Runs a program to its end, with a deadline for nothing: for short, known tools only.
 ///
 /// # Errors
-/// [`Trouble::Ended`] with both outputs when it fails.
-pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, Trouble> {
+/// [`TestkitError::Ended`] with both outputs when it fails.
+pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, TestkitError> {
     let output = command
         .stdin(Stdio::null())
         .output()
-        .during(format_args!("start {name}"))?;
+        .context(format_args!("start {name}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(text);
     }
     let log = format!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    Err(Trouble::Ended {
+    Err(TestkitError::Ended {
         program: name.to_owned(),
         status: output.status.to_string(),
         log,
@@ -250,31 +250,31 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, Trouble> 
 
 /// Writes an executable file without ever holding it open for writing in this process: a thread that forks at that
 /// moment would take the descriptor along, and the kernel refuses to run a file that somebody may write ("text file busy").
-pub(crate) fn write_executable(path: &Path, text: &str) -> Result<(), Trouble> {
+pub(crate) fn write_executable(path: &Path, text: &str) -> Result<(), TestkitError> {
     let mut writer = Command::new("/bin/sh")
         .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
         .arg(path)
         .stdin(Stdio::piped())
         .spawn()
-        .during("start a shell")?;
+        .context("start a shell")?;
     if let Some(mut pipe) = writer.stdin.take() {
         pipe.write_all(text.as_bytes())
-            .during(format_args!("write {}", path.display()))?;
+            .context(format_args!("write {}", path.display()))?;
     }
-    let status = writer.wait().during("wait for a shell")?;
+    let status = writer.wait().context("wait for a shell")?;
     if status.success() {
         return Ok(());
     }
-    Err(Trouble::Ended {
+    Err(TestkitError::Ended {
         program: format!("writing {}", path.display()),
         status: status.to_string(),
         log: String::new(),
     })
 }
 
-fn appending(path: &Path) -> Result<fs::File, Trouble> {
+fn appending(path: &Path) -> Result<fs::File, TestkitError> {
     let result: io::Result<fs::File> = OpenOptions::new().create(true).append(true).open(path);
-    result.during(format_args!("open {}", path.display()))
+    result.context(format_args!("open {}", path.display()))
 }
 
 /// The last lines of a file; empty when it cannot be read.
@@ -318,7 +318,7 @@ mod tests {
     use super::*;
     use crate::Scratch;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn shell(script: &str, log: &Path, farewell: Farewell) -> Service {
         Service::spawn(
@@ -348,7 +348,7 @@ mod tests {
                 .to_owned()
         };
         service
-            .wait_until("the grandchild", PATIENCE, || !read().is_empty())
+            .wait_until("the grandchild", TIMEOUT, || !read().is_empty())
             .unwrap();
         let grandchild = read();
         assert!(lives(&grandchild));
@@ -365,14 +365,14 @@ mod tests {
             Farewell::Kill,
         );
         service
-            .wait_until("its first word", PATIENCE, || {
+            .wait_until("its first word", TIMEOUT, || {
                 tail(&scratch.join("log")) == "up"
             })
             .unwrap();
         let began = Instant::now();
         let trouble = service.stop(Duration::from_millis(50)).unwrap_err();
         assert!(trouble.is_timeout(), "{trouble}");
-        assert!(began.elapsed() < PATIENCE);
+        assert!(began.elapsed() < TIMEOUT);
         assert!(service.has_ended());
     }
 
@@ -385,7 +385,7 @@ mod tests {
             Farewell::Kill,
         );
         let trouble = service
-            .wait_until("readiness", PATIENCE, || false)
+            .wait_until("readiness", TIMEOUT, || false)
             .unwrap_err()
             .to_string();
         assert!(

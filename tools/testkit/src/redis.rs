@@ -11,10 +11,10 @@ use std::{
 };
 
 use crate::{
+    error::{Context, TestkitError},
     place,
     process::{Farewell, Service, run},
-    trouble::{During, Trouble},
-    wait::came_true,
+    wait::poll_until,
 };
 
 /// A running Redis.
@@ -45,7 +45,7 @@ pub(crate) struct RedisAsker {
 
 impl RedisAsker {
     /// As [`Redis::run`].
-    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, Trouble> {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, TestkitError> {
         let mut command = client(&self.place)?;
         if let Some(password) = &self.password {
             command.env("REDISCLI_AUTH", password);
@@ -68,8 +68,8 @@ impl Sentinel {
         place: RedisPlace,
         primary: &RedisPlace,
         password: &str,
-    ) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    ) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         let file = dir.join("sentinel.conf");
         let text = format!(
             "port {}\nbind {} 127.0.0.1\nprotected-mode no\ndir {}\nsentinel monitor galley {} {} 2\n\
@@ -81,7 +81,7 @@ impl Sentinel {
             primary.host,
             primary.port,
         );
-        fs::write(&file, text).during("write sentinel.conf")?;
+        fs::write(&file, text).context("write sentinel.conf")?;
         let mut command = within(&place, &server()?);
         command.arg(&file).arg("--sentinel");
         let log = dir.join("sentinel.log");
@@ -90,12 +90,12 @@ impl Sentinel {
         let place = sentinel.place.clone();
         sentinel
             .service
-            .wait_until("Sentinel to answer", PATIENCE, || answers(&place))?;
+            .wait_until("Sentinel to answer", TIMEOUT, || answers(&place))?;
         Ok(sentinel)
     }
 
     /// Waits until it knows so many others.
-    pub(crate) fn wait_for_others(&self, count: usize) -> Result<(), Trouble> {
+    pub(crate) fn wait_for_others(&self, count: usize) -> Result<(), TestkitError> {
         let knows = || {
             let asked = client(&self.place).and_then(|mut command| {
                 command.args(["sentinel", "master", "galley"]);
@@ -108,10 +108,10 @@ impl Sentinel {
                 lines.nth(1) == Some(count.to_string().as_str())
             })
         };
-        if came_true(PATIENCE, knows) {
+        if poll_until(TIMEOUT, knows) {
             return Ok(());
         }
-        Err(Trouble::Refused(
+        Err(TestkitError::Refused(
             "a sentinel has not discovered the others".to_owned(),
         ))
     }
@@ -121,8 +121,8 @@ impl Redis {
     /// Starts it with `dir` for its data. It answers when this returns.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the package, [`Trouble::Ended`] or [`Trouble::Late`] with the log when it does not start.
-    pub fn start(dir: &Path) -> Result<Self, Trouble> {
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    pub fn start(dir: &Path) -> Result<Self, TestkitError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -133,15 +133,15 @@ impl Redis {
             };
             match Self::start_at(dir, place) {
                 // Somebody else took the port meanwhile.
-                Err(Trouble::Ended { log, .. }) if log.contains("bind") && tries < 5 => {}
+                Err(TestkitError::Ended { log, .. }) if log.contains("bind") && tries < 5 => {}
                 outcome => return outcome,
             }
         }
     }
 
     /// The same at a given place.
-    pub(crate) fn start_at(dir: &Path, place: RedisPlace) -> Result<Self, Trouble> {
-        fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    pub(crate) fn start_at(dir: &Path, place: RedisPlace) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         Ok(Self {
             service: launch(dir, &place)?,
             dir: dir.to_owned(),
@@ -158,8 +158,8 @@ impl Redis {
     /// Runs a command; what `redis-cli` prints.
     ///
     /// # Errors
-    /// [`Trouble::Ended`] with what was printed when the command fails.
-    pub fn run(&self, arguments: &[&str]) -> Result<String, Trouble> {
+    /// [`TestkitError::Ended`] with what was printed when the command fails.
+    pub fn run(&self, arguments: &[&str]) -> Result<String, TestkitError> {
         self.asker().run(arguments)
     }
 
@@ -177,7 +177,7 @@ impl Redis {
     }
 
     /// Changes the password of new connections, and ends the others.
-    pub(crate) fn set_password(&mut self, password: &str) -> Result<(), Trouble> {
+    pub(crate) fn set_password(&mut self, password: &str) -> Result<(), TestkitError> {
         self.run(&["config", "set", "requirepass", password])?;
         self.password = Some(password.to_owned()).filter(|password| !password.is_empty());
         self.run(&["client", "kill", "type", "normal", "skipme", "yes"])?;
@@ -193,7 +193,7 @@ impl Redis {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn restart(&mut self) -> Result<(), Trouble> {
+    pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         self.service = launch(&self.dir, &self.place)?;
         self.password = None;
@@ -201,11 +201,11 @@ impl Redis {
     }
 
     /// Starts it again without its data.
-    pub(crate) fn restart_empty(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn restart_empty(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         let data = self.dir.join("appendonlydir");
         if data.exists() {
-            fs::remove_dir_all(&data).during("remove the data of Redis")?;
+            fs::remove_dir_all(&data).context("remove the data of Redis")?;
         }
         self.restart()
     }
@@ -217,7 +217,7 @@ impl Redis {
 }
 
 /// The program of the engine.
-fn server() -> Result<PathBuf, Trouble> {
+fn server() -> Result<PathBuf, TestkitError> {
     match env::var_os("GALLEY_TESTKIT_ENGINE") {
         Some(program) => Ok(PathBuf::from(program)),
         None => place::program(&["redis-server"]),
@@ -237,7 +237,7 @@ fn within(place: &RedisPlace, program: &Path) -> Command {
 }
 
 /// Asks from where the server is, so that no cut of a network is in the way.
-fn client(place: &RedisPlace) -> Result<Command, Trouble> {
+fn client(place: &RedisPlace) -> Result<Command, TestkitError> {
     let mut command = within(place, &place::program(&["redis-cli"])?);
     command.args(["-h", "127.0.0.1", "-p", &place.port.to_string()]);
     Ok(command)
@@ -249,7 +249,7 @@ fn answers(place: &RedisPlace) -> bool {
     })
 }
 
-fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, Trouble> {
+fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, TestkitError> {
     let mut command = within(place, &server()?);
     let bind = match place.host.as_str() {
         "127.0.0.1" => "127.0.0.1",
@@ -264,8 +264,8 @@ fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, Trouble> {
         .arg(dir);
     let log = dir.join("redis.log");
     let mut service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
-    service.wait_until("Redis to answer", PATIENCE, || answers(place))?;
+    service.wait_until("Redis to answer", TIMEOUT, || answers(place))?;
     Ok(service)
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

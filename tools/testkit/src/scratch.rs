@@ -19,7 +19,7 @@ use std::{
 
 use crate::{
     account,
-    trouble::{During, Trouble},
+    error::{Context, TestkitError},
 };
 
 /// A directory that goes away with this value, unless its thread is panicking.
@@ -32,8 +32,8 @@ impl Scratch {
     /// Makes a new, empty directory.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when it cannot be made.
-    pub fn new() -> Result<Self, Trouble> {
+    /// [`TestkitError::Io`] when it cannot be made.
+    pub fn new() -> Result<Self, TestkitError> {
         let parent = parent();
         SWEEP.call_once(|| sweep(&parent));
         loop {
@@ -42,12 +42,12 @@ impl Scratch {
             match fs::create_dir(&path) {
                 Ok(()) => {
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-                        .during(format_args!("open {} to others", path.display()))?;
+                        .context(format_args!("open {} to others", path.display()))?;
                     return Ok(Self { path });
                 }
                 // An older process with our id left it, and it was kept for somebody to look at.
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && number < MOST => {}
-                Err(e) => return Err(e).during(format_args!("make {}", path.display())),
+                Err(e) => return Err(e).context(format_args!("make {}", path.display())),
             }
         }
     }
@@ -63,19 +63,19 @@ impl Scratch {
     }
 
     /// Makes a directory in it.
-    pub fn dir(&self, name: &str) -> Result<PathBuf, Trouble> {
+    pub fn dir(&self, name: &str) -> Result<PathBuf, TestkitError> {
         let path = self.path.join(name);
-        fs::create_dir_all(&path).during(format_args!("make {}", path.display()))?;
+        fs::create_dir_all(&path).context(format_args!("make {}", path.display()))?;
         Ok(path)
     }
 
     /// Writes a file in it (folders on the way are made) and returns its path.
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, Trouble> {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, TestkitError> {
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).during(format_args!("make {}", folder.display()))?;
+            fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
         }
-        fs::write(&path, content).during(format_args!("write {}", path.display()))?;
+        fs::write(&path, content).context(format_args!("write {}", path.display()))?;
         Ok(path)
     }
 }

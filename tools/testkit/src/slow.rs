@@ -15,7 +15,7 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-use crate::trouble::{During, Trouble};
+use crate::error::{Context, TestkitError};
 
 /// How they are slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +68,12 @@ impl Crowd {
     /// Connects `count` clients from so many addresses below 127.1.0.0/16, and begins. Who is not let in is not in the crowd.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when a socket cannot be made.
+    /// [`TestkitError::Io`] when a socket cannot be made.
     pub fn gather(
         attack: Attack,
         (addr, host, target): (SocketAddr, &str, &str),
         (count, addresses): (usize, usize),
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, TestkitError> {
         raise_descriptor_limit();
         let request = attack.request(host, target);
         let mut members = Vec::with_capacity(count);
@@ -82,7 +82,7 @@ impl Crowd {
             let [high, low] = place.to_be_bytes();
             let from = Ipv4Addr::new(127, 1, high, low.max(1));
             let stream = connect(from, addr, attack).map_err(io::Error::from);
-            let mut stream = stream.during(format_args!("connect from {from} to {addr}"))?;
+            let mut stream = stream.context(format_args!("connect from {from} to {addr}"))?;
             // A rejected client may get a reset at any moment.
             if stream.write_all(request.as_bytes()).is_ok() && stream.set_nonblocking(true).is_ok()
             {

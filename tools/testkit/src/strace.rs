@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::error::{Context, TestkitError};
 use crate::process::{Farewell, Service, tail};
-use crate::trouble::{During, Trouble};
-use crate::wait::came_true;
+use crate::wait::poll_until;
 
 /// Traces from [`Strace::attach`] to [`Strace::finish`].
 pub struct Strace {
@@ -27,9 +27,9 @@ impl Strace {
             .arg(&trace)
             .args(["-p", &pid.to_string()])
             .stdin(Stdio::null());
-        let mut tracer = Service::spawn("strace", &mut command, &log, Farewell::Ask(PATIENCE))
+        let mut tracer = Service::spawn("strace", &mut command, &log, Farewell::Ask(TIMEOUT))
             .map_err(|trouble| trouble.to_string())?;
-        let attached = came_true(PATIENCE, || {
+        let attached = poll_until(TIMEOUT, || {
             tail(&log).contains("attached") || tracer.has_ended()
         });
         if attached && !tracer.has_ended() {
@@ -40,10 +40,10 @@ impl Strace {
     }
 
     /// Detaches; the trace. Each line begins with the number of its thread.
-    pub fn finish(mut self) -> Result<String, Trouble> {
-        self.tracer.stop(PATIENCE)?;
-        fs::read_to_string(&self.trace).during("read the trace")
+    pub fn finish(mut self) -> Result<String, TestkitError> {
+        self.tracer.stop(TIMEOUT)?;
+        fs::read_to_string(&self.trace).context("read the trace")
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

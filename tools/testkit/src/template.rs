@@ -17,9 +17,10 @@ use std::{
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
-    Durability, MariaDb, Options, WordPress, account, place,
+    Durability, MariaDb, Options, WordPress, account,
+    error::{Context, TestkitError},
+    place,
     process::run,
-    trouble::{During, Trouble},
     wordpress::{INSTALLER, package},
 };
 
@@ -33,12 +34,12 @@ use crate::{
 pub fn wordpress_from_template(
     dir: &Path,
     options: &Options,
-) -> Result<(MariaDb, WordPress), Trouble> {
+) -> Result<(MariaDb, WordPress), TestkitError> {
     let cache = cache_dir()?;
     let name = format!("{:016x}", key(options));
     let template = cache.join(&name);
     let _shared = ready(&cache, &name, options)?;
-    fs::create_dir_all(dir).during(format_args!("make {}", dir.display()))?;
+    fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
     let database = thread::scope(|scope| {
         // The database starts while the files are still being copied.
         let files = scope.spawn(|| copy_site(&template.join("wordpress"), &dir.join("wordpress")));
@@ -54,24 +55,24 @@ pub fn wordpress_from_template(
 }
 
 /// Makes the template if it is missing; returns a shared lock on it.
-fn ready(cache: &Path, name: &str, options: &Options) -> Result<fs::File, Trouble> {
+fn ready(cache: &Path, name: &str, options: &Options) -> Result<fs::File, TestkitError> {
     let lock = lock_file(cache, name)?;
-    flock(&lock, FlockOperation::LockShared).during("lock a template")?;
+    flock(&lock, FlockOperation::LockShared).context("lock a template")?;
     if cache.join(name).exists() {
         return Ok(lock);
     }
     // Going from shared to exclusive may let another process in between: it is looked at again.
-    flock(&lock, FlockOperation::LockExclusive).during("lock a template")?;
+    flock(&lock, FlockOperation::LockExclusive).context("lock a template")?;
     if !cache.join(name).exists() {
         prune(cache, name);
         make(cache, name, options)?;
     }
-    flock(&lock, FlockOperation::LockShared).during("lock a template")?;
+    flock(&lock, FlockOperation::LockShared).context("lock a template")?;
     Ok(lock)
 }
 
 /// Installs into a temporary place, shuts the database down and renames the whole.
-fn make(cache: &Path, name: &str, options: &Options) -> Result<(), Trouble> {
+fn make(cache: &Path, name: &str, options: &Options) -> Result<(), TestkitError> {
     // In a scratch directory, since the database's and PHP's users must be able to walk there.
     let scratch = crate::Scratch::new()?;
     let database = MariaDb::start(&scratch.join("mariadb"), Durability::Discard)?;
@@ -89,11 +90,11 @@ fn make(cache: &Path, name: &str, options: &Options) -> Result<(), Trouble> {
     }
     let unfinished = cache.join(format!("{name}.unfinished"));
     remove(&unfinished)?;
-    fs::create_dir_all(&unfinished).during("make a folder for a template")?;
+    fs::create_dir_all(&unfinished).context("make a folder for a template")?;
     for part in ["mariadb", "wordpress"] {
         copy(&scratch.join(part), &unfinished.join(part))?;
     }
-    fs::rename(&unfinished, cache.join(name)).during("move a template into place")
+    fs::rename(&unfinished, cache.join(name)).context("move a template into place")
 }
 
 /// Removes all templates but the newest few, and none that is in use.
@@ -122,24 +123,24 @@ fn prune(cache: &Path, new: &str) {
     }
 }
 
-fn lock_file(cache: &Path, name: &str) -> Result<fs::File, Trouble> {
+fn lock_file(cache: &Path, name: &str) -> Result<fs::File, TestkitError> {
     let path = cache.join(format!("{name}.lock"));
     fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(&path)
-        .during(format_args!("open {}", path.display()))
+        .context(format_args!("open {}", path.display()))
 }
 
 /// Copies the folder of a WordPress. Its program files, nearly all of it, become further names of the template's files: those
 /// are read-only, so nobody can change a template by writing to a copy. The rest is really copied.
-fn copy_site(from: &Path, to: &Path) -> Result<(), Trouble> {
-    fs::create_dir_all(to).during(format_args!("make {}", to.display()))?;
+fn copy_site(from: &Path, to: &Path) -> Result<(), TestkitError> {
+    fs::create_dir_all(to).context(format_args!("make {}", to.display()))?;
     if let Some(user) = account::for_web() {
         user.own(to)?;
     }
-    for entry in fs::read_dir(from).during(format_args!("read {}", from.display()))? {
-        let entry = entry.during(format_args!("read {}", from.display()))?;
+    for entry in fs::read_dir(from).context(format_args!("read {}", from.display()))? {
+        let entry = entry.context(format_args!("read {}", from.display()))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         let linked =
             PROGRAM.iter().any(|name| entry.file_name() == *name) && link(&source, &target);
@@ -164,20 +165,22 @@ fn link(from: &Path, to: &Path) -> bool {
 }
 
 /// Takes the right to write from all files in a folder; folders stay as they are, so that they can be removed.
-fn make_read_only(dir: &Path) -> Result<(), Trouble> {
-    for entry in fs::read_dir(dir).during(format_args!("read {}", dir.display()))? {
-        let path = entry.during(format_args!("read {}", dir.display()))?.path();
+fn make_read_only(dir: &Path) -> Result<(), TestkitError> {
+    for entry in fs::read_dir(dir).context(format_args!("read {}", dir.display()))? {
+        let path = entry
+            .context(format_args!("read {}", dir.display()))?
+            .path();
         if path.is_dir() {
             make_read_only(&path)?;
         } else {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o444))
-                .during(format_args!("protect {}", path.display()))?;
+                .context(format_args!("protect {}", path.display()))?;
         }
     }
     Ok(())
 }
 
-fn copy(from: &Path, to: &Path) -> Result<(), Trouble> {
+fn copy(from: &Path, to: &Path) -> Result<(), TestkitError> {
     run(
         "cp",
         Command::new("cp")
@@ -188,9 +191,9 @@ fn copy(from: &Path, to: &Path) -> Result<(), Trouble> {
     .map(drop)
 }
 
-fn remove(path: &Path) -> Result<(), Trouble> {
+fn remove(path: &Path) -> Result<(), TestkitError> {
     if path.exists() {
-        fs::remove_dir_all(path).during(format_args!("remove {}", path.display()))
+        fs::remove_dir_all(path).context(format_args!("remove {}", path.display()))
     } else {
         Ok(())
     }
@@ -224,7 +227,7 @@ fn key(options: &Options) -> u64 {
     hash.finish()
 }
 
-fn cache_dir() -> Result<PathBuf, Trouble> {
+fn cache_dir() -> Result<PathBuf, TestkitError> {
     let dir = env::var_os("GALLEY_TESTKIT_CACHE")
         .map(PathBuf::from)
         .or_else(below_target)
@@ -232,8 +235,8 @@ fn cache_dir() -> Result<PathBuf, Trouble> {
             let uid = rustix::process::geteuid().as_raw();
             env::temp_dir().join(format!("galley-testkit-{uid}"))
         });
-    fs::create_dir_all(&dir).during(format_args!("make {}", dir.display()))?;
-    fs::canonicalize(&dir).during(format_args!("find {}", dir.display()))
+    fs::create_dir_all(&dir).context(format_args!("make {}", dir.display()))?;
+    fs::canonicalize(&dir).context(format_args!("find {}", dir.display()))
 }
 
 /// The target directory is the one above `debug` or `release`, in which this test or program was built.

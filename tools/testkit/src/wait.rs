@@ -8,19 +8,19 @@ use std::{
 /// Waits until `condition` is true, asking it every few milliseconds.
 ///
 /// # Panics
-/// When `patience` has passed first; the message names `what`.
+/// When `timeout` has passed first; the message names `what`.
 #[track_caller]
-pub fn wait_for(what: &str, patience: Duration, condition: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, timeout: Duration, condition: impl FnMut() -> bool) {
     assert!(
-        came_true(patience, condition),
-        "waited {patience:?} for {what}"
+        poll_until(timeout, condition),
+        "waited {timeout:?} for {what}"
     );
 }
 
-/// True as soon as `condition` is; false when `patience` has passed. The condition is asked at least once, and once more
+/// True as soon as `condition` is; false when `timeout` has passed. The condition is asked at least once, and once more
 /// at the very end.
-pub(crate) fn came_true(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + patience;
+pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + timeout;
     let mut pause = Duration::from_millis(1);
     loop {
         let last = Instant::now() >= deadline;
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn patience_ends() {
-        assert!(!came_true(Duration::from_millis(5), || false));
-        assert!(came_true(Duration::ZERO, || true), "asked at least once");
+        assert!(!poll_until(Duration::from_millis(5), || false));
+        assert!(poll_until(Duration::ZERO, || true), "asked at least once");
     }
 }

@@ -15,9 +15,10 @@ use std::{
 };
 
 use crate::{
-    MariaDb, account, place,
+    MariaDb, account,
+    error::{Context, TestkitError},
+    place,
     process::run,
-    trouble::{During, Trouble},
 };
 
 /// What the site contains.
@@ -91,8 +92,12 @@ impl WordPress {
     /// `database`. Called again on a finished installation it only writes the configuration anew.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the packages; [`Trouble::Ended`] with PHP's words when the installation fails.
-    pub fn install(dir: &Path, database: &MariaDb, options: &Options) -> Result<Self, Trouble> {
+    /// [`TestkitError::Missing`] without the packages; [`TestkitError::Ended`] with PHP's words when the installation fails.
+    pub fn install(
+        dir: &Path,
+        database: &MariaDb,
+        options: &Options,
+    ) -> Result<Self, TestkitError> {
         if !dir.join("wp-load.php").exists() {
             copy_package(dir)?;
         }
@@ -111,19 +116,23 @@ impl WordPress {
     }
 
     /// Writes wp-config.php, .htaccess and the must-use plugins for a folder whose tables exist already.
-    pub(crate) fn configure(dir: &Path, socket: &Path, options: &Options) -> Result<Self, Trouble> {
-        let root = fs::canonicalize(dir).during(format_args!("find {}", dir.display()))?;
+    pub(crate) fn configure(
+        dir: &Path,
+        socket: &Path,
+        options: &Options,
+    ) -> Result<Self, TestkitError> {
+        let root = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&root)?;
         let write = |name: &str, text: &str| {
             let path = root.join(name);
-            fs::write(&path, text).during(format_args!("write {}", path.display()))?;
+            fs::write(&path, text).context(format_args!("write {}", path.display()))?;
             account::for_web().map_or(Ok(()), |user| user.own(&path))
         };
         write("wp-config.php", &configuration(socket, options)?)?;
         write(".htaccess", HTACCESS)?;
         if !options.mu_plugins.is_empty() {
             fs::create_dir_all(root.join("wp-content/mu-plugins"))
-                .during("make the folder of must-use plugins")?;
+                .context("make the folder of must-use plugins")?;
         }
         for (name, text) in &options.mu_plugins {
             write(&format!("wp-content/mu-plugins/{name}"), text)?;
@@ -138,10 +147,10 @@ impl WordPress {
     /// Copies Galley's plugin from `folder` and activates it.
     ///
     /// # Errors
-    /// [`Trouble::Missing`] without the plugin, [`Trouble::Refused`] when WordPress does not activate it.
-    pub fn install_plugin(&self, folder: &Path) -> Result<(), Trouble> {
+    /// [`TestkitError::Missing`] without the plugin, [`TestkitError::Refused`] when WordPress does not activate it.
+    pub fn install_plugin(&self, folder: &Path) -> Result<(), TestkitError> {
         if !folder.join("galley.php").is_file() {
-            return Err(Trouble::Missing {
+            return Err(TestkitError::Missing {
                 program: format!("{} (the plugin)", folder.join("galley.php").display()),
             });
         }
@@ -164,13 +173,13 @@ impl WordPress {
         if printed.trim_end().ends_with("active") {
             return Ok(());
         }
-        Err(Trouble::Refused(format!(
+        Err(TestkitError::Refused(format!(
             "the plugin was not activated: {printed}"
         )))
     }
 
     /// Runs PHP code inside this WordPress, as its own user; returns what it prints. The code has no opening tag.
-    pub fn php(&self, code: &str) -> Result<String, Trouble> {
+    pub fn php(&self, code: &str) -> Result<String, TestkitError> {
         let script = format!(
             "$_SERVER += ['HTTP_HOST' => 'localhost', 'REQUEST_URI' => '/', 'REQUEST_METHOD' => 'GET', \
              'SERVER_PROTOCOL' => 'HTTP/1.1', 'REMOTE_ADDR' => '127.0.0.1']; require 'wp-load.php'; {code}"
@@ -178,12 +187,12 @@ impl WordPress {
         run("php", self.php_command()?.args(["-r", &script]))
     }
 
-    fn run_installer(&self, options: &Options) -> Result<(), Trouble> {
+    fn run_installer(&self, options: &Options) -> Result<(), TestkitError> {
         // Beside the folder, not in it: the installer must never be served.
         let scripts = self.root.with_extension("installer");
-        fs::create_dir_all(&scripts).during(format_args!("make {}", scripts.display()))?;
+        fs::create_dir_all(&scripts).context(format_args!("make {}", scripts.display()))?;
         for (name, text) in INSTALLER {
-            fs::write(scripts.join(name), text).during(format_args!("write {name}"))?;
+            fs::write(scripts.join(name), text).context(format_args!("write {name}"))?;
         }
         let mut command = self.php_command()?;
         command.arg(scripts.join("install.php"));
@@ -199,19 +208,19 @@ impl WordPress {
             },
         );
         let said = run("the installer of WordPress", &mut command)?;
-        fs::remove_dir_all(&scripts).during("remove the installer")?;
+        fs::remove_dir_all(&scripts).context("remove the installer")?;
         // WordPress dies with status 0 and a page that says why.
         if said.contains("installed ") {
             return Ok(());
         }
-        Err(Trouble::Ended {
+        Err(TestkitError::Ended {
             program: "the installer of WordPress".to_owned(),
             status: "no success".to_owned(),
             log: said,
         })
     }
 
-    fn php_command(&self) -> Result<Command, Trouble> {
+    fn php_command(&self) -> Result<Command, TestkitError> {
         let mut command = Command::new(place::program(&["php"])?);
         command.args([
             "-d",
@@ -235,39 +244,39 @@ pub(crate) fn package() -> PathBuf {
 }
 
 /// Copies Debian's WordPress as real files: links are followed, the links into /etc left out.
-fn copy_package(dir: &Path) -> Result<(), Trouble> {
+fn copy_package(dir: &Path) -> Result<(), TestkitError> {
     let package = package();
     if !package.join("wp-load.php").exists() {
-        return Err(Trouble::Missing {
+        return Err(TestkitError::Missing {
             program: "wordpress".to_owned(),
         });
     }
     // Beside the final place first: an interrupted copy is never taken for a whole one.
     let unfinished = dir.with_extension("unfinished");
     if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).during("remove an unfinished copy")?;
+        fs::remove_dir_all(&unfinished).context("remove an unfinished copy")?;
     }
     copy_following(&package, &unfinished)?;
     for name in [".htaccess", "wp-config.php"] {
         let path = unfinished.join(name);
         if path.exists() {
-            fs::remove_file(&path).during(format_args!("remove {}", path.display()))?;
+            fs::remove_file(&path).context(format_args!("remove {}", path.display()))?;
         }
     }
     let uploads = unfinished.join("wp-content/uploads");
-    fs::create_dir_all(&uploads).during(format_args!("make {}", uploads.display()))?;
-    fs::rename(&unfinished, dir).during(format_args!("move a copy to {}", dir.display()))
+    fs::create_dir_all(&uploads).context(format_args!("make {}", uploads.display()))?;
+    fs::rename(&unfinished, dir).context(format_args!("move a copy to {}", dir.display()))
 }
 
-fn copy_following(from: &Path, to: &Path) -> Result<(), Trouble> {
-    fs::create_dir_all(to).during(format_args!("make {}", to.display()))?;
-    for entry in fs::read_dir(from).during(format_args!("read {}", from.display()))? {
-        let entry = entry.during(format_args!("read {}", from.display()))?;
+fn copy_following(from: &Path, to: &Path) -> Result<(), TestkitError> {
+    fs::create_dir_all(to).context(format_args!("make {}", to.display()))?;
+    for entry in fs::read_dir(from).context(format_args!("read {}", from.display()))? {
+        let entry = entry.context(format_args!("read {}", from.display()))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         match fs::metadata(&source) {
             Ok(what) if what.is_dir() => copy_following(&source, &target)?,
             Ok(_) => {
-                fs::copy(&source, &target).during(format_args!("copy {}", source.display()))?;
+                fs::copy(&source, &target).context(format_args!("copy {}", source.display()))?;
             }
             // A link into a package that is only recommended and not installed.
             Err(_) => {}
@@ -276,7 +285,7 @@ fn copy_following(from: &Path, to: &Path) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn configuration(socket: &Path, options: &Options) -> Result<String, Trouble> {
+fn configuration(socket: &Path, options: &Options) -> Result<String, TestkitError> {
     let url = match &options.url {
         Some(url) => format!("define( 'WP_HOME', {} );", quoted(url)),
         None => DERIVED_URL.to_owned(),
@@ -326,13 +335,13 @@ fn quoted(text: &str) -> String {
 }
 
 /// 64 hexadecimal digits from the kernel.
-fn random_hex() -> Result<String, Trouble> {
+fn random_hex() -> Result<String, TestkitError> {
     use std::io::Read;
     let mut bytes = [0_u8; 32];
-    let file = fs::File::open("/dev/urandom").during("open /dev/urandom")?;
+    let file = fs::File::open("/dev/urandom").context("open /dev/urandom")?;
     file.take(32)
         .read_exact(&mut bytes)
-        .during("read /dev/urandom")?;
+        .context("read /dev/urandom")?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

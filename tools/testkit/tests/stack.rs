@@ -18,7 +18,7 @@ use galley_testkit::{
     wait_for, wordpress_from_template,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn lives(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
@@ -99,7 +99,7 @@ fn php_fpm_listens_and_has_its_workers() {
         assert_eq!(workers.len(), 3);
         fpm.kill();
         assert!(connect(&address).is_err());
-        wait_for("the workers to be gone", PATIENCE, || {
+        wait_for("the workers to be gone", TIMEOUT, || {
             !workers.iter().any(|pid| lives(*pid))
         });
         fpm.restart().unwrap();
@@ -157,7 +157,7 @@ fn ask_fastcgi(socket: &Path, variables: &[(&str, &str)]) -> String {
         params.extend_from_slice(value.as_bytes());
     }
     let mut stream = UnixStream::connect(socket).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     for (kind, content) in [
         (1, &[0, 1, 0, 0, 0, 0, 0, 0][..]),
         (4, &params),
@@ -223,7 +223,7 @@ fn apache_serves_files_php_and_htaccess() {
         get(&apache, "/plain.txt").expect_status(200).text(),
         "plain"
     );
-    wait_for("the access log", PATIENCE, || {
+    wait_for("the access log", TIMEOUT, || {
         apache.access_log().contains("GET /plain.txt")
     });
 }

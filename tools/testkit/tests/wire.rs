@@ -10,31 +10,31 @@ use std::{
 
 use galley_testkit::{
     client::{Browser, Connection, Request},
-    origin::{Gate, Origin, Responder},
+    origin::{FastCgiOrigin, Gate, Origin},
     wait_for,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn bodies_go_both_ways_in_every_framing() {
-    let origin = Origin::start(|seen, wire| {
-        let body = wire.body();
+    let origin = Origin::start(|seen, writer| {
+        let body = writer.body();
         match seen.path() {
             "/chunked" => {
-                wire.chunked(200, &[]);
+                writer.chunked(200, &[]);
                 for piece in body.chunks(3) {
-                    wire.chunk(piece);
+                    writer.chunk(piece);
                 }
-                wire.last_chunk();
+                writer.last_chunk();
             }
             "/close" => {
-                wire.write(b"HTTP/1.1 200 OK\r\n\r\n");
-                wire.write(&body);
-                wire.close();
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n");
+                writer.write(&body);
+                writer.close();
             }
             _ => {
-                wire.answer(200, &[("X-A", "b")], &body);
+                writer.answer(200, &[("X-A", "b")], &body);
             }
         }
     })
@@ -56,7 +56,7 @@ fn bodies_go_both_ways_in_every_framing() {
     }
     let head = Request::head("/length").send(origin.addr()).unwrap();
     assert_eq!((head.status, head.body.len()), (200, 0));
-    let seen = origin.seen();
+    let seen = origin.requests();
     assert_eq!(seen.len(), 7);
     assert!(seen[..6].iter().all(|seen| seen.body == b"some body"));
     assert_eq!(origin.count("/chunked"), 2);
@@ -65,9 +65,9 @@ fn bodies_go_both_ways_in_every_framing() {
 
 #[test]
 fn one_connection_serves_many_and_pipelines() {
-    let origin = Origin::start(|seen, wire| {
-        wire.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
-        wire.answer(200, &[], seen.target.as_bytes());
+    let origin = Origin::start(|seen, writer| {
+        writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
+        writer.answer(200, &[], seen.target.as_bytes());
     })
     .unwrap();
     let mut connection = Connection::open(origin.addr()).unwrap();
@@ -89,12 +89,12 @@ fn one_connection_serves_many_and_pipelines() {
     assert_eq!(origin.connections(), 1);
     assert!(!connection.is_closed_within(Duration::from_millis(20)));
     origin.drop_connections();
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
 fn broken_answers_are_errors() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let bytes: &[u8] = match seen.path() {
             "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
             "/twice" => {
@@ -106,8 +106,8 @@ fn broken_answers_are_errors() {
             "/after" => b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nConnection: close\r\n\r\nab",
             _ => b"nonsense\r\n\r\n",
         };
-        wire.write(bytes);
-        wire.close();
+        writer.write(bytes);
+        writer.close();
     })
     .unwrap();
     for target in ["/short", "/twice", "/chunk", "/after", "/"] {
@@ -118,16 +118,16 @@ fn broken_answers_are_errors() {
 
 #[test]
 fn silence_and_resets_end_in_time() {
-    let origin = Origin::start(|seen, wire| match seen.path() {
+    let origin = Origin::start(|seen, writer| match seen.path() {
         "/reset" => {
-            wire.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
-            wire.reset();
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+            writer.reset();
         }
-        _ => wire.wait_for_close(),
+        _ => writer.wait_for_close(),
     })
     .unwrap();
     let silent = Request::get("/silent")
-        .patience(Duration::from_millis(50))
+        .timeout(Duration::from_millis(50))
         .send(origin.addr())
         .unwrap_err();
     assert!(silent.is_timeout(), "{silent}");
@@ -142,18 +142,22 @@ fn silence_and_resets_end_in_time() {
 fn a_gate_orders_what_happens() {
     let gate = Gate::new();
     let inner = gate.clone();
-    let origin = Origin::start(move |_, wire| {
-        wire.chunked(200, &[]);
-        wire.chunk(b"before ");
+    let origin = Origin::start(move |_, writer| {
+        writer.chunked(200, &[]);
+        writer.chunk(b"before ");
         inner.pass();
-        wire.chunk(b"after");
-        wire.last_chunk();
+        writer.chunk(b"after");
+        writer.last_chunk();
     })
     .unwrap();
     let mut connection = Connection::open(origin.addr()).unwrap();
     connection.send(&Request::get("/")).unwrap();
     gate.wait_for_arrivals(1);
-    assert_eq!(origin.seen().len(), 1, "noted while the script still runs");
+    assert_eq!(
+        origin.requests().len(),
+        1,
+        "noted while the script still runs"
+    );
     gate.open();
     assert_eq!(connection.receive("GET").unwrap().text(), "before after");
     assert_eq!(gate.arrivals(), 1);
@@ -164,7 +168,7 @@ fn a_panic_in_a_script_fails_its_test() {
     let origin = Origin::start(|_, _| panic!("on purpose")).unwrap();
     assert!(
         Request::get("/")
-            .patience(Duration::from_millis(200))
+            .timeout(Duration::from_millis(200))
             .send(origin.addr())
             .is_err()
     );
@@ -174,7 +178,7 @@ fn a_panic_in_a_script_fails_its_test() {
 
 #[test]
 fn a_browser_keeps_cookies_and_its_connection() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let cookie = seen.field("cookie").unwrap_or("none").to_owned();
         let set: &[(&str, &str)] = match seen.path() {
             "/set" => &[
@@ -187,9 +191,9 @@ fn a_browser_keeps_cookies_and_its_connection() {
             ],
             _ => &[],
         };
-        wire.answer(200, set, cookie.as_bytes());
+        writer.answer(200, set, cookie.as_bytes());
         if seen.path() == "/clear" {
-            wire.close();
+            writer.close();
         }
     })
     .unwrap();
@@ -206,7 +210,7 @@ fn a_browser_keeps_cookies_and_its_connection() {
     assert_eq!(origin.connections(), 2);
     assert!(
         origin
-            .seen()
+            .requests()
             .iter()
             .all(|seen| seen.field("host") == Some("x.test"))
     );
@@ -223,7 +227,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
-    let responder = Responder::start(|asked, application| {
+    let responder = FastCgiOrigin::start(|asked, application| {
         let body = application.stdin();
         application.stderr(b"a warning");
         application.answer(
@@ -233,7 +237,7 @@ fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
     })
     .unwrap();
     let mut stream = TcpStream::connect(responder.address()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = [
         record(1, &[0, 1, 1, 0, 0, 0, 0, 0]),
         record(4, b"\x01\x03Axyz"),
@@ -272,7 +276,7 @@ fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
         (1, 2),
         "the connection was kept"
     );
-    let asked = responder.asked();
+    let asked = responder.requests();
     assert!(asked[0].keep && asked[0].names == ["A"] && asked[1].stdin == b"body");
 }
 
@@ -280,7 +284,7 @@ fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
 fn a_fastcgi_script_hears_an_abort() {
     let aborted = Gate::new();
     let note = aborted.clone();
-    let responder = Responder::start(move |_, application| {
+    let responder = FastCgiOrigin::start(move |_, application| {
         application.stdout(b"Content-Type: text/plain\r\n\r\n");
         application.wait_for_abort();
         assert!(application.is_aborted());
@@ -299,7 +303,7 @@ fn a_fastcgi_script_hears_an_abort() {
         )
         .unwrap();
     aborted.pass();
-    wait_for("the request to be noted", PATIENCE, || {
+    wait_for("the request to be noted", TIMEOUT, || {
         responder.count() == 1
     });
 }

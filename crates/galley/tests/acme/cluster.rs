@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use galley_testkit::{Galley, Pebble, PebbleOptions, Redis, Scratch, free_port, wait_for};
 
 use crate::handshake::shown_at;
-use crate::stage::{HOST, PATIENCE, await_state, state};
+use crate::stage::{HOST, TIMEOUT, await_state, state};
 
 /// Nodes of one cluster. Pebble asks the first one for proofs, whose own orders fail: it does not trust the directory.
 struct Nodes {
@@ -100,7 +100,7 @@ impl Nodes {
     #[track_caller]
     fn await_same(&self, nodes: &[usize], old: &str) -> String {
         let mut first = String::new();
-        wait_for("the same certificate on all nodes", PATIENCE, || {
+        wait_for("the same certificate on all nodes", TIMEOUT, || {
             first = self.shown(nodes[0]);
             !first.is_empty() && first != old && nodes.iter().all(|&node| self.shown(node) == first)
         });
@@ -148,7 +148,7 @@ fn a_later_node_orders_nothing_unless_the_record_was_changed() {
     let zero = nodes.start(0);
     await_certificate(&zero);
     let first = nodes.await_same(&[0], "");
-    wait_for("the record", PATIENCE, || !nodes.record().is_empty());
+    wait_for("the record", TIMEOUT, || !nodes.record().is_empty());
     let record = nodes.record();
 
     // A node that starts later, also without any file of its own.
@@ -159,7 +159,7 @@ fn a_later_node_orders_nothing_unless_the_record_was_changed() {
         (state(&one)["issued"].as_u64(), nodes.pebble.orders()),
         (Some(0), 1)
     );
-    one.wait_for_log("another node got a certificate", PATIENCE);
+    one.wait_for_log("another node got a certificate", TIMEOUT);
 
     // A record that somebody has changed counts as none: the next node orders, with the account of the others.
     nodes.redis.run(&["COPY", &record, "earlier"]).unwrap();
@@ -169,7 +169,7 @@ fn a_later_node_orders_nothing_unless_the_record_was_changed() {
         .unwrap();
     let two = nodes.start_empty(2);
     await_certificate(&two);
-    two.wait_for_log("a secret in the engine of the cluster is ignored", PATIENCE);
+    two.wait_for_log("a secret in the engine of the cluster is ignored", TIMEOUT);
     let second = nodes.await_same(&[0, 1, 2], &first);
     assert_eq!(nodes.pebble.orders(), 2, "{}", nodes.pebble.log());
     assert!(!nodes.pebble.log().contains("There are now 2 accounts"));
@@ -178,7 +178,7 @@ fn a_later_node_orders_nothing_unless_the_record_was_changed() {
     let copied = nodes.redis.run(&["COPY", "earlier", &record, "REPLACE"]);
     assert_eq!(copied.unwrap().trim(), "1");
     let earlier = nodes.redis.run(&["GET", "earlier"]).unwrap();
-    wait_for("the newer record", PATIENCE, || {
+    wait_for("the newer record", TIMEOUT, || {
         nodes.redis.run(&["GET", &record]).unwrap() != earlier
     });
     for node in 0..3 {
@@ -208,7 +208,7 @@ fn without_the_engine_nodes_go_on_with_their_files_and_order_for_themselves_at_l
     let zero = nodes.start_empty(0);
     zero.wait_for_log(
         "orders a certificate of its own in 1 s unless it does",
-        PATIENCE,
+        TIMEOUT,
     );
     await_state(&zero, "a certificate", |state| state["issued"] == 1);
     assert_ne!(nodes.await_same(&[0], ""), first);

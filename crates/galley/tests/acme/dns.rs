@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use galley_testkit::{Pebble, wait_for};
 
 use crate::handshake::page;
-use crate::stage::{HOST, PATIENCE, Plan, await_state};
+use crate::stage::{HOST, Plan, TIMEOUT, await_state};
 
 const WILDCARD: &str = "*.example.test";
 
@@ -53,7 +53,7 @@ fn a_wildcard_and_its_domain_share_a_certificate() {
         assert_eq!(page.as_deref(), Ok("<html>plain</html>"), "{host}");
     }
     // One record for each name, both of the same name, with values of their own; all are removed.
-    wait_for("the records to be removed", PATIENCE, || {
+    wait_for("the records to be removed", TIMEOUT, || {
         calls(&plan).len() == 4
     });
     let calls = calls(&plan);

@@ -5,7 +5,7 @@ use std::fs;
 use galley_testkit::{Knot, wait_for};
 
 use crate::handshake::page;
-use crate::stage::{HOST, PATIENCE, Plan, await_state};
+use crate::stage::{HOST, Plan, TIMEOUT, await_state};
 
 const WILDCARD: &str = "*.example.test";
 
@@ -41,7 +41,7 @@ fn a_wildcard_and_its_domain_are_proved_by_updates() {
         assert_eq!(page.as_deref(), Ok("<html>plain</html>"), "{host}");
     }
     // Both records had the same name; nothing of them is left, and the zone is otherwise as it was.
-    wait_for("the records to be removed", PATIENCE, || {
+    wait_for("the records to be removed", TIMEOUT, || {
         !knot.records().unwrap().contains("_acme-challenge")
     });
     assert!(knot.records().unwrap().contains("127.0.0.1"));

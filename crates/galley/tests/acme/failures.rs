@@ -1,6 +1,6 @@
 //! What goes wrong at the authority: it costs time and nothing else.
 
-use crate::stage::{OTHER, PATIENCE, Plan, await_state, get};
+use crate::stage::{OTHER, Plan, TIMEOUT, await_state, get};
 
 #[test]
 fn a_directory_that_is_away_hinders_no_start_and_is_asked_again() {
@@ -15,7 +15,7 @@ fn a_directory_that_is_away_hinders_no_start_and_is_asked_again() {
     let trouble = state["trouble"].as_str().unwrap();
     assert!(trouble.contains("127.0.0.1:"), "{trouble}");
     assert_eq!(state["not_after"], serde_json::Value::Null);
-    galley.wait_for_log("the site is not served over TLS until then", PATIENCE);
+    galley.wait_for_log("the site is not served over TLS until then", TIMEOUT);
     let metrics = galley.cli(&["status"]).unwrap();
     let table = String::from_utf8(metrics.stdout).unwrap();
     assert!(

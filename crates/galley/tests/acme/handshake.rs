@@ -4,7 +4,7 @@ use std::process::Command;
 
 use galley_testkit::Pebble;
 
-use crate::stage::{HOST, OTHER, PATIENCE, Plan, await_state};
+use crate::stage::{HOST, OTHER, Plan, TIMEOUT, await_state};
 
 /// Asks for the page over HTTPS, as a browser that trusts Pebble would.
 pub fn page(plan: &Plan, pebble: &Pebble, host: &str) -> Result<String, String> {
@@ -86,7 +86,7 @@ fn visitors_are_shown_the_old_one_until_there_is_a_new_one() {
         state["failures_in_a_row"].as_u64() >= Some(2)
     });
     assert_eq!(shown(&plan), old);
-    galley.wait_for_log("the old certificate remains in use", PATIENCE);
+    galley.wait_for_log("the old certificate remains in use", TIMEOUT);
 
     let _pebble = plan.pebble();
     await_state(&galley, "a certificate", |state| {

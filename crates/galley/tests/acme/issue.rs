@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::stage::{HOST, OTHER, PATIENCE, Plan, await_state, get, mode, state};
+use crate::stage::{HOST, OTHER, Plan, TIMEOUT, await_state, get, mode, state};
 
 #[test]
 fn a_certificate_is_issued_by_http_and_kept_for_the_next_start() {
@@ -99,8 +99,8 @@ fn what_cannot_be_read_is_set_aside_and_ordered_anew() {
     let galley = plan.galley();
     plan.await_chain(&chain[..chain.len() / 2]);
     await_state(&galley, "a certificate", |state| state["issued"] == 1);
-    galley.wait_for_log("cannot use a stored certificate", PATIENCE);
-    galley.wait_for_log("cannot read the account", PATIENCE);
+    galley.wait_for_log("cannot use a stored certificate", TIMEOUT);
+    galley.wait_for_log("cannot read the account", TIMEOUT);
     for file in [plan.file(), account] {
         let aside = format!("{}.broken", file.display());
         assert!(fs::exists(&aside).unwrap(), "{aside}");

@@ -1,6 +1,6 @@
 //! Renewal: in time, when the authority asks for it, and with the old certificate in use while it fails.
 
-use crate::stage::{PATIENCE, Plan, await_state, state};
+use crate::stage::{Plan, TIMEOUT, await_state, state};
 
 #[test]
 fn the_old_one_stays_while_the_authority_is_away_and_has_lost_everything() {
@@ -19,7 +19,7 @@ fn the_old_one_stays_while_the_authority_is_away_and_has_lost_everything() {
         "the old one is in use: {failed}"
     );
     assert_eq!(plan.chain(), held);
-    galley.wait_for_log("the old certificate remains in use", PATIENCE);
+    galley.wait_for_log("the old certificate remains in use", TIMEOUT);
 
     // Another one in its place: it knows neither the account nor the certificate.
     let _pebble = plan.pebble();
@@ -28,7 +28,7 @@ fn the_old_one_stays_while_the_authority_is_away_and_has_lost_everything() {
     });
     assert_ne!(plan.await_chain(&held), first);
     assert!(renewed["issued"].as_u64() >= Some(2), "{renewed}");
-    galley.wait_for_log("the directory does not know the account", PATIENCE);
+    galley.wait_for_log("the directory does not know the account", TIMEOUT);
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub const HOST: &str = "example.test";
 pub const OTHER: &str = "www.example.test";
 
 /// For everything that must happen but may take a while on a busy machine: orders that fail are tried again after seconds.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What is to be started.
 pub struct Plan {
@@ -112,7 +112,7 @@ impl Plan {
     /// Waits until the site's certificate is stored and is not `old`.
     #[track_caller]
     pub fn await_chain(&self, old: &str) -> String {
-        wait_for("another certificate", PATIENCE, || {
+        wait_for("another certificate", TIMEOUT, || {
             let chain = self.chain();
             !chain.is_empty() && chain != old
         });
@@ -131,7 +131,7 @@ pub fn state(galley: &Galley) -> Value {
 #[track_caller]
 pub fn await_state(galley: &Galley, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
-    wait_for(what, PATIENCE, || {
+    wait_for(what, TIMEOUT, || {
         last = state(galley);
         is_so(&last)
     });

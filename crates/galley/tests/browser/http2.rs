@@ -6,7 +6,7 @@ use std::path::Path;
 use galley_testkit::{Chromium, Scratch, wait_for};
 use serde_json::{Value, json};
 
-use super::stack::{PATIENCE, shared};
+use super::stack::{TIMEOUT, shared};
 
 /// So many files of WordPress's own are asked for at once: more than streams that one connection may have.
 const FILES: usize = 150;
@@ -78,7 +78,7 @@ fn chromium_reads_a_site_over_http2() {
             "{entry}"
         );
     }
-    wait_for("the line of the page", PATIENCE, || {
+    wait_for("the line of the page", TIMEOUT, || {
         let log = fs::read_to_string(&stack.access).unwrap_or_default();
         log.lines()
             .any(|line| line.contains("\"GET /read-over-http2/ HTTP/2.0\" 200 "))

@@ -5,7 +5,7 @@ use galley_testkit::client::{Browser, Request};
 use galley_testkit::wait_for;
 use serde_json::{Value, json};
 
-use super::stack::{Is as _, PATIENCE, Stack, between, shared};
+use super::stack::{Is as _, Stack, TIMEOUT, between, shared};
 
 const PAGE: &str = "/wp-admin/options-general.php?page=galley";
 
@@ -249,7 +249,7 @@ fn preloading_stores_the_pages_of_the_sitemaps() {
         let text = stack.php("echo wp_json_encode(get_option('galley_preload'));");
         serde_json::from_str::<Value>(&text).unwrap()
     };
-    wait_for("all pages to be preloaded", PATIENCE * 3, || {
+    wait_for("all pages to be preloaded", TIMEOUT * 3, || {
         stack.get("/wp-cron.php?doing_wp_cron");
         let state = state();
         assert_ne!(state["state"], "failed", "{state}");
@@ -291,7 +291,7 @@ fn the_lists_of_posts_say_what_is_cached() {
         &[("url", "/listed-as-cached/")],
     );
     // It is kept for some seconds.
-    wait_for("the list to see the purge", PATIENCE, || {
+    wait_for("the list to see the purge", TIMEOUT, || {
         row(&mut admin).contains("is-miss")
     });
 }

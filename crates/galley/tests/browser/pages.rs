@@ -4,7 +4,7 @@ use galley_testkit::client::{Browser, Request};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use super::stack::{Is as _, PATIENCE, Stack, between, shared};
+use super::stack::{Is as _, Stack, TIMEOUT, between, shared};
 
 /// Addresses in attributes.
 fn unescaped(text: &str) -> String {
@@ -256,7 +256,7 @@ fn a_cookie_on_a_page_for_everybody_is_named_with_its_plugin() {
     let stack = &*shared();
     stack.publish("with-cookie");
     stack.get("/with-cookie/");
-    wait_for("the cookie to be noted", PATIENCE, || {
+    wait_for("the cookie to be noted", TIMEOUT, || {
         stack
             .php("echo wp_json_encode(get_option('galley_cookies'));")
             .contains("visited_before")

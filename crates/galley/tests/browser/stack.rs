@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 pub const HOST: &str = "localhost";
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 static SHARED: LazyLock<Mutex<Stack>> = LazyLock::new(|| Mutex::new(Stack::start()));
 
@@ -126,7 +126,7 @@ impl Stack {
     /// Asks until the page is in the cache.
     #[track_caller]
     pub fn warm(&self, target: &str) {
-        galley_testkit::wait_for(&format!("{target} to be cached"), PATIENCE, || {
+        galley_testkit::wait_for(&format!("{target} to be cached"), TIMEOUT, || {
             self.get(target).is_hit()
         });
     }

@@ -160,12 +160,12 @@ const TROUBLES: &[(&str, &[&str])] = &[
 #[test]
 fn troubles_of_the_machine_are_shown() {
     let json = [("Content-Type", "application/json")];
-    let admin = Origin::start(move |seen, wire| {
+    let admin = Origin::start(move |seen, writer| {
         let body = match seen.path() {
             "/status" => include_str!("status.json"),
             _ => r#"{ "ok": true, "time": 1760740680, "sites": [], "entries": [], "sections": [], "next": null }"#,
         };
-        let _ = wire.answer(200, &json, body.as_bytes());
+        let _ = writer.answer(200, &json, body.as_bytes());
     })
     .unwrap();
     let scratch = Scratch::new().unwrap();
@@ -230,7 +230,7 @@ fn buttons_ask_first_and_say_what_came_of_it() {
     }
     open(&mut tab, "purges");
     // Counted a moment after the purge.
-    galley_testkit::wait_for("all purges to be counted", crate::stage::PATIENCE, || {
+    galley_testkit::wait_for("all purges to be counted", crate::stage::TIMEOUT, || {
         open(&mut tab, "live");
         open(&mut tab, "purges");
         !seen(&mut tab).contains("not counted")

@@ -7,7 +7,7 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Scratch, wait_for};
 use serde_json::{Value, json};
 
-use crate::stage::{Dashboard, MARKUP, PATIENCE, Session, Stage, parsed};
+use crate::stage::{Dashboard, MARKUP, Session, Stage, TIMEOUT, parsed};
 
 /// The first sample of a page that listens.
 fn sample(dashboard: &Dashboard, session: &Session) -> Value {
@@ -89,7 +89,7 @@ fn reasons_have_counts_sentences_and_pages() {
     login.send(stage.galley.addr()).unwrap();
     // A request is counted a moment after its response has been sent.
     let not_cached = || dashboard.json(&session, "/api/not-cached?site=a.test");
-    wait_for("four requests", PATIENCE, || {
+    wait_for("four requests", TIMEOUT, || {
         not_cached()["sites"][0]["requests"] == 4
     });
     let answer = not_cached();
@@ -150,7 +150,7 @@ fn each_purge_says_how_many_pages_it_took() {
     let session = dashboard.log_in();
     let counts = |purges: usize| {
         let mut found = Vec::new();
-        wait_for("all purges to be counted", PATIENCE, || {
+        wait_for("all purges to be counted", TIMEOUT, || {
             let answer = dashboard.json(&session, "/api/purges?site=a.test");
             let all = answer["sites"][0]["purges"].as_array().unwrap().clone();
             found = all

@@ -33,9 +33,9 @@ impl SiteStage {
             ("Content-Type", "text/html"),
             ("Cache-Control", "max-age=600"),
         ];
-        let origin = Origin::start(move |seen, wire| {
+        let origin = Origin::start(move |seen, writer| {
             let body = format!("<html>the site's {}</html>", seen.path());
-            let _ = wire.answer(200, &page, body.as_bytes());
+            let _ = writer.answer(200, &page, body.as_bytes());
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();

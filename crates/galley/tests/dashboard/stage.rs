@@ -13,7 +13,7 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Galley, Scratch, wait_for};
 use serde_json::{Value, json};
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 const SERVER: &str = "server-token-0123456789";
 const SITE: &str = "site-a-token-0123456789";
 
@@ -32,7 +32,7 @@ pub struct Stage {
 impl Stage {
     /// `a.test` with a token of its own, and `b.test`.
     pub fn start() -> Self {
-        let origin = Origin::start(|seen, wire| {
+        let origin = Origin::start(|seen, writer| {
             let path = seen.path().to_owned();
             let tags = format!("t1,{MARKUP}");
             let mut fields = vec![
@@ -46,7 +46,7 @@ impl Stage {
             if path == "/cart/" {
                 fields[1] = ("Cache-Control", "private, no-store");
             }
-            let _ = wire.answer(200, &fields, format!("<html>{path}</html>").as_bytes());
+            let _ = writer.answer(200, &fields, format!("<html>{path}</html>").as_bytes());
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();
@@ -82,7 +82,7 @@ impl Stage {
 
     /// Asks for a page until it is stored.
     pub fn store(&self, host: &str, target: &str) {
-        wait_for("the page in memory", PATIENCE, || {
+        wait_for("the page in memory", TIMEOUT, || {
             self.get(host, target).is_hit()
         });
     }

@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use galley_testkit::client::{Connection, Request, Response};
 
-use crate::support::{HOST, Is, LAB, PATIENCE, Plan, Stage, hosted, said};
+use crate::support::{
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, said, with_host,
+};
 
 /// Another client than those of other numbers.
-fn from(stage: &Stage, number: u8, request: Request) -> Response {
+fn from(stage: &TestSite, number: u8, request: Request) -> Response {
     let address = Ipv4Addr::new(127, 0, 0, number);
-    let mut connection = Connection::from_address(address, stage.addr(), PATIENCE).unwrap();
-    connection.exchange(&hosted(request)).unwrap()
+    let mut connection = Connection::from_address(address, stage.addr(), TIMEOUT).unwrap();
+    connection.exchange(&with_host(request)).unwrap()
 }
 
-fn get_from(stage: &Stage, number: u8, target: &str) -> Response {
+fn get_from(stage: &TestSite, number: u8, target: &str) -> Response {
     from(stage, number, Request::get(target))
 }
 
@@ -34,7 +36,7 @@ fn refused(answer: &Response, status: u16, word: &str) {
 
 #[test]
 fn networks_decide_before_the_cache_and_files() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .site("allow = [\"127.0.0.2\", \"127.0.0.3\"]\ndeny = [\"127.0.0.3\"]")
         .more(
             "[[site.rule]]\npath = \"/open*\"\nallow = []\n[[site.rule]]\npath = \"/inner*\"\nallow = [\"127.0.0.4\"]\n",
@@ -42,19 +44,19 @@ fn networks_decide_before_the_cache_and_files() {
         .file("style.css", "p {}")
         .start();
     stage.head("/page/", &["Cache-Control: max-age=600"]);
-    get_from(&stage, 2, "/page/").is(200);
+    get_from(&stage, 2, "/page/").assert_status(200);
     assert!(get_from(&stage, 2, "/page/").is_hit());
-    get_from(&stage, 2, "/style.css").is(200);
+    get_from(&stage, 2, "/style.css").assert_status(200);
     for number in [1, 3] {
         refused(&get_from(&stage, number, "/page/"), 403, "network");
         refused(&get_from(&stage, number, "/style.css"), 403, "network");
         refused(&get_from(&stage, number, "//page/"), 403, "network");
     }
-    get_from(&stage, 1, "/open/x").is(200);
+    get_from(&stage, 1, "/open/x").assert_status(200);
     refused(&get_from(&stage, 3, "/open/x"), 403, "network");
     refused(&get_from(&stage, 2, "/inner/x"), 403, "network");
     refused(&get_from(&stage, 2, "//inner/x"), 403, "network");
-    get_from(&stage, 4, "/inner/x").is(200);
+    get_from(&stage, 4, "/inner/x").assert_status(200);
     stage.access_line("outcome=refused:network");
     let why = |target: &str, address: &str| {
         let url = format!("http://{HOST}{target}");
@@ -88,7 +90,7 @@ const WRONG: &str = "Basic amFuZTp3cm9uZw==";
 
 #[test]
 fn a_password_opens_a_site_and_is_not_shown_to_php() {
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     let lines = [
         htpasswd("-B", "jane", "secret"),
         htpasswd("-m", "joe", "other"),
@@ -100,24 +102,24 @@ fn a_password_opens_a_site_and_is_not_shown_to_php() {
         .file("style.css", "p {}")
         .start();
     stage.head("/page/", &["Cache-Control: public, max-age=600"]);
-    let ask = |target: &str, value: &str| {
+    let send = |target: &str, value: &str| {
         let request = Request::get(target);
-        stage.ask(match value {
+        stage.send(match value {
             "" => request,
             value => request.field("Authorization", value),
         })
     };
     for target in ["/page/", "/style.css"] {
         for value in ["", WRONG, "Basic !!!", "Basic", "Bearer x"] {
-            let answer = ask(target, value);
+            let answer = send(target, value);
             refused(&answer, 401, "password");
             let wanted = "Basic realm=\"restricted\", charset=\"UTF-8\"";
             assert_eq!(answer.field("www-authenticate"), Some(wanted));
         }
     }
     for value in [JANE, JOE] {
-        let answer = ask("/page/", value);
-        answer.is(200);
+        let answer = send("/page/", value);
+        answer.assert_status(200);
         assert_eq!(
             answer.cache_status(),
             "galley; fwd=bypass; detail=authorization"
@@ -127,34 +129,36 @@ fn a_password_opens_a_site_and_is_not_shown_to_php() {
             "{}",
             answer.text()
         );
-        ask("/style.css", value).is(200);
+        send("/style.css", value).assert_status(200);
     }
-    refused(&ask("/page/", ""), 401, "password");
-    ask("/health", "").is(200);
+    refused(&send("/page/", ""), 401, "password");
+    send("/health", "").assert_status(200);
     // One name is taken out: it is known for a minute at most, and a new one at once.
     std::fs::write(people, htpasswd("-s", "joe", "other")).unwrap();
-    ask("/page/", JOE).is(200);
+    send("/page/", JOE).assert_status(200);
     let twice = Request::get("/page/")
         .field("Authorization", JANE)
         .field("Authorization", JANE);
-    refused(&stage.ask(twice), 401, "password");
+    refused(&stage.send(twice), 401, "password");
 }
 
 #[test]
 fn php_sees_the_password_where_that_is_asked_for() {
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     let line = htpasswd("-B", "jane", "secret");
     plan.scratch.write("people", line).unwrap();
     let stage = plan
         .site("basic_auth = \"{dir}/people\"\nbasic_auth_forward = true")
         .start();
-    let answer = stage.ask(Request::get("/x").field("Authorization", JANE));
+    let answer = stage.send(Request::get("/x").field("Authorization", JANE));
     assert_eq!(said(&answer.text(), "HTTP_AUTHORIZATION"), JANE);
 }
 
 #[test]
 fn comparisons_of_passwords_are_limited_for_each_client() {
-    let plan = Plan::files().file("a.txt", "a").server("limit_exempt = []");
+    let plan = SiteBuilder::files()
+        .file("a.txt", "a")
+        .server("limit_exempt = []");
     plan.scratch
         .write("people", htpasswd("-s", "jane", "secret"))
         .unwrap();
@@ -166,18 +170,18 @@ fn comparisons_of_passwords_are_limited_for_each_client() {
             Request::get("/a.txt").field("Authorization", value),
         )
     };
-    guess(3, JANE).is(200);
+    guess(3, JANE).assert_status(200);
     let stopped = (0..60)
         .map(|_| guess(2, WRONG))
         .find(|answer| answer.status != 401);
     refused(&stopped.expect("sixty guesses"), 429, "limited");
-    guess(2, JANE).is(429);
-    guess(3, JANE).is(200);
+    guess(2, JANE).assert_status(429);
+    guess(3, JANE).assert_status(200);
 }
 
 #[test]
 fn a_limit_holds_for_each_client_by_itself() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .server("limit_exempt = [\"127.0.0.9\"]")
         .more(
             "[[site.rule]]\npath = \"/page/\"\nlimit = { rate = \"1/h\", burst = 4 }\n\
@@ -187,29 +191,29 @@ fn a_limit_holds_for_each_client_by_itself() {
     stage.head("/page/", &["Cache-Control: max-age=600"]);
     for number in [2, 3] {
         for _ in 0..4 {
-            get_from(&stage, number, "/page/").is(200);
+            get_from(&stage, number, "/page/").assert_status(200);
         }
         let answer = get_from(&stage, number, "/page/");
         refused(&answer, 429, "limited");
         let wait: u64 = answer.field("retry-after").unwrap().parse().unwrap();
         assert!((1..=3_600).contains(&wait), "{wait}");
         // Another rule is another bucket, and what no rule names has none.
-        get_from(&stage, number, "/other/").is(200);
-        get_from(&stage, number, "/other/").is(429);
-        get_from(&stage, number, "/free/").is(200);
+        get_from(&stage, number, "/other/").assert_status(200);
+        get_from(&stage, number, "/other/").assert_status(429);
+        get_from(&stage, number, "/free/").assert_status(200);
     }
     for _ in 0..10 {
-        get_from(&stage, 9, "/page/").is(200);
+        get_from(&stage, 9, "/page/").assert_status(200);
     }
     assert_eq!(stage.runs("/page/"), 1, "those were hits");
 }
 
 #[test]
 fn trying_passwords_is_stopped_without_a_line_of_configuration() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .server("limit_exempt = []")
-        .file("wp-login.php", LAB)
-        .file("xmlrpc.php", LAB)
+        .file("wp-login.php", TEST_PAGE)
+        .file("xmlrpc.php", TEST_PAGE)
         .start();
     let form = [("log", "admin"), ("pwd", "guess")];
     let guess = |number| from(&stage, number, Request::form("/wp-login.php", &form));
@@ -220,12 +224,12 @@ fn trying_passwords_is_stopped_without_a_line_of_configuration() {
     );
     refused(&guess(2), 429, "limited");
     // He may read, and others may log in.
-    get_from(&stage, 2, "/wp-login.php").is(200);
-    get_from(&stage, 2, "/").is(200);
-    guess(3).is(200);
+    get_from(&stage, 2, "/wp-login.php").assert_status(200);
+    get_from(&stage, 2, "/").assert_status(200);
+    guess(3).assert_status(200);
     let call = "<methodCall><methodName>wp.getUsersBlogs</methodName></methodCall>";
-    let ask = || from(&stage, 4, Request::post("/xmlrpc.php", "text/xml", call));
-    let let_through = (0..100).filter(|_| ask().status == 200).count();
+    let send = || from(&stage, 4, Request::post("/xmlrpc.php", "text/xml", call));
+    let let_through = (0..100).filter(|_| send().status == 200).count();
     assert!(
         (60..=80).contains(&let_through),
         "{let_through} calls came through"
@@ -234,12 +238,12 @@ fn trying_passwords_is_stopped_without_a_line_of_configuration() {
 
 #[test]
 fn two_methods_of_xmlrpc_are_not_served() {
-    let stage = Plan::php().file("xmlrpc.php", LAB).start();
+    let stage = SiteBuilder::php().file("xmlrpc.php", TEST_PAGE).start();
     let call = |name: &str, more: &str| {
         let body = format!(
             "<?xml version=\"1.0\"?>\n<methodCall><methodName>{name}</methodName><params>{more}</params></methodCall>"
         );
-        stage.ask(Request::post("/xmlrpc.php", "text/xml", body))
+        stage.send(Request::post("/xmlrpc.php", "text/xml", body))
     };
     // Long enough to be in a file, with the method of an upload.
     let upload = format!(
@@ -248,7 +252,7 @@ fn two_methods_of_xmlrpc_are_not_served() {
     );
     for (name, more) in [("wp.getUsersBlogs", ""), ("wp.uploadFile", upload.as_str())] {
         let answer = call(name, more);
-        answer.is(200);
+        answer.assert_status(200);
         assert!(answer.text().contains(name), "{}", answer.beginning());
     }
     let hidden = format!("{upload}<methodName>system.multicall</methodName>");
@@ -272,23 +276,23 @@ fn two_methods_of_xmlrpc_are_not_served() {
     }
     assert_eq!(stage.runs("/xmlrpc.php"), 2);
     for (word, wanted) in [("on", 200), ("off", 403)] {
-        let stage = Plan::php()
-            .file("xmlrpc.php", LAB)
+        let stage = SiteBuilder::php()
+            .file("xmlrpc.php", TEST_PAGE)
             .site(&format!("xmlrpc = \"{word}\""))
             .start();
         let call = "<methodCall><methodName>system.multicall</methodName></methodCall>";
-        let answer = stage.ask(Request::post("/xmlrpc.php", "text/xml", call));
-        answer.is(wanted);
+        let answer = stage.send(Request::post("/xmlrpc.php", "text/xml", call));
+        answer.assert_status(wanted);
         assert_eq!(answer.text().contains("multicall"), wanted == 200);
-        stage.get("/xmlrpc.php?rsd").is(wanted);
+        stage.get("/xmlrpc.php?rsd").assert_status(wanted);
     }
 }
 
 #[test]
 fn names_of_users_are_not_disclosed() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .site("hide_authors = true")
-        .file("wp-comments-post.php", LAB)
+        .file("wp-comments-post.php", TEST_PAGE)
         .start();
     stage.head("/", &["Cache-Control: max-age=600"]);
     for target in [
@@ -300,24 +304,28 @@ fn names_of_users_are_not_disclosed() {
         refused(&stage.get(target), 403, "authors");
     }
     let form = [("author", "1")];
-    refused(&stage.ask(Request::form("/", &form)), 403, "authors");
+    refused(&stage.send(Request::form("/", &form)), 403, "authors");
     stage
-        .ask(Request::form("/wp-comments-post.php", &form))
-        .is(200);
-    stage.ask(Request::form("/", &[("s", "author")])).is(200);
-    stage.get("/author/jane/").is(200);
-    stage.get("/").is(200);
+        .send(Request::form("/wp-comments-post.php", &form))
+        .assert_status(200);
+    stage
+        .send(Request::form("/", &[("s", "author")]))
+        .assert_status(200);
+    stage.get("/author/jane/").assert_status(200);
+    stage.get("/").assert_status(200);
     assert!(stage.get("/").is_hit());
 }
 
 #[test]
 fn purge_requests_need_no_password() {
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     plan.scratch
         .write("people", htpasswd("-s", "jane", "secret"))
         .unwrap();
     let stage = plan.site("basic_auth = \"{dir}/people\"").start();
-    stage.ask(Request::new("PURGE", "/page/")).is(200);
+    stage
+        .send(Request::new("PURGE", "/page/"))
+        .assert_status(200);
     refused(
         &from(&stage, 2, Request::new("PURGE", "/page/")),
         401,
@@ -326,12 +334,12 @@ fn purge_requests_need_no_password() {
 }
 
 /// What comes until the connection ends or nothing has come for a while.
-fn what_comes(stage: &Stage, number: u8, head: &str) -> String {
+fn what_comes(stage: &TestSite, number: u8, head: &str) -> String {
     let address = Ipv4Addr::new(127, 0, 0, number);
-    let mut connection = Connection::from_address(address, stage.addr(), PATIENCE).unwrap();
+    let mut connection = Connection::from_address(address, stage.addr(), TIMEOUT).unwrap();
     connection.write(head.as_bytes()).unwrap();
     let mut stream = connection.stream();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut bytes = vec![0; 4096];
     let count = stream.read(&mut bytes).unwrap();
     let _ = stream.flush();
@@ -340,7 +348,7 @@ fn what_comes(stage: &Stage, number: u8, head: &str) -> String {
 
 #[test]
 fn a_refusal_comes_before_the_body_is_sent() {
-    let stage = Plan::php().site("deny = [\"127.0.0.2\"]").start();
+    let stage = SiteBuilder::php().site("deny = [\"127.0.0.2\"]").start();
     let head = |length: u64, more: &str| {
         format!("POST /f HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {length}\r\n{more}\r\n")
     };
@@ -359,17 +367,17 @@ fn a_refusal_comes_before_the_body_is_sent() {
 
 #[test]
 fn one_client_has_so_many_connections_and_others_have_theirs() {
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .server(
             "connections_per_address = 5\nlimit_exempt = [\"127.0.0.1\"]\nidle_timeout = \"1h\"",
         )
         .file("a.txt", "a")
         .start();
     let connect = |number| {
-        Connection::from_address(Ipv4Addr::new(127, 0, 0, number), stage.addr(), PATIENCE).unwrap()
+        Connection::from_address(Ipv4Addr::new(127, 0, 0, number), stage.addr(), TIMEOUT).unwrap()
     };
     let works = |connection: &mut Connection| {
-        let answer = connection.exchange(&hosted(Request::get("/a.txt")));
+        let answer = connection.exchange(&with_host(Request::get("/a.txt")));
         answer.is_ok_and(|answer| answer.status == 200)
     };
     let mut held: Vec<Connection> = (0..5).map(|_| connect(2)).collect();
@@ -388,7 +396,7 @@ fn one_client_has_so_many_connections_and_others_have_theirs() {
 #[test]
 fn countries_decide_before_the_cache() {
     let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .server(&format!("geoip = \"{database}\""))
         .log("format = \"json\"\nfields = [\"country\", \"target\", \"status\"]")
         .more(
@@ -429,7 +437,7 @@ fn countries_decide_before_the_cache() {
         .unwrap();
     let why = String::from_utf8(why.stdout).unwrap();
     assert!(why.contains("`deny_countries` of rule number 2"), "{why}");
-    galley_testkit::wait_for("the records", PATIENCE, || {
+    galley_testkit::wait_for("the records", TIMEOUT, || {
         stage.access().lines().count() >= 9
     });
     let log = stage.access();
@@ -457,7 +465,7 @@ fn countries_decide_before_the_cache() {
 #[test]
 fn a_rule_applies_to_clients_of_its_countries_and_pages_do_not_mix() {
     let database = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/countries.mmdb");
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .server(&format!("geoip = \"{database}\""))
         .more(
             "[[site.rule]]\npath = \"/gift*\"\ncountries = [\"AT\"]\nredirect = \"/geschenk\"\nredirect_status = 302\n\
@@ -470,13 +478,13 @@ fn a_rule_applies_to_clients_of_its_countries_and_pages_do_not_mix() {
     assert_eq!(redirected.status, 302);
     let location = redirected.field("location").unwrap();
     assert!(location.ends_with("/geschenk"), "{location}");
-    get_from(&stage, 3, "/gift/").is(200);
+    get_from(&stage, 3, "/gift/").assert_status(200);
     // Each rule has its copy, and a purge reaches both.
     for round in 0..2 {
         for is_hit in [false, true] {
             for (number, currency) in [(2, Some("EUR")), (3, None)] {
                 let answer = get_from(&stage, number, "/price/");
-                answer.is(200);
+                answer.assert_status(200);
                 assert_eq!(answer.is_hit(), is_hit, "{}", answer.cache_status());
                 assert_eq!(answer.field("x-currency"), currency, "{round}");
             }

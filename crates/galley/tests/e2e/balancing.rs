@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Gate, Origin, Responder};
+use galley_testkit::origin::{FastCgiOrigin, Gate, Origin};
 use galley_testkit::{Apache, ApacheOptions, FpmListen, FpmOptions, PhpFpm, wait_for};
 
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, together};
+use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, run_concurrently};
 
 /// What a server does with requests that are no health checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,17 +50,17 @@ impl Server {
     fn start(name: &'static str) -> Self {
         let seen = Arc::new(Seen::default());
         let own = Arc::clone(&seen);
-        let origin = Origin::start(move |request, wire| {
+        let origin = Origin::start(move |request, writer| {
             if request.path() == "/health" {
                 own.checks.fetch_add(1, Ordering::SeqCst);
                 let sick = own.is_sick.load(Ordering::SeqCst) > 0;
-                wire.answer(if sick { 500 } else { 200 }, &[], b"");
+                writer.answer(if sick { 500 } else { 200 }, &[], b"");
                 return;
             }
             own.requests.fetch_add(1, Ordering::SeqCst);
             let now = own.now.fetch_add(1, Ordering::SeqCst) + 1;
             own.most.fetch_max(now, Ordering::SeqCst);
-            wire.body();
+            writer.body();
             if request.path() == "/slow" {
                 std::thread::sleep(Duration::from_millis(60));
             }
@@ -70,14 +70,14 @@ impl Server {
                 ("Cache-Control", "max-age=60"),
             ];
             match MOODS[own.mood.load(Ordering::SeqCst)] {
-                Mood::Works => drop(wire.answer(200, &fields, name.as_bytes())),
-                Mood::Unavailable => drop(wire.answer(503, &[], b"")),
-                Mood::Resets => wire.reset(),
+                Mood::Works => drop(writer.answer(200, &fields, name.as_bytes())),
+                Mood::Unavailable => drop(writer.answer(503, &[], b"")),
+                Mood::Resets => writer.reset(),
                 Mood::Garbage => {
-                    wire.write(b"\x00 what is this\r\n\r\n");
-                    wire.close();
+                    writer.write(b"\x00 what is this\r\n\r\n");
+                    writer.close();
                 }
-                Mood::Silent => wire.wait_for_close(),
+                Mood::Silent => writer.wait_for_close(),
             }
         });
         let origin = origin.unwrap();
@@ -104,9 +104,9 @@ impl Server {
     }
 }
 
-fn behind(servers: &[String], lines: &str) -> Stage {
+fn behind(servers: &[String], lines: &str) -> TestSite {
     let line = format!("upstream = [{}]", servers.join(", "));
-    Plan::behind(&line).site(lines).start()
+    SiteBuilder::behind(&line).site(lines).start()
 }
 
 /// Health checks that decide within half a second.
@@ -114,36 +114,36 @@ const CHECKS: &str =
     "health_check = \"/health\"\nhealth_interval = \"100ms\"\nhealth_fall = 3\nhealth_rise = 2";
 
 /// Passes by the cache: which server answers.
-fn post(stage: &Stage, n: usize) -> String {
+fn post(site: &TestSite, n: usize) -> String {
     let form = Request::form(&format!("/form{n}"), &[("a", "b")]);
-    stage.ask(form).expect_status(200).text()
+    site.send(form).expect_status(200).text()
 }
 
 /// The state of the server at this place, as `galley status` has it.
-fn state(stage: &Stage, index: usize) -> String {
-    let status: serde_json::Value = serde_json::from_str(&stage.status()).unwrap();
+fn state(site: &TestSite, index: usize) -> String {
+    let status: serde_json::Value = serde_json::from_str(&site.status()).unwrap();
     let server = &status["sites"][0]["upstreams"][0]["servers"][index];
     server["state"].as_str().unwrap().to_owned()
 }
 
-fn wait_for_state(stage: &Stage, index: usize, wanted: &str) {
+fn wait_for_state(site: &TestSite, index: usize, wanted: &str) {
     let what = format!("server {index} to be {wanted}");
-    wait_for(&what, PATIENCE, || state(stage, index) == wanted);
+    wait_for(&what, TIMEOUT, || state(site, index) == wanted);
 }
 
 #[test]
 fn shares_are_those_of_the_weights() {
     let (a, b, c) = (Server::start("a"), Server::start("b"), Server::start("c"));
-    let stage = behind(
+    let site = behind(
         &[a.with(""), b.with(", weight = 2"), c.with(", weight = 5")],
         "",
     );
     for n in 0..80 {
-        post(&stage, n);
+        post(&site, n);
     }
     assert_eq!([a.requests(), b.requests(), c.requests()], [10, 20, 50]);
-    together(8, |thread| {
-        (0..20).for_each(|n| drop(post(&stage, 100 * thread + n)));
+    run_concurrently(8, |thread| {
+        (0..20).for_each(|n| drop(post(&site, 100 * thread + n)));
     });
     let all = [a.requests(), b.requests(), c.requests()];
     for (seen, wanted) in all.into_iter().zip([30, 60, 150]) {
@@ -155,34 +155,34 @@ fn shares_are_those_of_the_weights() {
 fn the_idle_server_is_preferred() {
     let gate = Gate::new();
     let waiting = gate.clone();
-    let busy = Origin::start(move |_, wire| {
-        wire.body();
+    let busy = Origin::start(move |_, writer| {
+        writer.body();
         waiting.pass();
-        wire.answer(200, &[("Content-Type", "text/html")], b"busy");
+        writer.answer(200, &[("Content-Type", "text/html")], b"busy");
     })
     .unwrap();
     let idle = Server::start("idle");
     let servers = [format!("\"{}\"", busy.url()), idle.with("")];
-    let stage = behind(&servers, "balance = \"least-connections\"");
-    let mut held = stage.connect();
-    held.send(&crate::support::hosted(Request::form(
+    let site = behind(&servers, "balance = \"least-connections\"");
+    let mut held = site.connect();
+    held.send(&crate::support::with_host(Request::form(
         "/held",
         &[("a", "b")],
     )))
     .unwrap();
-    wait_for("the first request", PATIENCE, || busy.seen().len() == 1);
+    wait_for("the first request", TIMEOUT, || busy.requests().len() == 1);
     for n in 0..30 {
-        assert_eq!(post(&stage, n), "idle");
+        assert_eq!(post(&site, n), "idle");
     }
     gate.open();
     assert_eq!(held.receive("POST").unwrap().text(), "busy");
 }
 
 /// Which server each customer gets.
-fn homes(stage: &Stage) -> HashMap<usize, String> {
+fn homes(site: &TestSite) -> HashMap<usize, String> {
     let home = |customer: usize| {
         let form = Request::form("/cart", &[("a", "b")]).cookie(&format!("shop=c{customer}"));
-        (customer, stage.ask(form).expect_status(200).text())
+        (customer, site.send(form).expect_status(200).text())
     };
     (0..60).map(home).collect()
 }
@@ -192,95 +192,91 @@ fn affinity_survives_a_server_that_goes_and_comes() {
     let servers = ["a", "b", "c"].map(Server::start);
     let list = servers.each_ref().map(|server| server.with(""));
     let lines = format!("balance = \"cookie\"\nbalance_cookie = \"shop\"\n{CHECKS}");
-    let stage = behind(&list, &lines);
-    let before = homes(&stage);
-    assert_eq!(homes(&stage), before);
+    let site = behind(&list, &lines);
+    let before = homes(&site);
+    assert_eq!(homes(&site), before);
     for name in ["a", "b", "c"] {
         let count = before.values().filter(|home| *home == name).count();
         assert!((8..=35).contains(&count), "{name}: {count} of 60");
     }
     servers[1].is_sick(true);
-    wait_for_state(&stage, 1, "down");
-    for (customer, home) in homes(&stage) {
+    wait_for_state(&site, 1, "down");
+    for (customer, home) in homes(&site) {
         assert!(home != "b");
         assert!(before[&customer] == "b" || before[&customer] == home);
     }
     servers[1].is_sick(false);
-    wait_for_state(&stage, 1, "up");
-    assert_eq!(homes(&stage), before);
+    wait_for_state(&site, 1, "up");
+    assert_eq!(homes(&site), before);
 }
 
 #[test]
 fn checks_take_a_server_out_and_bring_it_back() {
     let (a, b) = (Server::start("a"), Server::start("b"));
-    let stage = behind(&[a.with(""), b.with("")], CHECKS);
-    wait_for("checks", PATIENCE, || {
+    let site = behind(&[a.with(""), b.with("")], CHECKS);
+    wait_for("checks", TIMEOUT, || {
         a.seen.checks.load(Ordering::SeqCst) >= 2
     });
-    assert_eq!(state(&stage, 0), "up");
+    assert_eq!(state(&site, 0), "up");
     a.is_sick(true);
     let began = a.seen.checks.load(Ordering::SeqCst);
-    wait_for_state(&stage, 0, "down");
+    wait_for_state(&site, 0, "down");
     assert!(
         a.seen.checks.load(Ordering::SeqCst) >= began + 3,
         "three checks in succession"
     );
     let before = a.requests();
     for n in 0..20 {
-        assert_eq!(post(&stage, n), "b");
+        assert_eq!(post(&site, n), "b");
     }
     assert_eq!(a.requests(), before);
-    let status = stage.galley.cli(&["status"]).unwrap();
-    let text = crate::support::words(&status);
+    let status = site.galley.cli(&["status"]).unwrap();
+    let text = crate::support::output_text(&status);
     assert!(text.contains("failed its health checks"), "{text}");
-    let why = stage.why("/page");
+    let why = site.why("/page");
     assert!(
         why.contains("\"state\":\"down\"") || why.contains("\"state\": \"down\""),
         "{why}"
     );
     // What was found is kept over a reload: nothing is sent to it while the new generation has not checked it yet.
-    let config = std::fs::read_to_string(stage.galley.config()).unwrap();
+    let config = std::fs::read_to_string(site.galley.config()).unwrap();
     std::fs::write(
-        stage.galley.config(),
+        site.galley.config(),
         format!("{config}\nrequest_body = \"1MiB\"\n"),
     )
     .unwrap();
-    assert_eq!(
-        stage.galley.cli(&["reload"]).unwrap().status.code(),
-        Some(0)
-    );
-    assert_eq!(state(&stage, 0), "down");
+    assert_eq!(site.galley.cli(&["reload"]).unwrap().status.code(), Some(0));
+    assert_eq!(state(&site, 0), "down");
     for n in 20..40 {
-        assert_eq!(post(&stage, n), "b");
+        assert_eq!(post(&site, n), "b");
     }
     a.is_sick(false);
-    wait_for_state(&stage, 0, "up");
-    let seen: Vec<String> = (40..50).map(|n| post(&stage, n)).collect();
+    wait_for_state(&site, 0, "up");
+    let seen: Vec<String> = (40..50).map(|n| post(&site, n)).collect();
     assert_eq!(seen.iter().filter(|one| *one == "a").count(), 5, "{seen:?}");
-    stage
-        .galley
-        .wait_for_log("passes its health checks again", PATIENCE);
+    site.galley
+        .wait_for_log("passes its health checks again", TIMEOUT);
 }
 
 #[test]
 fn a_server_that_comes_back_gets_its_share_slowly() {
     let (a, b) = (Server::start("a"), Server::start("b"));
-    let stage = behind(
+    let site = behind(
         &[a.with(""), b.with("")],
         &format!("{CHECKS}\nslow_start = \"5s\""),
     );
     a.is_sick(true);
-    wait_for_state(&stage, 0, "down");
+    wait_for_state(&site, 0, "down");
     a.is_sick(false);
-    wait_for_state(&stage, 0, "up");
+    wait_for_state(&site, 0, "up");
     let came_back = Instant::now();
-    let of_a = |range: std::ops::Range<usize>| range.filter(|n| post(&stage, *n) == "a").count();
+    let of_a = |range: std::ops::Range<usize>| range.filter(|n| post(&site, *n) == "a").count();
     let early = of_a(0..40);
     // A machine that is busy may have taken longer than the ramp.
     if came_back.elapsed() < Duration::from_millis(1500) {
         assert!(early <= 12, "{early} of 40 in the first seconds");
     }
-    wait_for("the end of the ramp", PATIENCE, || {
+    wait_for("the end of the ramp", TIMEOUT, || {
         came_back.elapsed() > Duration::from_secs(6)
     });
     let late = of_a(40..80);
@@ -294,46 +290,46 @@ fn backups_serve_only_while_all_others_are_out() {
         Server::start("b"),
         Server::start("spare"),
     );
-    let stage = behind(
+    let site = behind(
         &[a.with(""), b.with(""), spare.with(", backup = true")],
         CHECKS,
     );
     for n in 0..20 {
-        post(&stage, n);
+        post(&site, n);
     }
     a.is_sick(true);
-    wait_for_state(&stage, 0, "down");
+    wait_for_state(&site, 0, "down");
     for n in 20..40 {
-        assert_eq!(post(&stage, n), "b");
+        assert_eq!(post(&site, n), "b");
     }
     assert_eq!(spare.requests(), 0);
     b.is_sick(true);
-    wait_for_state(&stage, 1, "down");
-    assert_eq!(post(&stage, 40), "spare");
+    wait_for_state(&site, 1, "down");
+    assert_eq!(post(&site, 40), "spare");
     // No server passes its checks, so all are tried: a wrong check stops nobody.
     spare.is_sick(true);
-    wait_for_state(&stage, 2, "down");
+    wait_for_state(&site, 2, "down");
     for n in 50..60 {
-        post(&stage, n);
+        post(&site, n);
     }
     a.is_sick(false);
-    wait_for_state(&stage, 0, "up");
+    wait_for_state(&site, 0, "up");
     for n in 60..70 {
-        assert_eq!(post(&stage, n), "a");
+        assert_eq!(post(&site, n), "a");
     }
 }
 
 #[test]
 fn limits_of_servers_hold() {
     let (a, b) = (Server::start("a"), Server::start("b"));
-    let stage = behind(
+    let site = behind(
         &[a.with(", max = 2"), b.with(", max = 3")],
         "in_flight = 50",
     );
-    together(20, |_| {
+    run_concurrently(20, |_| {
         for _ in 0..4 {
             let form = Request::form("/slow", &[("a", "b")]);
-            stage.ask(form).is(200);
+            site.send(form).assert_status(200);
         }
     });
     let most = |server: &Server| server.seen.most.load(Ordering::SeqCst);
@@ -349,14 +345,14 @@ fn one_working_server_is_enough() {
         Server::start("good"),
     );
     let lines = "first_byte_timeout = \"300ms\"\nconnect_timeout = \"1s\"";
-    let stage = behind(&[a.with(""), b.with(""), good.with("")], lines);
+    let site = behind(&[a.with(""), b.with(""), good.with("")], lines);
     let mut page = 0;
     for mood in [Mood::Unavailable, Mood::Resets, Mood::Garbage, Mood::Silent] {
         a.feels(mood);
         b.feels(mood);
         for _ in 0..8 {
             page += 1;
-            let answer = stage.get(&format!("/page{page}"));
+            let answer = site.get(&format!("/page{page}"));
             assert_eq!(
                 (answer.status, answer.text().as_str()),
                 (200, "good"),
@@ -367,7 +363,7 @@ fn one_working_server_is_enough() {
     // Nor does a server that is gone altogether, also for what may not be sent twice.
     drop((a, b));
     for n in 0..10 {
-        assert_eq!(post(&stage, n), "good");
+        assert_eq!(post(&site, n), "good");
     }
 }
 
@@ -376,11 +372,11 @@ fn a_wordpress_that_is_in_maintenance_everywhere_says_so() {
     let (a, b) = (Server::start("a"), Server::start("b"));
     a.feels(Mood::Unavailable);
     b.feels(Mood::Unavailable);
-    let stage = behind(&[a.with(""), b.with("")], "");
-    assert_eq!(stage.get("/page").status, 503);
+    let site = behind(&[a.with(""), b.with("")], "");
+    assert_eq!(site.get("/page").status, 503);
     assert_eq!(a.requests() + b.requests(), 2, "each was asked once");
     let form = Request::form("/form", &[("a", "b")]);
-    assert_eq!(stage.ask(form).status, 503);
+    assert_eq!(site.send(form).status, 503);
     assert_eq!(a.requests() + b.requests(), 3, "an order is sent once");
 }
 
@@ -388,7 +384,7 @@ fn a_wordpress_that_is_in_maintenance_everywhere_says_so() {
 #[test]
 fn fastcgi_servers_share_requests_and_stand_in_for_each_other() {
     let answer = |name: &'static [u8]| {
-        Responder::start(move |_, application| {
+        FastCgiOrigin::start(move |_, application| {
             application.stdin();
             application.answer("Content-Type: text/html\r\nCache-Control: no-store", name);
         })
@@ -400,23 +396,22 @@ fn fastcgi_servers_share_requests_and_stand_in_for_each_other() {
         a.address(),
         b.address()
     );
-    let stage = Plan::behind(&line).file("index.php", "").start();
+    let site = SiteBuilder::behind(&line).file("index.php", "").start();
     for n in 0..40 {
-        stage
-            .ask(Request::form(&format!("/form{n}"), &[("a", "b")]))
-            .is(200);
+        site.send(Request::form(&format!("/form{n}"), &[("a", "b")]))
+            .assert_status(200);
     }
     assert_eq!((a.count(), b.count()), (10, 30));
     drop(a);
     for n in 0..20 {
-        let answer = stage.ask(Request::form(&format!("/form{n}"), &[("a", "b")]));
+        let answer = site.send(Request::form(&format!("/form{n}"), &[("a", "b")]));
         assert_eq!((answer.status, answer.text().as_str()), (200, "b"));
     }
 }
 
 #[test]
 fn php_fpm_by_socket_and_by_port_with_health_checks() {
-    let plan = Plan::behind("").file("index.php", LAB);
+    let plan = SiteBuilder::behind("").file("index.php", TEST_PAGE);
     let pool = vec![("ping.path".to_owned(), "/ping".to_owned())];
     let start = |name: &str, listen| {
         let options = FpmOptions {
@@ -431,31 +426,30 @@ fn php_fpm_by_socket_and_by_port_with_health_checks() {
         start("other", FpmListen::Tcp),
     );
     let line = format!("php = [\"{}\", \"{}\"]", one.address(), other.address());
-    let stage = plan
+    let site = plan
         .site(&format!("{line}\n{}", CHECKS.replace("/health", "/ping")))
         .start();
-    wait_for_state(&stage, 0, "up");
+    wait_for_state(&site, 0, "up");
     for n in 0..10 {
-        stage
-            .ask(Request::form(&format!("/form{n}"), &[("a", "b")]))
-            .is(200);
+        site.send(Request::form(&format!("/form{n}"), &[("a", "b")]))
+            .assert_status(200);
     }
     one.kill();
     for n in 0..20 {
         let form = Request::form(&format!("/form{n}"), &[("a", "b")]);
-        stage.ask(form).is(200);
-        stage.get(&format!("/page{n}")).is(200);
+        site.send(form).assert_status(200);
+        site.get(&format!("/page{n}")).assert_status(200);
     }
-    wait_for_state(&stage, 0, "down");
+    wait_for_state(&site, 0, "down");
     one.restart().unwrap();
-    wait_for_state(&stage, 0, "up");
-    stage.get("/after").is(200);
+    wait_for_state(&site, 0, "up");
+    site.get("/after").assert_status(200);
 }
 
 #[test]
 fn apache_may_die_under_load() {
-    let plan = Plan::behind("");
-    plan.scratch.write("web/index.php", LAB).unwrap();
+    let plan = SiteBuilder::behind("");
+    plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
     let rewrite =
         "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
     plan.scratch.write("web/.htaccess", rewrite).unwrap();
@@ -465,14 +459,14 @@ fn apache_may_die_under_load() {
     };
     let (mut one, other) = (start("one"), start("other"));
     let line = format!("upstream = [\"{}\", \"{}\"]", one.url(), other.url());
-    let stage = plan
+    let site = plan
         .site(&format!("{line}\nbalance = \"least-connections\""))
         .start();
     std::thread::scope(|scope| {
         let visitors = scope.spawn(|| {
-            together(6, |thread| {
+            run_concurrently(6, |thread| {
                 (0..50).for_each(|n| {
-                    stage.get(&format!("/page{thread}-{n}")).is(200);
+                    site.get(&format!("/page{thread}-{n}")).assert_status(200);
                 });
             });
         });
@@ -481,9 +475,9 @@ fn apache_may_die_under_load() {
     });
     one.restart().unwrap();
     let mut page = 0;
-    wait_for("the restarted server to be used", PATIENCE, || {
+    wait_for("the restarted server to be used", TIMEOUT, || {
         page += 1;
-        stage.get(&format!("/later{page}")).is(200);
-        state(&stage, 0) == "up"
+        site.get(&format!("/later{page}")).assert_status(200);
+        state(&site, 0) == "up"
     });
 }

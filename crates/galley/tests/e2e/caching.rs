@@ -3,19 +3,19 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, PATIENCE, Plan, said};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, said};
 
 const MISS: &str = "galley; fwd=uri-miss; stored";
 
 #[test]
 fn a_page_is_stored_and_given_again() {
-    let stage = Plan::php().start();
-    let first = stage.get("/page").expect_status(200);
+    let site = SiteBuilder::php().start();
+    let first = site.get("/page").expect_status(200);
     assert_eq!(first.cache_status(), MISS);
-    let second = stage.get("/page").expect_status(200);
+    let second = site.get("/page").expect_status(200);
     assert_eq!(second.cache_status(), "galley; hit");
     assert_eq!(first.body, second.body);
-    assert_eq!(stage.runs("/page"), 1);
+    assert_eq!(site.runs("/page"), 1);
     assert!(
         second.age().is_some_and(|age| age < 10),
         "{}",
@@ -27,11 +27,11 @@ fn a_page_is_stored_and_given_again() {
         Some("no-cache"),
         "browsers ask each time"
     );
-    wait_for("the page to age", PATIENCE, || {
-        stage.get("/page").age().is_some_and(|age| age >= 1)
+    wait_for("the page to age", TIMEOUT, || {
+        site.get("/page").age().is_some_and(|age| age >= 1)
     });
     assert_eq!(
-        stage.get("/page").field("date"),
+        site.get("/page").field("date"),
         first.field("date"),
         "the date of its composition"
     );
@@ -39,8 +39,8 @@ fn a_page_is_stored_and_given_again() {
 
 #[test]
 fn conditions_are_answered_from_what_is_stored() {
-    let stage = Plan::php().start();
-    stage.head(
+    let site = SiteBuilder::php().start();
+    site.head(
         "/dated",
         &[
             "Last-Modified: Tue, 01 Oct 2024 10:00:00 GMT",
@@ -48,58 +48,51 @@ fn conditions_are_answered_from_what_is_stored() {
         ],
     );
     for page in ["/page", "/dated"] {
-        stage.get(page);
-        let etag = stage.get(page).field("etag").unwrap().to_owned();
-        let same = stage
-            .ask(Request::get(page).field("If-None-Match", &etag))
+        site.get(page);
+        let etag = site.get(page).field("etag").unwrap().to_owned();
+        let same = site
+            .send(Request::get(page).field("If-None-Match", &etag))
             .expect_status(304);
         assert!(same.body.is_empty() && same.is_hit());
         assert_eq!(same.field("etag"), Some(etag.as_str()));
-        stage
-            .ask(Request::get(page).field("If-None-Match", format!("\"x\", W/{etag}")))
-            .is(304);
-        stage
-            .ask(Request::get(page).field("If-None-Match", "*"))
-            .is(304);
-        stage
-            .ask(Request::get(page).field("If-None-Match", "\"x\""))
-            .is(200);
+        site.send(Request::get(page).field("If-None-Match", format!("\"x\", W/{etag}")))
+            .assert_status(304);
+        site.send(Request::get(page).field("If-None-Match", "*"))
+            .assert_status(304);
+        site.send(Request::get(page).field("If-None-Match", "\"x\""))
+            .assert_status(200);
     }
-    stage
-        .ask(Request::get("/dated").field("If-Modified-Since", "Tue, 01 Oct 2024 10:00:00 GMT"))
-        .is(304);
-    stage
-        .ask(Request::get("/dated").field("If-Modified-Since", "Tue, 01 Oct 2024 09:59:59 GMT"))
-        .is(200);
+    site.send(Request::get("/dated").field("If-Modified-Since", "Tue, 01 Oct 2024 10:00:00 GMT"))
+        .assert_status(304);
+    site.send(Request::get("/dated").field("If-Modified-Since", "Tue, 01 Oct 2024 09:59:59 GMT"))
+        .assert_status(200);
     // A condition never reaches PHP on a cacheable fetch, and never makes an empty copy.
-    stage
-        .ask(
-            Request::get("/new")
-                .field("If-None-Match", "\"x\"")
-                .field("If-Modified-Since", "Tue, 01 Oct 2024 10:00:00 GMT")
-                .field("Range", "bytes=0-1"),
-        )
-        .is(200);
-    let hit = stage.get("/new").expect_status(200);
+    site.send(
+        Request::get("/new")
+            .field("If-None-Match", "\"x\"")
+            .field("If-Modified-Since", "Tue, 01 Oct 2024 10:00:00 GMT")
+            .field("Range", "bytes=0-1"),
+    )
+    .assert_status(200);
+    let hit = site.get("/new").expect_status(200);
     assert!(
         hit.is_hit() && !hit.text().contains("HTTP_IF_") && !hit.text().contains("HTTP_RANGE"),
         "{}",
         hit.text()
     );
     let whole = hit.body;
-    let part = stage
-        .ask(Request::get("/new").field("Range", "bytes=2-5"))
+    let part = site
+        .send(Request::get("/new").field("Range", "bytes=2-5"))
         .expect_status(206);
     assert_eq!(part.body, whole[2..6]);
-    stage
-        .ask(Request::get("/new").field("Range", "bytes=99999-"))
-        .is(416);
+    site.send(Request::get("/new").field("Range", "bytes=99999-"))
+        .assert_status(416);
 }
 
 #[test]
 fn tracking_parameters_share_a_page_and_stay_unseen() {
-    let stage = Plan::php().start();
-    let first = stage
+    let site = SiteBuilder::php().start();
+    let first = site
         .get("/page?utm_source=canary1&b=2&fbclid=canary2&a=1")
         .expect_status(200);
     assert_eq!(first.cache_status(), MISS);
@@ -117,7 +110,7 @@ fn tracking_parameters_share_a_page_and_stay_unseen() {
         "/x/../page?a=1&b=2",
         "/./page?a=%31&b=2",
     ] {
-        let answer = stage.get(target).expect_status(200);
+        let answer = site.get(target).expect_status(200);
         assert!(answer.is_hit(), "{target}: {}", answer.cache_status());
         assert_eq!(answer.text(), first, "{target}");
     }
@@ -130,23 +123,22 @@ fn tracking_parameters_share_a_page_and_stay_unseen() {
         "/page?a=1&b=2&utm=1",
         "/page?A=1&b=2",
     ] {
-        assert!(!stage.get(target).is_hit(), "{target} is another page");
+        assert!(!site.get(target).is_hit(), "{target} is another page");
     }
     assert_eq!(
-        stage
-            .get("/clean?utm_source=canary")
+        site.get("/clean?utm_source=canary")
             .expect_status(200)
             .text()
             .matches("canary")
             .count(),
         0
     );
-    assert!(stage.get("/clean").is_hit());
+    assert!(site.get("/clean").is_hit());
 }
 
 #[test]
 fn what_is_not_in_the_key_is_not_seen_by_php() {
-    let stage = Plan::php().start();
+    let site = SiteBuilder::php().start();
     let request = Request::get("/page")
         .cookie("_ga=canary; wordpress_test_cookie=canary; PHPSESSID=canary; theme=canary")
         .field("User-Agent", "canary")
@@ -164,7 +156,7 @@ fn what_is_not_in_the_key_is_not_seen_by_php() {
         .field("Accept-Encoding", "canary")
         .field("Cache-Control", "no-cache")
         .field("Pragma", "no-cache");
-    let first = stage.ask(request).expect_status(200);
+    let first = site.send(request).expect_status(200);
     assert_eq!(first.cache_status(), MISS);
     assert!(
         !first.text().contains("canary")
@@ -173,14 +165,14 @@ fn what_is_not_in_the_key_is_not_seen_by_php() {
         "{}",
         first.text()
     );
-    let second = stage.get("/page");
+    let second = site.get("/page");
     assert!(second.is_hit());
     assert_eq!(second.body, first.body);
 }
 
 #[test]
 fn personal_answers_are_never_shared() {
-    let stage = Plan::php().start();
+    let site = SiteBuilder::php().start();
     let table: &[(&str, &[&str])] = &[
         ("/cookie", &["Set-Cookie: session={run}; Path=/"]),
         ("/private", &["Cache-Control: private, max-age=600"]),
@@ -220,11 +212,11 @@ fn personal_answers_are_never_shared() {
         ),
     ];
     for (page, head) in table {
-        stage.head(page, head);
+        site.head(page, head);
         let mut runs = Vec::new();
         for round in 0..4 {
-            let answer = stage
-                .ask(Request::get(page).cookie(&format!("visitor={round}")))
+            let answer = site
+                .send(Request::get(page).cookie(&format!("visitor={round}")))
                 .expect_status(200);
             assert!(!answer.is_hit(), "{page}: {}", answer.cache_status());
             let text = answer.text();
@@ -261,8 +253,8 @@ fn personal_answers_are_never_shared() {
 
 #[test]
 fn sessions_pass_and_leave_nothing_behind() {
-    let stage = Plan::php().start();
-    stage.get("/page");
+    let site = SiteBuilder::php().start();
+    site.get("/page");
     for (field, value, detail) in [
         ("Cookie", "wordpress_logged_in_abc=1", "cookie"),
         (
@@ -277,8 +269,8 @@ fn sessions_pass_and_leave_nothing_behind() {
         ("Origin", "http://elsewhere.test", "origin"),
     ] {
         for page in ["/page", "/unseen"] {
-            let answer = stage
-                .ask(Request::get(page).field(field, value))
+            let answer = site
+                .send(Request::get(page).field(field, value))
                 .expect_status(200);
             assert_eq!(
                 answer.cache_status(),
@@ -291,18 +283,18 @@ fn sessions_pass_and_leave_nothing_behind() {
         }
     }
     // Two cookie lines are one list of cookies.
-    let split = stage.ask(
+    let split = site.send(
         Request::get("/page")
             .cookie("a=b")
             .cookie("wordpress_logged_in_abc=1"),
     );
     assert_eq!(split.cache_status(), "galley; fwd=bypass; detail=cookie");
     assert_eq!(
-        stage.get("/unseen").cache_status(),
+        site.get("/unseen").cache_status(),
         MISS,
         "nothing of a session was kept"
     );
-    assert!(stage.get("/page").is_hit());
+    assert!(site.get("/page").is_hit());
     for (target, detail) in [
         ("/wp-admin/", "path"),
         ("/wp-login.php", "path"),
@@ -314,7 +306,7 @@ fn sessions_pass_and_leave_nothing_behind() {
         ("//wp-admin/", "path"),
     ] {
         for _ in 0..2 {
-            let answer = stage.get(target);
+            let answer = site.get(target);
             if answer.status != 403 && answer.status != 404 {
                 assert_eq!(
                     answer.cache_status(),
@@ -328,7 +320,7 @@ fn sessions_pass_and_leave_nothing_behind() {
 
 #[test]
 fn statuses_that_may_not_be_kept() {
-    let stage = Plan::php().start();
+    let site = SiteBuilder::php().start();
     for status in [500, 501, 503, 403, 401, 429, 302, 303, 307, 204, 206, 418] {
         let page = format!("/s{status}");
         let mut head = vec!["Cache-Control: max-age=600".to_owned()];
@@ -336,12 +328,12 @@ fn statuses_that_may_not_be_kept() {
             head.push("Location: /elsewhere".to_owned());
         }
         head.push(format!("Status: {status}"));
-        stage.head(&page, &head.iter().map(String::as_str).collect::<Vec<_>>());
+        site.head(&page, &head.iter().map(String::as_str).collect::<Vec<_>>());
         for _ in 0..2 {
-            let answer = stage.get(&page).expect_status(status);
+            let answer = site.get(&page).expect_status(status);
             assert!(!answer.is_hit(), "{status}: {}", answer.cache_status());
         }
-        assert!(stage.runs(&page) >= 2, "{status}");
+        assert!(site.runs(&page) >= 2, "{status}");
     }
     for (status, location) in [(301, true), (308, true), (404, false), (410, false)] {
         let page = format!("/s{status}");
@@ -351,13 +343,13 @@ fn statuses_that_may_not_be_kept() {
         } else {
             vec![line.as_str()]
         };
-        stage.head(&page, &head);
+        site.head(&page, &head);
         assert_eq!(
-            stage.get(&page).expect_status(status).cache_status(),
+            site.get(&page).expect_status(status).cache_status(),
             MISS,
             "{status}"
         );
-        let hit = stage.get(&page).expect_status(status);
+        let hit = site.get(&page).expect_status(status);
         assert!(hit.is_hit(), "{status}");
         assert_eq!(
             hit.field("location"),
@@ -369,48 +361,48 @@ fn statuses_that_may_not_be_kept() {
 
 #[test]
 fn pages_that_are_broken_are_not_kept() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("empty.php", "<?php")
         .file("index.php", "<?php if ($_SERVER['REQUEST_URI'] == '/empty') exit; if ($_SERVER['REQUEST_URI'] == '/short') { echo 'Error establishing a database connection'; exit; } echo '<html></html>';")
         .start();
     for page in ["/empty", "/short"] {
-        stage.get(page);
-        assert!(!stage.get(page).is_hit(), "{page}");
+        site.get(page);
+        assert!(!site.get(page).is_hit(), "{page}");
     }
-    stage.get("/fine");
-    assert!(stage.get("/fine").is_hit());
+    site.get("/fine");
+    assert!(site.get("/fine").is_hit());
 }
 
 #[test]
 fn redirects_keep_what_was_taken_from_the_address() {
-    let stage = Plan::php().start();
-    stage.head(
+    let site = SiteBuilder::php().start();
+    site.head(
         "/old",
         &["Location: http://example.test/new?x=1#part", "Status: 301"],
     );
-    let first = stage
+    let first = site
         .get("/old?utm_source=news&utm_medium=mail")
         .expect_status(301);
     assert_eq!(
         first.field("location"),
         Some("http://example.test/new?x=1&utm_source=news&utm_medium=mail#part")
     );
-    let hit = stage.get("/old").expect_status(301);
+    let hit = site.get("/old").expect_status(301);
     assert!(hit.is_hit());
     assert_eq!(
         hit.field("location"),
         Some("http://example.test/new?x=1#part")
     );
-    let other = stage.get("/old?fbclid=zzz").expect_status(301);
+    let other = site.get("/old?fbclid=zzz").expect_status(301);
     assert!(other.is_hit());
     assert_eq!(
         other.field("location"),
         Some("http://example.test/new?x=1&fbclid=zzz#part")
     );
     // A redirect to the address without what Galley took away would be a loop.
-    stage.head("/loop", &["Location: /loop", "Status: 301"]);
+    site.head("/loop", &["Location: /loop", "Status: 301"]);
     for _ in 0..2 {
-        let answer = stage.get("/loop?utm_source=x");
+        let answer = site.get("/loop?utm_source=x");
         assert!(!answer.is_hit(), "{}", answer.beginning());
     }
 }
@@ -419,12 +411,12 @@ fn redirects_keep_what_was_taken_from_the_address() {
 fn post_is_never_kept_and_purges_its_target() {
     // Without a session a purge is soft: `unsafe_requests`.
     const SESSION: &str = "wordpress_logged_in_0123=editor|1|x";
-    let stage = Plan::php().start();
-    stage.get("/page");
-    stage.get("/other");
+    let site = SiteBuilder::php().start();
+    site.get("/page");
+    site.get("/other");
     for round in 0..2 {
-        let answer = stage
-            .ask(Request::form("/page", &[("a", "b")]).cookie(SESSION))
+        let answer = site
+            .send(Request::form("/page", &[("a", "b")]).cookie(SESSION))
             .expect_status(200);
         assert_eq!(
             answer.cache_status(),
@@ -434,54 +426,51 @@ fn post_is_never_kept_and_purges_its_target() {
         assert!(answer.text().contains("body=a=b\n"));
     }
     assert!(
-        !stage.get("/page").is_hit(),
+        !site.get("/page").is_hit(),
         "what was posted to has changed"
     );
-    assert!(stage.get("/page").is_hit());
-    assert!(stage.get("/other").is_hit());
+    assert!(site.get("/page").is_hit());
+    assert!(site.get("/other").is_hit());
     // One that fails changes nothing.
-    stage.head("/fails", &[]);
-    stage.get("/fails");
-    stage.head("/fails", &["Status: 403"]);
-    stage
-        .ask(Request::form("/fails", &[("a", "b")]).cookie(SESSION))
-        .is(403);
-    assert!(stage.get("/fails").is_hit());
+    site.head("/fails", &[]);
+    site.get("/fails");
+    site.head("/fails", &["Status: 403"]);
+    site.send(Request::form("/fails", &[("a", "b")]).cookie(SESSION))
+        .assert_status(403);
+    assert!(site.get("/fails").is_hit());
     // Where it leads is purged as well.
-    stage.head("/comment", &["Location: /other#c1", "Status: 302"]);
-    stage
-        .ask(Request::form("/comment", &[("a", "b")]).cookie(SESSION))
-        .is(302);
-    assert!(!stage.get("/other").is_hit());
+    site.head("/comment", &["Location: /other#c1", "Status: 302"]);
+    site.send(Request::form("/comment", &[("a", "b")]).cookie(SESSION))
+        .assert_status(302);
+    assert!(!site.get("/other").is_hit());
     for method in ["PUT", "DELETE", "PATCH"] {
-        stage.get("/page");
-        stage
-            .ask(Request::new(method, "/page").body("x").cookie(SESSION))
-            .is(200);
-        assert!(!stage.get("/page").is_hit(), "{method}");
+        site.get("/page");
+        site.send(Request::new(method, "/page").body("x").cookie(SESSION))
+            .assert_status(200);
+        assert!(!site.get("/page").is_hit(), "{method}");
     }
 }
 
 #[test]
 fn lifetimes_of_the_table_and_of_the_answer() {
-    let stage = Plan::php().more("[site.ttl]\n\"200\" = \"1s\"\n\"404\" = \"1h\"\n\"403\" = \"1h\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"0s\"\n").start();
-    stage.head("/gone", &["Status: 404"]);
-    stage.head("/closed", &["Status: 403"]);
-    stage.head("/long", &["Cache-Control: max-age=600"]);
-    stage.head(
+    let site = SiteBuilder::php().more("[site.ttl]\n\"200\" = \"1s\"\n\"404\" = \"1h\"\n\"403\" = \"1h\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"0s\"\n").start();
+    site.head("/gone", &["Status: 404"]);
+    site.head("/closed", &["Status: 403"]);
+    site.head("/long", &["Cache-Control: max-age=600"]);
+    site.head(
         "/longer",
         &[
             "Galley-Cache-Control: max-age=600",
             "Cache-Control: no-store",
         ],
     );
-    stage.head("/accel", &["X-Accel-Expires: 600"]);
-    stage.head("/aged", &["Cache-Control: max-age=600", "Age: 599"]);
+    site.head("/accel", &["X-Accel-Expires: 600"]);
+    site.head("/aged", &["Cache-Control: max-age=600", "Age: 599"]);
     for page in [
         "/short", "/gone", "/closed", "/long", "/longer", "/accel", "/aged",
     ] {
-        let first = stage.get(page);
-        let second = stage.get(page);
+        let first = site.get(page);
+        let second = site.get(page);
         assert!(
             second.is_hit(),
             "{page}: {} then {}",
@@ -489,33 +478,33 @@ fn lifetimes_of_the_table_and_of_the_answer() {
             second.cache_status()
         );
     }
-    wait_for("the short page to be stale", PATIENCE, || {
-        stage.runs("/short") > 1 || !stage.get("/short").is_hit()
+    wait_for("the short page to be stale", TIMEOUT, || {
+        site.runs("/short") > 1 || !site.get("/short").is_hit()
     });
-    wait_for("the aged page to be stale", PATIENCE, || {
-        stage.runs("/aged") > 1 || !stage.get("/aged").is_hit()
+    wait_for("the aged page to be stale", TIMEOUT, || {
+        site.runs("/aged") > 1 || !site.get("/aged").is_hit()
     });
     for page in ["/gone", "/closed", "/long", "/longer", "/accel"] {
-        assert!(stage.get(page).is_hit(), "{page}");
-        assert_eq!(stage.runs(page), 1, "{page}");
+        assert!(site.get(page).is_hit(), "{page}");
+        assert_eq!(site.runs(page), 1, "{page}");
     }
 }
 
 #[test]
 fn a_stale_page_answers_while_one_refresh_runs() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .workers(4)
         .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"1h\"\n")
         .start();
-    let first = stage.get("/page");
-    stage.hold("/page");
-    wait_for("the refresh to begin", PATIENCE, || {
-        let answer = stage.get("/page");
+    let first = site.get("/page");
+    site.hold("/page");
+    wait_for("the refresh to begin", TIMEOUT, || {
+        let answer = site.get("/page");
         assert!(answer.is_hit(), "nobody waits: {}", answer.cache_status());
-        stage.notes().join("held_page").exists()
+        site.notes().join("held_page").exists()
     });
     for _ in 0..20 {
-        let answer = stage.get("/page");
+        let answer = site.get("/page");
         assert_eq!(answer.body, first.body);
         assert!(
             answer.cache_status().starts_with("galley; hit; ttl=")
@@ -524,75 +513,74 @@ fn a_stale_page_answers_while_one_refresh_runs() {
             answer.cache_status()
         );
     }
-    assert_eq!(stage.runs("/page"), 2, "one refresh, however many visitors");
-    stage.release("/page");
-    wait_for("the new page", PATIENCE, || {
-        said(&stage.get("/page").text(), "run") == "2"
+    assert_eq!(site.runs("/page"), 2, "one refresh, however many visitors");
+    site.release("/page");
+    wait_for("the new page", TIMEOUT, || {
+        said(&site.get("/page").text(), "run") == "2"
     });
     // The refresh is nobody's request.
-    let text = stage.ask(Request::get("/page").cookie("_ga=canary")).text();
+    let text = site.send(Request::get("/page").cookie("_ga=canary")).text();
     assert!(!text.contains("canary"), "{text}");
 }
 
 #[test]
 fn a_stale_page_answers_while_php_is_down() {
-    let mut stage = Plan::php()
+    let mut site = SiteBuilder::php()
         .site("connect_timeout = \"500ms\"")
         .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"1h\"\n")
         .start();
-    let first = stage.get("/page");
-    stage.head("/failing", &[]);
-    let failing = stage.get("/failing");
-    stage.head("/failing", &["Status: 500"]);
+    let first = site.get("/page");
+    site.head("/failing", &[]);
+    let failing = site.get("/failing");
+    site.head("/failing", &["Status: 500"]);
     // Errors of PHP that lives.
-    wait_for("the failing page to be stale", PATIENCE, || {
-        stage
-            .get("/failing")
+    wait_for("the failing page to be stale", TIMEOUT, || {
+        site.get("/failing")
             .cache_status()
             .contains("upstream-error")
     });
-    assert_eq!(stage.get("/failing").expect_status(200).body, failing.body);
-    stage.fpm.as_mut().unwrap().kill();
+    assert_eq!(site.get("/failing").expect_status(200).body, failing.body);
+    site.fpm.as_mut().unwrap().kill();
     for _ in 0..3 {
-        let answer = stage.get("/page").expect_status(200);
+        let answer = site.get("/page").expect_status(200);
         assert_eq!(answer.body, first.body);
     }
-    wait_for("an honest word", PATIENCE, || {
-        let answer = stage.get("/page").expect_status(200);
+    wait_for("an honest word", TIMEOUT, || {
+        let answer = site.get("/page").expect_status(200);
         let status = answer.cache_status().to_owned();
         status.starts_with("galley; hit; ttl=-") && status.ends_with("; detail=upstream-error")
     });
     // Whether this is one of the first failures, or the circuit breaker is open by now.
-    let answer = stage.get("/never-seen");
+    let answer = site.get("/never-seen");
     assert!(
         [502, 503].contains(&answer.status),
         "{}",
         answer.beginning()
     );
-    stage.fpm.as_mut().unwrap().restart().unwrap();
-    wait_for("the new page", PATIENCE, || {
-        let answer = stage.get("/page").expect_status(200);
+    site.fpm.as_mut().unwrap().restart().unwrap();
+    wait_for("the new page", TIMEOUT, || {
+        let answer = site.get("/page").expect_status(200);
         said(&answer.text(), "run") == "2"
     });
-    stage.get("/never-seen").is(200);
+    site.get("/never-seen").assert_status(200);
 }
 
 #[test]
 fn only_if_cached() {
-    let stage = Plan::php().start();
-    let ask = || stage.ask(Request::get("/page").field("Cache-Control", "only-if-cached"));
-    ask().is(504);
-    assert_eq!(stage.runs("/page"), 0);
-    stage.get("/page");
+    let site = SiteBuilder::php().start();
+    let send = || site.send(Request::get("/page").field("Cache-Control", "only-if-cached"));
+    send().assert_status(504);
+    assert_eq!(site.runs("/page"), 0);
+    site.get("/page");
     // The page is in memory when a request meets it there; its first answer may end a moment before that.
-    assert!(stage.get("/page").is_hit());
-    assert!(ask().is_hit());
+    assert!(site.get("/page").is_hit());
+    assert!(send().is_hit());
 }
 
 #[test]
 fn what_is_large_passes_through_and_is_remembered() {
     let script = "<?php header('Cache-Control: max-age=600'); for ($i = 0; $i < 300; $i++) { echo str_repeat('x', 10000); } file_put_contents(__DIR__ . '/../notes/runs', 'x', FILE_APPEND);";
-    let plan = Plan::php().file("index.php", script);
+    let plan = SiteBuilder::php().file("index.php", script);
     let (scratch, _fpm, config) = plan.prepare();
     let config = config.replace(
         "memory = \"64MiB\"",
@@ -619,7 +607,7 @@ fn what_is_large_passes_through_and_is_remembered() {
 fn many_pages_stay_within_the_memory() {
     // 16 MiB is the least; 300 pages of 200 KB are four times as much.
     let script = "<?php header('Cache-Control: max-age=600'); echo '<html>', $_SERVER['REQUEST_URI'], str_repeat('x', 200000), '</html>';";
-    let plan = Plan::php().file("index.php", script);
+    let plan = SiteBuilder::php().file("index.php", script);
     let (scratch, fpm, config) = plan.prepare();
     let config = config.replace("memory = \"64MiB\"", "memory = \"16MiB\"");
     let galley = galley_testkit::Galley::start_binary(
@@ -628,30 +616,30 @@ fn many_pages_stay_within_the_memory() {
         &config,
     )
     .unwrap();
-    let stage = crate::support::Stage {
+    let site = crate::support::TestSite {
         galley,
         fpm,
         scratch,
     };
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     for number in 0..300 {
         let answer = connection
-            .exchange(&crate::support::hosted(Request::get(&format!(
+            .exchange(&crate::support::with_host(Request::get(&format!(
                 "/p{number}"
             ))))
             .unwrap()
             .expect_status(200);
         assert!(answer.text().contains(&format!("<html>/p{number}x")));
         // Half of it is the program itself, unoptimised; 84 MB were seen while others held the processors.
-        let peak = stage.peak_memory();
+        let peak = site.peak_memory();
         assert!(peak < 96 * 1024 * 1024, "{peak} at page {number}");
     }
-    let status = stage.status();
+    let status = site.status();
     let memory = status.split("\"memory\":").nth(1).unwrap();
     assert!(
-        crate::support::number_in(memory, "bytes") <= 16 * 1024 * 1024,
+        crate::support::json_number(memory, "bytes") <= 16 * 1024 * 1024,
         "{status}"
     );
-    assert!(stage.status_number("evictions") > 100);
-    stage.get("/p299").is(200);
+    assert!(site.status_number("evictions") > 100);
+    site.get("/p299").assert_status(200);
 }

@@ -1,4 +1,4 @@
-//! `galley check` foretells what `galley run` meets, in the same words, and changes nothing.
+//! `galley check` foretells what `galley run` meets, in the same output_text, and changes nothing.
 
 use std::fs;
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use galley_testkit::{Scratch, runs_as_root};
 
-use crate::support::{Plan, binary, words};
+use crate::support::{SiteBuilder, binary, output_text};
 
 /// Somebody whom every Debian has, and who has nothing to do with Galley.
 const GAMES: u32 = 5;
@@ -68,13 +68,17 @@ impl Case {
             assert_eq!(complaint.trim_end(), wanted.trim_end(), "{command}: {said}");
             assert!(command == "run" || complaint == said, "{said}");
             assert_eq!(output.status.code(), Some(code), "{command}: {said}");
-            assert!(output.stdout.is_empty(), "{command}: {}", words(&output));
+            assert!(
+                output.stdout.is_empty(),
+                "{command}: {}",
+                output_text(&output)
+            );
         }
     }
 
     fn expect_in_order(&self) {
         let output = self.run("check");
-        let said = words(&output);
+        let said = output_text(&output);
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert!(said.contains("is in order"), "{said}");
     }
@@ -265,7 +269,7 @@ fn a_php_that_cannot_be_started_is_named_with_its_line() {
     case.configure(site);
     for command in ["check", "run"] {
         let output = case.run(command);
-        let said = words(&output);
+        let said = output_text(&output);
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
         for wanted in [
             "error: `site.php_binary` is `/bin/false`, which cannot be started: ",
@@ -282,7 +286,7 @@ fn a_socket_that_only_systemd_hands_over_is_missed_at_the_start() {
     let case = Case::new("[server]\nlisten = [\"systemd:web\"]");
     case.expect_in_order();
     let output = case.run("run");
-    let said = words(&output);
+    let said = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(
         said.contains("error: `server.listen` is `systemd:web`, where Galley cannot listen: systemd has passed 0 socket(s)")
@@ -293,12 +297,12 @@ fn a_socket_that_only_systemd_hands_over_is_missed_at_the_start() {
 
 #[test]
 fn a_running_galley_of_the_same_configuration_is_no_mistake() {
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .server("listen = [\"unix:{dir}/web.sock\"]")
         .start();
     let socket = stage.scratch.join("web.sock");
     let checked = stage.galley.cli(&["check"]).unwrap();
-    let said = words(&checked);
+    let said = output_text(&checked);
     assert_eq!(checked.status.code(), Some(0), "{said}");
     let note = format!(
         ": `server.listen` is `unix:{}`, where the running Galley of this configuration listens\n",

@@ -33,7 +33,7 @@ impl Cluster {
         let shown = Arc::clone(&version);
         let (served, delay_ms) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (counted, delay) = (Arc::clone(&served), Arc::clone(&delay_ms));
-        let origin = Origin::start_forgetting(move |seen, wire| {
+        let origin = Origin::start_unrecorded(move |seen, writer| {
             let long = (
                 "Cache-Control",
                 "public, max-age=3600, stale-while-revalidate=600",
@@ -42,7 +42,7 @@ impl Cluster {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let tags = ("Surrogate-Control", "content=\"ESI/1.0\"");
                 let body = "<html><esi:include src=\"/part\"/></html>";
-                wire.answer(
+                writer.answer(
                     200,
                     &[("Content-Type", "text/html"), long, tags],
                     body.as_bytes(),
@@ -61,14 +61,14 @@ impl Cluster {
                 };
                 let tags = [("Galley-Tags", "own"), ("Galley-Fragment", place)];
                 let fields = [&[("Content-Type", kind), long], &tags[..]].concat();
-                wire.answer(200, &fields, body.as_bytes());
+                writer.answer(200, &fields, body.as_bytes());
                 return;
             }
             let fields = [("Content-Type", "text/plain"), long, ("Galley-Tags", "p1")];
             let body = format!("{} version {}.", seen.path(), shown.load(Ordering::SeqCst));
             counted.fetch_add(1, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(delay.load(Ordering::SeqCst)));
-            wire.answer(200, &fields, body.as_bytes());
+            writer.answer(200, &fields, body.as_bytes());
         })
         .unwrap();
         let mut cluster = Self {
@@ -85,7 +85,7 @@ impl Cluster {
             cluster.nodes.push(node);
         }
         for node in 0..count {
-            wait_for("a hit", PATIENCE, || cluster.get(node, "/").is_hit());
+            wait_for("a hit", TIMEOUT, || cluster.get(node, "/").is_hit());
         }
         cluster.wait_until_acknowledged();
         cluster
@@ -146,7 +146,7 @@ impl Cluster {
 
     /// Edits until a purge is final: on a busy machine a node may need more than the five seconds of a receipt.
     pub(crate) fn edit_until_final(&self, node: usize) {
-        wait_for("an acknowledged purge", PATIENCE, || {
+        wait_for("an acknowledged purge", TIMEOUT, || {
             self.edit(node) == "cluster"
         });
     }
@@ -170,7 +170,7 @@ impl Cluster {
     }
 
     fn wait_for_hits(&self, node: usize) {
-        wait_for("hits", PATIENCE, || self.get(node, "/").is_hit());
+        wait_for("hits", TIMEOUT, || self.get(node, "/").is_hit());
     }
 }
 
@@ -214,7 +214,7 @@ fn purges_of_other_nodes_reach_the_sites_of_a_reloaded_configuration() {
     for round in 0..4 {
         for node in 0..2 {
             cluster.wait_for_hits(node);
-            wait_for("hits of the new site", PATIENCE, || second(node).is_hit());
+            wait_for("hits of the new site", TIMEOUT, || second(node).is_hit());
         }
         cluster.edit_until_final(round % 2);
         let wanted = format!("/ version {}.", cluster.version.load(Ordering::SeqCst));
@@ -236,7 +236,7 @@ fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
     let newest = |cluster: &Cluster| format!("<html>{}</html>", cluster.newest("/part"));
     assert_eq!(assembled(&cluster, 1), newest(&cluster));
     cluster.redis.kill();
-    wait_for("the end of the leases", PATIENCE, || {
+    wait_for("the end of the leases", TIMEOUT, || {
         let pages = [cluster.get(0, "/"), cluster.get(1, "/")];
         let is_passed = |page: &Response| page.cache_status() == PARTITION;
         pages.iter().all(is_passed)
@@ -252,7 +252,7 @@ fn without_the_engine_no_stored_page_is_sent_and_no_purge_is_lost() {
         "{why}"
     );
     cluster.redis.restart().unwrap();
-    wait_for("the purge to be sent", PATIENCE, || {
+    wait_for("the purge to be sent", TIMEOUT, || {
         cluster.status(0)["purges_unsent"] == 0
     });
     for node in 0..2 {
@@ -268,7 +268,7 @@ fn visitors_of_a_node_that_is_cut_off_share_fetches_that_begin_after_they_have_c
     let mut cluster = Cluster::start(1, "");
     cluster.wait_for_hits(0);
     cluster.redis.kill();
-    wait_for("the end of the lease", PATIENCE, || {
+    wait_for("the end of the lease", TIMEOUT, || {
         cluster.get(0, "/").cache_status() == PARTITION
     });
     for (path, delay) in [("/", 500), ("/crowd", 200)] {
@@ -294,7 +294,7 @@ fn visitors_of_a_node_that_is_cut_off_share_fetches_that_begin_after_they_have_c
     // What was fetched meanwhile is not stored.
     cluster.delay_ms.store(0, Ordering::SeqCst);
     cluster.redis.restart().unwrap();
-    wait_for("the lease", PATIENCE, || {
+    wait_for("the lease", TIMEOUT, || {
         cluster.get(0, "/crowd").cache_status() != PARTITION
     });
     cluster.edit_until_final(0);
@@ -343,7 +343,7 @@ fn an_engine_that_lost_its_data_loses_no_purge() {
             }
         }
         for node in 0..3 {
-            wait_for("the newest page", PATIENCE, || {
+            wait_for("the newest page", TIMEOUT, || {
                 let wanted = format!("/ version {}.", cluster.version.load(Ordering::SeqCst));
                 cluster.get(node, "/").text() == wanted
             });
@@ -370,7 +370,7 @@ fn a_paused_engine_never_lets_an_old_page_through() {
             cluster.assert_newest(0, "/");
         }
         cluster.redis.signal(Signal::CONT);
-        wait_for("an acknowledged purge", PATIENCE, || {
+        wait_for("an acknowledged purge", TIMEOUT, || {
             let is_final = cluster.edit(0) == "cluster";
             if is_final {
                 cluster.assert_newest(1, "/");
@@ -390,7 +390,7 @@ fn a_node_may_serve_through_a_partition_and_purges_say_so() {
     assert_eq!(cluster.edit(0), "local");
     cluster.assert_newest(0, "/");
     cluster.redis.restart().unwrap();
-    wait_for("the purge on the other node", PATIENCE, || {
+    wait_for("the purge on the other node", TIMEOUT, || {
         let wanted = format!("/ version {}.", cluster.version.load(Ordering::SeqCst));
         cluster.get(1, "/").text() == wanted
     });
@@ -504,7 +504,7 @@ fn an_upgrade_of_a_node_loses_no_purge() {
                 .send(cluster.addr(0))
                 .unwrap();
         }
-        wait_for("the purge on the other node", PATIENCE, || {
+        wait_for("the purge on the other node", TIMEOUT, || {
             cluster.get(1, "/").text() == cluster.newest("/")
         });
         assert_eq!(cluster.get(0, "/").text(), cluster.newest("/"), "{round}");
@@ -542,4 +542,4 @@ fn unsuitable_engines_are_named() {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ impl Sharing {
 
     /// Waits until the first node has rendered the part of the page alone.
     fn await_shared_part(&self) {
-        wait_for("the part to be rendered alone", PATIENCE, || {
+        wait_for("the part to be rendered alone", TIMEOUT, || {
             let why = self.0.nodes[0].cli(&["why", "http://a.test/sidebar", "--json"]);
             let why: Value = serde_json::from_slice(&why.unwrap().stdout).unwrap();
             why["entry"]["fragments"][0]["shared"] == true
@@ -59,7 +59,7 @@ impl Sharing {
     fn fetch(&self, node: usize, path: &str) {
         let before = self.pages(node, "stored");
         // A node whose threads had no processor for two seconds has no lease, and passes requests.
-        wait_for("a page that is stored", PATIENCE, || {
+        wait_for("a page that is stored", TIMEOUT, || {
             self.0.get(node, path).cache_status().contains("stored")
         });
         // A node that does not read the stream at the moment shares nothing.
@@ -70,7 +70,7 @@ impl Sharing {
     /// A page that is stored asks the engine nothing, and a pause after failures ends with a question.
     fn wait_until_asked(&self, node: usize, round: usize) {
         let mut number = 0;
-        wait_for("the engine to be asked", PATIENCE, || {
+        wait_for("the engine to be asked", TIMEOUT, || {
             number += 1;
             self.0.get(node, &format!("/pause-{round}-{node}-{number}"));
             self.0.status(node)["pages"]["paused"] == false
@@ -152,7 +152,7 @@ fn a_refresh_takes_the_page_of_another_node() {
     // Where this machine is too busy, the reply of the engine may be late: then a node asks the upstream.
     let is_taken = |round: usize| {
         let path = nodes.share(0, 1, &format!("soft{round}"));
-        wait_for("the page on both nodes", PATIENCE, || {
+        wait_for("the page on both nodes", TIMEOUT, || {
             nodes.0.get(1, &path).cache_status() == "galley; hit"
         });
         nodes.0.version.fetch_add(1, Ordering::SeqCst);
@@ -160,7 +160,7 @@ fn a_refresh_takes_the_page_of_another_node() {
         let output = nodes.0.nodes[0].cli(&purge).unwrap();
         assert!(output.status.success(), "{output:?}");
         let refresh = |node: usize| {
-            wait_for("a refreshed page", PATIENCE, || {
+            wait_for("a refreshed page", TIMEOUT, || {
                 nodes.0.get(node, &path).text() == nodes.0.newest(&path)
             });
         };
@@ -187,12 +187,12 @@ fn a_page_that_was_patched_is_shared_and_never_with_a_part_from_before_its_purge
     nodes.fetch(0, "/sidebar");
     nodes.await_shared_part();
     let before = nodes.served();
-    wait_for("the page at the other node", PATIENCE, || {
+    wait_for("the page at the other node", TIMEOUT, || {
         is_shared(&page(&nodes, 1)) || page(&nodes, 1).is_hit()
     });
     assert!(nodes.served() <= before + 1);
     for round in 0..3 {
-        wait_for("a final purge", PATIENCE, || {
+        wait_for("a final purge", TIMEOUT, || {
             nodes.0.version.fetch_add(1, Ordering::SeqCst);
             nodes.0.purge(round % 2, "part") == "cluster"
         });
@@ -205,7 +205,7 @@ fn a_page_that_was_patched_is_shared_and_never_with_a_part_from_before_its_purge
             tries += 1;
             assert!(tries < 10, "no page that was patched is shared");
             let new = nodes.0.add("key_file = KEY_FILE");
-            wait_for("the node to read the stream", PATIENCE, || {
+            wait_for("the node to read the stream", TIMEOUT, || {
                 nodes.0.get(new, "/other").is_hit()
             });
             let before = nodes.served();
@@ -223,12 +223,12 @@ fn a_fragment_is_rendered_once_for_all_nodes() {
     nodes.share(0, 1, "warm");
     nodes.fetch(0, "/sidebar");
     nodes.await_shared_part();
-    wait_for("the page at the other node", PATIENCE, || {
+    wait_for("the page at the other node", TIMEOUT, || {
         nodes.0.get(1, "/sidebar").is_hit()
     });
     let is_once = |round: usize| {
         let before = nodes.served();
-        wait_for("a final purge", PATIENCE, || {
+        wait_for("a final purge", TIMEOUT, || {
             nodes.0.version.fetch_add(1, Ordering::SeqCst);
             nodes.0.purge(round % 2, "part") == "cluster"
         });
@@ -282,7 +282,7 @@ fn a_node_that_starts_uses_pages_from_before_its_start() {
         nodes.fetch(0, &purged);
         nodes.0.edit_until_final(1);
         let new = nodes.0.add("key_file = KEY_FILE");
-        wait_for("the node to read the stream", PATIENCE, || {
+        wait_for("the node to read the stream", TIMEOUT, || {
             nodes.0.get(new, "/other").is_hit()
         });
         nodes.0.assert_newest(new, &purged);
@@ -301,7 +301,7 @@ fn a_page_that_is_purged_while_it_is_fetched_is_not_used() {
         let before = nodes.served();
         std::thread::scope(|scope| {
             scope.spawn(|| nodes.0.get(0, &path));
-            wait_for("the request", PATIENCE, || nodes.served() > before);
+            wait_for("the request", TIMEOUT, || nodes.served() > before);
             nodes.0.edit_until_final(1);
             nodes.0.assert_newest(1, &path);
         });
@@ -353,7 +353,7 @@ fn a_node_that_dies_while_it_fetches_holds_nobody_up() {
     let request = Request::get("/token").host("a.test");
     let addr = nodes.0.addr(0);
     let visitor = std::thread::spawn(move || drop(request.send(addr)));
-    wait_for("the request", PATIENCE, || nodes.served() > before);
+    wait_for("the request", TIMEOUT, || nodes.served() > before);
     nodes.0.nodes[0].kill();
     nodes.0.delay_ms.store(0, Ordering::SeqCst);
     let began = Instant::now();
@@ -383,14 +383,14 @@ fn a_node_that_is_killed_in_any_phase_of_a_purge_leaves_no_old_page() {
                 nodes.0.redis.signal(Signal::CONT);
                 publisher.join().unwrap();
                 // No acknowledgment came, so the publisher publishes it again.
-                wait_for("a final purge", PATIENCE, || {
+                wait_for("a final purge", TIMEOUT, || {
                     nodes.0.purge(1, "p1") == "cluster"
                 });
             }
             "sent" => {
                 nodes.0.nodes[2].signal(Signal::STOP);
                 let publisher = publish();
-                wait_for("the purge in the stream", PATIENCE, || {
+                wait_for("the purge in the stream", TIMEOUT, || {
                     let newest = ["XREVRANGE", "galley:galley:purges", "+", "-", "COUNT", "1"];
                     nodes.0.redis.run(&newest).unwrap().contains(phase)
                 });
@@ -398,13 +398,13 @@ fn a_node_that_is_killed_in_any_phase_of_a_purge_leaves_no_old_page() {
                 nodes.0.nodes[2].signal(Signal::CONT);
                 publisher.join().unwrap();
                 for node in 1..3 {
-                    wait_for("the purge on each node", PATIENCE, || {
+                    wait_for("the purge on each node", TIMEOUT, || {
                         nodes.0.get(node, &path).text() == nodes.0.newest(&path)
                     });
                 }
             }
             _ => {
-                wait_for("a final purge", PATIENCE, || {
+                wait_for("a final purge", TIMEOUT, || {
                     nodes.0.purge(0, "p1") == "cluster"
                 });
                 nodes.0.nodes[0].kill();
@@ -457,7 +457,7 @@ fn an_engine_that_does_not_reply_or_lost_its_data_costs_no_page() {
     nodes.0.redis.signal(Signal::CONT);
     nodes.0.redis.run(&["FLUSHALL"]).unwrap();
     for node in 0..2 {
-        wait_for("stored pages to be used", PATIENCE, || {
+        wait_for("stored pages to be used", TIMEOUT, || {
             nodes.0.get(node, "/").is_hit()
         });
     }
@@ -465,4 +465,4 @@ fn an_engine_that_does_not_reply_or_lost_its_data_costs_no_page() {
     nodes.share(0, 1, "after");
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

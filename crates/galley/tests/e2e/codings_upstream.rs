@@ -9,7 +9,7 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Apache, ApacheOptions};
 
 use crate::compress::{page, plain};
-use crate::support::{Is, Plan, Stage, hosted};
+use crate::support::{AssertStatus, SiteBuilder, TestSite, with_host};
 
 fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(5));
@@ -42,7 +42,7 @@ fn zstd(body: &[u8]) -> Vec<u8> {
 
 /// Codes as its path says, whatever the client takes.
 fn blind() -> Origin {
-    Origin::start(|seen, wire| {
+    Origin::start(|seen, writer| {
         let text = page();
         let (coding, body) = match seen.path() {
             "/gzip" => ("gzip", gzip(text.as_bytes())),
@@ -68,53 +68,53 @@ fn blind() -> Origin {
             ("Cache-Control", "max-age=600"),
         ];
         if seen.target.ends_with("chunked") {
-            wire.chunked(200, &fields);
+            writer.chunked(200, &fields);
             for piece in body.chunks(700) {
-                wire.chunk(piece);
+                writer.chunk(piece);
             }
-            wire.last_chunk();
+            writer.last_chunk();
         } else {
-            wire.answer(200, &fields, &body);
+            writer.answer(200, &fields, &body);
         }
     })
     .unwrap()
 }
 
-fn ask(stage: &Stage, target: &str, accept: &str) -> Response {
-    stage.ask(Request::get(target).field("Accept-Encoding", accept))
+fn send(site: &TestSite, target: &str, accept: &str) -> Response {
+    site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
 #[test]
 fn what_an_upstream_coded_is_stored_plain_and_coded_anew() {
     let origin = blind();
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     let kinds = [
         "gzip", "x-gzip", "zlib", "deflate", "br", "zstd", "twice", "identity", "newline",
     ];
     for kind in kinds {
         for target in [format!("/{kind}"), format!("/{kind}?chunked")] {
-            let before = origin.seen().len();
-            let first = ask(&stage, &target, "identity");
-            first.is(200);
+            let before = origin.requests().len();
+            let first = send(&site, &target, "identity");
+            first.assert_status(200);
             assert!(first.text() == page(), "{target}");
             for name in ["content-encoding", "content-md5"] {
                 assert!(!first.has(name) || kind == "identity", "{target} {name}");
             }
             assert_eq!(first.field("vary"), Some("Accept-Encoding"), "{target}");
-            let hit = ask(&stage, &target, "identity");
+            let hit = send(&site, &target, "identity");
             assert!(hit.is_hit() && hit.text() == page(), "{target}");
             // The upstream's strong tag named other bytes.
             let etag = hit.field("etag").unwrap();
             assert_eq!(etag == "\"v1\"", kind == "identity", "{target}");
             for accept in ["gzip", "br"] {
-                let coded = ask(&stage, &target, accept);
+                let coded = send(&site, &target, accept);
                 assert!(plain(&coded) == page().as_bytes(), "{target} {accept}");
             }
-            assert_eq!(origin.seen().len() - before, 1, "{target}");
+            assert_eq!(origin.requests().len() - before, 1, "{target}");
         }
     }
     let asked = origin
-        .seen()
+        .requests()
         .iter()
         .all(|seen| seen.field("accept-encoding") == Some("identity"));
     assert!(asked);
@@ -123,9 +123,9 @@ fn what_an_upstream_coded_is_stored_plain_and_coded_anew() {
 #[test]
 fn the_first_visitor_gets_it_coded_as_it_is_wanted() {
     let origin = blind();
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     for (target, accept) in [("/br", "gzip"), ("/gzip", "br"), ("/zstd?chunked", "gzip")] {
-        let first = ask(&stage, target, accept);
+        let first = send(&site, target, accept);
         assert_eq!(first.field("content-encoding"), Some(accept), "{target}");
         assert!(plain(&first) == page().as_bytes(), "{target}");
     }
@@ -134,13 +134,13 @@ fn the_first_visitor_gets_it_coded_as_it_is_wanted() {
 #[test]
 fn what_is_broken_is_never_stored_and_never_looks_whole() {
     let origin = blind();
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     for target in ["/cut", "/corrupt", "/plain", "/cut?chunked", "/bomb"] {
         for accept in ["identity", "gzip"] {
-            let before = origin.seen().len();
-            let request = hosted(Request::get(target).field("Accept-Encoding", accept));
+            let before = origin.requests().len();
+            let request = with_host(Request::get(target).field("Accept-Encoding", accept));
             // Told by a status, or, when its head has left, by an end that is none.
-            if let Ok(answer) = request.send(stage.addr()) {
+            if let Ok(answer) = request.send(site.addr()) {
                 assert_eq!(
                     answer.status,
                     502,
@@ -149,22 +149,22 @@ fn what_is_broken_is_never_stored_and_never_looks_whole() {
                 );
             }
             assert_eq!(
-                origin.seen().len() - before,
+                origin.requests().len() - before,
                 1,
                 "{target} is asked for anew"
             );
         }
     }
-    let peak = stage.peak_memory();
+    let peak = site.peak_memory();
     assert!(peak < 300 << 20, "{peak} bytes of memory");
-    assert_eq!(ask(&stage, "/gzip", "identity").text(), page());
+    assert_eq!(send(&site, "/gzip", "identity").text(), page());
 }
 
 #[test]
 fn what_cannot_be_read_goes_to_who_asked_and_is_not_kept() {
     let origin = blind();
-    let stage = Plan::origin(&origin, "wordpress").start();
-    let answer = ask(&stage, "/unknown", "compress");
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
+    let answer = send(&site, "/unknown", "compress");
     assert_eq!(answer.field("content-encoding"), Some("compress"));
     assert_eq!(answer.body, b"\x1f\x9d not readable");
     assert!(
@@ -172,21 +172,21 @@ fn what_cannot_be_read_goes_to_who_asked_and_is_not_kept() {
         "{}",
         answer.cache_status()
     );
-    let seen = origin.seen();
+    let seen = origin.requests();
     assert_eq!(seen[0].field("accept-encoding"), Some("identity"));
     assert_eq!(seen[1].field("accept-encoding"), Some("compress"));
-    assert!(!ask(&stage, "/unknown", "gzip").is_hit());
+    assert!(!send(&site, "/unknown", "gzip").is_hit());
 }
 
 #[test]
 fn what_passes_comes_as_the_upstream_coded_it() {
     let origin = blind();
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     for target in ["/br", "/twice", "/plain", "/unknown"] {
         let request = Request::get(target)
             .field("Accept-Encoding", "gzip")
             .cookie("wordpress_logged_in_x=1");
-        let answer = stage.ask(request);
+        let answer = site.send(request);
         assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
         assert_eq!(answer.all("content-encoding").len(), 1, "{target}");
         assert!(
@@ -211,16 +211,16 @@ fn php_that_compresses_is_decoded_for_the_store() {
     let text = format!("<html><body>{}</body></html>", "<p>row</p>".repeat(500));
     // Both at once is what PHP itself refuses.
     for (ini, pages) in [("Off", &["/blind", "/handler"][..]), ("On", &["/setting"])] {
-        let stage = Plan::php()
+        let site = SiteBuilder::php()
             .ini("zlib.output_compression", ini)
             .file("index.php", SCRIPT)
             .start();
         for page in pages {
-            let first = ask(&stage, page, "gzip");
-            first.is(200);
+            let first = send(&site, page, "gzip");
+            first.assert_status(200);
             assert_eq!(first.field("content-encoding"), Some("gzip"), "{page}");
             assert!(plain(&first) == text.as_bytes(), "{page}");
-            let hit = ask(&stage, page, "identity");
+            let hit = send(&site, page, "identity");
             assert!(
                 hit.is_hit() && hit.text() == text,
                 "{page}: {}",
@@ -229,7 +229,7 @@ fn php_that_compresses_is_decoded_for_the_store() {
             let request = Request::get(page)
                 .field("Accept-Encoding", "gzip")
                 .cookie("wordpress_logged_in_x=1");
-            let passed = stage.ask(request);
+            let passed = site.send(request);
             assert!(!passed.is_hit());
             assert_eq!(passed.all("content-encoding"), ["gzip"], "{page}");
             assert!(plain(&passed) == text.as_bytes(), "{page}");
@@ -239,7 +239,7 @@ fn php_that_compresses_is_decoded_for_the_store() {
 
 #[test]
 fn apache_that_compresses_blindly_is_decoded_for_the_store() {
-    let plan = Plan::files();
+    let plan = SiteBuilder::files();
     let text = format!("<html><body>{}</body></html>", "<p>row</p>".repeat(500));
     plan.scratch.dir("web").unwrap();
     plan.scratch.write("web/a.html", &text).unwrap();
@@ -253,7 +253,7 @@ fn apache_that_compresses_blindly_is_decoded_for_the_store() {
     };
     let (dir, web) = (plan.scratch.join("apache"), plan.scratch.join("web"));
     let apache = Apache::start(&dir, &web, &options).unwrap();
-    let stage = Plan::behind(&format!("upstream = [\"{}\"]", apache.url())).start();
+    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", apache.url())).start();
     let direct = Request::get("/a.html")
         .host("localhost")
         .field("Accept-Encoding", "identity");
@@ -263,10 +263,10 @@ fn apache_that_compresses_blindly_is_decoded_for_the_store() {
         Some("gzip"),
         "it compresses blindly"
     );
-    let first = ask(&stage, "/a.html", "identity");
+    let first = send(&site, "/a.html", "identity");
     assert!(first.text() == text && !first.has("content-encoding"));
-    let hit = ask(&stage, "/a.html", "identity");
+    let hit = send(&site, "/a.html", "identity");
     assert!(hit.is_hit() && hit.text() == text);
     let known = Request::get("/a.html").field("If-None-Match", hit.field("etag").unwrap());
-    stage.ask(known).is(304);
+    site.send(known).assert_status(304);
 }

@@ -9,7 +9,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::Origin;
 use galley_testkit::{FpmOptions, Galley, PhpFpm, Scratch, wait_for};
 
-use crate::support::{PATIENCE, binary};
+use crate::support::{TIMEOUT, binary};
 
 /// A heading of the page, and what its configuration does.
 type Check = (&'static str, fn(&Running));
@@ -17,8 +17,8 @@ type Check = (&'static str, fn(&Running));
 const CHECKS: [Check; 13] = [
     ("Cache pages from Apache", |one| {
         assert!(one.is_kept("/page"));
-        assert_eq!(one.origin.seen()[0].field("host"), Some("example.com"));
-        wait_for("the page on the disk", PATIENCE, || {
+        assert_eq!(one.origin.requests()[0].field("host"), Some("example.com"));
+        wait_for("the page on the disk", TIMEOUT, || {
             fs::read_dir(one.dir.join("cache/pages")).is_ok_and(|mut all| all.next().is_some())
         });
         // Nothing is said to forbid it.
@@ -32,7 +32,7 @@ const CHECKS: [Check; 13] = [
             "wordpress_logged_in_1=x",
             "comment_author_1=x",
         ] {
-            let answer = one.ask(Request::get("/page").cookie(cookie));
+            let answer = one.send(Request::get("/page").cookie(cookie));
             assert_eq!(
                 answer.cache_status(),
                 "galley; fwd=bypass; detail=cookie",
@@ -45,9 +45,9 @@ const CHECKS: [Check; 13] = [
     }),
     ("Restrict the administration to networks", |one| {
         for path in ["/wp-admin/", "/wp-login.php"] {
-            assert_eq!(one.ask(Request::get(path)).status, 403, "{path}");
+            assert_eq!(one.send(Request::get(path)).status, 403, "{path}");
         }
-        let ajax = one.ask(Request::get("/wp-admin/admin-ajax.php"));
+        let ajax = one.send(Request::get("/wp-admin/admin-ajax.php"));
         assert_eq!((ajax.status, one.is_kept("/page")), (200, true));
     }),
     ("Longer lifetimes for images", |one| {
@@ -57,22 +57,22 @@ const CHECKS: [Check; 13] = [
         assert!(!one.is_kept("/never.png.txt"));
     }),
     ("Separate pages for phones", |one| {
-        let ask = |agent: &str| one.ask(Request::get("/page").field("User-Agent", agent));
-        ask("Mozilla/5.0 (Windows NT 10.0)");
-        wait_for("a copy", PATIENCE, || {
-            ask("Mozilla/5.0 (X11; Linux)").is_hit()
+        let send = |agent: &str| one.send(Request::get("/page").field("User-Agent", agent));
+        send("Mozilla/5.0 (Windows NT 10.0)");
+        wait_for("a copy", TIMEOUT, || {
+            send("Mozilla/5.0 (X11; Linux)").is_hit()
         });
         assert!(
-            !ask("Mozilla/5.0 (iPhone; Mobile)").is_hit(),
+            !send("Mozilla/5.0 (iPhone; Mobile)").is_hit(),
             "another copy"
         );
     }),
     ("Compression", |one| {
         let coded = |path: &str| {
-            let answer = one.ask(Request::get(path).field("Accept-Encoding", "br, gzip"));
+            let answer = one.send(Request::get(path).field("Accept-Encoding", "br, gzip"));
             answer.all("content-encoding").concat()
         };
-        wait_for("the page to be coded", PATIENCE, || {
+        wait_for("the page to be coded", TIMEOUT, || {
             coded("/large") == "gzip"
         });
         assert!(one.is_kept("/small"));
@@ -82,7 +82,7 @@ const CHECKS: [Check; 13] = [
         assert!(one.is_kept("/page"));
         let announced =
             "POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 33554433\r\n\r\n";
-        let answer = one.all_of(announced.as_bytes());
+        let answer = one.send_raw(announced.as_bytes());
         assert!(
             answer.starts_with(b"HTTP/1.1 413 "),
             "{}",
@@ -91,7 +91,7 @@ const CHECKS: [Check; 13] = [
     }),
     ("Hide software versions", |one| {
         for _ in 0..2 {
-            let answer = one.ask(Request::get("/page"));
+            let answer = one.send(Request::get("/page"));
             for name in ["x-powered-by", "x-pingback", "server", "etag"] {
                 assert!(!answer.has(name), "{name}");
             }
@@ -99,18 +99,18 @@ const CHECKS: [Check; 13] = [
     }),
     ("Hidden files", |one| {
         fs::write(one.dir.join("www/example.com/.htaccess"), "").unwrap();
-        let answer = one.ask(Request::get("/.htaccess"));
+        let answer = one.send(Request::get("/.htaccess"));
         assert_eq!((answer.status, answer.text().as_str()), (403, PAGE));
     }),
     ("One host, and redirects", |one| {
-        let other = one.ask(Request::get("/page?a").field("Host", "example.com"));
+        let other = one.send(Request::get("/page?a").field("Host", "example.com"));
         assert_eq!(other.all("location"), ["http://www.example.com/page?a"]);
-        let old = one.ask(Request::get("/old/a/b").field("Host", "www.example.com"));
+        let old = one.send(Request::get("/old/a/b").field("Host", "www.example.com"));
         assert_eq!((old.status, old.all("location")), (301, vec!["/new/a/b"]));
     }),
     ("Logs", |one| {
-        one.ask(Request::get("/page"));
-        wait_for("a line in the log", PATIENCE, || {
+        one.send(Request::get("/page"));
+        wait_for("a line in the log", TIMEOUT, || {
             let log = one.dir.join("log/galley/access.log");
             fs::read_to_string(log)
                 .is_ok_and(|text| text.starts_with('{') && text.contains("/page"))
@@ -118,8 +118,8 @@ const CHECKS: [Check; 13] = [
     }),
     ("Purge plugins for Varnish", |one| {
         assert!(one.is_kept("/page"));
-        assert_eq!(one.ask(Request::new("PURGE", "/page")).status, 200);
-        assert!(!one.ask(Request::get("/page")).is_hit());
+        assert_eq!(one.send(Request::new("PURGE", "/page")).status, 200);
+        assert!(!one.send(Request::get("/page")).is_hit());
     }),
 ];
 
@@ -159,7 +159,7 @@ impl Running {
         }
     }
 
-    fn ask(&self, request: Request) -> Response {
+    fn send(&self, request: Request) -> Response {
         let is_named = !String::from_utf8_lossy(&request.to_bytes("-")).contains("Host: -");
         let request = if is_named {
             request
@@ -171,12 +171,12 @@ impl Running {
 
     /// Whether a page is answered from the cache after it was asked for.
     fn is_kept(&self, path: &str) -> bool {
-        (0..3).any(|_| self.ask(Request::get(path)).is_hit())
+        (0..3).any(|_| self.send(Request::get(path)).is_hit())
     }
 
-    fn all_of(&self, bytes: &[u8]) -> Vec<u8> {
+    fn send_raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut connection =
-            galley_testkit::client::Connection::within(self.galley.addr(), PATIENCE).unwrap();
+            galley_testkit::client::Connection::within(self.galley.addr(), TIMEOUT).unwrap();
         let _ = connection.write(bytes);
         connection.read_to_end().unwrap_or_default()
     }
@@ -205,7 +205,7 @@ fn real(block: &str, dir: &Path, origin: &Origin, fpm: Option<&PhpFpm>) -> Strin
 
 /// An Apache that says much of itself.
 fn origin() -> Origin {
-    Origin::start(|seen, wire| {
+    Origin::start(|seen, writer| {
         let path = seen.path();
         let status = match path {
             "/gone" => 404,
@@ -224,7 +224,7 @@ fn origin() -> Origin {
         }
         let words = if path == "/large" { 600 } else { 200 };
         let body = format!("<html><body>{}</body></html>", "some words ".repeat(words));
-        wire.answer(status, &fields, body.as_bytes());
+        writer.answer(status, &fields, body.as_bytes());
     })
     .unwrap()
 }
@@ -258,7 +258,7 @@ fn every_configuration_for_those_who_come_from_nginx_does_what_the_page_says() {
         if let Some((_, check)) = CHECKS.iter().find(|(of, _)| of == heading) {
             check(&running);
         } else {
-            let answer = running.ask(Request::get("/2026/hello/?x=1"));
+            let answer = running.send(Request::get("/2026/hello/?x=1"));
             assert_eq!(answer.text(), "composed", "{heading}");
             assert_eq!(answer.all("x-uri"), ["/2026/hello/?x=1"]);
         }

@@ -6,11 +6,11 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
 /// A page of some 30 KB, with whatever fields its query names: `?content-type=image/png`.
 fn origin() -> Origin {
-    Origin::start(|seen, wire| {
+    Origin::start(|seen, writer| {
         let query = seen.target.split_once('?').map_or("", |(_, query)| query);
         let mut fields = vec![("Cache-Control", "max-age=600"), ("ETag", "\"v1\"")];
         let mut media_type = "text/html; charset=utf-8";
@@ -27,7 +27,7 @@ fn origin() -> Origin {
             "small=1" => &body.as_bytes()[..100],
             _ => body.as_bytes(),
         };
-        wire.answer(200, &fields, body);
+        writer.answer(200, &fields, body);
     })
     .unwrap()
 }
@@ -39,20 +39,20 @@ pub fn page() -> String {
     format!("<html><body>{}</body></html>", rows.concat())
 }
 
-fn stage(origin: &Origin, site: &str) -> Stage {
-    Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+fn stage(origin: &Origin, site: &str) -> TestSite {
+    SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
         .site(site)
         .start()
 }
 
-fn ask(stage: &Stage, target: &str, accept: &str) -> Response {
-    stage.ask(Request::get(target).field("Accept-Encoding", accept))
+fn send(stage: &TestSite, target: &str, accept: &str) -> Response {
+    stage.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
-fn wait_for_coded(stage: &Stage, target: &str, accept: &str) -> Response {
-    let mut found = ask(stage, target, accept);
-    wait_for(&format!("{target} coded"), PATIENCE, || {
-        found = ask(stage, target, accept);
+fn wait_for_coded(stage: &TestSite, target: &str, accept: &str) -> Response {
+    let mut found = send(stage, target, accept);
+    wait_for(&format!("{target} coded"), TIMEOUT, || {
+        found = send(stage, target, accept);
         found.is_hit() && found.has("content-encoding")
     });
     found
@@ -94,7 +94,7 @@ fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
         ("gzip;q=0", None),
         ("", None),
     ] {
-        let answer = ask(&stage, "/a", accept);
+        let answer = send(&stage, "/a", accept);
         assert_eq!(answer.field("content-encoding"), coding, "{accept}");
         assert!(answer.is_hit());
         assert!(plain(&answer) == page().as_bytes(), "{accept}");
@@ -107,8 +107,8 @@ fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
         let same = Request::get("/a")
             .field("Accept-Encoding", accept)
             .field("If-None-Match", &etag);
-        stage.ask(same).is(304);
-        let head = stage.ask(Request::head("/a").field("Accept-Encoding", accept));
+        stage.send(same).assert_status(304);
+        let head = stage.send(Request::head("/a").field("Accept-Encoding", accept));
         assert_eq!(head.field("content-length"), answer.field("content-length"));
         assert_eq!(head.field("content-encoding"), coding);
     }
@@ -116,17 +116,17 @@ fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
     let other = Request::get("/a")
         .field("Accept-Encoding", "br")
         .field("If-None-Match", "\"v1-gzip\"");
-    stage.ask(other).is(200);
+    stage.send(other).assert_status(200);
     let part = Request::get("/a")
         .field("Accept-Encoding", "br")
         .field("Range", "bytes=0-5");
-    let part = stage.ask(part);
-    part.is(206);
+    let part = stage.send(part);
+    part.assert_status(206);
     assert_eq!(
         (part.text(), part.has("content-encoding")),
         ("<html>".to_owned(), false)
     );
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn zstd_is_kept_where_it_is_asked_for() {
         ("gzip, deflate, zstd", "zstd"),
         ("zstd, br;q=0.9", "zstd"),
     ] {
-        let answer = ask(&stage, "/a", accept);
+        let answer = send(&stage, "/a", accept);
         assert_eq!(answer.field("content-encoding"), Some(coding), "{accept}");
         assert!(
             answer.is_hit() && plain(&answer) == page().as_bytes(),
@@ -148,29 +148,29 @@ fn zstd_is_kept_where_it_is_asked_for() {
         let etag = format!("\"v1-{coding}\"");
         assert_eq!(answer.field("etag"), Some(etag.as_str()));
     }
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
 fn a_page_that_was_renewed_and_has_not_changed_is_not_coded_again() {
-    let origin = Origin::start(|_, wire| {
+    let origin = Origin::start(|_, writer| {
         let fields = [
             ("Cache-Control", "max-age=1"),
             ("Content-Type", "text/html"),
         ];
-        wire.answer(200, &fields, page().as_bytes());
+        writer.answer(200, &fields, page().as_bytes());
     })
     .unwrap();
     let stage = stage(&origin, "");
     wait_for_coded(&stage, "/a", "br");
     let once = stage.status_number("pages_compressed");
-    wait_for("three renewals", PATIENCE, || {
-        ask(&stage, "/a", "br");
-        origin.seen().len() > 3
+    wait_for("three renewals", TIMEOUT, || {
+        send(&stage, "/a", "br");
+        origin.requests().len() > 3
     });
     // Fresh or stale, it never was plain in between.
     for accept in ["br", "gzip"] {
-        let answer = ask(&stage, "/a", accept);
+        let answer = send(&stage, "/a", accept);
         assert_eq!(answer.field("content-encoding"), Some(accept));
         assert!(plain(&answer) == page().as_bytes());
     }
@@ -179,36 +179,39 @@ fn a_page_that_was_renewed_and_has_not_changed_is_not_coded_again() {
 
 #[test]
 fn without_a_preset_codings_are_kept_where_they_are_asked_for_and_through_a_304() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let fields = [
             ("Cache-Control", "max-age=1"),
             ("Content-Type", "text/html"),
             ("ETag", "\"v1\""),
         ];
         match seen.field("if-none-match") {
-            Some("\"v1\"") => wire.answer(304, &fields, b""),
-            _ => wire.answer(200, &fields, page().as_bytes()),
+            Some("\"v1\"") => writer.answer(304, &fields, b""),
+            _ => writer.answer(200, &fields, page().as_bytes()),
         };
     })
     .unwrap();
-    let plain_stage = Plan::origin(&origin, "none").start();
+    let plain_stage = SiteBuilder::origin(&origin, "none").start();
     for _ in 0..3 {
-        let answer = ask(&plain_stage, "/a", "br, gzip");
+        let answer = send(&plain_stage, "/a", "br, gzip");
         assert!(!answer.has("content-encoding") && !answer.has("vary"));
     }
-    let stage = Plan::origin(&origin, "none")
+    let stage = SiteBuilder::origin(&origin, "none")
         .site("compress = [\"br\", \"gzip\"]")
         .start();
     wait_for_coded(&stage, "/a", "br");
-    let (asked, once) = (origin.seen().len(), stage.status_number("pages_compressed"));
-    wait_for("three renewals", PATIENCE, || {
-        let answer = ask(&stage, "/a", "br");
+    let (asked, once) = (
+        origin.requests().len(),
+        stage.status_number("pages_compressed"),
+    );
+    wait_for("three renewals", TIMEOUT, || {
+        let answer = send(&stage, "/a", "br");
         assert_eq!(answer.field("content-encoding"), Some("br"));
         assert!(plain(&answer) == page().as_bytes());
-        origin.seen().len() >= asked + 3
+        origin.requests().len() >= asked + 3
     });
     let renewed = origin
-        .seen()
+        .requests()
         .iter()
         .skip(asked)
         .all(|seen| seen.field("if-none-match").is_some());
@@ -227,13 +230,13 @@ fn what_gains_nothing_or_forbids_it_stays_as_it_is() {
     ];
     for target in never {
         for _ in 0..2 {
-            ask(&stage, target, "br, gzip");
+            send(&stage, target, "br, gzip");
         }
     }
     // Jobs are done in turn: when this one is, theirs would be.
     wait_for_coded(&stage, "/a", "br");
     for target in never {
-        let answer = ask(&stage, target, "br");
+        let answer = send(&stage, target, "br");
         assert_eq!(answer.field("content-encoding"), None, "{target}");
         assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
     }
@@ -248,8 +251,8 @@ fn a_site_says_what_is_compressed() {
     );
     let answer = wait_for_coded(&stage, "/a?content-type=image/png", "br, gzip");
     assert_eq!(answer.field("content-encoding"), Some("gzip"));
-    ask(&stage, "/a", "gzip");
-    assert!(!ask(&stage, "/a", "gzip").has("content-encoding"));
+    send(&stage, "/a", "gzip");
+    assert!(!send(&stage, "/a", "gzip").has("content-encoding"));
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn without_codings_nothing_is_compressed() {
     let origin = origin();
     let stage = stage(&origin, "compress = []");
     for _ in 0..3 {
-        let answer = ask(&stage, "/a", "br, gzip");
+        let answer = send(&stage, "/a", "br, gzip");
         assert!(!answer.has("content-encoding") && !answer.has("vary"));
     }
     assert_eq!(stage.status_number("pages_compressed"), 0);
@@ -268,15 +271,15 @@ fn a_purge_reaches_every_coding_and_what_is_being_made() {
     let origin = origin();
     let stage = stage(&origin, "");
     for round in 0..20 {
-        ask(&stage, "/a", "br");
+        send(&stage, "/a", "br");
         // Often while it is being compressed.
         stage.purge(&["--url", "http://example.test/a"]);
         for accept in ["br", "gzip", "identity"] {
-            let count = origin.seen().len();
-            let answer = ask(&stage, "/a", accept);
+            let count = origin.requests().len();
+            let answer = send(&stage, "/a", accept);
             let is_first = accept == "br";
             assert_eq!(
-                origin.seen().len() - count,
+                origin.requests().len() - count,
                 usize::from(is_first),
                 "{round}"
             );
@@ -295,11 +298,11 @@ fn a_page_that_proved_hot_is_compressed_again_densely() {
     );
     let quick = wait_for_coded(&stage, "/a", "gzip").body.len();
     let mut dense = quick;
-    wait_for("the page to become smaller", PATIENCE, || {
-        dense = ask(&stage, "/a", "gzip").body.len();
+    wait_for("the page to become smaller", TIMEOUT, || {
+        dense = send(&stage, "/a", "gzip").body.len();
         dense < quick
     });
-    assert!(plain(&ask(&stage, "/a", "gzip")) == page().as_bytes());
+    assert!(plain(&send(&stage, "/a", "gzip")) == page().as_bytes());
     assert_eq!(stage.status_number("pages_compressed"), 2);
 }
 
@@ -307,11 +310,11 @@ fn a_page_that_proved_hot_is_compressed_again_densely() {
 fn what_comes_back_from_the_disk_is_compressed_again() {
     let origin = origin();
     let line = format!("upstream = [\"{}\"]", origin.url());
-    let mut stage = Plan::behind(&line).disk().start();
+    let mut stage = SiteBuilder::behind(&line).disk().start();
     wait_for_coded(&stage, "/a", "br");
     stage.wait_for_disk(1);
     stage.restart();
     let answer = wait_for_coded(&stage, "/a", "br");
     assert!(plain(&answer) == page().as_bytes());
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }

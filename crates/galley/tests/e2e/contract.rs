@@ -11,7 +11,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Plan, Stage, said};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, said};
 
 /// A test for each file, and one that no file is without.
 macro_rules! files {
@@ -91,8 +91,10 @@ impl Contract {
         pages.keys().map(String::as_str).collect()
     }
 
-    fn start(&self) -> Stage {
-        let mut plan = Plan::php().workers(4).log("error = \"{dir}/error.log\"");
+    fn start(&self) -> TestSite {
+        let mut plan = SiteBuilder::php()
+            .workers(4)
+            .log("error = \"{dir}/error.log\"");
         for line in strings(&self.0["site"]) {
             plan = plan.site(line);
         }
@@ -100,18 +102,18 @@ impl Contract {
             let path = plan.scratch.write("purge.secret", secret).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
         }
-        let stage = plan.start();
+        let site = plan.start();
         for list in ["pages", "never"] {
             for (page, lines) in self.0[list].as_object().into_iter().flatten() {
                 let path = page.split('?').next().unwrap();
-                stage.head(path, &strings(lines));
+                site.head(path, &strings(lines));
             }
         }
-        stage
+        site
     }
 
     fn hold(&self) {
-        let stage = self.start();
+        let site = self.start();
         for page in self.0["never"]
             .as_object()
             .into_iter()
@@ -119,27 +121,27 @@ impl Contract {
             .map(|(page, _)| page)
         {
             for _ in 0..3 {
-                let answer = stage.get(page).expect_status(200);
+                let answer = site.get(page).expect_status(200);
                 assert!(!answer.is_hit(), "{page}: {}", answer.cache_status());
                 self.is_stripped(page, &answer);
             }
         }
         for row in self.rows() {
-            self.happens(&stage, row);
+            self.happens(&site, row);
         }
     }
 
     /// One row: pages in, what it says, and which pages are still there.
-    fn happens(&self, stage: &Stage, row: &Value) {
+    fn happens(&self, site: &TestSite, row: &Value) {
         let name = row["name"].as_str().unwrap();
         let runs: BTreeMap<&str, String> = self
             .pages()
             .into_iter()
-            .map(|page| (page, self.fill(stage, page)))
+            .map(|page| (page, self.fill(site, page)))
             .collect();
-        let noted = obeyed(stage).len();
-        act(stage, row);
-        let obeyed = obeyed(stage);
+        let noted = obeyed(site).len();
+        act(site, row);
+        let obeyed = obeyed(site);
         match row["dialect"].as_str() {
             Some(dialect) if row["status"].as_u64() < Some(300) => {
                 let wanted = format!(" dialect={dialect}");
@@ -154,7 +156,7 @@ impl Contract {
         let mut named: Vec<&str> = Vec::new();
         for page in strings(&row["kept"]) {
             named.push(page);
-            let answer = stage.get(page);
+            let answer = site.get(page);
             assert!(
                 answer.is_hit(),
                 "{name}: {page} is gone: {}",
@@ -164,20 +166,20 @@ impl Contract {
         }
         for page in strings(&row["stale"]) {
             named.push(page);
-            let answer = stage.get(page);
+            let answer = site.get(page);
             let status = answer.cache_status();
             assert!(
                 status.contains("detail=revalidating"),
                 "{name}: {page}: {status}"
             );
             assert_eq!(said(&answer.text(), "run"), runs[page], "{name}: {page}");
-            wait_for(&format!("{page}, composed again"), PATIENCE, || {
-                said(&stage.get(page).text(), "run") != runs[page]
+            wait_for(&format!("{page}, composed again"), TIMEOUT, || {
+                said(&site.get(page).text(), "run") != runs[page]
             });
         }
         for page in strings(&row["purged"]) {
             named.push(page);
-            let answer = stage.get(page);
+            let answer = site.get(page);
             assert!(
                 !answer.is_hit(),
                 "{name}: {page} is still there: {}",
@@ -185,7 +187,7 @@ impl Contract {
             );
             assert_ne!(said(&answer.text(), "run"), runs[page], "{name}: {page}");
             assert!(
-                self.fill(stage, page) != runs[page],
+                self.fill(site, page) != runs[page],
                 "{name}: {page} is not kept again"
             );
         }
@@ -196,10 +198,10 @@ impl Contract {
     }
 
     /// Asks until the page is a hit; its run.
-    fn fill(&self, stage: &Stage, page: &str) -> String {
+    fn fill(&self, site: &TestSite, page: &str) -> String {
         let mut run = String::new();
-        wait_for(&format!("{page} to be a hit"), PATIENCE, || {
-            let answer = stage.get(page).expect_status(200);
+        wait_for(&format!("{page} to be a hit"), TIMEOUT, || {
+            let answer = site.get(page).expect_status(200);
             self.is_stripped(page, &answer);
             said(&answer.text(), "run").clone_into(&mut run);
             answer.is_hit()
@@ -219,22 +221,22 @@ impl Contract {
 }
 
 /// Sends, answers, or removes; the reply has to be the one of the row.
-fn act(stage: &Stage, row: &Value) {
+fn act(site: &TestSite, row: &Value) {
     let name = row["name"].as_str().unwrap();
     let answer = if let Some(lines) = row["send"].as_array() {
         let lines: Vec<&str> = lines.iter().map(|line| line.as_str().unwrap()).collect();
         let body = row["body"].as_str().unwrap_or_default();
         let bytes = format!("{}\r\n\r\n{body}", lines.join("\r\n"));
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection.write(bytes.as_bytes()).unwrap();
         connection
             .receive(lines[0].split(' ').next().unwrap())
             .unwrap()
     } else if row["remove"] == true {
-        return empty(stage);
+        return empty(site);
     } else {
-        stage.head("/edit/", &strings(&row["answer"]));
-        stage.ask(Request::form("/edit/", &[("title", "new")]))
+        site.head("/edit/", &strings(&row["answer"]));
+        site.send(Request::form("/edit/", &[("title", "new")]))
     };
     let seen = answer.beginning();
     assert_eq!(
@@ -254,14 +256,14 @@ fn act(stage: &Stage, row: &Value) {
 }
 
 /// Removes what lies in the watched folder and waits until that was noticed: no reply tells it.
-fn empty(stage: &Stage) {
-    let folder = stage.scratch.join("nginx-cache");
-    let purges = stage.status_number("purges");
+fn empty(site: &TestSite) {
+    let folder = site.scratch.join("nginx-cache");
+    let purges = site.status_number("purges");
     for entry in fs::read_dir(&folder).unwrap() {
         fs::remove_file(entry.unwrap().path()).unwrap();
     }
-    wait_for("the purge", PATIENCE, || {
-        stage.status_number("purges") > purges
+    wait_for("the purge", TIMEOUT, || {
+        site.status_number("purges") > purges
     });
     assert!(
         folder.read_dir().unwrap().next().is_some(),
@@ -270,8 +272,8 @@ fn empty(stage: &Stage) {
 }
 
 /// What the server has logged of purge requests that it carried out, so far: written before they are answered.
-fn obeyed(stage: &Stage) -> Vec<String> {
-    let log = fs::read_to_string(stage.scratch.join("error.log")).unwrap();
+fn obeyed(site: &TestSite) -> Vec<String> {
+    let log = fs::read_to_string(site.scratch.join("error.log")).unwrap();
     let lines = log
         .lines()
         .filter(|line| line.contains("purged by request"));

@@ -3,7 +3,7 @@
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 
-use crate::support::{Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
 const LENGTH: usize = 12 << 20;
 
@@ -14,8 +14,8 @@ fn body() -> Vec<u8> {
 }
 
 /// Memory for bodies of six megabytes, and a disk.
-fn stage(origin: &Origin, site: &str) -> Stage {
-    Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+fn stage(origin: &Origin, site: &str) -> TestSite {
+    SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
         .cache("memory = \"16MiB\"\nmax_object = \"16MiB\"\ndisk = \"{dir}/cache\"")
         .site(site)
         .start()
@@ -31,22 +31,22 @@ const FIELDS: [(&str, &str); 3] = [
 fn a_body_larger_than_memory_goes_to_the_disk_and_comes_from_it() {
     for site in ["", "preset = \"none\""] {
         for is_chunked in [false, true] {
-            let origin = Origin::start(move |_, wire| {
+            let origin = Origin::start(move |_, writer| {
                 let body = body();
                 if is_chunked {
-                    wire.chunked(200, &FIELDS);
+                    writer.chunked(200, &FIELDS);
                     for chunk in body.chunks(100_000) {
-                        wire.chunk(chunk);
+                        writer.chunk(chunk);
                     }
-                    wire.last_chunk();
+                    writer.last_chunk();
                 } else {
-                    wire.answer(200, &FIELDS, &body);
+                    writer.answer(200, &FIELDS, &body);
                 }
             })
             .unwrap();
             let mut stage = stage(&origin, site);
             let whole = body();
-            let first = stage.ask(Request::get("/file").patience(PATIENCE));
+            let first = stage.send(Request::get("/file").timeout(TIMEOUT));
             assert!(first.body == whole, "{site} {is_chunked}");
             stage.wait_for_disk(1);
             let second = stage.get("/file");
@@ -59,9 +59,9 @@ fn a_body_larger_than_memory_goes_to_the_disk_and_comes_from_it() {
             assert_eq!(second.field("content-length"), Some("12582912"));
 
             stage.restart();
-            let range = |value: &str| stage.ask(Request::get("/file").field("Range", value));
+            let range = |value: &str| stage.send(Request::get("/file").field("Range", value));
             let part = range("bytes=5000000-5999999");
-            part.is(206);
+            part.assert_status(206);
             assert_eq!(
                 part.field("content-range"),
                 Some("bytes 5000000-5999999/12582912")
@@ -70,28 +70,28 @@ fn a_body_larger_than_memory_goes_to_the_disk_and_comes_from_it() {
             let end = range("bytes=-7");
             assert!(end.body == whole[LENGTH - 7..]);
             let several = range("bytes=0-9,12000000-12000009");
-            several.is(206);
+            several.assert_status(206);
             let holds = |part: &[u8]| several.body.windows(part.len()).any(|at| at == part);
             assert!(holds(&whole[..10]) && holds(&whole[12_000_000..12_000_010]));
-            range("bytes=12582912-").is(416);
-            let head = stage.ask(Request::head("/file"));
+            range("bytes=12582912-").assert_status(416);
+            let head = stage.send(Request::head("/file"));
             assert_eq!(head.field("content-length"), Some("12582912"));
             stage
-                .ask(Request::get("/file").field("If-None-Match", "\"large\""))
-                .is(304);
-            assert_eq!(origin.seen().len(), 1, "{site} {is_chunked}");
+                .send(Request::get("/file").field("If-None-Match", "\"large\""))
+                .assert_status(304);
+            assert_eq!(origin.requests().len(), 1, "{site} {is_chunked}");
         }
     }
 }
 
 #[test]
 fn a_body_that_ends_short_is_not_found_on_the_disk() {
-    let origin = Origin::start(|_, wire| {
-        wire.chunked(200, &FIELDS);
+    let origin = Origin::start(|_, writer| {
+        writer.chunked(200, &FIELDS);
         for chunk in body()[..8 << 20].chunks(100_000) {
-            wire.chunk(chunk);
+            writer.chunk(chunk);
         }
-        wire.close();
+        writer.close();
     })
     .unwrap();
     let stage = stage(&origin, "");
@@ -104,13 +104,13 @@ fn a_body_that_ends_short_is_not_found_on_the_disk() {
         );
     }
     assert_eq!(stage.status_disk("entries"), 0);
-    assert_eq!(origin.seen().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
 fn a_client_that_leaves_does_not_end_what_is_being_written() {
-    let origin = Origin::start(|_, wire| {
-        wire.answer(200, &FIELDS, &body());
+    let origin = Origin::start(|_, writer| {
+        writer.answer(200, &FIELDS, &body());
     })
     .unwrap();
     let stage = stage(&origin, "");
@@ -128,13 +128,13 @@ fn a_client_that_leaves_does_not_end_what_is_being_written() {
         "{}",
         second.cache_status()
     );
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
 fn a_purge_reaches_what_is_on_the_disk_alone() {
-    let origin = Origin::start(|_, wire| {
-        wire.answer(200, &FIELDS, &body());
+    let origin = Origin::start(|_, writer| {
+        writer.answer(200, &FIELDS, &body());
     })
     .unwrap();
     let stage = stage(&origin, "");
@@ -142,5 +142,5 @@ fn a_purge_reaches_what_is_on_the_disk_alone() {
     stage.wait_for_disk(1);
     stage.purge(&["--url", "http://example.test/file"]);
     assert!(!stage.get("/file").is_hit());
-    assert_eq!(origin.seen().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }

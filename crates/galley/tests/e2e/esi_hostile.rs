@@ -3,16 +3,16 @@
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 
 use crate::esi_stage::{Esi, include, inner, optional, plan};
 use crate::poison::{attempts, shows_a_canary};
-use crate::support::{HOST, Is, Plan};
+use crate::support::{AssertStatus, HOST, SiteBuilder};
 
 #[test]
 fn no_tag_leads_to_another_server() {
-    let other = Origin::start(|_: &Seen, wire: &mut Wire<'_>| {
-        wire.answer(200, &[("Content-Type", "text/html")], b"foreign");
+    let other = Origin::start(|_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+        writer.answer(200, &[("Content-Type", "text/html")], b"foreign");
     })
     .unwrap();
     let stage = plan().start();
@@ -39,7 +39,7 @@ fn no_tag_leads_to_another_server() {
     let tags: String = addresses.iter().map(|address| optional(address)).collect();
     stage.page("/page", &format!("<p>{tags}</p>"));
     assert_eq!(stage.text("/page"), "<p></p>");
-    assert!(other.seen().is_empty(), "{:?}", other.seen());
+    assert!(other.requests().is_empty(), "{:?}", other.requests());
     // A part that names another place stays a part that failed.
     stage.print(
         "/away",
@@ -48,7 +48,7 @@ fn no_tag_leads_to_another_server() {
     );
     stage.page("/redirected", &optional("/away"));
     assert_eq!(stage.text("/redirected"), "");
-    assert!(other.seen().is_empty(), "{:?}", other.seen());
+    assert!(other.requests().is_empty(), "{:?}", other.requests());
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_comment_of_a_visitor_shows_nothing_of_another_person() {
     let nobody = "<p>[none none]</p>";
     // A member first: what they see must not be theirs by way of an include, and not stay for others.
     assert_eq!(inner(&stage.as_member("/post").expect_status(200)), nobody);
-    assert_eq!(inner(&stage.ask(visitor).expect_status(200)), nobody);
+    assert_eq!(inner(&stage.send(visitor).expect_status(200)), nobody);
     assert_eq!(stage.text("/post"), nobody);
     for path in [
         "/closed/part",
@@ -164,7 +164,7 @@ fn includes_are_bounded_in_depth_and_number() {
     assert_eq!(stage.text("/3"), "/3/4/5");
     assert_eq!(stage.text("/2"), "/2/3/4/5");
     stage.page("/strict", &include("/2"));
-    stage.get("/strict").is(502);
+    stage.get("/strict").assert_status(502);
 
     let tags = |count: usize| {
         (0..count)
@@ -176,7 +176,7 @@ fn includes_are_bounded_in_depth_and_number() {
     assert_eq!(stage.text("/many"), "n".repeat(32));
     assert!(stage.runs("/n") <= 32);
     stage.page("/too-many", &(tags(32) + &include("/n?last")));
-    stage.get("/too-many").is(502);
+    stage.get("/too-many").assert_status(502);
 }
 
 #[test]
@@ -188,11 +188,12 @@ fn pages_that_include_each_other_end() {
     stage.page("/strict", &include("/strict"));
     let began = Instant::now();
     assert_eq!(stage.text("/self"), "ssss");
-    let texts = crate::support::together(4, |index| stage.text(["/one", "/two"][index % 2]));
+    let texts =
+        crate::support::run_concurrently(4, |index| stage.text(["/one", "/two"][index % 2]));
     for text in texts {
         assert!(text.len() <= 4 && "1212 2121".contains(&text), "{text}");
     }
-    stage.get("/strict").is(502);
+    stage.get("/strict").assert_status(502);
     assert!(
         began.elapsed() < Duration::from_secs(20),
         "{:?}",
@@ -209,7 +210,7 @@ fn a_part_that_is_larger_than_a_page_may_be_is_not_included() {
     stage.page("/once", &optional("/large"));
     stage.page("/twice", &(include("/large") + &include("/large?2")));
     assert_eq!(stage.text("/once").len(), 60 * 1024);
-    stage.get("/twice").is(502);
+    stage.get("/twice").assert_status(502);
     stage.print(
         "/too-large",
         &[crate::esi_stage::TAGS],
@@ -235,7 +236,7 @@ echo '</body></html>';
 
 #[test]
 fn a_page_and_a_part_that_show_all_they_get_show_the_next_visitor_no_canary() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .file("index.php", ECHO)
         .site("esi = true")
         .start();
@@ -243,8 +244,8 @@ fn a_page_and_a_part_that_show_all_they_get_show_the_next_visitor_no_canary() {
     for (number, attempt) in attempts().iter().enumerate().step_by(4) {
         let page = format!("/page-{number}");
         // At once and behind a part that is stored already.
-        stage.ask(attempt.request(&page));
-        stage.ask(attempt.request(&format!("/part-{number}")));
+        stage.send(attempt.request(&page));
+        stage.send(attempt.request(&format!("/part-{number}")));
         for target in [page, format!("/part-{number}")] {
             let clean = stage.get(&target).expect_status(200);
             tried += 1;
@@ -286,7 +287,7 @@ const BETWEEN: &[&str] = &[
 
 #[test]
 fn a_tag_that_a_visitor_wrote_brings_nobody_the_page_of_a_member() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .file("index.php", ECHO)
         .site("esi = true")
         .start();

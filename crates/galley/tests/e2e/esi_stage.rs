@@ -2,7 +2,7 @@
 
 use galley_testkit::client::{Request, Response};
 
-use crate::support::{Plan, Stage, flat};
+use crate::support::{SiteBuilder, TestSite, flat};
 
 /// Announces tags.
 pub const TAGS: &str = "Surrogate-Control: content=\"ESI/1.0\"";
@@ -56,13 +56,13 @@ foreach (explode('{flush}', strtr($body, $seen)) as $number => $piece) {
 "#;
 
 /// A site whose pages may have tags.
-pub fn plan() -> Plan {
+pub fn plan() -> SiteBuilder {
     plan_without_esi().site("esi = true")
 }
 
 /// The same without the option.
-pub fn plan_without_esi() -> Plan {
-    Plan::php().file("index.php", PRINTER)
+pub fn plan_without_esi() -> SiteBuilder {
+    SiteBuilder::php().file("index.php", PRINTER)
 }
 
 /// What tests of ESI do with a site.
@@ -87,7 +87,7 @@ pub trait Esi {
     fn as_member(&self, path: &str) -> Response;
 }
 
-impl Esi for Stage {
+impl Esi for TestSite {
     fn print(&self, path: &str, head: &[&str], body: &str) {
         self.head(path, head);
         self.note(&format!("body{}", flat(path)), body);
@@ -98,7 +98,7 @@ impl Esi for Stage {
     }
 
     fn as_member(&self, path: &str) -> Response {
-        self.ask(Request::get(path).cookie("wordpress_logged_in_1=secret"))
+        self.send(Request::get(path).cookie("wordpress_logged_in_1=secret"))
     }
 }
 

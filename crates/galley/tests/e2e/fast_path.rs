@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 
-use crate::support::{PATIENCE, Plan, Stage, number_in};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, json_number};
 
 /// Pages of several kinds, always the same.
 pub fn origin() -> Origin {
-    Origin::start(|seen, wire| {
+    Origin::start(|seen, writer| {
         let mut fields = vec![
             ("Date", "Sat, 21 Nov 2026 10:00:00 GMT"),
             ("Content-Type", "text/html; charset=utf-8"),
@@ -38,7 +38,7 @@ pub fn origin() -> Origin {
             "<html><body>{}</body></html>",
             format!("<p>{}</p>", seen.path()).repeat(300)
         );
-        wire.answer(status, &fields, body.as_bytes());
+        writer.answer(status, &fields, body.as_bytes());
     })
     .unwrap()
 }
@@ -50,8 +50,8 @@ pub const PATHS: [&str; 10] = [
 
 /// A server with the fast path, and one without.
 pub struct Both {
-    with: Stage,
-    without: Stage,
+    with: TestSite,
+    without: TestSite,
     _origin: Origin,
 }
 
@@ -63,8 +63,8 @@ impl Both {
     /// The same with a line for the site.
     pub fn with(line: &str) -> Self {
         let origin = origin();
-        let stage = |server: &str| {
-            Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+        let site = |server: &str| {
+            SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
                 .site(line)
                 // Codings come when they come; both have to have the same ones.
@@ -78,12 +78,12 @@ impl Both {
                 .start()
         };
         let both = Self {
-            with: stage("fast_path = true"),
-            without: stage("fast_path = false"),
+            with: site("fast_path = true"),
+            without: site("fast_path = false"),
             _origin: origin,
         };
-        for stage in [&both.with, &both.without] {
-            settled(stage);
+        for site in [&both.with, &both.without] {
+            settled(site);
         }
         both
     }
@@ -92,7 +92,7 @@ impl Both {
     /// once where the fast path takes them in, and once where it knows them.
     pub fn agree_on(&self, bytes: &[u8]) {
         for time in 1..=3 {
-            let [with, without] = [&self.with, &self.without].map(|stage| stage.all_of(bytes));
+            let [with, without] = [&self.with, &self.without].map(|site| site.send_raw(bytes));
             let (with, without) = (comparable(&with), comparable(&without));
             assert!(
                 with == without,
@@ -105,13 +105,13 @@ impl Both {
 }
 
 /// Has every page generated and compressed, for browsers and for applications.
-pub fn settled(stage: &Stage) {
+pub fn settled(site: &TestSite) {
     for path in PATHS {
         for accept in ["text/html", "application/json"] {
             let request = Request::get(path).field("Accept", accept);
-            stage.ask(request.clone());
-            galley_testkit::wait_for("the page to be kept and coded", PATIENCE, || {
-                let again = stage.ask(request.clone().field("Accept-Encoding", "gzip"));
+            site.send(request.clone());
+            galley_testkit::wait_for("the page to be kept and coded", TIMEOUT, || {
+                let again = site.send(request.clone().field("Accept-Encoding", "gzip"));
                 !again.is_hit() || again.has("content-encoding") || path == "/moved"
             });
         }
@@ -294,8 +294,8 @@ impl Random {
 #[test]
 fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
     let both = Both::start();
-    let stage = &both.with;
-    let hits = || number_in(&stage.why("/moved"), "hits");
+    let site = &both.with;
+    let hits = || json_number(&site.why("/moved"), "hits");
     // What the fast path finds and hands to the slow path: it only answers with status 200.
     for before in 0..3 {
         let requests = [
@@ -303,7 +303,7 @@ fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
             request("GET", "/moved", &["Connection: close"]),
         ];
         let counted = hits();
-        let text = stage.all_of(&requests.concat());
+        let text = site.send_raw(&requests.concat());
         let text = String::from_utf8_lossy(&text);
         assert_eq!(
             text.matches("cache-status: galley; hit").count(),
@@ -321,7 +321,7 @@ fn a_hit_of_the_fast_path_is_counted_and_logged() {
     let before = both.with.status_number("hit");
     // From the third time on the head is known.
     for _ in 0..4 {
-        both.with.all_of(&request(
+        both.with.send_raw(&request(
             "GET",
             "/tagged",
             &["User-Agent: lane", "Connection: close"],
@@ -339,9 +339,9 @@ fn a_hit_of_the_fast_path_is_counted_and_logged() {
 fn an_endless_pipeline_starves_no_other_client() {
     use std::io::{Read, Write};
     let both = Both::start();
-    let stage = &both.with;
+    let site = &both.with;
     // One core serves all connections here.
-    let mut greedy = std::net::TcpStream::connect(stage.addr()).unwrap();
+    let mut greedy = std::net::TcpStream::connect(site.addr()).unwrap();
     let mut reading = greedy.try_clone().unwrap();
     let many = request("GET", "/tagged", &[]).repeat(2000);
     std::thread::scope(|scope| {
@@ -358,7 +358,7 @@ fn an_endless_pipeline_starves_no_other_client() {
             let _ = reading.shutdown(std::net::Shutdown::Both);
         });
         for _ in 0..20 {
-            assert!(stage.get("/dated").is_hit());
+            assert!(site.get("/dated").is_hit());
         }
     });
 }

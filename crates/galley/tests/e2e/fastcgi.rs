@@ -5,27 +5,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Gate, Responder};
+use galley_testkit::origin::{FastCgiOrigin, Gate};
 use galley_testkit::{FcgiWrap, wait_for};
 
-use crate::support::{HOST, Is, PATIENCE, Plan, SHORT_PATIENCE, hosted, said, together};
+use crate::support::{
+    AssertStatus, HOST, SHORT_TIMEOUT, SiteBuilder, TIMEOUT, run_concurrently, said, with_host,
+};
 
 #[test]
 fn php_answers_over_a_unix_socket_and_over_tcp() {
-    for plan in [Plan::php(), Plan::php().tcp()] {
-        let stage = plan
+    for plan in [SiteBuilder::php(), SiteBuilder::php().tcp()] {
+        let site = plan
             .file(
                 "hello.php",
                 "<?php header('X-Php: yes'); echo 'hello ', $_GET['name'];",
             )
             .start();
-        let answer = stage.get("/hello.php?name=you").expect_status(200);
+        let answer = site.get("/hello.php?name=you").expect_status(200);
         assert_eq!(answer.text(), "hello you");
         assert_eq!(answer.field("x-php"), Some("yes"));
         // Kept connections and new ones alike.
         for _ in 0..5 {
             assert_eq!(
-                stage.get("/hello.php?name=you").expect_status(200).text(),
+                site.get("/hello.php?name=you").expect_status(200).text(),
                 "hello you"
             );
         }
@@ -35,8 +37,8 @@ fn php_answers_over_a_unix_socket_and_over_tcp() {
 #[test]
 fn php_sees_what_wordpress_needs() {
     let dump = "<?php header('Content-Type: text/plain'); foreach ($_SERVER as $k => $v) { if (is_string($v)) { echo \"$k=$v\\n\"; } }";
-    let stage = Plan::php().file("dump.php", dump).start();
-    let mut connection = stage.connect();
+    let site = SiteBuilder::php().file("dump.php", dump).start();
+    let mut connection = site.connect();
     let request = Request::get("/dump.php/some%20path/x?b=2&a=%31")
         .host(&format!("{HOST}:8080"))
         .field("Proxy", "http://evil.test")
@@ -58,7 +60,7 @@ fn php_sees_what_wordpress_needs() {
         .unwrap()
         .expect_status(200)
         .text();
-    let root = std::fs::canonicalize(stage.scratch.join("root")).unwrap();
+    let root = std::fs::canonicalize(site.scratch.join("root")).unwrap();
     for (name, wanted) in [
         ("SCRIPT_NAME", "/dump.php"),
         ("PATH_INFO", "/some path/x"),
@@ -95,7 +97,7 @@ fn php_sees_what_wordpress_needs() {
     ] {
         assert!(!text.contains(absent), "{absent} in\n{text}");
     }
-    let plain = stage.get("/dump.php").text();
+    let plain = site.get("/dump.php").text();
     assert!(
         !plain.contains("\nPATH_INFO="),
         "never empty by accident: {plain}"
@@ -105,7 +107,7 @@ fn php_sees_what_wordpress_needs() {
 
 #[test]
 fn the_front_controller_gets_what_is_no_file() {
-    let stage = Plan::php().file("a.txt", "a").start();
+    let site = SiteBuilder::php().file("a.txt", "a").start();
     for target in [
         "/",
         "/2020/hello/",
@@ -114,14 +116,14 @@ fn the_front_controller_gets_what_is_no_file() {
         "/missing.php",
         "/b%C3%A4r/?s=%26",
     ] {
-        let answer = stage.get(target).expect_status(200);
+        let answer = site.get(target).expect_status(200);
         assert_eq!(said(&answer.text(), "uri"), target, "{target}");
     }
 }
 
 #[test]
 fn statuses_and_fields_travel() {
-    let stage = Plan::php().start();
+    let site = SiteBuilder::php().start();
     for (status, page) in [
         (201, "/s201"),
         (302, "/s302"),
@@ -131,19 +133,19 @@ fn statuses_and_fields_travel() {
         (500, "/s500"),
         (503, "/s503"),
     ] {
-        stage.head(
+        site.head(
             page,
             &["X-Several: 1", "X-Several: 2", &format!("Status: {status}")],
         );
-        let answer = stage
-            .ask(Request::post(page, "text/plain", "x"))
+        let answer = site
+            .send(Request::post(page, "text/plain", "x"))
             .expect_status(status);
         assert_eq!(answer.all("x-several"), ["1", "2"], "{page}");
         assert!(answer.has("date"), "{page}");
     }
-    stage.head("/s204", &["Status: 204"]);
-    let empty = stage
-        .ask(Request::post("/s204", "text/plain", "x"))
+    site.head("/s204", &["Status: 204"]);
+    let empty = site
+        .send(Request::post("/s204", "text/plain", "x"))
         .expect_status(204);
     assert!(
         empty.body.is_empty() && !empty.has("content-length") && !empty.has("transfer-encoding"),
@@ -151,9 +153,9 @@ fn statuses_and_fields_travel() {
         empty.beginning()
     );
     // PHP that says `Location` alone means 302.
-    stage.head("/l", &["Location: /there"]);
+    site.head("/l", &["Location: /there"]);
     assert_eq!(
-        stage.get("/l").expect_status(302).field("location"),
+        site.get("/l").expect_status(302).field("location"),
         Some("/there")
     );
 }
@@ -164,36 +166,35 @@ fn no_more_at_php_than_it_has_workers() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let script = {
         let (gate, now, most) = (gate.clone(), Arc::clone(&now), Arc::clone(&most));
-        move |_: &_, app: &mut galley_testkit::origin::Application<'_>| {
+        move |_: &_, app: &mut galley_testkit::origin::FastCgiWriter<'_>| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             gate.pass();
             now.fetch_sub(1, Ordering::SeqCst);
             app.answer("Content-Type: text/plain", b"done");
         }
     };
-    let responder = Responder::start(script).unwrap();
-    let stage = Plan::behind(&format!("php = \"{}\"", responder.address()))
+    let responder = FastCgiOrigin::start(script).unwrap();
+    let site = SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site("in_flight = 2\nqueue = 20")
         .start();
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..10)
             .map(|n| {
-                let stage = &stage;
+                let site = &site;
                 scope.spawn(move || {
-                    stage
-                        .ask(Request::post(&format!("/{n}"), "text/plain", "x"))
+                    site.send(Request::post(&format!("/{n}"), "text/plain", "x"))
                         .status
                 })
             })
             .collect();
-        wait_for("eight in the queue", PATIENCE, || {
-            stage.status_number("waiting") == 8
+        wait_for("eight in the queue", TIMEOUT, || {
+            site.status_number("waiting") == 8
         });
         // They have their slots, and may still be in transit.
         gate.wait_for_arrivals(2);
         assert_eq!(gate.arrivals(), 2);
-        assert_eq!(stage.status_number("in_flight"), 2);
+        assert_eq!(site.status_number("in_flight"), 2);
         gate.open();
         for thread in asking {
             assert_eq!(thread.join().unwrap(), 200);
@@ -205,28 +206,27 @@ fn no_more_at_php_than_it_has_workers() {
 
 #[test]
 fn a_full_queue_rejects_at_once() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .workers(1)
         .site("in_flight = 1\nqueue = 1")
         .start();
-    stage.hold("/slow");
+    site.hold("/slow");
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| stage.ask(Request::post("/slow", "text/plain", "x")).status);
-        stage.wait_until_held("/slow");
+        let first = scope.spawn(|| site.send(Request::post("/slow", "text/plain", "x")).status);
+        site.wait_until_held("/slow");
         let second = scope.spawn(|| {
-            stage
-                .ask(Request::post("/second", "text/plain", "x"))
+            site.send(Request::post("/second", "text/plain", "x"))
                 .status
         });
-        wait_for("one in the queue", PATIENCE, || {
-            stage.status_number("waiting") == 1
+        wait_for("one in the queue", TIMEOUT, || {
+            site.status_number("waiting") == 1
         });
         for request in [
             Request::post("/third", "text/plain", "x"),
             Request::get("/third"),
             Request::get("/wp-login.php"),
         ] {
-            let third = stage.ask(request).expect_status(503);
+            let third = site.send(request).expect_status(503);
             assert!(
                 third
                     .field("retry-after")
@@ -240,49 +240,49 @@ fn a_full_queue_rejects_at_once() {
                 third.cache_status()
             );
         }
-        stage.release("/slow");
+        site.release("/slow");
         assert_eq!((first.join().unwrap(), second.join().unwrap()), (200, 200));
     });
-    assert_eq!(stage.runs("/third"), 0);
-    stage.get("/third").is(200);
+    assert_eq!(site.runs("/third"), 0);
+    site.get("/third").assert_status(200);
 }
 
 #[test]
 fn waiting_has_an_end() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .workers(1)
         .site("in_flight = 1\nqueue_timeout = \"400ms\"")
         .start();
-    stage.hold("/slow");
+    site.hold("/slow");
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| stage.ask(Request::post("/slow", "text/plain", "x")).status);
-        stage.wait_until_held("/slow");
+        let first = scope.spawn(|| site.send(Request::post("/slow", "text/plain", "x")).status);
+        site.wait_until_held("/slow");
         let began = Instant::now();
-        stage.get("/second").is(503);
+        site.get("/second").assert_status(503);
         assert!(
-            (Duration::from_millis(350)..SHORT_PATIENCE).contains(&began.elapsed()),
+            (Duration::from_millis(350)..SHORT_TIMEOUT).contains(&began.elapsed()),
             "{:?}",
             began.elapsed()
         );
-        stage.release("/slow");
+        site.release("/slow");
         assert_eq!(first.join().unwrap(), 200);
     });
-    stage.get("/second").is(200);
+    site.get("/second").assert_status(200);
 }
 
 #[test]
 fn php_that_is_down_makes_a_page_that_tells_nothing() {
-    let mut stage = Plan::php().start();
-    stage.get("/").is(200);
-    stage.fpm.as_mut().unwrap().kill();
+    let mut site = SiteBuilder::php().start();
+    site.get("/").assert_status(200);
+    site.fpm.as_mut().unwrap().kill();
     for request in [
         Request::get("/new"),
         Request::post("/new", "text/plain", "x"),
         Request::get("/wp-login.php"),
     ] {
-        let answer = stage.ask(request).expect_status(502);
+        let answer = site.send(request).expect_status(502);
         let text = answer.text();
-        let root = stage.scratch.path().to_str().unwrap().to_owned();
+        let root = site.scratch.path().to_str().unwrap().to_owned();
         for word in [
             root.as_str(),
             "php",
@@ -302,8 +302,8 @@ fn php_that_is_down_makes_a_page_that_tells_nothing() {
             answer.beginning()
         );
     }
-    let text = stage.get("/who").expect_status(502).text();
-    let line = stage.access_line("GET /who ");
+    let text = site.get("/who").expect_status(502).text();
+    let line = site.access_line("GET /who ");
     let id = text
         .split(" · ")
         .nth(1)
@@ -313,60 +313,60 @@ fn php_that_is_down_makes_a_page_that_tells_nothing() {
         line.contains(id),
         "the id on the page is that of the log: {id}\n{line}"
     );
-    stage.galley.wait_for_log(id, PATIENCE);
-    stage.fpm.as_mut().unwrap().restart().unwrap();
-    stage.get("/new").is(200);
+    site.galley.wait_for_log(id, TIMEOUT);
+    site.fpm.as_mut().unwrap().restart().unwrap();
+    site.get("/new").assert_status(200);
 }
 
 #[test]
 fn php_that_takes_too_long_is_given_up() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .site("first_byte_timeout = \"400ms\"\nread_timeout = \"400ms\"")
         .start();
-    stage.hold("/slow");
+    site.hold("/slow");
     for request in [
         Request::get("/slow"),
         Request::post("/slow", "text/plain", "x"),
     ] {
-        let answer = stage.ask(request).expect_status(504);
+        let answer = site.send(request).expect_status(504);
         assert!(
             answer.cache_status().contains("detail=upstream-timeout"),
             "{}",
             answer.cache_status()
         );
     }
-    stage.release("/slow");
+    site.release("/slow");
     // Silence in the middle: what left stays short of its framing, and none of it is kept.
-    stage.pause("/half");
+    site.pause("/half");
     for request in [
         Request::get("/half"),
         Request::post("/half", "text/plain", "x"),
     ] {
-        let broken = hosted(request).send(stage.addr());
+        let broken = with_host(request).send(site.addr());
         assert!(
             broken.is_err(),
             "half a page passed for a whole one: {:?}",
             broken.map(|answer| answer.text())
         );
     }
-    stage.resume("/half");
-    let whole = stage.get("/half").expect_status(200);
+    site.resume("/half");
+    let whole = site.get("/half").expect_status(200);
     assert!(!whole.is_hit() && whole.text().ends_with("</html>\n"));
 }
 
 #[test]
 fn what_php_logs_stands_in_our_log_with_the_request() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file(
             "log.php",
             "<?php error_log('canary-' . $_GET['n']); echo 'ok';",
         )
         .ini("log_errors", "1")
         .start();
-    stage.get("/log.php?n=77").is(200);
-    stage.galley.wait_for_log("canary-77", PATIENCE);
-    let line = stage.access_line("/log.php?n=77");
-    let log = stage.galley.log();
+    site.get("/log.php?n=77").assert_status(200);
+    site.galley.wait_for_log("canary-77", TIMEOUT);
+    let line = site.access_line("/log.php?n=77");
+    let log = site.galley.log();
     let said = log.lines().find(|line| line.contains("canary-77")).unwrap();
     let id = said
         .split("request=")
@@ -379,12 +379,12 @@ fn what_php_logs_stands_in_our_log_with_the_request() {
 #[test]
 fn a_fatal_error_of_php_is_not_kept() {
     let fatal = "<?php header('Cache-Control: max-age=600'); echo str_repeat('x', 300); flush(); undefined_function();";
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("index.php", fatal)
         .ini("display_errors", "0")
         .start();
-    let first = stage.get("/boom");
-    let second = stage.get("/boom");
+    let first = site.get("/boom");
+    let second = site.get("/boom");
     assert!(
         !second.is_hit(),
         "{} then {}",
@@ -395,34 +395,33 @@ fn a_fatal_error_of_php_is_not_kept() {
 
 #[test]
 fn a_client_that_leaves_frees_its_place() {
-    let stage = Plan::php().workers(2).site("in_flight = 1").start();
+    let site = SiteBuilder::php().workers(2).site("in_flight = 1").start();
     // In the middle of the answer, while PHP is silent.
-    stage.pause("/silent");
-    let mut connection = stage.connect();
+    site.pause("/silent");
+    let mut connection = site.connect();
     connection
-        .send(&hosted(
+        .send(&with_host(
             Request::get("/silent").cookie("wordpress_logged_in_x=1"),
         ))
         .unwrap();
-    stage.wait_until_paused("/silent");
+    site.wait_until_paused("/silent");
     drop(connection);
-    stage.get("/next").is(200);
-    stage.resume("/silent");
+    site.get("/next").assert_status(200);
+    site.resume("/silent");
     // Before its head.
-    stage.hold("/held");
-    let mut connection = stage.connect();
+    site.hold("/held");
+    let mut connection = site.connect();
     connection
-        .send(&hosted(
+        .send(&with_host(
             Request::get("/held").cookie("wordpress_logged_in_x=1"),
         ))
         .unwrap();
-    stage.wait_until_held("/held");
+    site.wait_until_held("/held");
     drop(connection);
-    stage.get("/next2").is(200);
-    stage.release("/held");
-    wait_for("records of clients that left", PATIENCE, || {
-        stage
-            .access()
+    site.get("/next2").assert_status(200);
+    site.release("/held");
+    wait_for("records of clients that left", TIMEOUT, || {
+        site.access()
             .lines()
             .filter(|line| line.contains(" /silent ") || line.contains(" /held "))
             .count()
@@ -434,64 +433,64 @@ fn a_client_that_leaves_frees_its_place() {
 fn a_client_that_leaves_amid_a_flood_frees_its_place() {
     let flood =
         "<?php while (true) { echo str_repeat('x', 65536); if (connection_aborted()) { break; } }";
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .workers(2)
         .site("in_flight = 1")
         .file("flood.php", flood)
         .ini("max_execution_time", "600")
         .start();
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection
-        .send(&hosted(Request::get("/flood.php")))
+        .send(&with_host(Request::get("/flood.php")))
         .unwrap();
     let mut piece = vec![0; 300_000];
     std::io::Read::read_exact(&mut connection.stream(), &mut piece).unwrap();
     drop(connection);
-    stage.get("/next").is(200);
+    site.get("/next").assert_status(200);
 }
 
 #[test]
 fn an_unsafe_request_goes_on_without_its_client() {
-    let stage = Plan::php().workers(2).start();
-    stage.get("/page");
-    assert!(stage.get("/page").is_hit());
-    stage.hold("/comment");
-    stage.head("/comment", &["Location: /page", "Status: 302"]);
-    let mut connection = stage.connect();
+    let site = SiteBuilder::php().workers(2).start();
+    site.get("/page");
+    assert!(site.get("/page").is_hit());
+    site.hold("/comment");
+    site.head("/comment", &["Location: /page", "Status: 302"]);
+    let mut connection = site.connect();
     connection
-        .send(&hosted(
+        .send(&with_host(
             Request::form("/comment", &[("text", "hello")])
                 .cookie("wordpress_logged_in_0123=editor|1|x"),
         ))
         .unwrap();
-    stage.wait_until_held("/comment");
+    site.wait_until_held("/comment");
     drop(connection);
-    stage.release("/comment");
+    site.release("/comment");
     // Its change is known: the page that it leads to is generated again.
-    wait_for("the page to be purged", PATIENCE, || {
-        !stage.get("/page").is_hit()
+    wait_for("the page to be purged", TIMEOUT, || {
+        !site.get("/page").is_hit()
     });
 }
 
 #[test]
 fn a_slow_reader_holds_little_memory() {
     let large = "<?php $n = __DIR__ . '/../notes/sent'; for ($i = 1; $i <= 64; $i++) { echo str_repeat(chr(64 + $i), 1048576); file_put_contents($n, $i); }";
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("large.php", large)
         .ini("output_buffering", "0")
         .server("spool_response = \"8MiB\"")
         .start();
-    stage.get("/");
-    let before = stage.peak_memory();
-    let mut connection = stage.connect();
+    site.get("/");
+    let before = site.peak_memory();
+    let mut connection = site.connect();
     connection
-        .send(&hosted(Request::get("/large.php")))
+        .send(&with_host(Request::get("/large.php")))
         .unwrap();
-    stage.wait_for_note("sent");
-    let sent = || std::fs::read_to_string(stage.notes().join("sent")).unwrap();
+    site.wait_for_note("sent");
+    let sent = || std::fs::read_to_string(site.notes().join("sent")).unwrap();
     // PHP has been stopped by us: it has said nothing new for a while.
     let (mut last, mut since) = (sent(), Instant::now());
-    wait_for("PHP to be held up", PATIENCE, || {
+    wait_for("PHP to be held up", TIMEOUT, || {
         let now = sent();
         if now != last {
             (last, since) = (now, Instant::now());
@@ -509,7 +508,7 @@ fn a_slow_reader_holds_little_memory() {
             .all(|(piece, n)| piece.iter().all(|byte| *byte == 64 + n))
     );
     // Half of the answer: what the allocator and helper threads take beside it depends on the machine.
-    let grown = stage.grown_since(before);
+    let grown = site.grown_since(before);
     assert!(
         grown < 32 * 1024 * 1024,
         "{grown} bytes for one slow reader"
@@ -518,7 +517,7 @@ fn a_slow_reader_holds_little_memory() {
 
 #[test]
 fn a_rule_sends_paths_to_another_program() {
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     let wrap = FcgiWrap::start(&plan.scratch.join("wrap"), 2).unwrap();
     let text = "#!/usr/bin/perl\nmy $in = do { local $/; <STDIN> };\nprint \"Content-Type: text/plain\\r\\n\\r\\nperl $ENV{REQUEST_METHOD} $ENV{QUERY_STRING} $ENV{SCRIPT_NAME} $in\";\n";
     let script = wrap.script("hello.pl", text).unwrap();
@@ -530,19 +529,18 @@ fn a_rule_sends_paths_to_another_program() {
         .status()
         .unwrap();
     assert!(copied.success());
-    let stage = plan
+    let site = plan
         .more(&format!(
             "[[site.rule]]\npath = \"/cgi-bin/*\"\nphp = \"{}\"\n",
             wrap.address()
         ))
         .start();
     assert_eq!(
-        stage.get("/cgi-bin/hello.pl?a=b").expect_status(200).text(),
+        site.get("/cgi-bin/hello.pl?a=b").expect_status(200).text(),
         "perl GET a=b /cgi-bin/hello.pl "
     );
     assert_eq!(
-        stage
-            .ask(Request::post("/cgi-bin/hello.pl", "text/plain", "in"))
+        site.send(Request::post("/cgi-bin/hello.pl", "text/plain", "in"))
             .expect_status(200)
             .text(),
         "perl POST  /cgi-bin/hello.pl in"
@@ -553,20 +551,20 @@ fn a_rule_sends_paths_to_another_program() {
         "/cgi-bin/../index.php",
         "/cgi-bin/%2e%2e/%2e%2e/wrap/scripts/hello.pl",
     ] {
-        let text = stage.get(target).text();
+        let text = site.get(target).text();
         assert!(!text.contains("perl GET"), "{target}: {text}");
     }
-    assert_eq!(said(&stage.get("/other").text(), "path"), "/other");
+    assert_eq!(said(&site.get("/other").text(), "path"), "/other");
 }
 
 #[test]
 fn a_rules_php_generates_pages_and_the_files_beside_them_are_sent() {
-    let other = Responder::start(|asked, application| {
+    let other = FastCgiOrigin::start(|asked, application| {
         let text = format!("other {}", asked.param("SCRIPT_NAME"));
         application.answer("Content-Type: text/plain\r\n", text.as_bytes());
     })
     .unwrap();
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("other/style.css", "body {}")
         .file("other/tool.pl", "secret source")
         .more(&format!(
@@ -574,41 +572,39 @@ fn a_rules_php_generates_pages_and_the_files_beside_them_are_sent() {
             other.address()
         ))
         .start();
-    let css = stage.get("/other/style.css").expect_status(200);
+    let css = site.get("/other/style.css").expect_status(200);
     assert_eq!((css.text().as_str(), other.count()), ("body {}", 0));
     for (target, script) in [
         ("/other/a-permalink/", "/index.php"),
         ("/other/tool.pl", "/other/tool.pl"),
         ("/other/tool.pl/info", "/other/tool.pl"),
     ] {
-        let answer = stage.get(target).expect_status(200);
+        let answer = site.get(target).expect_status(200);
         assert_eq!(answer.text(), format!("other {script}"), "{target}");
     }
-    assert_eq!(said(&stage.get("/elsewhere").text(), "path"), "/elsewhere");
+    assert_eq!(said(&site.get("/elsewhere").text(), "path"), "/elsewhere");
 }
 
 #[test]
 fn connections_that_php_closed_are_not_held_against_a_visitor() {
-    let stage = Plan::php().site("in_flight = 2").start();
-    let mut stage = stage;
+    let mut site = SiteBuilder::php().site("in_flight = 2").start();
     for round in 0..4 {
-        stage.get(&format!("/a{round}")).is(200);
-        stage.fpm.as_mut().unwrap().restart().unwrap();
-        stage
-            .ask(Request::post(&format!("/b{round}"), "text/plain", "x"))
-            .is(200);
+        site.get(&format!("/a{round}")).assert_status(200);
+        site.fpm.as_mut().unwrap().restart().unwrap();
+        site.send(Request::post(&format!("/b{round}"), "text/plain", "x"))
+            .assert_status(200);
     }
 }
 
 #[test]
 fn many_clients_at_few_workers() {
-    let stage = Plan::php().workers(2).site("in_flight = 10").start();
-    let statuses = together(20, |n| {
-        let mut connection = stage.connect();
+    let site = SiteBuilder::php().workers(2).site("in_flight = 10").start();
+    let statuses = run_concurrently(20, |n| {
+        let mut connection = site.connect();
         (0..5)
             .map(|round| {
                 connection
-                    .exchange(&hosted(Request::post(
+                    .exchange(&with_host(Request::post(
                         &format!("/x{n}_{round}"),
                         "text/plain",
                         "x",
@@ -627,8 +623,8 @@ fn many_clients_at_few_workers() {
 #[test]
 fn the_doctor_sees_opcodes_that_are_not_kept() {
     for (enabled, wanted) in [("1", "fine"), ("0", "wrong")] {
-        let stage = Plan::php().ini("opcache.enable", enabled).start();
-        let output = stage.galley.cli(&["doctor", "--json"]).unwrap();
+        let site = SiteBuilder::php().ini("opcache.enable", enabled).start();
+        let output = site.galley.cli(&["doctor", "--json"]).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let findings = value["findings"].as_array().unwrap();
         let opcache = findings

@@ -2,16 +2,16 @@
 //! kept, and the server lives on.
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Application, Asked, Responder};
+use galley_testkit::origin::{FastCgiOrigin, FastCgiRequest, FastCgiWriter};
 
-use crate::support::{Is, Plan, Stage, hosted};
+use crate::support::{AssertStatus, SiteBuilder, TestSite, with_host};
 
 const STDOUT: u8 = 6;
 const GOOD: &str = "Content-Type: text/html\r\nCache-Control: max-age=600";
 const BODY: &[u8] = b"<html><body>whole</body></html>";
 
-fn behind(responder: &Responder, lines: &str) -> Stage {
-    Plan::behind(&format!("php = \"{}\"", responder.address()))
+fn behind(responder: &FastCgiOrigin, lines: &str) -> TestSite {
+    SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site(lines)
         .start()
@@ -28,7 +28,7 @@ fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn broken(path: &str, app: &mut Application<'_>) {
+fn broken(path: &str, app: &mut FastCgiWriter<'_>) {
     let head = format!("{GOOD}\r\n\r\n");
     match path {
         "/garbage" => {
@@ -87,7 +87,7 @@ fn broken(path: &str, app: &mut Application<'_>) {
 }
 
 /// Records as they should be, and a response in them that is not.
-fn broken_response(path: &str, app: &mut Application<'_>) {
+fn broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
     match path {
         "/half-body" => {
             app.answer(&format!("{GOOD}\r\nContent-Length: 5000"), BODY);
@@ -127,7 +127,7 @@ fn broken_response(path: &str, app: &mut Application<'_>) {
     }
 }
 
-fn path_of(asked: &Asked) -> String {
+fn path_of(asked: &FastCgiRequest) -> String {
     asked
         .param("REQUEST_URI")
         .split('?')
@@ -138,11 +138,11 @@ fn path_of(asked: &Asked) -> String {
 
 #[test]
 fn broken_answers_are_refused_or_broken_off_and_never_kept() {
-    let responder = Responder::start(|asked, app| {
+    let responder = FastCgiOrigin::start(|asked, app| {
         broken(&path_of(asked), app);
     })
     .unwrap();
-    let stage = behind(
+    let site = behind(
         &responder,
         "read_timeout = \"3s\"\nfirst_byte_timeout = \"3s\"",
     );
@@ -176,7 +176,7 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
             Request::form(path, &[("a", "b")]),
         ] {
             let method = request.method.clone();
-            let answer = hosted(request).send(stage.addr());
+            let answer = with_host(request).send(site.addr());
             match (answer, wanted) {
                 (Ok(answer), Some(status)) => {
                     assert_eq!(
@@ -195,18 +195,18 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
                 (Err(trouble), Some(_)) => panic!("{method} {path}: {trouble}"),
             }
         }
-        let fine = stage.get("/fine").expect_status(200);
+        let fine = site.get("/fine").expect_status(200);
         assert_eq!(fine.body, BODY, "after {path}");
     }
-    assert!(!stage.galley.has_ended());
+    assert!(!site.galley.has_ended());
 }
 
 #[test]
 fn a_page_whose_program_failed_is_sent_and_not_kept() {
-    let responder = Responder::start(|asked, app| broken(&path_of(asked), app)).unwrap();
-    let stage = behind(&responder, "");
+    let responder = FastCgiOrigin::start(|asked, app| broken(&path_of(asked), app)).unwrap();
+    let site = behind(&responder, "");
     for _ in 0..2 {
-        let answer = stage.get("/failed").expect_status(200);
+        let answer = site.get("/failed").expect_status(200);
         assert_eq!(answer.body, BODY);
         assert!(!answer.is_hit());
     }
@@ -214,7 +214,7 @@ fn a_page_whose_program_failed_is_sent_and_not_kept() {
 
 #[test]
 fn a_safe_request_is_tried_once_more_and_an_unsafe_one_never() {
-    let responder = Responder::start(|asked, app| match asked.param("REQUEST_METHOD") {
+    let responder = FastCgiOrigin::start(|asked, app| match asked.param("REQUEST_METHOD") {
         "GET" if asked.number == 0 => app.close(),
         "GET" => {
             app.answer(GOOD, BODY);
@@ -222,10 +222,11 @@ fn a_safe_request_is_tried_once_more_and_an_unsafe_one_never() {
         _ => app.close(),
     })
     .unwrap();
-    let stage = behind(&responder, "");
-    assert_eq!(stage.get("/once").expect_status(200).body, BODY);
+    let site = behind(&responder, "");
+    assert_eq!(site.get("/once").expect_status(200).body, BODY);
     assert_eq!(responder.count(), 2);
-    stage.ask(Request::form("/once", &[("a", "b")])).is(502);
+    site.send(Request::form("/once", &[("a", "b")]))
+        .assert_status(502);
     assert_eq!(
         responder.count(),
         3,
@@ -235,7 +236,7 @@ fn a_safe_request_is_tried_once_more_and_an_unsafe_one_never() {
 
 #[test]
 fn records_in_any_pieces_make_the_same_page() {
-    let responder = Responder::start(|asked, app| {
+    let responder = FastCgiOrigin::start(|asked, app| {
         let whole = [GOOD.as_bytes(), b"\r\n\r\n", BODY].concat();
         let step = if path_of(asked) == "/bytes" { 1 } else { 7 };
         for (number, piece) in whole.chunks(step).enumerate() {
@@ -246,17 +247,17 @@ fn records_in_any_pieces_make_the_same_page() {
         }
     })
     .unwrap();
-    let stage = behind(&responder, "");
+    let site = behind(&responder, "");
     for path in ["/bytes", "/sevens"] {
-        assert_eq!(stage.get(path).expect_status(200).body, BODY, "{path}");
-        assert!(stage.get(path).is_hit(), "{path}");
+        assert_eq!(site.get(path).expect_status(200).body, BODY, "{path}");
+        assert!(site.get(path).is_hit(), "{path}");
     }
 }
 
 #[test]
 fn nothing_of_one_answer_reaches_the_next() {
     // Bytes after the end of a request, on a connection that would be kept.
-    let responder = Responder::start(|asked, app| {
+    let responder = FastCgiOrigin::start(|asked, app| {
         if path_of(asked) == "/smuggler" {
             let mut bytes = record(
                 STDOUT,
@@ -274,16 +275,15 @@ fn nothing_of_one_answer_reaches_the_next() {
         }
     })
     .unwrap();
-    let stage = behind(&responder, "");
+    let site = behind(&responder, "");
     for round in 0..5 {
         assert_eq!(
-            stage
-                .get(&format!("/smuggler?{round}"))
+            site.get(&format!("/smuggler?{round}"))
                 .expect_status(200)
                 .body,
             BODY
         );
-        let next = stage.get(&format!("/victim?{round}")).expect_status(200);
+        let next = site.get(&format!("/victim?{round}")).expect_status(200);
         assert_eq!(next.body, BODY, "{round}: {}", next.text());
     }
 }

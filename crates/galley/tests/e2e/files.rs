@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, noise};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host};
 
 #[test]
 fn types_validators_and_conditions() {
@@ -23,13 +23,13 @@ fn types_validators_and_conditions() {
         ("a.unknown", "application/octet-stream"),
         ("noending", "application/octet-stream"),
     ];
-    let mut plan = Plan::files();
+    let mut plan = SiteBuilder::files();
     for (name, _) in names {
         plan = plan.file(name, "content");
     }
-    let stage = plan.start();
+    let site = plan.start();
     for (name, wanted) in names {
-        let answer = stage.get(&format!("/{name}")).expect_status(200);
+        let answer = site.get(&format!("/{name}")).expect_status(200);
         let found = answer.field("content-type").unwrap_or_default();
         let accepted = found.starts_with(wanted)
             || (wanted == "text/javascript" && found.starts_with("application/javascript"));
@@ -41,24 +41,21 @@ fn types_validators_and_conditions() {
             "strong: {etag}"
         );
         let modified = answer.field("last-modified").unwrap().to_owned();
-        let not_modified = stage
-            .ask(Request::get(&format!("/{name}")).field("If-None-Match", &etag))
+        let not_modified = site
+            .send(Request::get(&format!("/{name}")).field("If-None-Match", &etag))
             .expect_status(304);
         assert_eq!(not_modified.field("etag"), Some(etag.as_str()));
         assert!(not_modified.body.is_empty());
-        stage
-            .ask(Request::get(&format!("/{name}")).field("If-Modified-Since", &modified))
-            .is(304);
-        stage
-            .ask(
-                Request::get(&format!("/{name}"))
-                    .field("If-Modified-Since", &modified)
-                    .field("If-None-Match", "\"other\""),
-            )
-            .is(200);
-        stage
-            .ask(Request::get(&format!("/{name}")).field("If-Match", "\"other\""))
-            .is(412);
+        site.send(Request::get(&format!("/{name}")).field("If-Modified-Since", &modified))
+            .assert_status(304);
+        site.send(
+            Request::get(&format!("/{name}"))
+                .field("If-Modified-Since", &modified)
+                .field("If-None-Match", "\"other\""),
+        )
+        .assert_status(200);
+        site.send(Request::get(&format!("/{name}")).field("If-Match", "\"other\""))
+            .assert_status(412);
     }
 }
 
@@ -67,8 +64,8 @@ fn parts_of_a_file() {
     let content: String = (0..1000)
         .map(|n| char::from(b'a' + u8::try_from(n % 26).unwrap()))
         .collect();
-    let stage = Plan::files().file("a.txt", &content).start();
-    let part = |range: &str| stage.ask(Request::get("/a.txt").field("Range", range));
+    let site = SiteBuilder::files().file("a.txt", &content).start();
+    let part = |range: &str| site.send(Request::get("/a.txt").field("Range", range));
     for (range, from, to) in [
         ("bytes=0-0", 0, 1),
         ("bytes=10-19", 10, 20),
@@ -118,27 +115,27 @@ fn parts_of_a_file() {
         "a request cannot blow an answer up: {}",
         answer.body.len()
     );
-    let etag = stage.get("/a.txt").field("etag").unwrap().to_owned();
+    let etag = site.get("/a.txt").field("etag").unwrap().to_owned();
     let if_range = |value: &str| {
-        stage
-            .ask(
-                Request::get("/a.txt")
-                    .field("Range", "bytes=0-0")
-                    .field("If-Range", value),
-            )
-            .status
+        site.send(
+            Request::get("/a.txt")
+                .field("Range", "bytes=0-0")
+                .field("If-Range", value),
+        )
+        .status
     };
     assert_eq!((if_range(&etag), if_range("\"other\"")), (206, 200));
 }
 
 #[test]
 fn compressed_siblings_are_chosen_by_what_the_client_takes() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("app.css", "body { color: red }")
         .file("app.css.gz", "GZIPPED")
         .file("app.css.br", "BROTLI")
         .start();
-    let ask = |accepts: &str| stage.ask(Request::get("/app.css").field("Accept-Encoding", accepts));
+    let send =
+        |accepts: &str| site.send(Request::get("/app.css").field("Accept-Encoding", accepts));
     for (accepts, coding, body) in [
         ("gzip, deflate, br", Some("br"), "BROTLI"),
         ("gzip", Some("gzip"), "GZIPPED"),
@@ -147,7 +144,7 @@ fn compressed_siblings_are_chosen_by_what_the_client_takes() {
         ("", None, "body { color: red }"),
         ("gzip;q=0, br;q=0", None, "body { color: red }"),
     ] {
-        let answer = ask(accepts).expect_status(200);
+        let answer = send(accepts).expect_status(200);
         assert_eq!(answer.field("content-encoding"), coding, "{accepts}");
         assert_eq!(answer.text(), body, "{accepts}");
         assert!(
@@ -166,30 +163,30 @@ fn compressed_siblings_are_chosen_by_what_the_client_takes() {
         );
     }
     assert_ne!(
-        ask("gzip").field("etag"),
-        ask("br").field("etag"),
+        send("gzip").field("etag"),
+        send("br").field("etag"),
         "each coding is a representation of its own"
     );
 }
 
 #[test]
 fn directories_lead_to_their_slash_and_are_never_listed() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("dir/index.html", "<html>index</html>")
         .file("plain/a.txt", "a")
         .start();
-    let redirect = stage.get("/dir?x=1").expect_status(301);
+    let redirect = site.get("/dir?x=1").expect_status(301);
     let location = redirect.field("location").unwrap();
     assert!(
         location == "/dir/?x=1" || location == format!("http://{HOST}/dir/?x=1"),
         "{location}"
     );
     assert_eq!(
-        stage.get("/dir/").expect_status(200).text(),
+        site.get("/dir/").expect_status(200).text(),
         "<html>index</html>"
     );
     for target in ["/plain/", "/plain"] {
-        let answer = stage.get(target);
+        let answer = site.get(target);
         assert!(
             [403, 404].contains(&answer.status) && !answer.text().contains("a.txt"),
             "{target}: {}",
@@ -197,14 +194,14 @@ fn directories_lead_to_their_slash_and_are_never_listed() {
         );
     }
     // A redirect never leads to another host.
-    let odd = stage.get("//dir");
+    let odd = site.get("//dir");
     assert!(
         odd.field("location")
             .is_none_or(|location| !location.starts_with("//")),
         "{}",
         odd.beginning()
     );
-    let evil = stage.get("//evil.test/%2e%2e/dir");
+    let evil = site.get("//evil.test/%2e%2e/dir");
     assert!(
         evil.field("location")
             .is_none_or(|location| !location.starts_with("//")),
@@ -215,7 +212,7 @@ fn directories_lead_to_their_slash_and_are_never_listed() {
 
 const SECRET: &str = "the secret beside the root";
 
-fn guarded(plan: Plan) -> Stage {
+fn guarded(plan: SiteBuilder) -> TestSite {
     plan.scratch.write("secret.txt", SECRET).unwrap();
     plan.scratch.write("rootless/secret.txt", SECRET).unwrap();
     let plan = plan
@@ -245,20 +242,20 @@ fn guarded(plan: Plan) -> Stage {
 
 #[test]
 fn nothing_outside_the_root_ever_leaves() {
-    for stage in [guarded(Plan::files()), guarded(Plan::php())] {
+    for site in [guarded(SiteBuilder::files()), guarded(SiteBuilder::php())] {
         let mut targets: Vec<String> = OUTSIDE.iter().map(|one| (*one).to_owned()).collect();
         targets.push(format!("/{}secret.txt", "../".repeat(40)));
         targets.push(format!("/{}etc/passwd", "%2e%2e/".repeat(40)));
-        targets.push(format!("/{}", stage.scratch.join("secret.txt").display()));
+        targets.push(format!("/{}", site.scratch.join("secret.txt").display()));
         for target in &targets {
-            nothing_leaves(&stage, target);
+            nothing_leaves(&site, target);
         }
     }
 }
 
-fn nothing_leaves(stage: &Stage, target: &str) {
+fn nothing_leaves(site: &TestSite, target: &str) {
     let bytes = format!("GET {target} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
-    let answer = stage.all_of(bytes.as_bytes());
+    let answer = site.send_raw(bytes.as_bytes());
     let text = String::from_utf8_lossy(&answer);
     let status: u16 = text
         .get(9..12)
@@ -273,7 +270,7 @@ fn nothing_leaves(stage: &Stage, target: &str) {
         "{target}\n{text}"
     );
     // PHP's front page answers what is no file; a plain site has nothing else.
-    let allowed = if stage.fpm.is_some() {
+    let allowed = if site.fpm.is_some() {
         200..500
     } else {
         301..500
@@ -348,20 +345,18 @@ const OUTSIDE: &[&str] = &[
 
 #[test]
 fn denied_names_are_denied_whether_or_not_they_are_there() {
-    let stage = guarded(Plan::files());
+    let site = guarded(SiteBuilder::files());
     for (there, missing) in [
         ("/.env", "/.missing"),
         ("/.git/config", "/.git/nothing"),
         ("/dump.sql", "/other.sql"),
         ("/wp-content/debug.log", "/wp-content/other.log"),
     ] {
-        let (first, second) = (stage.get(there), stage.get(missing));
+        let (first, second) = (site.get(there), site.get(missing));
         assert_eq!(first.status, 403, "{there}");
         assert_eq!(first.status, second.status, "{there} and {missing} differ");
         assert!(
-            !first
-                .text()
-                .contains(stage.scratch.path().to_str().unwrap()),
+            !first.text().contains(site.scratch.path().to_str().unwrap()),
             "{}",
             first.text()
         );
@@ -371,7 +366,7 @@ fn denied_names_are_denied_whether_or_not_they_are_there() {
 #[test]
 fn the_source_of_scripts_is_never_sent() {
     let source = "<?php /* source */ echo 'ran';";
-    let with_scripts = |plan: Plan| {
+    let with_scripts = |plan: SiteBuilder| {
         [
             "x.php",
             "x.php.bak",
@@ -419,16 +414,20 @@ fn the_source_of_scripts_is_never_sent() {
         galley_testkit::origin::Origin::constant(&[("Content-Type", "text/plain")], "upstream")
             .unwrap();
     let stages = [
-        with_scripts(Plan::files()).start(),
-        with_scripts(Plan::php()).start(),
-        with_scripts(Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))).start(),
+        with_scripts(SiteBuilder::files()).start(),
+        with_scripts(SiteBuilder::php()).start(),
+        with_scripts(SiteBuilder::behind(&format!(
+            "upstream = [\"{}\"]",
+            origin.url()
+        )))
+        .start(),
     ];
-    for stage in &stages {
+    for site in &stages {
         for target in targets {
             for method in ["GET", "HEAD", "POST"] {
                 for accepts in ["identity", "gzip, br"] {
                     let answer =
-                        stage.ask(Request::new(method, target).field("Accept-Encoding", accepts));
+                        site.send(Request::new(method, target).field("Accept-Encoding", accepts));
                     assert!(
                         !answer.text().contains("source"),
                         "{method} {target}: {}",
@@ -445,34 +444,34 @@ fn the_source_of_scripts_is_never_sent() {
 
 #[test]
 fn htaccess_files_deny_and_changes_are_seen() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("private/a.txt", "private")
         .file("private/.htaccess", "Require all denied\n")
         .start();
-    stage.get("/private/a.txt").is(403);
-    let rules = stage.scratch.join("root/private/.htaccess");
+    site.get("/private/a.txt").assert_status(403);
+    let rules = site.scratch.join("root/private/.htaccess");
     fs::write(&rules, "# open\n").unwrap();
-    wait_for("the opened folder", PATIENCE, || {
-        stage.get("/private/a.txt").status == 200
+    wait_for("the opened folder", TIMEOUT, || {
+        site.get("/private/a.txt").status == 200
     });
     fs::write(&rules, "Order deny,allow\nDeny from all\n").unwrap();
-    wait_for("the closed folder", PATIENCE, || {
-        stage.get("/private/a.txt").status == 403
+    wait_for("the closed folder", TIMEOUT, || {
+        site.get("/private/a.txt").status == 403
     });
     fs::remove_file(&rules).unwrap();
-    wait_for("the folder without rules", PATIENCE, || {
-        stage.get("/private/a.txt").status == 200
+    wait_for("the folder without rules", TIMEOUT, || {
+        site.get("/private/a.txt").status == 200
     });
-    assert_eq!(stage.get("/private/.htaccess").status, 403);
+    assert_eq!(site.get("/private/.htaccess").status, 403);
 }
 
 #[test]
 fn a_large_file_arrives_whole() {
-    let content = noise(50 * 1024 * 1024);
-    let stage = Plan::files().file("large.bin", &content).start();
-    let mut connection = stage.connect();
+    let content = random_bytes(50 * 1024 * 1024);
+    let site = SiteBuilder::files().file("large.bin", &content).start();
+    let mut connection = site.connect();
     let answer = connection
-        .exchange(&hosted(Request::get("/large.bin")))
+        .exchange(&with_host(Request::get("/large.bin")))
         .unwrap()
         .expect_status(200);
     assert!(answer.body == content, "50 MB came changed");
@@ -480,14 +479,14 @@ fn a_large_file_arrives_whole() {
     let (from, to) = (20_000_000, 31_234_567);
     let range = format!("bytes={from}-{}", to - 1);
     let part = connection
-        .exchange(&hosted(Request::get("/large.bin")).field("Range", &range))
+        .exchange(&with_host(Request::get("/large.bin")).field("Range", &range))
         .unwrap()
         .expect_status(206);
     assert!(part.body == content[from..to], "the part is another one");
     assert!(
-        stage.peak_memory() < 64 * 1024 * 1024,
+        site.peak_memory() < 64 * 1024 * 1024,
         "{} bytes for a file",
-        stage.peak_memory()
+        site.peak_memory()
     );
 }
 
@@ -495,9 +494,9 @@ fn a_large_file_arrives_whole() {
 fn a_file_that_the_system_has_to_read_from_the_disk_arrives_whole() {
     use rustix::fs::{Advice, fadvise};
     use std::num::NonZeroU64;
-    let content = noise(5_000_001);
-    let stage = Plan::files().file("cold.bin", &content).start();
-    let file = fs::File::open(stage.scratch.join("root/cold.bin")).unwrap();
+    let content = random_bytes(5_000_001);
+    let site = SiteBuilder::files().file("cold.bin", &content).start();
+    let file = fs::File::open(site.scratch.join("root/cold.bin")).unwrap();
     file.sync_all().unwrap();
     let forget = |offset: u64, length: u64| {
         fadvise(&file, offset, NonZeroU64::new(length), Advice::DontNeed).unwrap();
@@ -505,14 +504,14 @@ fn a_file_that_the_system_has_to_read_from_the_disk_arrives_whole() {
     // All of it, a piece in the middle, the end.
     for (offset, length) in [(0, 0), (1_048_576, 524_288), (4_194_304, 0)] {
         forget(offset, length);
-        let answer = stage.get("/cold.bin").expect_status(200);
+        let answer = site.get("/cold.bin").expect_status(200);
         assert!(answer.body == content, "{offset}+{length}: it came changed");
         forget(offset, length);
-        let part = stage.ask(Request::get("/cold.bin").field("Range", "bytes=1000000-4999999"));
+        let part = site.send(Request::get("/cold.bin").field("Range", "bytes=1000000-4999999"));
         assert!(part.expect_status(206).body == content[1_000_000..5_000_000]);
         forget(offset, length);
         let parts = Request::get("/cold.bin").field("Range", "bytes=0-99999,1500000-2499999");
-        let parts = stage.ask(parts).expect_status(206);
+        let parts = site.send(parts).expect_status(206);
         let found = |part: &[u8]| {
             let starts = parts.body.windows(16).enumerate();
             let mut starts = starts.filter(|(_, bytes)| *bytes == &part[..16]);
@@ -524,41 +523,41 @@ fn a_file_that_the_system_has_to_read_from_the_disk_arrives_whole() {
 
 #[test]
 fn a_replaced_file_is_seen_at_once_where_none_is_in_memory() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .cache("memory = \"64MiB\"\nmax_file = 0")
         .file("a.txt", "first")
         .start();
-    let first = stage.get("/a.txt");
-    stage.scratch.write("root/new.txt", "after").unwrap();
+    let first = site.get("/a.txt");
+    site.scratch.write("root/new.txt", "after").unwrap();
     fs::rename(
-        stage.scratch.join("root/new.txt"),
-        stage.scratch.join("root/a.txt"),
+        site.scratch.join("root/new.txt"),
+        site.scratch.join("root/a.txt"),
     )
     .unwrap();
-    let second = stage.get("/a.txt").expect_status(200);
+    let second = site.get("/a.txt").expect_status(200);
     assert_eq!(
         (first.text().as_str(), second.text().as_str()),
         ("first", "after")
     );
     assert_ne!(first.field("etag"), second.field("etag"));
-    fs::remove_file(stage.scratch.join("root/a.txt")).unwrap();
-    stage.get("/a.txt").is(404);
+    fs::remove_file(site.scratch.join("root/a.txt")).unwrap();
+    site.get("/a.txt").assert_status(404);
 }
 
 #[test]
 fn a_file_that_shrinks_while_it_is_sent_ends_short() {
-    let stage = Plan::files()
-        .file("large.bin", noise(40 * 1024 * 1024))
+    let site = SiteBuilder::files()
+        .file("large.bin", random_bytes(40 * 1024 * 1024))
         .start();
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection
-        .send(&hosted(Request::get("/large.bin")))
+        .send(&with_host(Request::get("/large.bin")))
         .unwrap();
     let mut first = [0; 1024];
     std::io::Read::read_exact(&mut connection.stream(), &mut first).unwrap();
     fs::OpenOptions::new()
         .write(true)
-        .open(stage.scratch.join("root/large.bin"))
+        .open(site.scratch.join("root/large.bin"))
         .unwrap()
         .set_len(1024 * 1024)
         .unwrap();
@@ -568,14 +567,14 @@ fn a_file_that_shrinks_while_it_is_sent_ends_short() {
         "bytes that are not there were sent: {}",
         rest.len()
     );
-    stage.get("/large.bin").is(200);
+    site.get("/large.bin").assert_status(200);
 }
 
 #[test]
 fn other_methods_of_a_file() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let site = SiteBuilder::files().file("a.txt", "a").start();
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        let answer = stage.ask(Request::new(method, "/a.txt").body("x"));
+        let answer = site.send(Request::new(method, "/a.txt").body("x"));
         assert!(
             [404, 405].contains(&answer.status),
             "{method}: {}",
@@ -583,10 +582,10 @@ fn other_methods_of_a_file() {
         );
     }
     assert_eq!(
-        fs::read_to_string(stage.scratch.join("root/a.txt")).unwrap(),
+        fs::read_to_string(site.scratch.join("root/a.txt")).unwrap(),
         "a"
     );
-    wait_for("records of all of them", PATIENCE, || {
-        stage.access().lines().count() == 4
+    wait_for("records of all of them", TIMEOUT, || {
+        site.access().lines().count() == 4
     });
 }

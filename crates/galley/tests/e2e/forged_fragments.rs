@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex};
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 
 /// The part is the 4 bytes from byte 12 on.
 const PAGE: &str = "<html><body>part</body></html>";
@@ -32,29 +32,31 @@ type Renderings = Arc<Mutex<Vec<String>>>;
 fn origin(script: Script) -> (Origin, Renderings) {
     let renderings = Renderings::default();
     let noted = Arc::clone(&renderings);
-    let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
-        let (parts, body, kind) = match seen.field("galley-fragment") {
-            Some(wanted) => {
-                noted.lock().unwrap().push(wanted.to_owned());
-                let (parts, body) = (script.of_rendering)(wanted);
-                (parts, body, "text/plain")
+    let origin = Origin::start(
+        move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+            let (parts, body, kind) = match seen.field("galley-fragment") {
+                Some(wanted) => {
+                    noted.lock().unwrap().push(wanted.to_owned());
+                    let (parts, body) = (script.of_rendering)(wanted);
+                    (parts, body, "text/plain")
+                }
+                None => ((script.of_page)(&seen.target), PAGE, "text/html"),
+            };
+            let mut fields = vec![
+                ("Content-Type", kind),
+                ("Galley-Tags", "own"),
+                ("Cache-Control", "max-age=600"),
+            ];
+            fields.extend(parts.iter().map(|part| ("Galley-Fragment", part.as_str())));
+            // Pieces that end within tags and fragments.
+            if writer.chunked(200, &fields) {
+                for piece in body.as_bytes().chunks(3) {
+                    writer.chunk(piece);
+                }
+                writer.last_chunk();
             }
-            None => ((script.of_page)(&seen.target), PAGE, "text/html"),
-        };
-        let mut fields = vec![
-            ("Content-Type", kind),
-            ("Galley-Tags", "own"),
-            ("Cache-Control", "max-age=600"),
-        ];
-        fields.extend(parts.iter().map(|part| ("Galley-Fragment", part.as_str())));
-        // Pieces that end within tags and fragments.
-        if wire.chunked(200, &fields) {
-            for piece in body.as_bytes().chunks(3) {
-                wire.chunk(piece);
-            }
-            wire.last_chunk();
-        }
-    });
+        },
+    );
     (origin.unwrap(), renderings)
 }
 
@@ -71,16 +73,16 @@ fn rendered(_: &str) -> Rendering {
 }
 
 /// The parts of a stored page.
-fn parts(stage: &Stage, path: &str) -> Vec<Value> {
-    let why: Value = serde_json::from_str(&stage.why(path)).unwrap();
+fn parts(site: &TestSite, path: &str) -> Vec<Value> {
+    let why: Value = serde_json::from_str(&site.why(path)).unwrap();
     why["entry"]["fragments"]
         .as_array()
         .cloned()
         .unwrap_or_default()
 }
 
-fn is_shared(stage: &Stage, path: &str) -> bool {
-    parts(stage, path).iter().any(|part| part["shared"] == true)
+fn is_shared(site: &TestSite, path: &str) -> bool {
+    parts(site, path).iter().any(|part| part["shared"] == true)
 }
 
 /// Fields that describe no fragments of [`PAGE`].
@@ -136,20 +138,20 @@ fn a_page_whose_fragments_make_no_sense_depends_on_everything() {
         },
         of_rendering: nothing,
     });
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     let paths: Vec<&str> = senseless().iter().map(|(path, _)| *path).collect();
     for path in paths.iter().chain(&["/fine"]) {
         for _ in 0..2 {
-            let page = stage.get(path);
+            let page = site.get(path);
             assert_eq!((page.status, page.text().as_str()), (200, PAGE), "{path}");
             assert_eq!(page.field("galley-fragment"), None, "{path}");
         }
-        assert!(stage.get(path).is_hit(), "{path}");
+        assert!(site.get(path).is_hit(), "{path}");
     }
-    stage.purge(&["--tag", "unrelated"]);
-    assert!(stage.get("/fine").is_hit());
+    site.purge(&["--tag", "unrelated"]);
+    assert!(site.get("/fine").is_hit());
     for path in paths {
-        assert!(!stage.get(path).is_hit(), "{path} was not purged");
+        assert!(!site.get(path).is_hit(), "{path} was not purged");
     }
 }
 
@@ -159,7 +161,7 @@ fn clients_request_no_fragments() {
         of_page: |_| Vec::new(),
         of_rendering: |_| (Vec::new(), "a fragment in place of a page"),
     });
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     let names = [
         "Galley-Fragment",
         "gAlLeY-fRaGmEnT",
@@ -178,10 +180,10 @@ fn clients_request_no_fragments() {
             for session in ["", "wordpress_logged_in_x=1"] {
                 let path = format!("/{number}-{}", definition.len());
                 let request = Request::get(&path).field(name, definition);
-                let page = stage.ask(request.field("Cookie", session));
+                let page = site.send(request.field("Cookie", session));
                 assert_eq!(page.text(), PAGE, "{name}: {definition}");
                 let posted = Request::post(&path, "text/plain", "x").field(name, definition);
-                assert_eq!(stage.ask(posted).text(), PAGE, "{name}: {definition}");
+                assert_eq!(site.send(posted).text(), PAGE, "{name}: {definition}");
             }
         }
     }
@@ -194,12 +196,12 @@ fn an_upstream_without_the_preset_has_no_fragments() {
         of_page: one_part,
         of_rendering: rendered,
     });
-    let stage = Plan::origin(&origin, "none").start();
+    let site = SiteBuilder::origin(&origin, "none").start();
     for _ in 0..2 {
-        stage.get("/page");
+        site.get("/page");
     }
-    assert!(stage.get("/page").is_hit());
-    assert!(parts(&stage, "/page").is_empty());
+    assert!(site.get("/page").is_hit());
+    assert!(parts(&site, "/page").is_empty());
     assert!(renderings.lock().unwrap().is_empty());
 }
 
@@ -211,10 +213,10 @@ fn renderings_that_make_no_sense_are_in_no_page() {
         of_page: one_part,
         of_rendering: rendered,
     });
-    let stage = Plan::origin(&origin, "wordpress").start();
-    stage.get("/page");
-    wait_for("the shared part", PATIENCE, || is_shared(&stage, "/page"));
-    drop(stage);
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
+    site.get("/page");
+    wait_for("the shared part", TIMEOUT, || is_shared(&site, "/page"));
+    drop(site);
 
     let answers: [fn(&str) -> Rendering; 6] = [
         |_| (vec!["alone 0 4 - 7 part".to_owned()], "evil"),
@@ -237,17 +239,17 @@ fn renderings_that_make_no_sense_are_in_no_page() {
             of_page: one_part,
             of_rendering,
         });
-        let stage = Plan::origin(&origin, "wordpress").start();
-        stage.get("/page");
-        wait_for("a rendering", PATIENCE, || {
+        let site = SiteBuilder::origin(&origin, "wordpress").start();
+        site.get("/page");
+        wait_for("a rendering", TIMEOUT, || {
             !renderings.lock().unwrap().is_empty()
         });
         for _ in 0..3 {
-            stage.purge(&["--tag", "part"]);
-            let page = stage.get("/page");
+            site.purge(&["--tag", "part"]);
+            let page = site.get("/page");
             assert_eq!(page.text(), PAGE, "{}", page.beginning());
             assert!(!page.is_hit(), "{}", page.beginning());
         }
-        assert!(!is_shared(&stage, "/page"));
+        assert!(!is_shared(&site, "/page"));
     }
 }

@@ -4,10 +4,10 @@
 //! The origin prints all that it receives into the private part of a page.
 
 use galley_testkit::client::{Connection, Request, Response};
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 
 use crate::poison::{Kind, attempts};
-use crate::support::{HOST, PATIENCE, Plan, Stage};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite};
 use crate::wordpress::deception::addresses;
 
 const SESSION: &str = "wordpress_logged_in_0a";
@@ -22,7 +22,7 @@ struct Page {
 const AFTER: &str = "</p></body></html>";
 
 impl Page {
-    fn of(seen: &Seen) -> Self {
+    fn of(seen: &ReceivedRequest) -> Self {
         let host = seen.field("host").unwrap_or_default();
         let private = owner(seen.field("cookie").unwrap_or_default()).map(|owner| {
             let fields = seen.fields.iter();
@@ -64,21 +64,21 @@ struct Said {
 
 /// An origin with the plugin. `describe`: what it says in place of the truth.
 fn origin(
-    describe: impl Fn(&Seen, &Page) -> Option<Vec<String>> + Send + Sync + 'static,
+    describe: impl Fn(&ReceivedRequest, &Page) -> Option<Vec<String>> + Send + Sync + 'static,
 ) -> Origin {
-    let script = move |seen: &Seen, wire: &mut Wire<'_>| {
+    let script = move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
         let page = Page::of(seen);
         let kind = seen.field("galley-request").unwrap_or_default();
         let said = Said {
             fields: describe(seen, &page).unwrap_or_else(|| vec![page.field("bar")]),
             class: (kind == "member" && !page.private.is_empty()).then_some("subscriber-1"),
         };
-        send(wire, kind, &page, &said);
+        send(writer, kind, &page, &said);
     };
-    Origin::start_forgetting(script).unwrap()
+    Origin::start_unrecorded(script).unwrap()
 }
 
-fn send(wire: &mut Wire<'_>, kind: &str, page: &Page, said: &Said) {
+fn send(writer: &mut ResponseWriter<'_>, kind: &str, page: &Page, said: &Said) {
     let mut fields = vec![("content-type", "text/html; charset=utf-8")];
     if kind == "shared" {
         fields.push(("galley-cache-control", "max-age=3600"));
@@ -95,16 +95,16 @@ fn send(wire: &mut Wire<'_>, kind: &str, page: &Page, said: &Said) {
         );
     }
     // Pieces that end within tags, names and the private part.
-    if wire.chunked(200, &fields) {
+    if writer.chunked(200, &fields) {
         for piece in page.text().as_bytes().chunks(7) {
-            wire.chunk(piece);
+            writer.chunk(piece);
         }
-        wire.last_chunk();
+        writer.last_chunk();
     }
 }
 
-fn stage(origin: &Origin) -> Stage {
-    Plan::origin(origin, "wordpress")
+fn site(origin: &Origin) -> TestSite {
+    SiteBuilder::origin(origin, "wordpress")
         .site("members = \"fragments\"")
         .server("limit_exempt = [\"127.0.0.1\"]")
         .start()
@@ -112,23 +112,23 @@ fn stage(origin: &Origin) -> Stage {
 
 /// Everybody's requests over one connection, as far as it stays open.
 struct Visitors<'s> {
-    stage: &'s Stage,
+    site: &'s TestSite,
     connection: Option<Connection>,
 }
 
 impl<'s> Visitors<'s> {
-    fn new(stage: &'s Stage) -> Self {
+    fn new(site: &'s TestSite) -> Self {
         Self {
-            stage,
+            site,
             connection: None,
         }
     }
 
     /// Sends a request as it is.
-    fn ask(&mut self, request: &Request) -> Response {
+    fn send(&mut self, request: &Request) -> Response {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::within(self.stage.addr(), PATIENCE).unwrap(),
+            None => Connection::within(self.site.addr(), TIMEOUT).unwrap(),
         };
         let answer = connection.exchange(request).unwrap();
         let is_over = answer
@@ -145,11 +145,11 @@ impl<'s> Visitors<'s> {
     }
 
     fn stranger(&mut self, target: &str) -> Response {
-        self.ask(&plain(target))
+        self.send(&plain(target))
     }
 
     fn member(&mut self, token: &str, target: &str) -> Response {
-        self.ask(&plain(target).cookie(&format!("{SESSION}={token}")))
+        self.send(&plain(target).cookie(&format!("{SESSION}={token}")))
     }
 
     /// A stranger's page shows nothing private.
@@ -216,11 +216,11 @@ const SAID_TO_EACH_OTHER: &[(&str, &str)] = &[
 #[test]
 fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
     let origin = origin(|_, _| None);
-    let stage = stage(&origin);
-    let mut visitors = Visitors::new(&stage);
+    let site = site(&origin);
+    let mut visitors = Visitors::new(&site);
     // It is in the member's own page, where the request bypasses the cache.
     let own = plain("/own?canary.evil.test").cookie(&format!("{SESSION}=one; x=canary.evil.test"));
-    assert!(shows_a_canary(&visitors.ask(&own)));
+    assert!(shows_a_canary(&visitors.send(&own)));
 
     let listed = attempts();
     let listed = listed.iter().map(|attempt| {
@@ -257,7 +257,7 @@ fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
         };
         for turn in turns {
             match *turn {
-                "dirty" => drop(visitors.ask(&dirty(&path, "one"))),
+                "dirty" => drop(visitors.send(&dirty(&path, "one"))),
                 "stranger" => visitors.assert_public(&path, name),
                 _ => {
                     let own = visitors.assert_own("two", &path, name);
@@ -273,8 +273,8 @@ fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
 #[test]
 fn addresses_that_look_like_files_show_strangers_nothing_of_a_member() {
     let origin = origin(|_, _| None);
-    let stage = stage(&origin);
-    let mut visitors = Visitors::new(&stage);
+    let site = site(&origin);
+    let mut visitors = Visitors::new(&site);
     let mut personal = 0;
     for target in addresses() {
         // As if it were stored for everybody, and as the first request for it.
@@ -298,8 +298,8 @@ fn addresses_that_look_like_files_show_strangers_nothing_of_a_member() {
 #[test]
 fn whose_page_it_is_says_the_cookie_as_php_reads_it() {
     let origin = origin(|_, _| None);
-    let stage = stage(&origin);
-    let mut visitors = Visitors::new(&stage);
+    let site = site(&origin);
+    let mut visitors = Visitors::new(&site);
     visitors.assert_public("/page", "nothing");
     let long = "x".repeat(3000);
     let cookies = [
@@ -329,7 +329,7 @@ fn whose_page_it_is_says_the_cookie_as_php_reads_it() {
         // In another order each time, so that each finds what every other one has left.
         for number in 0..cookies.len() {
             let cookies = &cookies[(number * (2 * round + 1) + round) % cookies.len()];
-            let answer = visitors.ask(&plain("/page").cookie(cookies));
+            let answer = visitors.send(&plain("/page").cookie(cookies));
             let text = answer.text();
             let shown = text.split_once("PRIVATE-").map(|(_, rest)| rest);
             let shown = shown.and_then(|rest| rest.split_once(';'));
@@ -356,11 +356,11 @@ fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
         "[[site]]\nhosts = [\"other.test\"]\npreset = \"wordpress\"\nmembers = \"fragments\"\nupstream = [\"{}\"]",
         origin.url()
     );
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .site("members = \"fragments\"")
         .more(&more)
         .start();
-    let mut visitors = Visitors::new(&stage);
+    let mut visitors = Visitors::new(&site);
     for target in ["/page", "/PAGE"] {
         visitors.assert_public(target, "nothing");
     }
@@ -389,7 +389,7 @@ fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
                 if let Some(token) = session {
                     request = request.cookie(&format!("{SESSION}={token}"));
                 }
-                let answer = visitors.ask(&request);
+                let answer = visitors.send(&request);
                 let text = answer.text();
                 if answer.status != 200 {
                     assert!(!text.contains("PRIVATE"), "{host}: {}", answer.beginning());
@@ -480,7 +480,7 @@ fn senseless_words(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// Several parts at places that do not fit together, or at others than the page has.
+/// Several parts at places that do not fit run_concurrently, or at others than the page has.
 fn senseless_places(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     let (start, length) = (page.before.len(), page.private.len());
     let one = |field: String| vec![field];
@@ -536,8 +536,8 @@ fn descriptions_that_make_no_sense_show_nobody_what_is_not_theirs() {
                 .map(|(_, fields)| fields)
                 .filter(|_| of == "both" || of == kind)
         });
-        let stage = stage(&origin);
-        let mut visitors = Visitors::new(&stage);
+        let site = site(&origin);
+        let mut visitors = Visitors::new(&site);
         let nobody = Page {
             before: String::from("<html>"),
             private: String::new(),

@@ -4,7 +4,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 
 fn host(target: &str, host: &str) -> Request {
     Request::get(target).field("Host", host)
@@ -18,30 +18,30 @@ fn location(answer: &Response) -> String {
 /// WordPress would redirect one of two hosts to the other: each answer is kept under its own.
 #[test]
 fn the_one_address_is_decided_before_anything_stored() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .site("hosts = [\"www.example.test\", \"example.test\"]\ncanonical_host = \"www.example.test\"")
         .start();
-    assert_eq!(stage.ask(host("/page", "www.example.test")).status, 200);
-    let other = stage.ask(host("/page?utm_source=x&b=%20", "example.test"));
+    assert_eq!(stage.send(host("/page", "www.example.test")).status, 200);
+    let other = stage.send(host("/page?utm_source=x&b=%20", "example.test"));
     assert_eq!(
         location(&other),
         "301 http://www.example.test/page?utm_source=x&b=%20"
     );
     assert_eq!(other.cache_status(), "galley; detail=redirect");
-    assert!(stage.ask(host("/page", "www.example.test")).is_hit());
+    assert!(stage.send(host("/page", "www.example.test")).is_hit());
     let post = Request::new("POST", "/page").field("Host", "example.test:81");
     assert_eq!(
-        location(&stage.ask(post.body("a=b"))),
+        location(&stage.send(post.body("a=b"))),
         "308 http://www.example.test:81/page"
     );
     assert_eq!(stage.runs("/page"), 1, "PHP is asked once");
     let challenge = host("/.well-known/acme-challenge/x", "example.test");
-    assert_eq!(stage.ask(challenge).status, 200);
+    assert_eq!(stage.send(challenge).status, 200);
 }
 
 #[test]
 fn what_comes_in_the_clear_is_sent_to_tls() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .site("https_redirect = true\nhttps_port = 8443\nhsts = \"1h\"\nhsts_subdomains = true")
         .site("purge_allow = [\"127.0.0.0/8\"]")
         .start();
@@ -52,7 +52,7 @@ fn what_comes_in_the_clear_is_sent_to_tls() {
         "RFC 6797 section 7.2"
     );
     assert_eq!(stage.runs("/page"), 0);
-    let purge = stage.ask(Request::new("PURGE", "/page"));
+    let purge = stage.send(Request::new("PURGE", "/page"));
     assert_eq!(purge.status, 200, "orders come in the clear");
 }
 
@@ -61,7 +61,7 @@ fn rules_redirect_and_nothing_else_does() {
     let rules = "[[site.rule]]\npath = \"/old/*\"\nredirect = \"/new/$1\"\n\
         [[site.rule]]\npattern = '(?i)^/shop/(\\d+)-([^/]*)$'\nredirect = \"https://shop.example.org/$2?id=$1\"\nredirect_status = 302\nredirect_query = false\n\
         [[site.rule]]\npath = \"/api\"\nmethods = [\"GET\"]\nredirect = \"/api/\"\n";
-    let stage = Plan::php().more(rules).start();
+    let stage = SiteBuilder::php().more(rules).start();
     for (target, expected) in [
         ("/old/a%20b?x=1", "301 /new/a%20b?x=1"),
         ("/old//example.org/", "301 /new/example.org/"),
@@ -80,11 +80,11 @@ fn rules_redirect_and_nothing_else_does() {
     let why = String::from_utf8(why.stdout).unwrap();
     assert!(why.contains("redirected to /new/a"), "{why}");
     let post = Request::new("POST", "/api").body("a=b");
-    assert_eq!(stage.ask(post).status, 200, "the rule is for GET");
+    assert_eq!(stage.send(post).status, 200, "the rule is for GET");
 }
 
 fn noisy() -> Origin {
-    Origin::start(|seen, wire| {
+    Origin::start(|seen, writer| {
         let status = if seen.path() == "/gone" { 404 } else { 200 };
         let fields = [
             ("Content-Type", "text/html"),
@@ -95,22 +95,22 @@ fn noisy() -> Origin {
             ("X-Own", "1"),
         ];
         let body = format!("<html><body>{}</body></html>", "x".repeat(2_000));
-        wire.answer(status, &fields, body.as_bytes());
+        writer.answer(status, &fields, body.as_bytes());
     })
     .unwrap()
 }
 
 /// Asks twice or more: the upstream's answer, and the copy.
-fn both(stage: &Stage, path: &str) -> [Response; 2] {
+fn both(stage: &TestSite, path: &str) -> [Response; 2] {
     let first = stage.get(path);
-    wait_for("a copy", PATIENCE, || stage.get(path).is_hit());
+    wait_for("a copy", TIMEOUT, || stage.get(path).is_hit());
     [first, stage.get(path)]
 }
 
 #[test]
 fn fields_are_changed_on_every_answer() {
     let origin = noisy();
-    let stage = Plan::origin(&origin, "wordpress")
+    let stage = SiteBuilder::origin(&origin, "wordpress")
         .site("set_headers = [\"X-Frame-Options: SAMEORIGIN\", \"X-Content-Type-Options: nosniff\"]")
         .site("add_headers = [\"Link: </a>; rel=preload\"]\ncompress = []")
         .file("style.css", "a{}")
@@ -135,7 +135,11 @@ fn fields_are_changed_on_every_answer() {
     // Files, refusals and what passes have them too.
     let passed = Request::get("/page").cookie("wordpress_logged_in_x=1");
     let trace = Request::new("TRACE", "/page");
-    for answer in [stage.get("/style.css"), stage.ask(passed), stage.ask(trace)] {
+    for answer in [
+        stage.get("/style.css"),
+        stage.send(passed),
+        stage.send(trace),
+    ] {
         let text = answer.beginning();
         assert_eq!(answer.all("x-frame-options"), ["SAMEORIGIN"], "{text}");
         assert!(!answer.has("x-powered-by"), "{text}");
@@ -145,7 +149,7 @@ fn fields_are_changed_on_every_answer() {
 #[test]
 fn what_is_hidden_may_be_shown() {
     let origin = noisy();
-    let stage = Plan::origin(&origin, "wordpress")
+    let stage = SiteBuilder::origin(&origin, "wordpress")
         .site("remove_headers = [\"X-Pingback\"]")
         .start();
     for answer in both(&stage, "/page") {
@@ -157,7 +161,7 @@ fn what_is_hidden_may_be_shown() {
 #[test]
 fn errors_of_galley_have_the_sites_pages() {
     let origin = noisy();
-    let plan = Plan::origin(&origin, "wordpress").site("request_body = \"1KiB\"");
+    let plan = SiteBuilder::origin(&origin, "wordpress").site("request_body = \"1KiB\"");
     let dir = plan.scratch.path().to_owned();
     for name in ["403", "413"] {
         std::fs::write(
@@ -177,7 +181,7 @@ fn errors_of_galley_have_the_sites_pages() {
         (403, "own 403 403")
     );
     let post =
-        |path: &str, bytes: usize| stage.ask(Request::new("POST", path).body("x".repeat(bytes)));
+        |path: &str, bytes: usize| stage.send(Request::new("POST", path).body("x".repeat(bytes)));
     let large = post("/page", 2_000);
     assert_eq!((large.status, large.text().as_str()), (413, "own 413 413"));
     assert_eq!(post("/upload", 2_000).status, 200, "a rule allows more");
@@ -189,10 +193,10 @@ fn errors_of_galley_have_the_sites_pages() {
     );
 }
 
-/// One path has more patience than the site, another less.
+/// One path has more timeout than the site, another less.
 #[test]
 fn a_rule_has_patience_of_its_own() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .workers(3)
         .site("first_byte_timeout = \"300ms\"")
         .more("[[site.rule]]\npath = \"/report\"\nfirst_byte_timeout = \"1m\"\n")
@@ -200,9 +204,9 @@ fn a_rule_has_patience_of_its_own() {
     for page in ["/report", "/page"] {
         stage.hold(page);
     }
-    let patient = stage.begin("/report");
+    let patient = stage.start_request("/report");
     stage.wait_until_held("/report");
-    assert_eq!(stage.get("/page").status, 504, "the site's patience ends");
+    assert_eq!(stage.get("/page").status, 504, "the site's timeout ends");
     stage.release("/report");
     let mut patient = patient;
     assert_eq!(patient.receive("GET").unwrap().status, 200);

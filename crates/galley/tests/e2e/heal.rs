@@ -3,29 +3,31 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite};
 
 /// The lab prints its address, so this page names that file.
 const PAGE: &str = "/page/?style=/wp-content/cache/a.css";
 const FILE: &str = "/wp-content/cache/a.css";
 
-fn stage() -> Stage {
-    let stage = Plan::php().more("[site.ttl]\ndefault = \"1h\"").start();
-    stage.head(FILE, &["Status: 404", "Cache-Control: max-age=60"]);
+fn site() -> TestSite {
+    let site = SiteBuilder::php()
+        .more("[site.ttl]\ndefault = \"1h\"")
+        .start();
+    site.head(FILE, &["Status: 404", "Cache-Control: max-age=60"]);
     for page in [PAGE, "/other/"] {
-        stage.get(page).is(200);
-        assert!(stage.get(page).is_hit());
+        site.get(page).assert_status(200);
+        assert!(site.get(page).is_hit());
     }
-    stage
+    site
 }
 
-fn miss(stage: &Stage, file: &str, referer: &str) {
-    let asked = stage.ask(Request::get(file).field("Referer", referer));
-    asked.is(404);
+fn miss(site: &TestSite, file: &str, referer: &str) {
+    let asked = site.send(Request::get(file).field("Referer", referer));
+    asked.assert_status(404);
 }
 
-fn healed(stage: &Stage) -> String {
-    let socket = stage.galley.admin().unwrap();
+fn healed(site: &TestSite) -> String {
+    let socket = site.galley.admin().unwrap();
     let socket = socket.strip_prefix("unix:").unwrap();
     let output = std::process::Command::new("curl")
         .args(["-s", "--unix-socket", socket, "http://galley/metrics"])
@@ -41,33 +43,33 @@ fn healed(stage: &Stage) -> String {
 
 #[test]
 fn a_page_whose_generated_file_is_gone_is_fetched_again_once() {
-    let stage = stage();
+    let site = site();
     let referer = format!("http://{HOST}{PAGE}");
-    miss(&stage, &format!("{FILE}?ver=7"), &referer);
-    wait_for("the page to be composed anew", PATIENCE, || {
-        stage.runs("/page/") == 2
+    miss(&site, &format!("{FILE}?ver=7"), &referer);
+    wait_for("the page to be composed anew", TIMEOUT, || {
+        site.runs("/page/") == 2
     });
     // Until it is stored, the old copy answers.
-    wait_for("the new page", PATIENCE, || {
-        stage.get(PAGE).text().contains("run=2")
+    wait_for("the new page", TIMEOUT, || {
+        site.get(PAGE).text().contains("run=2")
     });
-    assert!(stage.get(PAGE).is_hit());
+    assert!(site.get(PAGE).is_hit());
     // What was answered about the file is forgotten too: it may be there again.
-    let before = stage.runs(FILE);
-    miss(&stage, &format!("{FILE}?ver=7"), &referer);
-    assert_eq!(stage.runs(FILE), before + 1);
+    let before = site.runs(FILE);
+    miss(&site, &format!("{FILE}?ver=7"), &referer);
+    assert_eq!(site.runs(FILE), before + 1);
     // Not again for ten minutes: the purge would have come before the answer.
-    assert!(stage.get(PAGE).is_hit());
-    assert_eq!(healed(&stage), "1");
-    assert!(stage.get("/other/").is_hit());
+    assert!(site.get(PAGE).is_hit());
+    assert_eq!(healed(&site), "1");
+    assert!(site.get("/other/").is_hit());
 }
 
 #[test]
 fn what_a_stranger_says_refreshes_nothing() {
-    let stage = stage();
+    let site = site();
     let own = format!("http://{HOST}");
-    stage.head("/file.css", &["Status: 404"]);
-    stage.head("/wp-content/a.png", &["Status: 404"]);
+    site.head("/file.css", &["Status: 404"]);
+    site.head("/wp-content/a.png", &["Status: 404"]);
     for (file, referer) in [
         (FILE, format!("{own}/other/")),
         (FILE, format!("{own}/nobody-asked/")),
@@ -81,10 +83,10 @@ fn what_a_stranger_says_refreshes_nothing() {
         ("/file.css", format!("{own}/other/?style=/file.css")),
         ("/wp-content/a.png", format!("{own}{PAGE}")),
     ] {
-        miss(&stage, file, &referer);
+        miss(&site, file, &referer);
     }
-    assert!(stage.get(PAGE).is_hit());
-    assert!(stage.get("/other/").is_hit());
-    assert_eq!((stage.runs("/page/"), stage.runs("/other/")), (1, 1));
-    assert_eq!(healed(&stage), "0");
+    assert!(site.get(PAGE).is_hit());
+    assert!(site.get("/other/").is_hit());
+    assert_eq!((site.runs("/page/"), site.runs("/other/")), (1, 1));
+    assert_eq!(healed(&site), "0");
 }

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use galley_testkit::client::{Request, Response};
 
-use crate::support::{HOST, PATIENCE, Plan, Stage, hosted};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, with_host};
 
-fn stage() -> Stage {
-    Plan::php()
+fn site() -> TestSite {
+    SiteBuilder::php()
         .file("a.txt", "a file\n")
         .file("dir/index.html", "<html>dir</html>")
         .start()
@@ -16,8 +16,8 @@ fn stage() -> Stage {
 
 #[test]
 fn a_connection_serves_request_after_request() {
-    let stage = stage();
-    let mut connection = stage.connect();
+    let site = site();
+    let mut connection = site.connect();
     for round in 0..3 {
         for target in [
             "/a.txt",
@@ -26,7 +26,9 @@ fn a_connection_serves_request_after_request() {
             "/missing.txt?x=1",
             "/dir",
         ] {
-            let answer = connection.exchange(&hosted(Request::get(target))).unwrap();
+            let answer = connection
+                .exchange(&with_host(Request::get(target)))
+                .unwrap();
             assert!(
                 answer.status < 500,
                 "{round} {target}: {}",
@@ -38,7 +40,7 @@ fn a_connection_serves_request_after_request() {
                 answer.beginning()
             );
         }
-        let form = hosted(Request::form("/form", &[("a", "b")]));
+        let form = with_host(Request::form("/form", &[("a", "b")]));
         assert!(
             connection
                 .exchange(&form)
@@ -46,7 +48,7 @@ fn a_connection_serves_request_after_request() {
                 .text()
                 .contains("body=a=b")
         );
-        let chunked = hosted(Request::new("POST", "/form").chunked(&[b"one", b"two"]));
+        let chunked = with_host(Request::new("POST", "/form").chunked(&[b"one", b"two"]));
         assert!(
             connection
                 .exchange(&chunked)
@@ -56,18 +58,18 @@ fn a_connection_serves_request_after_request() {
         );
     }
     let last = connection
-        .exchange(&hosted(Request::get("/a.txt")).field("Connection", "close"))
+        .exchange(&with_host(Request::get("/a.txt")).field("Connection", "close"))
         .unwrap();
     assert_eq!(last.field("connection"), Some("close"));
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
 fn http_1_0_lives_on_where_it_asks_for_it() {
-    let stage = stage();
-    stage.get("/cached");
+    let site = site();
+    site.get("/cached");
     for target in ["/a.txt", "/cached", "/page?cart=1", "/wp-login.php", "/dir"] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         for _ in 0..2 {
             let head =
                 format!("GET {target} HTTP/1.0\r\nHost: {HOST}\r\nConnection: Keep-Alive\r\n\r\n");
@@ -92,7 +94,7 @@ fn http_1_0_lives_on_where_it_asks_for_it() {
         connection.write(head.as_bytes()).unwrap();
         connection.receive("GET").unwrap();
         assert!(
-            connection.is_closed_within(PATIENCE),
+            connection.is_closed_within(TIMEOUT),
             "{target}: without the option 1.0 ends"
         );
     }
@@ -100,12 +102,11 @@ fn http_1_0_lives_on_where_it_asks_for_it() {
 
 #[test]
 fn ab_keeps_every_connection() {
-    let stage = stage();
-    stage.get("/cached");
+    let site = site();
+    site.get("/cached");
     for target in ["/a.txt", "/cached", "/wp-login.php"] {
         if target == "/wp-login.php" {
-            stage
-                .scratch
+            site.scratch
                 .write("root/wp-login.php", "<?php echo 'always the same';")
                 .unwrap();
         }
@@ -120,7 +121,7 @@ fn ab_keeps_every_connection() {
                 "-H",
                 &format!("Host: {HOST}"),
             ])
-            .arg(format!("http://{}{target}", stage.addr()))
+            .arg(format!("http://{}{target}", site.addr()))
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -141,14 +142,13 @@ fn ab_keeps_every_connection() {
 
 #[test]
 fn fifty_pipelined_requests_are_answered_in_order() {
-    let stage = stage();
+    let site = site();
     for number in 0..50 {
-        stage
-            .scratch
+        site.scratch
             .write(&format!("root/s{number}.txt"), format!("static {number}"))
             .unwrap();
     }
-    stage.get("/cached");
+    site.get("/cached");
     let mut bytes = Vec::new();
     for number in 0..50 {
         let request = match number % 5 {
@@ -161,9 +161,9 @@ fn fifty_pipelined_requests_are_answered_in_order() {
                 &[("number", &number.to_string())],
             ),
         };
-        bytes.extend_from_slice(&hosted(request).to_bytes(""));
+        bytes.extend_from_slice(&with_host(request).to_bytes(""));
     }
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection.write(&bytes).unwrap();
     for number in 0..50 {
         let method = if number % 5 == 3 { "HEAD" } else { "GET" };
@@ -182,17 +182,18 @@ fn fifty_pipelined_requests_are_answered_in_order() {
 
 #[test]
 fn requests_cut_at_any_byte_are_one_request_each() {
-    let stage = stage();
-    stage.get("/cached");
-    let post = hosted(Request::new("POST", "/form").chunked(&[b"hello ", b"world"])).to_bytes("");
+    let site = site();
+    site.get("/cached");
+    let post =
+        with_host(Request::new("POST", "/form").chunked(&[b"hello ", b"world"])).to_bytes("");
     let whole = [
-        hosted(Request::get("/cached")).to_bytes(""),
+        with_host(Request::get("/cached")).to_bytes(""),
         post,
-        hosted(Request::get("/a.txt")).to_bytes(""),
+        with_host(Request::get("/a.txt")).to_bytes(""),
     ]
     .concat();
     for step in [1, 7] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         for piece in whole.chunks(step) {
             connection.write(piece).unwrap();
         }
@@ -234,17 +235,17 @@ fn comparable(answer: &Response) -> Vec<(String, String)> {
 
 #[test]
 fn head_is_the_head_of_get_and_nothing_more() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("a.txt", "a file\n")
         .file("dir/index.html", "<html>dir</html>")
         .file(".secret", "x")
         .start();
-    stage.head("/gone", &["Status: 404"]);
-    stage.head("/moved", &["Location: /elsewhere", "Status: 301"]);
-    stage.head("/found", &["Location: /elsewhere", "Status: 302"]);
-    stage.head("/nothing", &["Status: 204"]);
-    stage.head("/error", &["Status: 500"]);
-    stage.get("/hit");
+    site.head("/gone", &["Status: 404"]);
+    site.head("/moved", &["Location: /elsewhere", "Status: 301"]);
+    site.head("/found", &["Location: /elsewhere", "Status: 302"]);
+    site.head("/nothing", &["Status: 204"]);
+    site.head("/error", &["Status: 500"]);
+    site.get("/hit");
     let targets = [
         "/a.txt",
         "/dir",
@@ -259,13 +260,17 @@ fn head_is_the_head_of_get_and_nothing_more() {
         "/error",
         "/%zz",
     ];
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     for target in targets {
         // What may be stored is: a stored page has an ETag that its first, streamed answer has not.
-        stage.get(target);
-        let get = connection.exchange(&hosted(Request::get(target))).unwrap();
+        site.get(target);
+        let get = connection
+            .exchange(&with_host(Request::get(target)))
+            .unwrap();
         // `receive` fails on a body that follows a HEAD, since the next answer would begin with it.
-        let head = connection.exchange(&hosted(Request::head(target))).unwrap();
+        let head = connection
+            .exchange(&with_host(Request::head(target)))
+            .unwrap();
         assert_eq!(head.status, get.status, "{target}");
         assert_eq!(comparable(&head), comparable(&get), "{target}");
         if get.has("content-length") && head.has("content-length") {
@@ -276,7 +281,7 @@ fn head_is_the_head_of_get_and_nothing_more() {
             );
         }
     }
-    let unknown = |request: Request| stage.ask(request.host("nobody.test"));
+    let unknown = |request: Request| site.send(request.host("nobody.test"));
     assert_eq!(
         comparable(&unknown(Request::head("/"))),
         comparable(&unknown(Request::get("/")))
@@ -285,24 +290,24 @@ fn head_is_the_head_of_get_and_nothing_more() {
 
 #[test]
 fn head_for_a_new_page_stores_it_whole() {
-    let stage = stage();
-    let head = stage.ask(Request::head("/new")).expect_status(200);
+    let site = site();
+    let head = site.send(Request::head("/new")).expect_status(200);
     assert!(head.body.is_empty());
     assert_eq!(head.cache_status(), "galley; fwd=uri-miss; stored");
-    let get = stage.get("/new");
+    let get = site.get("/new");
     assert!(
         get.is_hit() && get.text().ends_with("</html>\n"),
         "{}",
         get.beginning()
     );
-    assert_eq!(stage.runs("/new"), 1);
+    assert_eq!(site.runs("/new"), 1);
     assert!(get.text().contains("method=GET"), "{}", get.text());
 }
 
 #[test]
 fn expect_continue() {
-    let stage = stage();
-    let mut connection = stage.connect();
+    let site = site();
+    let mut connection = site.connect();
     let head = format!(
         "POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     );
@@ -333,24 +338,24 @@ fn expect_continue() {
 
 #[test]
 fn other_expectations_are_refused() {
-    let stage = stage();
+    let site = site();
     let head = format!(
         "POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 5\r\nExpect: a-miracle\r\n\r\n"
     );
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection.write(head.as_bytes()).unwrap();
     let answer = connection.receive("POST").unwrap().expect_status(417);
     assert!(answer.interim.is_empty());
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
 fn a_body_that_is_too_large_is_refused_before_it_comes() {
-    let stage = Plan::php().server("request_body = \"1KiB\"").start();
+    let site = SiteBuilder::php().server("request_body = \"1KiB\"").start();
     let head = format!(
         "POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n"
     );
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection.write(head.as_bytes()).unwrap();
     let answer = connection.receive("POST").unwrap().expect_status(413);
     assert!(
@@ -358,19 +363,19 @@ fn a_body_that_is_too_large_is_refused_before_it_comes() {
         "100 and then 413: {:?}",
         answer.interim
     );
-    assert!(connection.is_closed_within(PATIENCE));
-    assert_eq!(stage.runs("/form"), 0);
+    assert!(connection.is_closed_within(TIMEOUT));
+    assert_eq!(site.runs("/form"), 0);
 }
 
 #[test]
 fn trace_and_connect_are_refused() {
-    let stage = stage();
+    let site = site();
     for head in [
         "TRACE / HTTP/1.1\r\nX-Secret: canary",
         "CONNECT example.test:80 HTTP/1.1",
         "CONNECT / HTTP/1.1",
     ] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection
             .write(format!("{head}\r\nHost: {HOST}\r\n\r\n").as_bytes())
             .unwrap();
@@ -382,13 +387,13 @@ fn trace_and_connect_are_refused() {
         );
         assert!(!answer.text().contains("canary"), "{head}");
     }
-    assert_eq!(stage.runs("/"), 0, "neither method is PHP's to see");
+    assert_eq!(site.runs("/"), 0, "neither method is PHP's to see");
 }
 
 #[test]
 fn options_star_is_answered_here() {
-    let stage = stage();
-    let answer = stage.ask(Request::new("OPTIONS", "*"));
+    let site = site();
+    let answer = site.send(Request::new("OPTIONS", "*"));
     assert!(
         [200, 204].contains(&answer.status),
         "{}",
@@ -401,22 +406,22 @@ fn options_star_is_answered_here() {
         "{}",
         answer.beginning()
     );
-    let elsewhere = stage.ask(Request::get("*"));
+    let elsewhere = site.send(Request::get("*"));
     assert_eq!(elsewhere.status, 400, "only OPTIONS has it");
     // OPTIONS of a page is PHP's.
-    let page = stage
-        .ask(Request::new("OPTIONS", "/wp-json/x"))
+    let page = site
+        .send(Request::new("OPTIONS", "/wp-json/x"))
         .expect_status(200);
     assert!(page.text().contains("method=OPTIONS"));
 }
 
 #[test]
 fn a_client_that_has_closed_its_side_gets_its_response() {
-    let stage = stage();
-    stage.get("/cached");
+    let site = site();
+    site.get("/cached");
     for target in ["/a.txt", "/cached", "/fresh", "/wp-login.php"] {
-        let mut connection = stage.connect();
-        connection.send(&hosted(Request::get(target))).unwrap();
+        let mut connection = site.connect();
+        connection.send(&with_host(Request::get(target))).unwrap();
         connection.stream().shutdown(Shutdown::Write).unwrap();
         let answer = connection
             .receive("GET")
@@ -425,15 +430,15 @@ fn a_client_that_has_closed_its_side_gets_its_response() {
             answer.status == 200 || target == "/wp-login.php",
             "{target}"
         );
-        assert!(connection.is_closed_within(PATIENCE), "{target}");
+        assert!(connection.is_closed_within(TIMEOUT), "{target}");
     }
 }
 
 #[test]
 fn answers_cannot_be_split_by_what_php_sends() {
-    let stage = stage();
+    let site = site();
     // PHP itself refuses line breaks in header(); what is left is odd names and bytes above ASCII.
-    stage.head(
+    site.head(
         "/odd",
         &[
             "X-Bytes: \u{e4}\u{f6}",
@@ -443,14 +448,16 @@ fn answers_cannot_be_split_by_what_php_sends() {
             "Keep-Alive: x",
         ],
     );
-    let answer = stage.get("/odd").expect_status(200);
+    let answer = site.get("/odd").expect_status(200);
     assert!(
         !answer.has("x-gone") && !answer.has("keep-alive"),
         "{}",
         answer.beginning()
     );
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     for _ in 0..2 {
-        connection.exchange(&hosted(Request::get("/odd"))).unwrap();
+        connection
+            .exchange(&with_host(Request::get("/odd")))
+            .unwrap();
     }
 }

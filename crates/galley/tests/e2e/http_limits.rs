@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, SHORT_PATIENCE, Stage, hosted, noise};
+use crate::support::{
+    AssertStatus, HOST, SHORT_TIMEOUT, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host,
+};
 
 fn answers_in(bytes: &[u8]) -> usize {
     bytes
@@ -22,9 +24,9 @@ fn status_of(bytes: &[u8]) -> u16 {
 }
 
 /// Sends `head` with a request for a file right behind it: one refusal comes, the connection ends, the file is not sent.
-fn refused(stage: &Stage, head: &str, wanted: &[u16]) {
+fn refused(site: &TestSite, head: &str, wanted: &[u16]) {
     let bytes = format!("{head}GET /canary.txt HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    let answer = stage.all_of(bytes.as_bytes());
+    let answer = site.send_raw(bytes.as_bytes());
     let text = String::from_utf8_lossy(&answer).into_owned();
     assert!(wanted.contains(&status_of(&answer)), "{head:?}\n{text}");
     assert_eq!(answers_in(&answer), 1, "{head:?}\n{text}");
@@ -37,17 +39,19 @@ fn refused(stage: &Stage, head: &str, wanted: &[u16]) {
 
 #[test]
 fn odd_framing_is_refused_and_nothing_after_it_answered() {
-    let stage = Plan::php().file("canary.txt", "the canary sings").start();
+    let site = SiteBuilder::php()
+        .file("canary.txt", "the canary sings")
+        .start();
     let with_host = |rest: &str| format!("POST /form HTTP/1.1\r\nHost: {HOST}\r\n{rest}");
     for (rest, wanted) in ODD_FRAMING {
-        refused(&stage, &with_host(rest), wanted);
+        refused(&site, &with_host(rest), wanted);
     }
     for head in ODD_HEADS {
-        refused(&stage, head, &[400, 421, 505]);
+        refused(&site, head, &[400, 421, 505]);
     }
-    assert_eq!(stage.runs("/form"), 0, "PHP saw none of it");
+    assert_eq!(site.runs("/form"), 0, "PHP saw none of it");
     assert_eq!(
-        stage.get("/canary.txt").expect_status(200).text(),
+        site.get("/canary.txt").expect_status(200).text(),
         "the canary sings"
     );
 }
@@ -130,7 +134,9 @@ const ODD_HEADS: &[&str] = &[
 
 #[test]
 fn a_body_is_never_the_next_request() {
-    let stage = Plan::php().file("canary.txt", "the canary sings").start();
+    let site = SiteBuilder::php()
+        .file("canary.txt", "the canary sings")
+        .start();
     // Refusals that come before the body was read must not leave it to be parsed.
     let inner = format!("GET /canary.txt HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
     let length = inner.len();
@@ -144,7 +150,7 @@ fn a_body_is_never_the_next_request() {
     ] {
         let closing =
             format!("{head}{inner}GET /last HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
-        let answer = stage.all_of(closing.as_bytes());
+        let answer = site.send_raw(closing.as_bytes());
         let text = String::from_utf8_lossy(&answer);
         // PHP echoes the body; a served file begins the body of an answer.
         assert!(!text.contains("\r\n\r\nthe canary sings"), "{head}\n{text}");
@@ -153,7 +159,7 @@ fn a_body_is_never_the_next_request() {
 
 #[test]
 fn limits_of_heads_and_bodies() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .server("request_body = \"10KiB\"\nhead_size = \"8KiB\"")
         .file("a.txt", "a")
         .start();
@@ -186,7 +192,7 @@ fn limits_of_heads_and_bodies() {
             &[413],
         ),
     ] {
-        let answer = stage.all_of(head.as_bytes());
+        let answer = site.send_raw(head.as_bytes());
         assert!(
             wanted.contains(&status_of(&answer)),
             "{}\n{}",
@@ -197,38 +203,35 @@ fn limits_of_heads_and_bodies() {
     }
     let chunk = [b'y'; 1024];
     let chunks: Vec<&[u8]> = (0..11).map(|_| chunk.as_slice()).collect();
-    stage
-        .ask(Request::new("POST", "/f").chunked(&chunks))
-        .is(413);
-    assert_eq!(stage.runs("/f"), 0);
-    stage
-        .ask(Request::new("POST", "/f").chunked(&chunks[..10]))
-        .is(200);
-    stage
-        .ask(Request::post("/f", "text/plain", vec![b'z'; 10240]))
-        .is(200);
+    site.send(Request::new("POST", "/f").chunked(&chunks))
+        .assert_status(413);
+    assert_eq!(site.runs("/f"), 0);
+    site.send(Request::new("POST", "/f").chunked(&chunks[..10]))
+        .assert_status(200);
+    site.send(Request::post("/f", "text/plain", vec![b'z'; 10240]))
+        .assert_status(200);
     // The largest head that is allowed.
     let room = 8 * 1024 - format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\nX: \r\n\r\n").len();
-    stage
-        .ask(
-            Request::get("/a.txt")
-                .host(HOST)
-                .field("X", "x".repeat(room)),
-        )
-        .is(200);
-    stage
-        .ask(
-            Request::get("/a.txt")
-                .host(HOST)
-                .field("X", "x".repeat(room + 1)),
-        )
-        .is(431);
+    site.send(
+        Request::get("/a.txt")
+            .host(HOST)
+            .field("X", "x".repeat(room)),
+    )
+    .assert_status(200);
+    site.send(
+        Request::get("/a.txt")
+            .host(HOST)
+            .field("X", "x".repeat(room + 1)),
+    )
+    .assert_status(431);
 }
 
 #[test]
 fn a_chunked_body_without_end_is_refused_at_the_limit() {
-    let stage = Plan::php().server("request_body = \"64KiB\"").start();
-    let mut connection = stage.connect();
+    let site = SiteBuilder::php()
+        .server("request_body = \"64KiB\"")
+        .start();
+    let mut connection = site.connect();
     let head = format!("POST /f HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n");
     connection.write(head.as_bytes()).unwrap();
     let piece = [b"1000\r\n".as_slice(), &[b'x'; 4096], b"\r\n"].concat();
@@ -241,13 +244,13 @@ fn a_chunked_body_without_end_is_refused_at_the_limit() {
     if let Ok(answer) = connection.receive("POST") {
         assert_eq!(answer.status, 413);
     }
-    assert_eq!(stage.runs("/f"), 0);
-    stage.get("/").is(200);
+    assert_eq!(site.runs("/f"), 0);
+    site.get("/").assert_status(200);
 }
 
 #[test]
 fn chunk_lines_and_trailers_cannot_grow() {
-    let stage = Plan::php().server("body_timeout = \"2s\"").start();
+    let site = SiteBuilder::php().server("body_timeout = \"2s\"").start();
     let head = format!("POST /f HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (start, piece) in [
         ("5;", "x"),
@@ -255,7 +258,7 @@ fn chunk_lines_and_trailers_cannot_grow() {
         ("5\r\nhello\r\n0\r\n", "X-Trailer: y\r\n"),
     ] {
         let bytes = format!("{head}{start}{}", piece.repeat(200_000));
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         let began = Instant::now();
         let _ = connection.write(bytes.as_bytes());
         if let Ok(answer) = connection.receive("POST") {
@@ -265,18 +268,18 @@ fn chunk_lines_and_trailers_cannot_grow() {
                 answer.beginning()
             );
         }
-        assert!(began.elapsed() < PATIENCE, "{start:?} was read on and on");
+        assert!(began.elapsed() < TIMEOUT, "{start:?} was read on and on");
     }
-    assert_eq!(stage.runs("/f"), 0);
+    assert_eq!(site.runs("/f"), 0);
 }
 
 #[test]
 fn a_head_that_drips_is_ended_at_its_deadline() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .server("head_timeout = \"600ms\"")
         .file("a.txt", "a")
         .start();
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     let began = Instant::now();
     let mut drip = format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\nX-Drip: ").into_bytes();
     connection.write(&drip).unwrap();
@@ -292,7 +295,7 @@ fn a_head_that_drips_is_ended_at_its_deadline() {
         match connection.stream().read(&mut piece) {
             Ok(count) => break piece[..count].to_vec(),
             Err(_) => assert!(
-                began.elapsed() < SHORT_PATIENCE,
+                began.elapsed() < SHORT_TIMEOUT,
                 "the head may go on for ever"
             ),
         }
@@ -308,68 +311,68 @@ fn a_head_that_drips_is_ended_at_its_deadline() {
         "ended too early: {:?}",
         began.elapsed()
     );
-    assert!(began.elapsed() < SHORT_PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < SHORT_TIMEOUT, "{:?}", began.elapsed());
 }
 
 #[test]
 fn silence_is_ended_without_a_word() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .server("idle_timeout = \"500ms\"\nhead_timeout = \"600ms\"")
         .file("a.txt", "a")
         .start();
-    let mut silent = stage.connect();
-    let mut used = stage.connect();
-    used.exchange(&hosted(Request::get("/a.txt")))
+    let mut silent = site.connect();
+    let mut used = site.connect();
+    used.exchange(&with_host(Request::get("/a.txt")))
         .unwrap()
-        .is(200);
+        .assert_status(200);
     assert!(
-        silent.is_closed_within(PATIENCE),
+        silent.is_closed_within(TIMEOUT),
         "nothing was asked, nothing is answered"
     );
-    assert!(used.is_closed_within(PATIENCE));
+    assert!(used.is_closed_within(TIMEOUT));
 }
 
 #[test]
 fn a_body_that_stops_coming_is_ended() {
-    let stage = Plan::php().server("body_timeout = \"500ms\"").start();
+    let site = SiteBuilder::php()
+        .server("body_timeout = \"500ms\"")
+        .start();
     for head in [
         "Content-Length: 10\r\n\r\nhello",
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
     ] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection
             .write(format!("POST /f HTTP/1.1\r\nHost: {HOST}\r\n{head}").as_bytes())
             .unwrap();
-        connection.receive("POST").unwrap().is(408);
-        assert!(connection.is_closed_within(PATIENCE));
+        connection.receive("POST").unwrap().assert_status(408);
+        assert!(connection.is_closed_within(TIMEOUT));
     }
-    assert_eq!(stage.runs("/f"), 0, "half a body is nobody's request");
+    assert_eq!(site.runs("/f"), 0, "half a body is nobody's request");
 }
 
 #[test]
 fn a_client_that_reads_nothing_is_dropped() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .server("write_timeout = \"700ms\"")
-        .file("large.bin", noise(30 * 1024 * 1024))
+        .file("large.bin", random_bytes(30 * 1024 * 1024))
         .file("a.txt", "a")
         .start();
-    stage
-        .scratch
+    site.scratch
         .write(
             "root/large.php",
             "<?php for ($i = 0; $i < 300; $i++) { echo str_repeat('x', 100000); }",
         )
         .unwrap();
     for target in ["/large.bin", "/large.php"] {
-        let mut deaf: Vec<Connection> = (0..3).map(|_| stage.connect()).collect();
+        let mut deaf: Vec<Connection> = (0..3).map(|_| site.connect()).collect();
         for connection in &mut deaf {
-            connection.send(&hosted(Request::get(target))).unwrap();
+            connection.send(&with_host(Request::get(target))).unwrap();
         }
         // Others are served meanwhile.
-        stage.get("/a.txt").is(200);
-        wait_for("records of dropped clients", PATIENCE, || {
-            stage
-                .access()
+        site.get("/a.txt").assert_status(200);
+        wait_for("records of dropped clients", TIMEOUT, || {
+            site.access()
                 .lines()
                 .filter(|line| line.contains(&format!("GET {target} ")))
                 .count()
@@ -383,19 +386,19 @@ fn a_client_that_reads_nothing_is_dropped() {
             );
         }
     }
-    stage.get("/a.txt").is(200);
+    site.get("/a.txt").assert_status(200);
 }
 
 #[test]
 fn a_slow_reader_that_makes_progress_gets_all() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .server("write_timeout = \"600ms\"")
-        .file("large.bin", noise(8 * 1024 * 1024))
+        .file("large.bin", random_bytes(8 * 1024 * 1024))
         .start();
-    let wanted = noise(8 * 1024 * 1024);
-    let mut connection = stage.connect();
+    let wanted = random_bytes(8 * 1024 * 1024);
+    let mut connection = site.connect();
     connection
-        .send(&hosted(Request::get("/large.bin")))
+        .send(&with_host(Request::get("/large.bin")))
         .unwrap();
     let began = Instant::now();
     let mut got = Vec::new();

@@ -1,27 +1,30 @@
 //! Apache, and origins that break HTTP on command, behind Galley.
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Gate, Origin, Seen, Wire};
+use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Apache, ApacheOptions, wait_for};
 
-use crate::support::{HOST, Is, LAB, PATIENCE, Plan, Stage, hosted, said, together};
+use crate::support::{
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, run_concurrently, said,
+    with_host,
+};
 
-fn behind(origin: &Origin, lines: &str) -> Stage {
-    Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+fn behind(origin: &Origin, lines: &str) -> TestSite {
+    SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
         .site(lines)
         .start()
 }
 
 /// A site behind Apache.
 pub struct Legacy {
-    pub stage: Stage,
+    pub site: TestSite,
     pub apache: Apache,
 }
 
 /// Apache with PHP as a module, and Galley in front of it.
 pub fn apache() -> Legacy {
-    let plan = Plan::files();
-    plan.scratch.write("web/index.php", LAB).unwrap();
+    let plan = SiteBuilder::files();
+    plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
     plan.scratch
         .write(
             "web/.htaccess",
@@ -51,7 +54,7 @@ pub fn apache() -> Legacy {
     )
     .unwrap();
     Legacy {
-        stage: Stage {
+        site: TestSite {
             galley,
             fpm,
             scratch,
@@ -62,9 +65,9 @@ pub fn apache() -> Legacy {
 
 #[test]
 fn apache_generates_and_galley_caches() {
-    let Legacy { stage, apache } = apache();
-    let first = stage
-        .ask(Request::get("/page?utm_source=canary").cookie("_ga=canary"))
+    let Legacy { site, apache } = apache();
+    let first = site
+        .send(Request::get("/page?utm_source=canary").cookie("_ga=canary"))
         .expect_status(200);
     assert_eq!(first.cache_status(), "galley; fwd=uri-miss; stored");
     let text = first.text();
@@ -72,18 +75,18 @@ fn apache_generates_and_galley_caches() {
     assert_eq!(said(&text, "HTTP_HOST"), HOST);
     assert_eq!(said(&text, "HTTP_X_FORWARDED_FOR"), "127.0.0.1");
     assert_eq!(said(&text, "HTTP_X_FORWARDED_PROTO"), "http");
-    let second = stage.get("/page");
+    let second = site.get("/page");
     assert!(second.is_hit());
     assert_eq!(second.body, first.body);
-    assert_eq!(stage.get("/own.txt").expect_status(200).text(), "of Apache");
-    let form = stage
-        .ask(Request::form("/form", &[("a", "b")]))
+    assert_eq!(site.get("/own.txt").expect_status(200).text(), "of Apache");
+    let form = site
+        .send(Request::form("/form", &[("a", "b")]))
         .expect_status(200);
     assert!(form.text().contains("body=a=b\n"));
-    stage.head("/mine", &["Set-Cookie: a={run}", "Status: 403"]);
+    site.head("/mine", &["Set-Cookie: a={run}", "Status: 403"]);
     for run in ["1", "2"] {
-        let mine = stage
-            .ask(Request::get("/mine").cookie("wordpress_logged_in_x=1"))
+        let mine = site
+            .send(Request::get("/mine").cookie("wordpress_logged_in_x=1"))
             .expect_status(403);
         assert_eq!(mine.field("set-cookie"), Some(format!("a={run}").as_str()));
     }
@@ -92,33 +95,32 @@ fn apache_generates_and_galley_caches() {
 
 #[test]
 fn apache_may_restart() {
-    let Legacy { stage, mut apache } = apache();
-    stage.get("/kept").is(200);
+    let Legacy { site, mut apache } = apache();
+    site.get("/kept").assert_status(200);
     for round in 0..3 {
-        stage.get(&format!("/before{round}")).is(200);
+        site.get(&format!("/before{round}")).assert_status(200);
         apache.restart().unwrap();
-        stage.get(&format!("/after{round}")).is(200);
+        site.get(&format!("/after{round}")).assert_status(200);
         apache.restart().unwrap();
         // Also what may not be sent twice meets a living connection.
-        stage
-            .ask(Request::form(&format!("/form{round}"), &[("a", "b")]))
-            .is(200);
+        site.send(Request::form(&format!("/form{round}"), &[("a", "b")]))
+            .assert_status(200);
     }
     apache.kill();
-    stage.get("/down").is(502);
-    assert!(stage.get("/kept").is_hit());
+    site.get("/down").assert_status(502);
+    assert!(site.get("/kept").is_hit());
     apache.restart().unwrap();
-    stage.get("/down").is(200);
+    site.get("/down").assert_status(200);
 }
 
 #[test]
 fn more_visitors_than_apache_has_children() {
-    let Legacy { stage, apache } = apache();
-    let answers = together(30, |n| {
-        let mut connection = stage.connect();
+    let Legacy { site, apache } = apache();
+    let answers = run_concurrently(30, |n| {
+        let mut connection = site.connect();
         (0..4).all(|round| {
             connection
-                .exchange(&hosted(Request::form(
+                .exchange(&with_host(Request::form(
                     &format!("/f{n}_{round}"),
                     &[("a", "b")],
                 )))
@@ -133,14 +135,14 @@ fn more_visitors_than_apache_has_children() {
 
 const PAGE: &str = "<html><body>a whole page</body></html>";
 
-fn broken(seen: &Seen, wire: &mut Wire<'_>) {
+fn broken(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     let rest = match seen.path() {
         "/garbage" => {
-            wire.write(b"\x00\x01\x02 what is this\r\n\r\n");
-            return wire.close();
+            writer.write(b"\x00\x01\x02 what is this\r\n\r\n");
+            return writer.close();
         }
-        "/closes" => return wire.close(),
-        "/resets" => return wire.reset(),
+        "/closes" => return writer.close(),
+        "/resets" => return writer.reset(),
         "/half-head" => "",
         "/short" => "Content-Length: 500\r\n\r\n<html>",
         "/short-chunks" => "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -149,61 +151,61 @@ fn broken(seen: &Seen, wire: &mut Wire<'_>) {
         "/two-lengths" => "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
         "/bad-length" => "Content-Length: +5\r\n\r\nhello",
         "/bad-field" => "Bad Field: 1\r\nContent-Length: 5\r\n\r\nhello",
-        _ => return unusual(seen, wire),
+        _ => return unusual(seen, writer),
     };
-    wire.write(format!("{HEAD}{rest}").as_bytes());
-    wire.close();
+    writer.write(format!("{HEAD}{rest}").as_bytes());
+    writer.close();
 }
 
 /// Responses that are unusual, and those that Galley accepts.
-fn unusual(seen: &Seen, wire: &mut Wire<'_>) {
+fn unusual(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     let whole = |rest: &str| format!("{HEAD}{rest}");
     match seen.path() {
         "/large-head" => {
-            wire.write(
+            writer.write(
                 whole(&format!(
                     "X-Large: {}\r\nContent-Length: 5\r\n\r\nhello",
                     "x".repeat(3_000_000)
                 ))
                 .as_bytes(),
             );
-            wire.close();
+            writer.close();
         }
         "/switch" => {
-            wire.write(
+            writer.write(
                 b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
             );
-            wire.close();
+            writer.close();
         }
         "/interims" => {
-            wire.write(
+            writer.write(
                 b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n",
             );
-            page(wire);
+            page(writer);
         }
         "/long" => {
-            wire.write(whole(&format!("Content-Length: {}\r\n\r\n{PAGE}HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nevil", PAGE.len())).as_bytes());
+            writer.write(whole(&format!("Content-Length: {}\r\n\r\n{PAGE}HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nevil", PAGE.len())).as_bytes());
         }
         "/until-close" => {
-            wire.write(whole(&format!("\r\n{PAGE}")).as_bytes());
-            wire.close();
+            writer.write(whole(&format!("\r\n{PAGE}")).as_bytes());
+            writer.close();
         }
         "/http10" => {
-            wire.write(
+            writer.write(
                 format!("HTTP/1.0 200 OK\r\nContent-Type: text/html\r\n\r\n{PAGE}").as_bytes(),
             );
-            wire.close();
+            writer.close();
         }
-        _ => page(wire),
+        _ => page(writer),
     }
 }
 
-fn page(wire: &mut Wire<'_>) {
+fn page(writer: &mut ResponseWriter<'_>) {
     let fields = [
         ("Content-Type", "text/html"),
         ("Cache-Control", "max-age=600"),
     ];
-    wire.answer(200, &fields, PAGE.as_bytes());
+    writer.answer(200, &fields, PAGE.as_bytes());
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600\r\n";
@@ -211,7 +213,7 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control:
 #[test]
 fn broken_answers_are_refused_or_broken_off_and_never_kept() {
     let origin = Origin::start(broken).unwrap();
-    let stage = behind(
+    let site = behind(
         &origin,
         "first_byte_timeout = \"3s\"\nread_timeout = \"3s\"",
     );
@@ -236,7 +238,7 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
             Request::form(path, &[("a", "b")]),
         ] {
             let method = request.method.clone();
-            match hosted(request).send(stage.addr()) {
+            match with_host(request).send(site.addr()) {
                 Ok(answer) => assert_eq!(
                     answer.status,
                     502,
@@ -247,20 +249,20 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
             }
         }
         assert_eq!(
-            stage.get("/fine").expect_status(200).text(),
+            site.get("/fine").expect_status(200).text(),
             PAGE,
             "after {path}"
         );
     }
-    stage.get("/both").is(502);
+    site.get("/both").assert_status(502);
 }
 
 #[test]
 fn odd_answers_that_are_whole() {
     let origin = Origin::start(broken).unwrap();
-    let stage = behind(&origin, "");
+    let site = behind(&origin, "");
     for path in ["/interims", "/until-close", "/http10"] {
-        let answer = stage.get(path).expect_status(200);
+        let answer = site.get(path).expect_status(200);
         assert_eq!(answer.text(), PAGE, "{path}");
         assert!(answer.interim.is_empty(), "{path}: {:?}", answer.interim);
         assert!(!answer.has("link"), "{path}");
@@ -270,14 +272,14 @@ fn odd_answers_that_are_whole() {
 #[test]
 fn what_follows_an_answer_is_nobodys_answer() {
     let origin = Origin::start(broken).unwrap();
-    let stage = behind(&origin, "");
+    let site = behind(&origin, "");
     for round in 0..10 {
-        let answer = stage.get(&format!("/long?{round}")).expect_status(200);
+        let answer = site.get(&format!("/long?{round}")).expect_status(200);
         assert_eq!(answer.text(), PAGE);
-        let victim = stage.get(&format!("/victim?{round}")).expect_status(200);
+        let victim = site.get(&format!("/victim?{round}")).expect_status(200);
         assert_eq!(victim.text(), PAGE, "{round}");
-        let posted = stage
-            .ask(Request::form(&format!("/victim?{round}"), &[("a", "b")]))
+        let posted = site
+            .send(Request::form(&format!("/victim?{round}"), &[("a", "b")]))
             .expect_status(200);
         assert_eq!(posted.text(), PAGE, "{round}");
     }
@@ -285,9 +287,9 @@ fn what_follows_an_answer_is_nobodys_answer() {
 
 #[test]
 fn requests_reach_the_origin_in_one_form() {
-    let origin = Origin::start(|_, wire| {
-        wire.body();
-        wire.answer(
+    let origin = Origin::start(|_, writer| {
+        writer.body();
+        writer.answer(
             200,
             &[
                 ("Content-Type", "text/plain"),
@@ -297,7 +299,7 @@ fn requests_reach_the_origin_in_one_form() {
         );
     })
     .unwrap();
-    let stage = behind(&origin, "");
+    let site = behind(&origin, "");
     let request = Request::new("POST", "/x/../a%2fb//c?q=1&&z=%41")
         .field("Connection", "close, X-Secret-Hop, Cookie, Host")
         .field("X-Secret-Hop", "1")
@@ -308,8 +310,8 @@ fn requests_reach_the_origin_in_one_form() {
         .field("Expect", "100-continue")
         .cookie("wordpress_logged_in_x=1")
         .chunked(&[b"one", b"two"]);
-    stage.ask(request).is(200);
-    let seen = origin.seen().remove(0);
+    site.send(request).assert_status(200);
+    let seen = origin.requests().remove(0);
     assert_eq!(seen.target, "/a%2Fb//c?q=1&&z=%41");
     assert_eq!(seen.body, b"onetwo");
     assert_eq!(seen.field("content-length"), Some("6"));
@@ -328,8 +330,8 @@ fn requests_reach_the_origin_in_one_form() {
 
 #[test]
 fn a_connection_that_the_origin_closed_is_not_held_against_a_visitor() {
-    let origin = Origin::start(|_, wire| {
-        wire.answer(
+    let origin = Origin::start(|_, writer| {
+        writer.answer(
             200,
             &[
                 ("Content-Type", "text/plain"),
@@ -339,11 +341,11 @@ fn a_connection_that_the_origin_closed_is_not_held_against_a_visitor() {
         );
     })
     .unwrap();
-    let stage = behind(&origin, "");
+    let site = behind(&origin, "");
     for round in 0..10 {
-        stage.get(&format!("/a{round}")).is(200);
+        site.get(&format!("/a{round}")).assert_status(200);
         origin.drop_connections();
-        stage.get(&format!("/b{round}")).is(200);
+        site.get(&format!("/b{round}")).assert_status(200);
     }
     assert!(
         origin.connections() < 40,
@@ -354,76 +356,77 @@ fn a_connection_that_the_origin_closed_is_not_held_against_a_visitor() {
 
 #[test]
 fn an_unsafe_request_is_never_sent_twice() {
-    let origin = Origin::start(|seen, wire| {
-        wire.body();
+    let origin = Origin::start(|seen, writer| {
+        writer.body();
         if seen.method == "POST" {
-            wire.close();
+            writer.close();
         } else {
-            wire.answer(200, &[("Content-Type", "text/plain")], b"ok");
+            writer.answer(200, &[("Content-Type", "text/plain")], b"ok");
         }
     })
     .unwrap();
-    let stage = behind(&origin, "");
+    let site = behind(&origin, "");
     for round in 0..5 {
-        stage.get(&format!("/{round}")).is(200);
-        stage.ask(Request::form("/once", &[("a", "b")])).is(502);
+        site.get(&format!("/{round}")).assert_status(200);
+        site.send(Request::form("/once", &[("a", "b")]))
+            .assert_status(502);
     }
     assert_eq!(origin.count("/once"), 5);
 }
 
 #[test]
 fn slow_origins_are_given_up() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         if seen.path() == "/half" {
-            wire.write(
+            writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n<html>",
             );
         }
-        wire.wait_for_close();
+        writer.wait_for_close();
     })
     .unwrap();
-    let stage = behind(
+    let site = behind(
         &origin,
         "first_byte_timeout = \"400ms\"\nread_timeout = \"400ms\"",
     );
-    stage.get("/never").is(504);
+    site.get("/never").assert_status(504);
     assert!(
-        hosted(Request::get("/half"))
-            .send(stage.addr())
+        with_host(Request::get("/half"))
+            .send(site.addr())
             .map_or(true, |answer| answer.status == 502 || answer.status == 504)
     );
 }
 
 #[test]
 fn a_client_that_leaves_ends_its_exchange() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         if seen.path() == "/endless" {
-            wire.chunked(
+            writer.chunked(
                 200,
                 &[
                     ("Content-Type", "text/plain"),
                     ("Cache-Control", "no-store"),
                 ],
             );
-            wire.chunk(b"first");
-            wire.wait_for_close();
+            writer.chunk(b"first");
+            writer.wait_for_close();
         } else {
-            wire.answer(200, &[("Content-Type", "text/plain")], b"ok");
+            writer.answer(200, &[("Content-Type", "text/plain")], b"ok");
         }
     })
     .unwrap();
-    let stage = behind(&origin, "in_flight = 1");
+    let site = behind(&origin, "in_flight = 1");
     for _ in 0..2 {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection
-            .send(&hosted(
+            .send(&with_host(
                 Request::get("/endless").cookie("wordpress_logged_in_x=1"),
             ))
             .unwrap();
         let mut piece = [0; 16];
         std::io::Read::read_exact(&mut connection.stream(), &mut piece).unwrap();
         drop(connection);
-        stage.get("/next").is(200);
+        site.get("/next").assert_status(200);
     }
 }
 
@@ -442,33 +445,33 @@ fn the_next_server_answers_when_one_is_down() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let stage = Plan::behind(&format!(
+    let site = SiteBuilder::behind(&format!(
         "upstream = [\"http://{closed}\", \"{}\"]",
         origin.url()
     ))
     .start();
     for round in 0..6 {
-        stage.get(&format!("/{round}")).is(200);
+        site.get(&format!("/{round}")).assert_status(200);
     }
-    wait_for("access records", PATIENCE, || {
-        stage.access().lines().count() == 6
+    wait_for("access records", TIMEOUT, || {
+        site.access().lines().count() == 6
     });
 }
 
 #[test]
 fn uploads_pass_whole() {
-    let origin = Origin::start(|_, wire| {
-        let body = wire.body();
+    let origin = Origin::start(|_, writer| {
+        let body = writer.body();
         let text = format!("{} {}", body.len(), crate::support::sha256(&body));
-        wire.answer(200, &[("Content-Type", "text/plain")], text.as_bytes());
+        writer.answer(200, &[("Content-Type", "text/plain")], text.as_bytes());
     })
     .unwrap();
-    let stage = behind(&origin, "");
+    let site = behind(&origin, "");
     for length in [0, 10, 100_000, 5_000_000] {
-        let body = crate::support::noise(length);
+        let body = crate::support::random_bytes(length);
         let wanted = format!("{length} {}", crate::support::sha256(&body));
-        let answer = stage
-            .ask(Request::post("/up", "application/octet-stream", body))
+        let answer = site
+            .send(Request::post("/up", "application/octet-stream", body))
             .expect_status(200);
         assert_eq!(answer.text(), wanted);
     }
@@ -479,17 +482,17 @@ fn a_long_answer_that_breaks_off_does_not_look_whole_to_http_10() {
     let gate = Gate::new();
     let origin = {
         let gate = gate.clone();
-        Origin::start(move |_, wire| {
-            wire.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
-            wire.write(&vec![b'x'; 0x18_0000]);
+        Origin::start(move |_, writer| {
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n180000\r\n");
+            writer.write(&vec![b'x'; 0x18_0000]);
             gate.pass();
-            wire.write(b"\r\n10\r\nhalf");
-            wire.close();
+            writer.write(b"\r\n10\r\nhalf");
+            writer.close();
         })
         .unwrap()
     };
-    let stage = behind(&origin, "");
-    let mut client = stage.connect();
+    let site = behind(&origin, "");
+    let mut client = site.connect();
     client
         .write(format!("GET /download HTTP/1.0\r\nHost: {HOST}\r\n\r\n").as_bytes())
         .unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use galley_testkit::Scratch;
 use serde_json::Value;
 
-use crate::support::{binary, words};
+use crate::support::{binary, output_text};
 
 fn import(arguments: &[&str]) -> Output {
     let mut command = Command::new(binary());
@@ -40,8 +40,8 @@ fn the_configuration_of_nginx_becomes_one_that_check_accepts() {
     let nginx = site(&scratch);
     let galley = scratch.join("galley.toml").display().to_string();
     let output = import(&["--nginx", &nginx, "--output", &galley]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-    let said = words(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
+    let said = output_text(&output);
     assert!(said.contains("1 not carried"), "{said}");
     assert!(
         said.contains("nginx.conf:9: more_clever_module on;"),
@@ -59,10 +59,15 @@ fn the_configuration_of_nginx_becomes_one_that_check_accepts() {
         .args(["check", "--config", &galley])
         .output()
         .unwrap();
-    assert_eq!(check.status.code(), Some(0), "{}\n{text}", words(&check));
+    assert_eq!(
+        check.status.code(),
+        Some(0),
+        "{}\n{text}",
+        output_text(&check)
+    );
     // A second one does not overwrite it.
     let again = import(&["--nginx", &nginx, "--output", &galley]);
-    assert_eq!(again.status.code(), Some(1), "{}", words(&again));
+    assert_eq!(again.status.code(), Some(1), "{}", output_text(&again));
     assert_eq!(std::fs::read_to_string(&galley).unwrap(), text);
 }
 
@@ -93,8 +98,8 @@ fn the_report_for_scripts_has_every_statement() {
 fn a_file_that_does_not_exist_is_named() {
     let output = import(&["--nginx", "/nonexistent/nginx.conf"]);
     assert!(
-        words(&output).contains("the file cannot be read"),
+        output_text(&output).contains("the file cannot be read"),
         "{}",
-        words(&output)
+        output_text(&output)
     );
 }

@@ -8,7 +8,7 @@ use galley_testkit::wait_for;
 use crate::compress::plain;
 use crate::http2::ask::Client;
 use crate::overload_outage::metrics;
-use crate::support::{Is, PATIENCE, Plan, Stage, hosted, noise};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host};
 
 /// Text of so many bytes.
 fn text(length: usize) -> Vec<u8> {
@@ -17,20 +17,20 @@ fn text(length: usize) -> Vec<u8> {
     lines.take(length).collect()
 }
 
-fn ask(stage: &Stage, target: &str, accept: &str) -> Response {
-    stage.ask(Request::get(target).field("Accept-Encoding", accept))
+fn send(stage: &TestSite, target: &str, accept: &str) -> Response {
+    stage.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
 #[test]
 fn large_text_is_compressed_on_its_way() {
     let script = text(3_000_000);
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .server("h2c = true")
         .site("compress = [\"br\", \"gzip\", \"zstd\"]")
         .file("app.js", &script)
-        .file("photo.jpg", noise(400_000))
+        .file("photo.jpg", random_bytes(400_000))
         .start();
-    let identity = ask(&stage, "/app.js", "identity").expect_status(200);
+    let identity = send(&stage, "/app.js", "identity").expect_status(200);
     assert!(identity.body == script);
     assert_eq!(identity.field("vary"), Some("Accept-Encoding"));
     let strong = identity.field("etag").unwrap();
@@ -40,9 +40,9 @@ fn large_text_is_compressed_on_its_way() {
         ("zstd", "zstd"),
     ] {
         for answer in [
-            ask(&stage, "/app.js", accept),
+            send(&stage, "/app.js", accept),
             Client::open(stage.addr())
-                .ask(&Request::get("/app.js").field("Accept-Encoding", accept)),
+                .send(&Request::get("/app.js").field("Accept-Encoding", accept)),
         ] {
             let answer = answer.expect_status(200);
             assert_eq!(answer.field("content-encoding"), Some(coding));
@@ -59,10 +59,10 @@ fn large_text_is_compressed_on_its_way() {
             let same = Request::get("/app.js")
                 .field("Accept-Encoding", accept)
                 .field("If-None-Match", &etag);
-            let same = stage.ask(same).expect_status(304);
+            let same = stage.send(same).expect_status(304);
             assert_eq!(same.field("etag"), Some(etag.as_str()));
             assert_eq!(same.field("vary"), Some("Accept-Encoding"));
-            let head = stage.ask(Request::head("/app.js").field("Accept-Encoding", accept));
+            let head = stage.send(Request::head("/app.js").field("Accept-Encoding", accept));
             let head = head.expect_status(200);
             for name in [
                 "content-encoding",
@@ -78,14 +78,14 @@ fn large_text_is_compressed_on_its_way() {
             let part = Request::get("/app.js")
                 .field("Accept-Encoding", accept)
                 .field("Range", "bytes=1000-1999");
-            let found = stage.ask(part.clone()).expect_status(206);
+            let found = stage.send(part.clone()).expect_status(206);
             assert!(found.body == script[1000..2000] && !found.has("content-encoding"));
             assert_eq!(found.field("etag"), Some(strong));
-            let whole = stage.ask(part.field("If-Range", &etag)).expect_status(200);
+            let whole = stage.send(part.field("If-Range", &etag)).expect_status(200);
             assert!(plain(&whole) == script);
         }
     }
-    let image = ask(&stage, "/photo.jpg", "gzip, br").expect_status(200);
+    let image = send(&stage, "/photo.jpg", "gzip, br").expect_status(200);
     assert!(!image.has("content-encoding") && !image.has("vary"));
     assert_eq!(image.field("content-length"), Some("400000"));
 }
@@ -96,18 +96,18 @@ fn a_compressed_file_beside_a_large_one_is_sent_as_it_is() {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&script).unwrap();
     let beside = gzip.finish().unwrap();
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .file("app.js", &script)
         .file("app.js.gz", &beside)
         .start();
-    let answer = ask(&stage, "/app.js", "gzip").expect_status(200);
+    let answer = send(&stage, "/app.js", "gzip").expect_status(200);
     assert!(answer.body == beside);
     assert_eq!(
         answer.field("content-length"),
         Some(beside.len().to_string().as_str())
     );
     // Who takes only another coding gets that.
-    let answer = ask(&stage, "/app.js", "br").expect_status(200);
+    let answer = send(&stage, "/app.js", "br").expect_status(200);
     assert_eq!(answer.field("content-encoding"), Some("br"));
     assert!(plain(&answer) == script);
 }
@@ -115,25 +115,25 @@ fn a_compressed_file_beside_a_large_one_is_sent_as_it_is() {
 #[test]
 fn compressing_large_files_costs_little_memory_and_ends_with_the_client() {
     let script = text(48 << 20);
-    let stage = Plan::files().file("export.txt", &script).start();
-    ask(&stage, "/export.txt", "identity").is(200);
+    let stage = SiteBuilder::files().file("export.txt", &script).start();
+    send(&stage, "/export.txt", "identity").assert_status(200);
     let before = stage.peak_memory();
-    let answer = ask(&stage, "/export.txt", "gzip").expect_status(200);
+    let answer = send(&stage, "/export.txt", "gzip").expect_status(200);
     assert!(plain(&answer) == script);
     // Clients that read nothing, and leave.
     let waiting: Vec<_> = (0..4)
         .map(|_| {
             let mut connection = stage.connect();
             let request = Request::get("/export.txt").field("Accept-Encoding", "gzip");
-            connection.send(&hosted(request)).unwrap();
+            connection.send(&with_host(request)).unwrap();
             connection
         })
         .collect();
-    ask(&stage, "/export.txt", "identity").is(200);
+    send(&stage, "/export.txt", "identity").assert_status(200);
     drop(waiting);
     let grown = stage.grown_since(before);
     assert!(grown < 12 * 1024 * 1024, "{grown} bytes");
-    wait_for("the memory to be free again", PATIENCE, || {
+    wait_for("the memory to be free again", TIMEOUT, || {
         let metrics = metrics(&stage);
         let mut lines = metrics.lines();
         let reserved = lines.find_map(|line| line.strip_prefix("galley_store_reserved_bytes "));
@@ -145,8 +145,11 @@ fn compressing_large_files_costs_little_memory_and_ends_with_the_client() {
 fn without_compression_large_files_stay_as_they_are() {
     let script = text(1_000_000);
     for site in ["compress = []", "compress_types = [\"text/html\"]"] {
-        let stage = Plan::files().site(site).file("app.js", &script).start();
-        let answer = ask(&stage, "/app.js", "gzip, br").expect_status(200);
+        let stage = SiteBuilder::files()
+            .site(site)
+            .file("app.js", &script)
+            .start();
+        let answer = send(&stage, "/app.js", "gzip, br").expect_status(200);
         assert!(answer.body == script && !answer.has("vary"), "{site}");
     }
 }

@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::{Galley, Launch, Scratch, runs_as_root, wait_for};
 
-use crate::support::{PATIENCE, Plan, binary, hosted, number_in};
+use crate::support::{SiteBuilder, TIMEOUT, binary, json_number, with_host};
 
 /// All that comes for a request over a socket in the file system.
-fn ask(stream: &mut UnixStream, target: &str) -> String {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+fn send(stream: &mut UnixStream, target: &str) -> String {
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = Request::get(target).field("Connection", "close");
     stream
-        .write_all(&hosted(request).to_bytes("unused"))
+        .write_all(&with_host(request).to_bytes("unused"))
         .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -26,27 +26,27 @@ fn ask(stream: &mut UnixStream, target: &str) -> String {
 }
 
 fn get(socket: &Path, target: &str) -> String {
-    ask(&mut UnixStream::connect(socket).unwrap(), target)
+    send(&mut UnixStream::connect(socket).unwrap(), target)
 }
 
 #[test]
 fn a_socket_in_the_file_system_serves_and_leaves_nothing() {
-    let mut stage = Plan::php()
+    let mut site = SiteBuilder::php()
         .file("a.txt", "mine")
         .server("listen = [\"unix:{dir}/web.sock\"]\nsocket_mode = \"0600\"")
         .start();
-    let socket = stage.scratch.join("web.sock");
+    let socket = site.scratch.join("web.sock");
     let mode = fs::metadata(&socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    assert_eq!(stage.galley.urls(), [format!("unix:{}", socket.display())]);
+    assert_eq!(site.galley.urls(), [format!("unix:{}", socket.display())]);
     assert!(get(&socket, "/a.txt").ends_with("mine"));
     let page = get(&socket, "/page");
     assert!(page.starts_with("HTTP/1.1 200") && page.contains("HTTP_X_FORWARDED_FOR=0.0.0.0"));
     assert!(get(&socket, "/page").contains("galley; hit"));
     // Killed, it leaves its socket behind, and the next one takes the place.
-    stage.restart();
+    site.restart();
     assert!(get(&socket, "/a.txt").ends_with("mine"));
-    assert!(stage.galley.stop().success());
+    assert!(site.galley.stop().success());
     assert!(!socket.exists());
 }
 
@@ -81,20 +81,20 @@ fn both_families_of_addresses_serve() {
         eprintln!("no IPv6 here");
         return;
     }
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("a.txt", "mine")
         .server("listen = [\"[::1]:0\", \"127.0.0.1:0\"]")
         .start();
-    let urls = stage.galley.urls();
+    let urls = site.galley.urls();
     assert_eq!(urls.len(), 2);
     assert!(
         urls.iter().any(|url| url.starts_with("http://[::1]:")),
         "{urls:?}"
     );
     for index in 0..2 {
-        let mut connection = Connection::within(stage.addr_of(index), PATIENCE).unwrap();
+        let mut connection = Connection::within(site.addr_of(index), TIMEOUT).unwrap();
         let answer = connection
-            .exchange(&hosted(Request::get("/a.txt")))
+            .exchange(&with_host(Request::get("/a.txt")))
             .unwrap();
         assert_eq!(answer.text(), "mine");
     }
@@ -103,7 +103,7 @@ fn both_families_of_addresses_serve() {
 /// Two sockets of `systemd-socket-activate`: one is taken by its name, one by its place.
 #[test]
 fn sockets_of_the_service_manager_are_taken() {
-    let plan = Plan::files()
+    let plan = SiteBuilder::files()
         .file("a.txt", "mine")
         .server("listen = [\"systemd:web\", \"systemd:1\"]");
     let (scratch, _, text) = plan.prepare();
@@ -124,7 +124,7 @@ fn sockets_of_the_service_manager_are_taken() {
     let first = std::thread::spawn({
         let web = sockets[0].clone();
         move || {
-            wait_for("the socket of the service manager", PATIENCE, || {
+            wait_for("the socket of the service manager", TIMEOUT, || {
                 UnixStream::connect(&web).is_ok()
             });
         }
@@ -145,7 +145,9 @@ fn sockets_of_the_service_manager_are_taken() {
 
 #[test]
 fn a_socket_that_nobody_hands_over_is_missed() {
-    let (scratch, _, text) = Plan::files().server("listen = [\"systemd:web\"]").prepare();
+    let (scratch, _, text) = SiteBuilder::files()
+        .server("listen = [\"systemd:web\"]")
+        .prepare();
     let refused = Galley::start_binary(binary(), &scratch.join("galley"), &text).unwrap_err();
     assert!(
         refused
@@ -186,7 +188,7 @@ fn root_is_given_up_once_the_sockets_are_bound() {
         .unwrap();
     let number = |at| row.split(':').nth(at).unwrap().parse::<u32>().unwrap();
     let (user, group) = (number(2), number(3));
-    let plan = Plan::behind("php = \"managed\"")
+    let plan = SiteBuilder::behind("php = \"managed\"")
         .file(
             "index.php",
             "<?php header('Cache-Control: no-store'); echo file_get_contents('/proc/self/status');",
@@ -196,11 +198,11 @@ fn root_is_given_up_once_the_sockets_are_bound() {
         let path = plan.scratch.dir(folder).unwrap();
         std::os::unix::fs::chown(path, Some(user), Some(group)).unwrap();
     }
-    let mut stage = plan.start();
-    let socket = stage.scratch.join("web.sock");
+    let mut site = plan.start();
+    let socket = site.scratch.join("web.sock");
     let owner = fs::metadata(&socket).unwrap();
     assert_eq!((owner.uid(), owner.gid()), (user, group));
-    let pid = stage.galley.pid();
+    let pid = site.galley.pid();
     let all = threads(pid, "");
     assert!(all.len() > 3);
     for status in all {
@@ -212,25 +214,25 @@ fn root_is_given_up_once_the_sockets_are_bound() {
     assert!(page.contains(&format!("Uid:\t{user}\t")), "{page}");
     // PHP's own programs, which send mail, may still change their group.
     assert!(page.contains("NoNewPrivs:\t0"), "{page}");
-    assert!(stage.galley.stop().success());
+    assert!(site.galley.stop().success());
 }
 
 #[test]
 fn threads_that_meet_strangers_are_confined() {
     for (line_of_server, wanted) in [("", "1"), ("sandbox = \"off\"", "0")] {
-        let stage = Plan::php()
+        let site = SiteBuilder::php()
             .file("a.txt", "mine")
             .server(line_of_server)
             .disk()
             .start();
-        assert!(stage.get("/page").text().contains("run=1"));
-        assert_eq!(stage.get("/a.txt").text(), "mine");
-        let status = stage.status();
+        assert!(site.get("/page").text().contains("run=1"));
+        assert_eq!(site.get("/a.txt").text(), "mine");
+        let status = site.status();
         let held = status.split("\"sandbox\":").nth(1).unwrap_or_default();
         let is_off = held.trim_start().starts_with("\"off\"");
         assert_eq!(is_off, wanted == "0", "{status}");
         for name in ["front-", "fetch-"] {
-            let found = threads(stage.galley.pid(), name);
+            let found = threads(site.galley.pid(), name);
             assert!(!found.is_empty(), "{name}");
             for status in found {
                 assert_eq!(
@@ -239,6 +241,6 @@ fn threads_that_meet_strangers_are_confined() {
                 );
             }
         }
-        assert_eq!(number_in(&status, "upgraded_connections"), 0);
+        assert_eq!(json_number(&status, "upgraded_connections"), 0);
     }
 }

@@ -15,7 +15,7 @@ use galley_testkit::origin::Origin;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{HOST, Plan, binary, words};
+use crate::support::{HOST, SiteBuilder, binary, output_text};
 use crate::tls_support::{Authority, over_tls, tls_addr};
 
 fn command(arguments: &[&str]) -> Command {
@@ -36,7 +36,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 pub fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", words(output)))
+        .unwrap_or_else(|error| panic!("{error}: {}", output_text(output)))
 }
 
 fn p99(report: &Value) -> f64 {
@@ -48,23 +48,23 @@ fn p99(report: &Value) -> f64 {
 /// A server whose request of that number, from 1, takes a second, and holds up all others.
 fn stalling(number: u64) -> Origin {
     let (count, turn) = (AtomicU64::new(0), Mutex::new(()));
-    Origin::start(move |_, wire| {
+    Origin::start(move |_, writer| {
         let _turn = turn.lock().unwrap();
         if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
             thread::sleep(Duration::from_secs(1));
         }
-        wire.answer(200, &[], b"hello");
+        writer.answer(200, &[], b"hello");
     })
     .unwrap()
 }
 
 #[test]
 fn a_site_of_galley_is_tested_and_reported() {
-    let stage = Plan::files().file("index.html", "hello").start();
+    let site = SiteBuilder::files().file("index.html", "hello").start();
     let dir = Scratch::new().unwrap();
     let file = |name: &str| dir.join(name).display().to_string();
     let (csv, html, json) = (file("run.csv"), file("run.html"), file("run.json"));
-    let (url, address) = (format!("http://{HOST}/"), stage.addr().to_string());
+    let (url, address) = (format!("http://{HOST}/"), site.addr().to_string());
     let output = load(&[
         &url,
         "--connect-to",
@@ -81,7 +81,7 @@ fn a_site_of_galley_is_tested_and_reported() {
         "--tracking",
         "50%",
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let run = report(&output);
     assert_eq!(run["responses"], 200, "{run}");
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_site_of_galley_is_tested_and_reported() {
         "--html",
         &html,
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("200  ->          50"), "{said}");
     let page = fs::read_to_string(&html).unwrap();
@@ -141,13 +141,13 @@ fn a_stall_is_in_the_percentiles_of_a_constant_rate_and_not_of_a_closed_loop() {
 
 #[test]
 fn the_closed_mode_prints_the_lines_of_ab() {
-    let origin = Origin::start(|_, wire| {
-        wire.answer(200, &[("Connection", "keep-alive")], b"hello");
+    let origin = Origin::start(|_, writer| {
+        writer.answer(200, &[("Connection", "keep-alive")], b"hello");
     })
     .unwrap();
     let url = format!("http://{}/", origin.addr());
     let output = load(&[&url, "-n", "100", "-c", "4", "-k"]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let said = String::from_utf8(output.stdout).unwrap();
     for line in [
         "Concurrency Level:      4\n",
@@ -162,10 +162,10 @@ fn the_closed_mode_prints_the_lines_of_ab() {
 fn a_ramp_finds_the_rate_that_the_server_holds() {
     // One request at a time, 10 ms each: 100 a second at most.
     let turn = Mutex::new(());
-    let origin = Origin::start(move |_, wire| {
+    let origin = Origin::start(move |_, writer| {
         let _turn = turn.lock().unwrap();
         thread::sleep(Duration::from_millis(10));
-        wire.answer(200, &[], b"hello");
+        writer.answer(200, &[], b"hello");
     })
     .unwrap();
     let url = format!("http://{}/", origin.addr());
@@ -185,7 +185,7 @@ fn a_ramp_finds_the_rate_that_the_server_holds() {
         .unwrap_or_else(|| panic!("{run}"));
     assert!((20.0..250.0).contains(&rate), "{}", run["knee"]);
     assert!(run["cause"].is_string(), "{run}");
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
 }
 
 #[test]
@@ -193,18 +193,18 @@ fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
     let output = load(&["http://192.0.2.1/", "--rate", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        words(&output).contains("--i-own 192.0.2.1"),
+        output_text(&output).contains("--i-own 192.0.2.1"),
         "{}",
-        words(&output)
+        output_text(&output)
     );
     let proof: Arc<Mutex<String>> = Arc::default();
     let content = Arc::clone(&proof);
-    let origin = Origin::start(move |seen, wire| {
+    let origin = Origin::start(move |seen, writer| {
         let text = match seen.path() {
             "/.well-known/galley-load.txt" => content.lock().unwrap().clone(),
             _ => "hello".to_owned(),
         };
-        wire.answer(200, &[], text.as_bytes());
+        writer.answer(200, &[], text.as_bytes());
     })
     .unwrap();
     // This address is not loopback to the check, and reaches this machine all the same.
@@ -219,9 +219,9 @@ fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
         "0.0.0.0",
     ];
     let output = load(&arguments);
-    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
-    assert_eq!(origin.seen().len(), 1, "only the proof is fetched");
-    let said = words(&output);
+    assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+    assert_eq!(origin.requests().len(), 1, "only the proof is fetched");
+    let said = output_text(&output);
     let token = said
         .lines()
         .map(str::trim)
@@ -229,8 +229,8 @@ fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
         .unwrap_or_else(|| panic!("{said}"));
     *proof.lock().unwrap() = format!("{token}\n");
     let output = load(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
-    assert_eq!(origin.seen().len(), 22);
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
+    assert_eq!(origin.requests().len(), 22);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
     let own = Arc::clone(&address);
     let seen_targets: Arc<Mutex<Vec<String>>> = Arc::default();
     let targets = Arc::clone(&seen_targets);
-    let origin = Origin::start(move |seen, wire| {
+    let origin = Origin::start(move |seen, writer| {
         let own = own.lock().unwrap().clone();
         let loc = |path: &str| format!("<loc>http://{own}{path}</loc>");
         let index = format!("<sitemapindex>{}</sitemapindex>", loc("/posts.xml.gz"));
@@ -256,7 +256,7 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
                 Vec::new()
             }
         };
-        wire.answer(200, &[], &body);
+        writer.answer(200, &[], &body);
     })
     .unwrap();
     *address.lock().unwrap() = origin.addr().to_string();
@@ -270,7 +270,7 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
         "--sitemap",
         "/wp-sitemap.xml",
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let mut asked = std::mem::take(&mut *seen_targets.lock().unwrap());
     asked.sort();
     asked.dedup();
@@ -301,7 +301,7 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
         "--connections",
         "1",
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let asked = seen_targets.lock().unwrap().clone();
     assert_eq!(asked, ["GET /one", "HEAD /three", "GET /four"]);
 }
@@ -317,12 +317,12 @@ fn an_interrupt_ends_with_the_report_so_far() {
         .spawn()
         .unwrap();
     galley_testkit::wait_for("requests", Duration::from_secs(20), || {
-        origin.seen().len() > 20
+        origin.requests().len() > 20
     });
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let run = report(&output);
     assert_eq!(run["stopped"], true);
     assert!(run["responses"].as_u64().unwrap() >= 20, "{run}");
@@ -331,9 +331,9 @@ fn an_interrupt_ends_with_the_report_so_far() {
 #[test]
 fn http1_and_http2_are_spoken_over_tls() {
     let authority = Authority::new();
-    let plan = Plan::files().file("index.html", "hello");
-    let stage = over_tls(plan, &authority).start();
-    let address = tls_addr(&stage).to_string();
+    let plan = SiteBuilder::files().file("index.html", "hello");
+    let site = over_tls(plan, &authority).start();
+    let address = tls_addr(&site).to_string();
     let arguments = [
         "https://example.test/",
         "--connect-to",
@@ -353,7 +353,7 @@ fn http1_and_http2_are_spoken_over_tls() {
         ),
     ] {
         let output = load(&[&arguments[..], more].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
         let run = report(&output);
         assert_eq!(run["setup"]["client"], client);
         assert_eq!(
@@ -365,8 +365,8 @@ fn http1_and_http2_are_spoken_over_tls() {
     }
     // Nobody whom this machine trusts has signed the certificate.
     let output = load(&arguments);
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
-    let said = words(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    let said = output_text(&output);
     assert!(said.contains("certificate"), "{said}");
 }
 
@@ -402,7 +402,7 @@ fn wrong_usage_and_a_dead_server_have_their_exit_codes() {
             output.status.code(),
             Some(code),
             "{arguments:?}: {}",
-            words(&output)
+            output_text(&output)
         );
     }
 }

@@ -5,36 +5,35 @@ use std::fs;
 use galley_testkit::client::Request;
 use galley_testkit::{Signal, wait_for};
 
-use crate::support::{HOST, Is, PATIENCE, Plan, hosted};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, with_host};
 
 #[test]
 fn each_request_is_one_line() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("a.txt", "a file")
         .server("head_timeout = \"500ms\"")
         .start();
-    stage
-        .ask(
-            Request::get("/a.txt")
-                .field("User-Agent", "agent \"x\"")
-                .field("Referer", "http://r.test/"),
-        )
-        .is(200);
-    stage.get("/page?q=1").is(200);
-    stage.get("/page?q=1").is(200);
-    stage.get("/.env").is(403);
-    stage
-        .ask(Request::get("/other").host("nobody.test"))
-        .is(421);
-    stage.ask(Request::form("/form", &[("a", "b")])).is(200);
-    stage.all_of(b"GARBAGE\r\n\r\n");
-    stage.all_of(format!("GET /two HTTP/1.1\r\nHost: {HOST}\r\nHost: x\r\n\r\n").as_bytes());
-    stage.all_of(format!("GET /slow HTTP/1.1\r\nHost: {HOST}\r\n").as_bytes());
-    stage.ask(Request::new("PURGE", "/page")).is(200);
-    wait_for("ten records", PATIENCE, || {
-        stage.access().lines().count() >= 10
+    site.send(
+        Request::get("/a.txt")
+            .field("User-Agent", "agent \"x\"")
+            .field("Referer", "http://r.test/"),
+    )
+    .assert_status(200);
+    site.get("/page?q=1").assert_status(200);
+    site.get("/page?q=1").assert_status(200);
+    site.get("/.env").assert_status(403);
+    site.send(Request::get("/other").host("nobody.test"))
+        .assert_status(421);
+    site.send(Request::form("/form", &[("a", "b")]))
+        .assert_status(200);
+    site.send_raw(b"GARBAGE\r\n\r\n");
+    site.send_raw(format!("GET /two HTTP/1.1\r\nHost: {HOST}\r\nHost: x\r\n\r\n").as_bytes());
+    site.send_raw(format!("GET /slow HTTP/1.1\r\nHost: {HOST}\r\n").as_bytes());
+    site.send(Request::new("PURGE", "/page")).assert_status(200);
+    wait_for("ten records", TIMEOUT, || {
+        site.access().lines().count() >= 10
     });
-    let log = stage.access();
+    let log = site.access();
     assert_eq!(log.lines().count(), 10, "{log}");
     for (words, end) in [
         (
@@ -87,23 +86,23 @@ fn each_request_is_one_line() {
 
 #[test]
 fn who_left_is_noted_once() {
-    let stage = Plan::php().workers(4).start();
-    stage.hold("/held");
-    stage.pause("/paused");
+    let site = SiteBuilder::php().workers(4).start();
+    site.hold("/held");
+    site.pause("/paused");
     for page in ["/held", "/paused"] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection
-            .send(&hosted(
+            .send(&with_host(
                 Request::get(page).cookie("wordpress_logged_in_x=1"),
             ))
             .unwrap();
         if page == "/held" {
-            stage.wait_until_held(page);
+            site.wait_until_held(page);
         } else {
-            stage.wait_until_paused(page);
+            site.wait_until_paused(page);
         }
     }
-    let mut upload = stage.connect();
+    let mut upload = site.connect();
     upload
         .write(
             format!("POST /upload HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 100\r\n\r\nhalf")
@@ -111,14 +110,14 @@ fn who_left_is_noted_once() {
         )
         .unwrap();
     drop(upload);
-    wait_for("three records", PATIENCE, || {
-        stage.access().lines().count() >= 3
+    wait_for("three records", TIMEOUT, || {
+        site.access().lines().count() >= 3
     });
-    stage.release("/held");
-    stage.resume("/paused");
-    stage.get("/after").is(200);
-    stage.access_line(" /after ");
-    let log = stage.access();
+    site.release("/held");
+    site.resume("/paused");
+    site.get("/after").assert_status(200);
+    site.access_line(" /after ");
+    let log = site.access();
     assert_eq!(log.lines().count(), 4, "{log}");
     for page in ["/held", "/paused", "/upload"] {
         let line = log
@@ -131,18 +130,16 @@ fn who_left_is_noted_once() {
 
 #[test]
 fn json_lines() {
-    let stage = Plan::php().log("format = \"json\"").start();
-    stage
-        .ask(Request::get("/p\u{e4}ge?x=\"1\"").field("User-Agent", b"\xff\xfe\"\\"))
-        .is(400);
-    stage
-        .ask(Request::get("/page").field("User-Agent", b"a\xff\"\\b\tc"))
-        .is(200);
-    stage.get("/page").is(200);
-    wait_for("three records", PATIENCE, || {
-        stage.access().lines().count() >= 3
+    let site = SiteBuilder::php().log("format = \"json\"").start();
+    site.send(Request::get("/p\u{e4}ge?x=\"1\"").field("User-Agent", b"\xff\xfe\"\\"))
+        .assert_status(400);
+    site.send(Request::get("/page").field("User-Agent", b"a\xff\"\\b\tc"))
+        .assert_status(200);
+    site.get("/page").assert_status(200);
+    wait_for("three records", TIMEOUT, || {
+        site.access().lines().count() >= 3
     });
-    let log = stage.access();
+    let log = site.access();
     // Every line is read by a JSON reader, PHP's own.
     let script = "while (($l = fgets(STDIN)) !== false) { $o = json_decode($l); if ($o === null) { echo \"bad: $l\"; exit(1); } echo $o->status, ' ', $o->outcome, ' ', $o->host, ' ', $o->upstream_time === null ? 'null' : 'time', ' ', strlen($o->id) > 5 ? 'id' : '-', \"\\n\"; }";
     let Ok(mut child) = std::process::Command::new("php")
@@ -172,76 +169,75 @@ fn json_lines() {
 
 #[test]
 fn the_file_is_opened_anew_at_the_signal() {
-    let stage = Plan::files().file("a.txt", "a").start();
-    stage.get("/a.txt?before").is(200);
-    stage.access_line("?before");
-    let moved = stage.scratch.join("access.log.1");
-    fs::rename(stage.scratch.join("access.log"), &moved).unwrap();
-    stage.galley.signal(Signal::USR1);
+    let site = SiteBuilder::files().file("a.txt", "a").start();
+    site.get("/a.txt?before").assert_status(200);
+    site.access_line("?before");
+    let moved = site.scratch.join("access.log.1");
+    fs::rename(site.scratch.join("access.log"), &moved).unwrap();
+    site.galley.signal(Signal::USR1);
     let mut number = 0;
-    wait_for("a new file", PATIENCE, || {
+    wait_for("a new file", TIMEOUT, || {
         number += 1;
-        stage.get(&format!("/a.txt?after{number}")).is(200);
-        stage.access().contains("?after")
+        site.get(&format!("/a.txt?after{number}"))
+            .assert_status(200);
+        site.access().contains("?after")
     });
     let old = fs::read_to_string(&moved).unwrap();
-    assert!(old.contains("?before") && !stage.access().contains("?before"));
+    assert!(old.contains("?before") && !site.access().contains("?before"));
     // Each record is in one of the two.
-    wait_for("all records", PATIENCE, || {
-        let both = fs::read_to_string(&moved).unwrap() + &stage.access();
+    wait_for("all records", TIMEOUT, || {
+        let both = fs::read_to_string(&moved).unwrap() + &site.access();
         both.lines().count() == number + 1
     });
 }
 
 #[test]
 fn a_site_may_have_a_log_of_its_own() {
-    let plan = Plan::files().file("a.txt", "a").more("[site.log]\naccess = \"{root}/../own.log\"\n[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n");
-    let stage = plan.start();
-    stage.get("/a.txt?own").is(200);
-    stage
-        .ask(Request::get("/a.txt?other").host("other.test"))
-        .is(200);
-    stage.access_line("?other");
-    wait_for("the site's own record", PATIENCE, || {
-        fs::read_to_string(stage.scratch.join("own.log"))
+    let plan = SiteBuilder::files().file("a.txt", "a").more("[site.log]\naccess = \"{root}/../own.log\"\n[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n");
+    let site = plan.start();
+    site.get("/a.txt?own").assert_status(200);
+    site.send(Request::get("/a.txt?other").host("other.test"))
+        .assert_status(200);
+    site.access_line("?other");
+    wait_for("the site's own record", TIMEOUT, || {
+        fs::read_to_string(site.scratch.join("own.log"))
             .unwrap_or_default()
             .contains("?own")
     });
-    assert!(!stage.access().contains("?own"));
+    assert!(!site.access().contains("?own"));
 }
 
 #[test]
 fn standard_output_and_off() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("a.txt", "a")
         .log("access = \"stdout\"")
         .start();
-    stage.get("/a.txt").is(200);
-    wait_for("a line on stdout", PATIENCE, || {
-        stage
-            .galley
+    site.get("/a.txt").assert_status(200);
+    wait_for("a line on stdout", TIMEOUT, || {
+        site.galley
             .stdout()
             .contains("\"GET /a.txt HTTP/1.1\" 200 1 ")
     });
-    let mut silent = Plan::files()
+    let mut silent = SiteBuilder::files()
         .file("a.txt", "a")
         .log("access = \"off\"")
         .start();
-    silent.get("/a.txt").is(200);
+    silent.get("/a.txt").assert_status(200);
     silent.galley.stop();
     assert_eq!(silent.galley.stdout(), "");
 }
 
 #[test]
 fn hostile_clients_do_not_fill_the_error_log() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let site = SiteBuilder::files().file("a.txt", "a").start();
     for number in 0..300 {
-        stage.all_of(format!("BAD{number}\u{7}\r\n\r\n").as_bytes());
+        site.send_raw(format!("BAD{number}\u{7}\r\n\r\n").as_bytes());
     }
-    wait_for("their records", PATIENCE, || {
-        stage.access().lines().count() >= 300
+    wait_for("their records", TIMEOUT, || {
+        site.access().lines().count() >= 300
     });
-    let loud = stage
+    let loud = site
         .galley
         .log()
         .lines()
@@ -250,11 +246,10 @@ fn hostile_clients_do_not_fill_the_error_log() {
     assert!(
         loud < 20,
         "{loud} lines for 300 bad heads:\n{}",
-        stage.galley.log()
+        site.galley.log()
     );
     assert!(
-        stage
-            .access()
+        site.access()
             .bytes()
             .all(|byte| byte == b'\n' || (32..127).contains(&byte)),
         "raw control bytes in the log"
@@ -263,60 +258,60 @@ fn hostile_clients_do_not_fill_the_error_log() {
 
 #[test]
 fn messages_may_go_to_a_file_that_is_opened_anew_too() {
-    let plan = Plan::php().file(
+    let plan = SiteBuilder::php().file(
         "log.php",
         "<?php error_log('said-' . $_GET['n']); echo 'ok';",
     );
     let path = plan.scratch.join("error.log");
-    let stage = plan.log(&format!("error = \"{}\"", path.display())).start();
+    let site = plan.log(&format!("error = \"{}\"", path.display())).start();
     let read = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default();
-    stage.get("/log.php?n=first").is(200);
-    wait_for("the first message", PATIENCE, || {
+    site.get("/log.php?n=first").assert_status(200);
+    wait_for("the first message", TIMEOUT, || {
         read(&path).contains("said-first")
     });
-    let moved = stage.scratch.join("error.log.1");
+    let moved = site.scratch.join("error.log.1");
     fs::rename(&path, &moved).unwrap();
-    stage.galley.signal(Signal::USR1);
-    wait_for("messages in a new file", PATIENCE, || {
-        stage.get("/log.php?n=second").is(200);
+    site.galley.signal(Signal::USR1);
+    wait_for("messages in a new file", TIMEOUT, || {
+        site.get("/log.php?n=second").assert_status(200);
         read(&path).contains("said-second")
     });
-    assert!(!stage.galley.log().contains("said-"));
+    assert!(!site.galley.log().contains("said-"));
 }
 
 #[test]
 fn what_php_says_of_a_site_is_in_the_error_log_of_the_site() {
-    let plan = Plan::php().file(
+    let plan = SiteBuilder::php().file(
         "warns.php",
         "<?php error_log('a note of PHP'); echo 'page';",
     );
     let own = plan.scratch.join("own-errors.log");
-    let stage = plan
+    let site = plan
         .more(&format!("[site.log]\nerror = \"{}\"", own.display()))
         .start();
-    stage.get("/warns.php").is(200);
+    site.get("/warns.php").assert_status(200);
     let read = || std::fs::read_to_string(&own).unwrap_or_default();
-    wait_for("the note of PHP", PATIENCE, || {
+    wait_for("the note of PHP", TIMEOUT, || {
         read().contains("a note of PHP")
     });
     assert!(read().contains(" site=example.test "), "{}", read());
     assert!(
-        !stage.galley.log().contains("a note of PHP"),
+        !site.galley.log().contains("a note of PHP"),
         "{}",
-        stage.galley.log()
+        site.galley.log()
     );
     // After a reload the messages go where the configuration says now.
-    let text = std::fs::read_to_string(stage.galley.config()).unwrap();
+    let text = std::fs::read_to_string(site.galley.config()).unwrap();
     std::fs::write(
-        stage.galley.config(),
+        site.galley.config(),
         text.replace("own-errors.log", "other.log"),
     )
     .unwrap();
-    assert!(stage.galley.cli(&["reload"]).unwrap().status.success());
-    stage.get("/warns.php?again").is(200);
+    assert!(site.galley.cli(&["reload"]).unwrap().status.success());
+    site.get("/warns.php?again").assert_status(200);
     let other = own.with_file_name("other.log");
     let read = || std::fs::read_to_string(&other).unwrap_or_default();
-    wait_for("the note of PHP", PATIENCE, || {
+    wait_for("the note of PHP", TIMEOUT, || {
         read().contains("a note of PHP")
     });
 }
@@ -324,7 +319,7 @@ fn what_php_says_of_a_site_is_in_the_error_log_of_the_site() {
 /// Selected fields are the same for a miss, a hit and a file, over HTTP/1 and from the fast path.
 #[test]
 fn the_configuration_selects_the_fields() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("a.txt", "a file")
         .log(
             "format = \"json\"\nfields = [\"trace_id\", \"status\", \"request_header:accept-language\", \
@@ -341,13 +336,13 @@ fn the_configuration_selects_the_fields() {
             .field("Traceparent", parent)
             .field("Accept-Language", "de")
             .field("Cookie", "secret=1");
-        stage.ask(request).is(200);
+        site.send(request).assert_status(200);
     }
-    stage.get("/page").is(200);
-    wait_for("five records", PATIENCE, || {
-        stage.access().lines().count() >= 5
+    site.get("/page").assert_status(200);
+    wait_for("five records", TIMEOUT, || {
+        site.access().lines().count() >= 5
     });
-    let log = stage.access();
+    let log = site.access();
     let lines: Vec<serde_json::Value> = log
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())

@@ -7,11 +7,11 @@ use std::time::Duration;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, binary, said};
+use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, said};
 
-fn managed() -> Stage {
-    Plan::behind("php = \"managed\"\nphp_workers = 2")
-        .file("index.php", LAB)
+fn managed() -> TestSite {
+    SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+        .file("index.php", TEST_PAGE)
         .start()
 }
 
@@ -40,7 +40,7 @@ pub fn children(of: u32) -> Vec<(u32, String)> {
     found
 }
 
-pub fn master(stage: &Stage) -> Option<u32> {
+pub fn master(stage: &TestSite) -> Option<u32> {
     children(stage.galley.pid())
         .into_iter()
         .find(|(_, line)| line.contains("php-fpm"))
@@ -66,7 +66,7 @@ fn kill(pid: u32) {
 fn it_answers_and_ends_with_the_server() {
     let mut stage = managed();
     let text = stage
-        .ask(Request::form("/page", &[("a", "b")]))
+        .send(Request::form("/page", &[("a", "b")]))
         .expect_status(200)
         .text();
     assert!(text.contains("body=a=b\n"));
@@ -93,16 +93,16 @@ fn it_answers_and_ends_with_the_server() {
 #[test]
 fn a_killed_master_comes_back() {
     let stage = managed();
-    stage.get("/one").is(200);
+    stage.get("/one").assert_status(200);
     for round in 0..2 {
         let before = master(&stage).unwrap();
         kill(before);
-        wait_for("another master", PATIENCE, || {
+        wait_for("another master", TIMEOUT, || {
             master(&stage).is_some_and(|now| now != before)
         });
-        wait_for("answers", PATIENCE, || {
+        wait_for("answers", TIMEOUT, || {
             stage
-                .ask(Request::form(&format!("/after{round}"), &[("a", "b")]))
+                .send(Request::form(&format!("/after{round}"), &[("a", "b")]))
                 .status
                 == 200
         });
@@ -116,23 +116,23 @@ fn a_killed_master_comes_back() {
 #[test]
 fn a_killed_worker_costs_one_answer() {
     let stage = managed();
-    stage.get("/one").is(200);
+    stage.get("/one").assert_status(200);
     let workers = children(master(&stage).unwrap());
     for (pid, _) in workers {
         kill(pid);
     }
-    wait_for("answers", PATIENCE, || {
-        stage.ask(Request::form("/after", &[("a", "b")])).status == 200
+    wait_for("answers", TIMEOUT, || {
+        stage.send(Request::form("/after", &[("a", "b")])).status == 200
     });
 }
 
 #[test]
 fn nothing_is_left_of_it_when_the_server_is_killed() {
     let mut stage = managed();
-    stage.get("/one").is(200);
+    stage.get("/one").assert_status(200);
     stage.hold("/busy");
     let mut busy = stage.connect();
-    busy.send(&crate::support::hosted(Request::get("/busy")))
+    busy.send(&crate::support::with_host(Request::get("/busy")))
         .unwrap();
     stage.wait_until_held("/busy");
     let master = master(&stage).unwrap();
@@ -144,7 +144,7 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
         !all.iter().any(|pid| lives(*pid))
     });
     let folder = stage.scratch.join("galley");
-    wait_for("its files to be gone", PATIENCE, || {
+    wait_for("its files to be gone", TIMEOUT, || {
         let mut found = false;
         for entry in fs::read_dir(&folder).unwrap().flatten() {
             found |= entry.file_name().to_string_lossy().starts_with("php-")
@@ -156,7 +156,7 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
 
 #[test]
 fn php_runs_as_an_ordinary_user() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 1")
+    let stage = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
         .file("who.php", "<?php echo posix_geteuid();")
         .start();
     let answer = stage.get("/who.php").expect_status(200);
@@ -165,11 +165,11 @@ fn php_runs_as_an_ordinary_user() {
 
 #[test]
 fn two_sites_have_two_pools() {
-    let plan = Plan::behind("php = \"managed\"\nphp_workers = 1").file("index.php", LAB).more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1").file("index.php", TEST_PAGE).more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
     let stage = plan.start();
     let first = stage.get("/page").expect_status(200).text();
     let second = stage
-        .ask(Request::get("/page").host("other.test"))
+        .send(Request::get("/page").host("other.test"))
         .expect_status(200)
         .text();
     assert_eq!(
@@ -184,7 +184,7 @@ fn two_sites_have_two_pools() {
 }
 
 /// What the doctor says of PHP, from a shell that does not know where the server has its sockets.
-fn doctor_on_php(stage: &Stage) -> serde_json::Value {
+fn doctor_on_php(stage: &TestSite) -> serde_json::Value {
     let output = Command::new(binary())
         .args(["doctor", "--json", "--config"])
         .arg(stage.galley.config())
@@ -202,8 +202,8 @@ fn doctor_on_php(stage: &Stage) -> serde_json::Value {
 
 #[test]
 fn the_doctor_finds_the_php_that_galley_runs_or_says_that_it_does_not() {
-    let plan = Plan::behind("php = \"managed\"\nphp_workers = 1")
-        .file("index.php", LAB)
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+        .file("index.php", TEST_PAGE)
         .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
     let mut stage = plan.start();
     let found = doctor_on_php(&stage);
@@ -237,11 +237,11 @@ fn the_doctor_finds_the_php_that_galley_runs_or_says_that_it_does_not() {
 
 #[test]
 fn the_kernel_limits_php_or_the_status_says_why_not() {
-    let plan = Plan::behind("php = \"managed\"\nphp_workers = 2")
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
         .site("php_memory_high = \"512MiB\"\nphp_pids_max = 40")
-        .file("index.php", LAB);
+        .file("index.php", TEST_PAGE);
     let stage = plan.start();
-    stage.get("/one").is(200);
+    stage.get("/one").assert_status(200);
     let status: serde_json::Value = serde_json::from_str(&stage.status()).unwrap();
     let php = &status["sites"][0]["php"];
     if php["limits"] == "none" {

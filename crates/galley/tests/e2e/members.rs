@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use galley_testkit::client::{Connection, Request, Response};
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 
-use crate::support::{HOST, PATIENCE, Plan, Stage};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite};
 
 const PAGES: usize = 6;
 const SLOTS: usize = 12;
@@ -84,7 +84,7 @@ fn generate(page: usize, version: u64, token: Option<&str>) -> Generated {
     out
 }
 
-fn token_of(seen: &Seen) -> Option<String> {
+fn token_of(seen: &ReceivedRequest) -> Option<String> {
     let cookies = seen.field("cookie")?;
     let mut pairs = cookies.split("; ");
     let found = pairs.find_map(|pair| {
@@ -94,13 +94,13 @@ fn token_of(seen: &Seen) -> Option<String> {
     found.map(str::to_owned)
 }
 
-fn respond(world: &World, seen: &Seen, wire: &mut Wire<'_>) {
+fn respond(world: &World, seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     let token = token_of(seen);
     if seen.path() == "/logout" {
         if let Some(token) = token {
             world.ended.lock().unwrap().insert(token);
         }
-        wire.answer(
+        writer.answer(
             302,
             &[
                 ("location", "/p0"),
@@ -118,7 +118,7 @@ fn respond(world: &World, seen: &Seen, wire: &mut Wire<'_>) {
         .strip_prefix("/p")
         .and_then(|page| page.parse::<usize>().ok());
     let Some(page) = page.filter(|page| *page < PAGES) else {
-        wire.answer(
+        writer.answer(
             404,
             &[("content-type", "text/html")],
             b"<html>no such page</html>",
@@ -161,7 +161,7 @@ fn respond(world: &World, seen: &Seen, wire: &mut Wire<'_>) {
                 .map(|field| ("galley-fragment", field.as_str())),
         );
     }
-    wire.answer(200, &fields, generated.body.as_bytes());
+    writer.answer(200, &fields, generated.body.as_bytes());
 }
 
 /// A number generator that needs no crate.
@@ -334,9 +334,9 @@ impl Crowd {
         self.world.floors[page].fetch_max(version, Ordering::SeqCst);
     }
 
-    fn run(&self, stage: &Stage, seed: u64, exchanges: usize) {
+    fn run(&self, site: &TestSite, seed: u64, exchanges: usize) {
         let mut numbers = Numbers(seed);
-        let mut connection = Connection::within(stage.addr(), PATIENCE).unwrap();
+        let mut connection = Connection::within(site.addr(), TIMEOUT).unwrap();
         while self.done.load(Ordering::Relaxed) < exchanges {
             match numbers.below(400) {
                 0 => self.edit(&mut connection, numbers.below(PAGES)),
@@ -362,16 +362,17 @@ fn interleaved_sessions_never_see_each_other() {
     let exchanges = env::var("GALLEY_MEMBER_EXCHANGES").map_or(6_000, |text| text.parse().unwrap());
     let world = Arc::new(World::default());
     let behind = Arc::clone(&world);
-    let origin = Origin::start_forgetting(move |seen, wire| respond(&behind, seen, wire)).unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let origin =
+        Origin::start_unrecorded(move |seen, writer| respond(&behind, seen, writer)).unwrap();
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .site("members = \"fragments\"\npurge_allow = [\"127.0.0.1\"]")
         .server("limit_exempt = [\"127.0.0.1\"]")
         .start();
     let crowd = Crowd::new(&world);
     std::thread::scope(|scope| {
         for thread in 1..=THREADS {
-            let (crowd, stage) = (&crowd, &stage);
-            scope.spawn(move || crowd.run(stage, 7919 * thread as u64, exchanges));
+            let (crowd, site) = (&crowd, &site);
+            scope.spawn(move || crowd.run(site, 7919 * thread as u64, exchanges));
         }
     });
     // Else nothing was tested.

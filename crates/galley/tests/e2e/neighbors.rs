@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::{Galley, wait_for};
 
-use crate::support::{PATIENCE, Plan, Stage, binary};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, binary};
 
 const NEIGHBOR: &str = "neighbor.test";
 const FLOODED: &str = "flooded.test";
@@ -26,9 +26,9 @@ echo '<html><body>', str_repeat('0123456789', 10000), '</body></html>';
 
 /// Both sites on one PHP-FPM of four workers. With objects of this size the memory is one table: of several, one may be full before
 /// the others, and pages of 100 kB are so few that it often is.
-fn stage(cache: &str) -> Stage {
+fn stage(cache: &str) -> TestSite {
     let sites = "max_object = \"2MiB\"";
-    let plan = Plan::php()
+    let plan = SiteBuilder::php()
         .file("index.php", SCRIPT)
         .workers(4)
         .cache(&format!("memory = \"16MiB\"\n{sites}\n{cache}"))
@@ -41,15 +41,15 @@ fn stage(cache: &str) -> Stage {
     let shared = format!("php = [{{ address = \"{address}\", max = 4 }}]");
     let text = text.replace(&format!("php = \"{address}\""), &shared);
     let galley = Galley::start_binary(binary(), &scratch.join("galley"), &text).unwrap();
-    Stage {
+    TestSite {
         galley,
         fpm,
         scratch,
     }
 }
 
-fn get(stage: &Stage, host: &str, path: &str) -> Response {
-    stage.ask(Request::get(path).host(host))
+fn get(stage: &TestSite, host: &str, path: &str) -> Response {
+    stage.send(Request::get(path).host(host))
 }
 
 fn is_hit(response: &Response) -> bool {
@@ -58,7 +58,7 @@ fn is_hit(response: &Response) -> bool {
 }
 
 /// Stores more pages than there is room for, and requests each so often that it looks popular.
-fn flood(stage: &Stage, pages: usize) {
+fn flood(stage: &TestSite, pages: usize) {
     let mut connection = stage.connect();
     for page in 0..pages {
         for _ in 0..3 {
@@ -69,7 +69,7 @@ fn flood(stage: &Stage, pages: usize) {
     }
 }
 
-fn memory_bytes(stage: &Stage, site: &str) -> u64 {
+fn memory_bytes(stage: &TestSite, site: &str) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&stage.status()).unwrap();
     let mut sites = status["sites"].as_array().unwrap().iter();
     let site = sites.find(|one| one["name"] == site).unwrap();
@@ -116,7 +116,7 @@ fn slow_pages_of_a_site_leave_php_to_its_neighbor() {
         })
         .collect();
     let slow = || std::fs::read_to_string(stage.notes().join("slow")).unwrap_or_default();
-    wait_for("slow pages at PHP", PATIENCE, || slow().len() >= 2);
+    wait_for("slow pages at PHP", TIMEOUT, || slow().len() >= 2);
     for page in 0..10 {
         let began = Instant::now();
         let response = get(&stage, NEIGHBOR, &format!("/miss/{page}/"));

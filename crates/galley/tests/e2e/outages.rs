@@ -6,7 +6,7 @@ use std::fs;
 use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
-use crate::support::{Is, PATIENCE, Plan, Stage, together};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, run_concurrently};
 
 const OWN: &str = "<!doctype html><html><body><h1>Wir sind gleich zurück</h1><p>{status} {request}</p></body></html>\n";
 
@@ -34,35 +34,35 @@ fn is_dignified(answer: &Response) {
 
 #[test]
 fn the_sites_own_page_is_shown_where_nobody_can_answer() {
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     plan.scratch.write("own.html", OWN).unwrap();
-    let mut stage = plan.site("error_page = \"{dir}/own.html\"").start();
+    let mut site = plan.site("error_page = \"{dir}/own.html\"").start();
     // It was read at start.
-    fs::remove_file(stage.scratch.join("own.html")).unwrap();
-    stage.fpm.as_mut().unwrap().kill();
+    fs::remove_file(site.scratch.join("own.html")).unwrap();
+    site.fpm.as_mut().unwrap().kill();
     for request in [
         Request::get("/new"),
         Request::post("/new", "text/plain", "x"),
         Request::get("/wp-login.php"),
     ] {
-        let answer = stage.ask(request).expect_status(502);
+        let answer = site.send(request).expect_status(502);
         is_dignified(&answer);
         assert!(answer.text().contains("Wir sind gleich zurück"));
         assert!(answer.text().contains("<p>502 "), "{}", answer.text());
     }
-    let text = stage.get("/who").expect_status(502).text();
+    let text = site.get("/who").expect_status(502).text();
     let (_, rest) = text.split_once("<p>502 ").unwrap();
     let (id, _) = rest.split_once('<').unwrap();
-    assert!(stage.access_line("GET /who ").contains(id));
-    let head = stage.ask(Request::new("HEAD", "/new")).expect_status(502);
+    assert!(site.access_line("GET /who ").contains(id));
+    let head = site.send(Request::new("HEAD", "/new")).expect_status(502);
     assert!(head.body.is_empty());
     // What is the request's own fault is not an outage.
-    let refused = stage.ask(Request::new("TRACE", "/new")).expect_status(405);
+    let refused = site.send(Request::new("TRACE", "/new")).expect_status(405);
     assert!(!refused.text().contains("Wir sind"));
-    stage.fpm.as_mut().unwrap().restart().unwrap();
+    site.fpm.as_mut().unwrap().restart().unwrap();
     // Who failed so often is tried now and then.
-    wait_for("PHP to be asked again", PATIENCE, || {
-        stage.get("/new").status == 200
+    wait_for("PHP to be asked again", TIMEOUT, || {
+        site.get("/new").status == 200
     });
 }
 
@@ -72,14 +72,14 @@ fn an_upstream_whose_name_cannot_be_resolved_is_reported() {
         "upstream = [\"http://nobody.invalid:80\"]",
         "php = \"nobody.invalid:9000\"",
     ] {
-        let stage = Plan::behind(line).file("index.php", "<?php").start();
+        let site = SiteBuilder::behind(line).file("index.php", "<?php").start();
         for _ in 0..2 {
-            let answer = stage.get("/").expect_status(502);
+            let answer = site.get("/").expect_status(502);
             is_dignified(&answer);
             assert_eq!(answer.cache_status(), "galley; detail=upstream-down");
             assert!(!answer.text().contains("invalid"), "{}", answer.text());
         }
-        assert!(stage.get("/").status == 502);
+        assert!(site.get("/").status == 502);
     }
 }
 
@@ -97,29 +97,29 @@ echo '<!DOCTYPE html><html><head><title>Post</title></head><body>',
 
 #[test]
 fn a_drop_in_with_a_status_of_success_is_no_page() {
-    let stage = Plan::php().file("index.php", DROP_IN).start();
-    stage.get("/article").is(200);
-    assert!(stage.get("/article").is_hit(), "who quotes it is stored");
-    stage.note("dead", "");
+    let site = SiteBuilder::php().file("index.php", DROP_IN).start();
+    site.get("/article").assert_status(200);
+    assert!(site.get("/article").is_hit(), "who quotes it is stored");
+    site.note("dead", "");
     for _ in 0..2 {
-        let answer = stage.get("/unseen").expect_status(200);
+        let answer = site.get("/unseen").expect_status(200);
         assert!(!answer.is_hit());
     }
-    stage.purge(&["--all", "--soft"]);
-    let before = stage.get("/article");
+    site.purge(&["--all", "--soft"]);
+    let before = site.get("/article");
     assert!(before.text().contains("What to do about"));
     // The refresh has come back by now, or comes; the copy stays.
     for _ in 0..5 {
-        let answer = stage.get("/article");
+        let answer = site.get("/article");
         assert!(answer.text().contains("What to do about"));
         assert!(answer.cache_status().contains("detail=revalidating"));
     }
-    fs::remove_file(stage.notes().join("dead")).unwrap();
+    fs::remove_file(site.notes().join("dead")).unwrap();
     for page in ["/article", "/unseen"] {
-        wait_for("it to be composed again", PATIENCE, || {
-            stage.get(page).cache_status() == "galley; hit"
+        wait_for("it to be composed again", TIMEOUT, || {
+            site.get(page).cache_status() == "galley; hit"
         });
-        assert!(stage.get(page).text().contains("What to do about"));
+        assert!(site.get(page).text().contains("What to do about"));
     }
 }
 
@@ -129,8 +129,8 @@ fn page(number: usize) -> String {
     format!("/page-{number}")
 }
 
-fn is_stale(stage: &Stage, number: usize) {
-    let answer = stage.get(&page(number)).expect_status(200);
+fn is_stale(site: &TestSite, number: usize) {
+    let answer = site.get(&page(number)).expect_status(200);
     assert!(
         answer.cache_status().contains("detail=revalidating"),
         "{}",
@@ -141,27 +141,27 @@ fn is_stale(stage: &Stage, number: usize) {
 
 #[test]
 fn php_that_recovers_generates_each_page_once() {
-    let mut stage = Plan::php()
+    let mut site = SiteBuilder::php()
         .workers(2)
         .site("in_flight = 2")
         .more("[site.ttl]\ndefault = \"1h\"\nstale_while_revalidate = \"1d\"")
         .start();
     for number in 0..PAGES {
-        stage.get(&page(number)).is(200);
+        site.get(&page(number)).assert_status(200);
     }
-    stage.fpm.as_mut().unwrap().kill();
-    stage.purge(&["--all", "--soft"]);
-    together(PAGES, |number| is_stale(&stage, number));
-    stage.fpm.as_mut().unwrap().restart().unwrap();
+    site.fpm.as_mut().unwrap().kill();
+    site.purge(&["--all", "--soft"]);
+    run_concurrently(PAGES, |number| is_stale(&site, number));
+    site.fpm.as_mut().unwrap().restart().unwrap();
     // Everybody at once, and as often as they like: three times as many as there are pages.
-    together(3 * PAGES, |number| {
+    run_concurrently(3 * PAGES, |number| {
         let number = number % PAGES;
-        wait_for("the page to be refreshed", PATIENCE * 2, || {
-            let answer = stage.get(&page(number)).expect_status(200);
+        wait_for("the page to be refreshed", TIMEOUT * 2, || {
+            let answer = site.get(&page(number)).expect_status(200);
             answer.cache_status() == "galley; hit"
         });
     });
     for number in 0..PAGES {
-        assert_eq!(stage.runs(&page(number)), 2, "page {number}");
+        assert_eq!(site.runs(&page(number)), 2, "page {number}");
     }
 }

@@ -5,14 +5,17 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Apache, ApacheOptions, Galley, wait_for};
 
-use crate::support::{HOST, Is, LAB, PATIENCE, Plan, Stage, binary, hosted, said, together};
+use crate::support::{
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, run_concurrently, said,
+    with_host,
+};
 
 /// Asks until the circuit breaker opens.
-fn wait_for_pause(stage: &Stage) {
-    wait_for("the circuit breaker to open", PATIENCE, || {
+fn wait_for_pause(stage: &TestSite) {
+    wait_for("the circuit breaker to open", TIMEOUT, || {
         let answer = stage.get("/never-seen");
         assert!(
             [502, 503].contains(&answer.status),
@@ -28,10 +31,10 @@ fn lines_with(text: &str, words: &str) -> usize {
 }
 
 /// The metrics, from the admin socket.
-pub fn metrics(stage: &Stage) -> String {
+pub fn metrics(stage: &TestSite) -> String {
     let admin = stage.galley.admin().unwrap();
     let mut socket = UnixStream::connect(admin.trim_start_matches("unix:")).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n";
     socket.write_all(request).unwrap();
     let mut text = String::new();
@@ -39,7 +42,7 @@ pub fn metrics(stage: &Stage) -> String {
     text
 }
 
-fn metric(stage: &Stage, name: &str) -> String {
+fn metric(stage: &TestSite, name: &str) -> String {
     let text = metrics(stage);
     let line = text
         .lines()
@@ -50,19 +53,19 @@ fn metric(stage: &Stage, name: &str) -> String {
 
 #[test]
 fn a_dead_php_is_left_alone_and_asked_again_by_one() {
-    let mut stage = Plan::php()
+    let mut stage = SiteBuilder::php()
         .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"1h\"\n")
         .start();
     let kept = stage.get("/kept").expect_status(200);
     stage.wait_until_stale("/kept");
     stage.fpm.as_mut().unwrap().kill();
-    stage.get("/never-seen").is(502);
+    stage.get("/never-seen").assert_status(502);
     wait_for_pause(&stage);
     // A stale page where there is one; to all others, when to come back. A request that tries PHP may be among them.
     let stale = stage.get("/kept").expect_status(200);
     assert_eq!(stale.body, kept.body);
     assert!(stale.cache_status().ends_with("; detail=upstream-error"));
-    let answers = together(50, |n| stage.get(&format!("/other/{n}")));
+    let answers = run_concurrently(50, |n| stage.get(&format!("/other/{n}")));
     let paused = answers.iter().filter(|answer| answer.status == 503);
     let mut count = 0;
     for answer in paused {
@@ -87,17 +90,17 @@ fn a_dead_php_is_left_alone_and_asked_again_by_one() {
     assert_eq!(lines_with(&log, "the circuit breaker is open"), 1, "{log}");
 
     stage.fpm.as_mut().unwrap().restart().unwrap();
-    wait_for("an answer", PATIENCE, || {
+    wait_for("an answer", TIMEOUT, || {
         stage.get("/never-seen").status == 200
     });
     // It is not run over: two at a time to begin with, one more with each answer.
     assert_eq!(stage.status_number("slots"), 2);
     for number in 0..4 {
-        stage.get(&format!("/again/{number}")).is(200);
+        stage.get(&format!("/again/{number}")).assert_status(200);
     }
     assert_eq!(stage.status_number("slots"), 6);
     for number in 4..40 {
-        stage.get(&format!("/again/{number}")).is(200);
+        stage.get(&format!("/again/{number}")).assert_status(200);
     }
     assert_eq!(stage.status_number("slots"), 20);
     assert_eq!(metric(&stage, "galley_upstream_paused"), "0");
@@ -108,29 +111,29 @@ fn a_dead_php_is_left_alone_and_asked_again_by_one() {
 
 #[test]
 fn a_php_that_hangs_is_left_alone_too() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .workers(1)
         .site("first_byte_timeout = \"200ms\"\nlock_age = \"1m\"\nin_flight = 4")
         .start();
     stage.hold("/hangs");
     let mut answers = Vec::new();
-    wait_for("the circuit breaker to open", PATIENCE, || {
+    wait_for("the circuit breaker to open", TIMEOUT, || {
         let number = answers.len();
         let asked = Request::form("/hangs", &[("n", &number.to_string())]);
-        answers.push(stage.ask(asked).status);
+        answers.push(stage.send(asked).status);
         answers.last() == Some(&503)
     });
     let timeouts = answers.iter().filter(|status| **status == 504).count();
     assert_eq!(timeouts, 5, "{answers:?}");
     stage.release("/hangs");
     stage.unhold("/hangs");
-    wait_for("an answer", PATIENCE, || stage.get("/page").status == 200);
+    wait_for("an answer", TIMEOUT, || stage.get("/page").status == 200);
 }
 
 #[test]
 fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
-    let origin = Origin::start(|seen: &Seen, wire: &mut Wire<'_>| {
-        wire.answer(200, &[], seen.path().as_bytes());
+    let origin = Origin::start(|seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+        writer.answer(200, &[], seen.path().as_bytes());
     })
     .unwrap();
     // Nobody listens on port 1.
@@ -138,7 +141,7 @@ fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
         "upstream = [\"http://127.0.0.1:1\", \"{}\"]\nidle_share = 0",
         origin.url()
     );
-    let stage = Plan::behind(&line).start();
+    let stage = SiteBuilder::behind(&line).start();
     for number in 0..30 {
         let path = format!("/page/{number}");
         assert_eq!(stage.get(&path).expect_status(200).text(), path);
@@ -168,9 +171,9 @@ fn standing(port: u16) -> usize {
     table.lines().filter(is_one).count()
 }
 
-fn behind_apache(lines: &str) -> (Stage, Apache) {
-    let plan = Plan::files();
-    plan.scratch.write("web/index.php", LAB).unwrap();
+fn behind_apache(lines: &str) -> (TestSite, Apache) {
+    let plan = SiteBuilder::files();
+    plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
     let rewrite =
         "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
     plan.scratch.write("web/.htaccess", rewrite).unwrap();
@@ -190,7 +193,7 @@ fn behind_apache(lines: &str) -> (Stage, Apache) {
     let (server, _) = config.split_once("[[site]]").unwrap();
     let config = format!("{server}{}{}", site(HOST), site("second.test"));
     let galley = Galley::start_binary(binary(), &scratch.join("galley"), &config).unwrap();
-    let stage = Stage {
+    let stage = TestSite {
         galley,
         fpm,
         scratch,
@@ -199,7 +202,7 @@ fn behind_apache(lines: &str) -> (Stage, Apache) {
 }
 
 /// Four requests at the same time for each of two sites: as many connections as Apache has children.
-fn all_children(stage: &Stage, round: usize) {
+fn all_children(stage: &TestSite, round: usize) {
     let page = format!("/page{round}");
     stage.hold(&page);
     std::thread::scope(|scope| {
@@ -207,15 +210,15 @@ fn all_children(stage: &Stage, round: usize) {
             .map(|number| {
                 let host = if number % 2 == 0 { HOST } else { "second.test" };
                 let form = Request::form(&page, &[("n", &number.to_string())]);
-                scope.spawn(move || stage.ask(form.host(host)).status)
+                scope.spawn(move || stage.send(form.host(host)).status)
             })
             .collect();
-        wait_for("all of them at Apache", PATIENCE, || {
+        wait_for("all of them at Apache", TIMEOUT, || {
             let status = stage.status();
             let upstream = status.split("\"upstream\":").last().unwrap_or_default();
-            crate::support::number_in(upstream, "in_flight") == 8
+            crate::support::json_number(upstream, "in_flight") == 8
         });
-        wait_for("all of them in PHP", PATIENCE, || stage.runs(&page) == 8);
+        wait_for("all of them in PHP", TIMEOUT, || stage.runs(&page) == 8);
         stage.release(&page);
         for one in asked {
             assert_eq!(one.join().unwrap(), 200);
@@ -229,7 +232,7 @@ fn idle_connections_leave_apaches_children_to_others() {
     for round in 0..3 {
         all_children(&stage, round);
         // A quarter of eight, of both sites together; Apache itself would keep all of them for an hour.
-        wait_for("the others to be closed", PATIENCE, || {
+        wait_for("the others to be closed", TIMEOUT, || {
             standing(apache.addr().port()) <= 2
         });
     }
@@ -238,14 +241,12 @@ fn idle_connections_leave_apaches_children_to_others() {
     std::thread::scope(|scope| {
         let asked: Vec<_> = (0..6)
             .map(|_| {
-                let direct = hosted(Request::get("/direct"));
+                let direct = with_host(Request::get("/direct"));
                 let addr = apache.addr();
                 scope.spawn(move || direct.send(addr).unwrap().text())
             })
             .collect();
-        wait_for("six in PHP at once", PATIENCE, || {
-            stage.runs("/direct") == 6
-        });
+        wait_for("six in PHP at once", TIMEOUT, || stage.runs("/direct") == 6);
         stage.release("/direct");
         for one in asked {
             assert_eq!(said(&one.join().unwrap(), "path"), "/direct");
@@ -254,7 +255,7 @@ fn idle_connections_leave_apaches_children_to_others() {
     // What is kept is used: the next request makes no connection of its own.
     let kept = standing(apache.addr().port());
     for number in 0..10 {
-        stage.get(&format!("/again/{number}")).is(200);
+        stage.get(&format!("/again/{number}")).assert_status(200);
     }
     assert!(standing(apache.addr().port()) <= kept.max(1));
 }
@@ -263,9 +264,9 @@ fn idle_connections_leave_apaches_children_to_others() {
 fn idle_connections_are_closed_when_nobody_needs_them() {
     let (stage, apache) = behind_apache("idle_age = \"100ms\"\nidle_share = 100");
     all_children(&stage, 0);
-    wait_for("all of them to be closed", PATIENCE, || {
+    wait_for("all of them to be closed", TIMEOUT, || {
         standing(apache.addr().port()) == 0
     });
     assert_eq!(stage.status_number("idle_connections"), 0);
-    stage.get("/page").is(200);
+    stage.get("/page").assert_status(200);
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use galley_testkit::client::Request;
 use galley_testkit::{runs_as_root, wait_for};
 
-use crate::support::{Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
 /// Nginx Helper with "delete local server cache files", `SpinupWP`, and a script of the kind that looks for `KEY:`.
 const PLUGINS: &str = r#"<?php
@@ -48,8 +48,8 @@ if (!file_exists($file)) {
 exit(unlink($file) ? 'purged' : 'cannot unlink');
 "#;
 
-fn plan() -> Plan {
-    let plan = Plan::php()
+fn plan() -> SiteBuilder {
+    let plan = SiteBuilder::php()
         .file("plugins.php", PLUGINS)
         .site("nginx_cache_path = \"{dir}/nginx/cache\"");
     let parent = plan.scratch.dir("nginx").unwrap();
@@ -63,90 +63,90 @@ fn plan() -> Plan {
     plan
 }
 
-fn cache(stage: &Stage) -> PathBuf {
-    stage.scratch.join("nginx/cache")
+fn cache(site: &TestSite) -> PathBuf {
+    site.scratch.join("nginx/cache")
 }
 
 /// What the plugin says.
-fn plugin(stage: &Stage, what: &str, target: &str) -> String {
-    let folder = cache(stage).display().to_string();
+fn plugin(site: &TestSite, what: &str, target: &str) -> String {
+    let folder = cache(site).display().to_string();
     let url = format!("http://example.test{target}");
     let form = [("do", what), ("url", &url), ("cache", &folder)];
-    let answer = stage.ask(Request::form("/plugins.php", &form));
+    let answer = site.send(Request::form("/plugins.php", &form));
     answer.expect_status(200).text()
 }
 
 /// The page is stored.
-fn store(stage: &Stage, target: &str) {
-    stage.get(target).is(200);
-    let runs = stage.runs(target);
-    stage.get(target).is(200);
-    assert_eq!(stage.runs(target), runs, "{target} is not stored");
+fn store(site: &TestSite, target: &str) {
+    site.get(target).assert_status(200);
+    let runs = site.runs(target);
+    site.get(target).assert_status(200);
+    assert_eq!(site.runs(target), runs, "{target} is not stored");
 }
 
 /// The page is generated again, in a moment.
-fn wait_until_purged(stage: &Stage, target: &str) {
-    let runs = stage.runs(target);
-    wait_for(&format!("{target} to be purged"), PATIENCE, || {
-        stage.get(target).is(200);
-        stage.runs(target) > runs
+fn wait_until_purged(site: &TestSite, target: &str) {
+    let runs = site.runs(target);
+    wait_for(&format!("{target} to be purged"), TIMEOUT, || {
+        site.get(target).assert_status(200);
+        site.runs(target) > runs
     });
 }
 
 #[test]
 fn a_plugin_removes_the_file_of_a_page() {
-    let stage = plan().start();
-    assert_eq!(plugin(&stage, "url", "/a/"), "is currently not cached");
-    store(&stage, "/a/");
-    store(&stage, "/b/");
+    let site = plan().start();
+    assert_eq!(plugin(&site, "url", "/a/"), "is currently not cached");
+    store(&site, "/a/");
+    store(&site, "/b/");
     for _ in 0..3 {
-        assert_eq!(plugin(&stage, "url", "/a/"), "purged");
-        wait_until_purged(&stage, "/a/");
+        assert_eq!(plugin(&site, "url", "/a/"), "purged");
+        wait_until_purged(&site, "/a/");
     }
-    let runs = stage.runs("/b/");
-    stage.get("/b/").is(200);
-    assert_eq!(stage.runs("/b/"), runs, "it was not meant");
+    let runs = site.runs("/b/");
+    site.get("/b/").assert_status(200);
+    assert_eq!(site.runs("/b/"), runs, "it was not meant");
     // WordPress writes small digits, whatever a client sends.
-    store(&stage, "/%D0%BF/");
-    assert_eq!(plugin(&stage, "url", "/%d0%bf/"), "purged");
-    wait_until_purged(&stage, "/%D0%BF/");
-    store(&stage, "/b/?c=d");
-    assert_eq!(plugin(&stage, "url", "/b/?c=d"), "purged");
+    store(&site, "/%D0%BF/");
+    assert_eq!(plugin(&site, "url", "/%d0%bf/"), "purged");
+    wait_until_purged(&site, "/%D0%BF/");
+    store(&site, "/b/?c=d");
+    assert_eq!(plugin(&site, "url", "/b/?c=d"), "purged");
 }
 
 #[test]
 fn a_page_that_is_being_generated_can_be_purged() {
-    let stage = plan().start();
-    stage.hold("/page");
-    let waiting = stage.begin("/page");
-    stage.wait_until_held("/page");
-    assert_eq!(plugin(&stage, "url", "/page"), "purged");
-    wait_for("the purge", PATIENCE, || stage.status_number("purges") >= 1);
-    stage.release("/page");
+    let site = plan().start();
+    site.hold("/page");
+    let waiting = site.start_request("/page");
+    site.wait_until_held("/page");
+    assert_eq!(plugin(&site, "url", "/page"), "purged");
+    wait_for("the purge", TIMEOUT, || site.status_number("purges") >= 1);
+    site.release("/page");
     drop(waiting);
-    stage.unhold("/page");
-    stage.get("/page").is(200);
-    assert_eq!(stage.runs("/page"), 2, "the first one was from before");
+    site.unhold("/page");
+    site.get("/page").assert_status(200);
+    assert_eq!(site.runs("/page"), 2, "the first one was from before");
 }
 
 #[test]
 fn a_plugin_removes_everything() {
     for what in ["all", "folder"] {
-        let stage = plan().start();
+        let site = plan().start();
         for _ in 0..2 {
             let targets: Vec<String> = (0..20).map(|number| format!("/page{number}")).collect();
             for target in &targets {
-                store(&stage, target);
+                store(&site, target);
             }
-            let before: Vec<usize> = targets.iter().map(|target| stage.runs(target)).collect();
-            assert_eq!(plugin(&stage, what, "/"), "done");
-            wait_until_purged(&stage, "/page0");
+            let before: Vec<usize> = targets.iter().map(|target| site.runs(target)).collect();
+            assert_eq!(plugin(&site, what, "/"), "done");
+            wait_until_purged(&site, "/page0");
             for (target, before) in targets.iter().zip(before) {
-                stage.get(target).is(200);
-                assert!(stage.runs(target) > before, "{what}: {target}");
+                site.get(target).assert_status(200);
+                assert!(site.runs(target) > before, "{what}: {target}");
             }
-            wait_for("the folder", PATIENCE, || {
-                fs::exists(cache(&stage).join(".galley")).unwrap()
+            wait_for("the folder", TIMEOUT, || {
+                fs::exists(cache(&site).join(".galley")).unwrap()
             });
         }
     }
@@ -154,28 +154,28 @@ fn a_plugin_removes_everything() {
 
 #[test]
 fn what_was_removed_while_galley_was_not_running_is_purged() {
-    let mut stage = plan().disk().start();
-    store(&stage, "/a/");
-    store(&stage, "/b/");
-    stage.wait_for_disk(2);
-    assert!(stage.galley.stop().success());
+    let mut site = plan().disk().start();
+    store(&site, "/a/");
+    store(&site, "/b/");
+    site.wait_for_disk(2);
+    assert!(site.galley.stop().success());
     // As a scheduled task of WordPress would, in a process of its own.
-    let marker = markers(&stage)
+    let marker = markers(&site)
         .into_iter()
         .find(|path| fs::read_to_string(path).unwrap() == "KEY: httpGETexample.test/a/\n");
     fs::remove_file(marker.unwrap()).unwrap();
-    stage.restart();
-    let runs = (stage.runs("/a/"), stage.runs("/b/"));
-    stage.get("/a/").is(200);
-    stage.get("/b/").is(200);
-    assert_eq!(stage.runs("/a/"), runs.0 + 1);
-    assert_eq!(stage.runs("/b/"), runs.1, "it is still on the disk");
+    site.restart();
+    let runs = (site.runs("/a/"), site.runs("/b/"));
+    site.get("/a/").assert_status(200);
+    site.get("/b/").assert_status(200);
+    assert_eq!(site.runs("/a/"), runs.0 + 1);
+    assert_eq!(site.runs("/b/"), runs.1, "it is still on the disk");
 }
 
 /// All files that have the name of one of nginx's.
-fn markers(stage: &Stage) -> Vec<PathBuf> {
+fn markers(site: &TestSite) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![cache(stage)];
+    let mut folders = vec![cache(site)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();

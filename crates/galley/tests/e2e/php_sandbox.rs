@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use galley_testkit::client::Request;
 use galley_testkit::runs_as_root;
 
-use crate::support::{Plan, Stage, said};
+use crate::support::{SiteBuilder, TestSite, said};
 
 /// Says for each thing that a site's code may try whether it worked.
 const PROBE: &str = r#"<?php
@@ -143,7 +143,7 @@ impl Around {
         format!("php_connect_ports = [{port}]\nphp_paths = [\"{shared}\"]")
     }
 
-    fn ask(&self, plan: Plan) -> Told {
+    fn send(&self, plan: SiteBuilder) -> Told {
         let root = plan.scratch.join("root");
         fs::remove_dir(&root).unwrap();
         symlink(&self.root.0, &root).unwrap();
@@ -152,9 +152,9 @@ impl Around {
             let mode = fs::Permissions::from_mode(0o777);
             fs::set_permissions(root.join(folder), mode).unwrap();
         }
-        let stage = plan.file("probe.php", PROBE).start();
-        let text = self.probe(&stage);
-        let status: serde_json::Value = serde_json::from_str(&stage.status()).unwrap();
+        let site = plan.file("probe.php", PROBE).start();
+        let text = self.probe(&site);
+        let status: serde_json::Value = serde_json::from_str(&site.status()).unwrap();
         let level = status["sites"][0]["php"]["sandbox"].as_str().unwrap();
         Told {
             text,
@@ -162,8 +162,8 @@ impl Around {
         }
     }
 
-    fn probe(&self, stage: &Stage) -> String {
-        let socket = stage.scratch.join("database.sock");
+    fn probe(&self, site: &TestSite) -> String {
+        let socket = site.scratch.join("database.sock");
         let _database = UnixListener::bind(&socket).unwrap();
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
         let port = |of: &TcpListener| of.local_addr().unwrap().port().to_string();
@@ -174,13 +174,13 @@ impl Around {
             ("other", &port(&self.other)),
             ("socket", socket.to_str().unwrap()),
         ];
-        let answer = stage.ask(Request::form("/probe.php", &form));
+        let answer = site.send(Request::form("/probe.php", &form));
         answer.expect_status(200).text()
     }
 }
 
-fn managed(lines: &str) -> Plan {
-    Plan::behind("php = \"managed\"\nphp_workers = 1").site(lines)
+fn managed(lines: &str) -> SiteBuilder {
+    SiteBuilder::behind("php = \"managed\"\nphp_workers = 1").site(lines)
 }
 
 /// What every PHP needs, confined or not.
@@ -201,7 +201,7 @@ fn without_it_php_reaches_what_its_user_does() {
     let Some(around) = Around::new("off") else {
         return;
     };
-    let told = around.ask(managed(""));
+    let told = around.send(managed(""));
     assert_eq!(told.level, "off");
     told.check(NEEDED, &[]);
     told.check(
@@ -216,7 +216,7 @@ fn with_it_php_reaches_its_root_and_what_the_site_names() {
         return;
     };
     let lines = format!("php_sandbox = \"root\"\n{}", around.lines());
-    let told = around.ask(managed(&lines));
+    let told = around.send(managed(&lines));
     told.check(NEEDED, &[]);
     if told.is_confined() {
         told.check(
@@ -231,7 +231,7 @@ fn code_can_be_closed_to_php() {
     let Some(around) = Around::new("content") else {
         return;
     };
-    let told = around.ask(managed("php_sandbox = \"wp-content\""));
+    let told = around.send(managed("php_sandbox = \"wp-content\""));
     // Without a list of ports all are open.
     told.check(NEEDED, &[]);
     if told.is_confined() {
@@ -262,7 +262,7 @@ fn php_of_another_user_is_confined_too() {
     for folder in ["", "galley"] {
         chown(plan.scratch.dir(folder).unwrap(), Some(uid), None).unwrap();
     }
-    let told = around.ask(plan);
+    let told = around.send(plan);
     told.check(NEEDED, &[]);
     if told.is_confined() {
         told.check(

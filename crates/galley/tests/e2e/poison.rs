@@ -1,10 +1,10 @@
 //! Cache poisoning: whatever a stranger sends, the next visitor sees nothing of it. Behind the WordPress preset stands a page
 //! that shows all that it gets.
 
-use galley_testkit::Trouble;
+use galley_testkit::TestkitError;
 use galley_testkit::client::{Connection, Request, Response};
 
-use crate::support::{PATIENCE, Plan, Stage, hosted};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, with_host};
 
 /// What a stranger tries.
 pub struct Attempt {
@@ -81,17 +81,17 @@ echo file_get_contents('php://input'), '</body></html>';
 
 /// One connection after another, whichever side closes.
 struct Client<'s> {
-    stage: &'s Stage,
+    site: &'s TestSite,
     connection: Option<Connection>,
 }
 
 impl Client<'_> {
-    fn ask(&mut self, request: Request) -> Result<Response, Trouble> {
+    fn send(&mut self, request: Request) -> Result<Response, TestkitError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::within(self.stage.addr(), PATIENCE)?,
+            None => Connection::within(self.site.addr(), TIMEOUT)?,
         };
-        let answer = connection.exchange(&hosted(request))?;
+        let answer = connection.exchange(&with_host(request))?;
         let closes = answer
             .field("connection")
             .is_some_and(|option| option.contains("close"));
@@ -104,28 +104,28 @@ impl Client<'_> {
 
 #[test]
 fn a_page_that_shows_all_it_gets_shows_the_next_visitor_no_canary() {
-    let stage = Plan::php().file("index.php", ECHO).start();
+    let site = SiteBuilder::php().file("index.php", ECHO).start();
     let mut client = Client {
-        stage: &stage,
+        site: &site,
         connection: None,
     };
     // It does show what it gets: from who has a session, whose requests bypass the cache.
     let own = Request::get("/own?a=canary.evil.test").field("Cookie", "wordpress_logged_in_x=1");
-    let own = client.ask(own).unwrap().expect_status(200);
+    let own = client.send(own).unwrap().expect_status(200);
     assert!(shows_a_canary(&own) && !own.cache_status().contains("stored"));
 
     let (mut stored, mut hits, mut complaints) = (0, 0, Vec::new());
     let attempts = attempts();
     for (number, attempt) in attempts.iter().enumerate() {
         let path = format!("/page-{number}");
-        let dirty = client.ask(attempt.request(&path)).unwrap();
+        let dirty = client.send(attempt.request(&path)).unwrap();
         stored += usize::from(dirty.cache_status().contains("stored"));
         // The same again from somebody else, now and then with a parameter that every site ignores.
         for target in [path.clone(), format!("{path}?utm_source=other")]
             .iter()
             .take(if number % 5 == 0 { 2 } else { 1 })
         {
-            let clean = client.ask(Request::get(target)).unwrap();
+            let clean = client.send(Request::get(target)).unwrap();
             hits += usize::from(clean.is_hit());
             if clean.status != 200 || shows_a_canary(&clean) {
                 let (kind, text) = (attempt.kind, attempt.text);

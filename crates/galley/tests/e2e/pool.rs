@@ -10,7 +10,9 @@ use galley::php::{MachineMemory, MemoryDivision};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 
-use crate::support::{Is, PATIENCE, Plan, Stage, number_in, said, together, words};
+use crate::support::{
+    AssertStatus, SiteBuilder, TIMEOUT, TestSite, json_number, output_text, run_concurrently, said,
+};
 
 /// Keeps memory in its worker: each pattern takes some 48 KiB in the cache of compiled patterns, which lives as long as the
 /// process and is not counted by `memory_limit`. Waits where a file says so.
@@ -43,87 +45,85 @@ fn small() -> (u64, MemoryDivision) {
     (cache, MemoryDivision::of(machine(cache)))
 }
 
-fn measured() -> (Stage, MemoryDivision) {
+fn measured() -> (TestSite, MemoryDivision) {
     let (cache, budget) = small();
-    let stage = Plan::behind("php = \"managed\"")
+    let site = SiteBuilder::behind("php = \"managed\"")
         .cache(&format!("memory = {cache}"))
         .file("grows.php", GROWS)
         .start();
-    (stage, budget)
+    (site, budget)
 }
 
 /// Past the cache, always.
-fn post(stage: &Stage, target: &str) -> Response {
-    stage.ask(Request::form(target, &[("a", "b")]))
+fn post(site: &TestSite, target: &str) -> Response {
+    site.send(Request::form(target, &[("a", "b")]))
 }
 
 /// A number of what the status says of the PHP of the first site.
-fn of_php(stage: &Stage, name: &str) -> u64 {
-    let status = stage.status();
-    number_in(status.split("\"php\":{").nth(1).unwrap_or_default(), name)
+fn of_php(site: &TestSite, name: &str) -> u64 {
+    let status = site.status();
+    json_number(status.split("\"php\":{").nth(1).unwrap_or_default(), name)
 }
 
 #[test]
 fn places_follow_what_workers_take() {
-    let (stage, budget) = measured();
+    let (site, budget) = measured();
     let at_start = budget.slots_at_start() as u64;
     assert!(at_start > 2, "{budget:?}");
-    assert_eq!(of_php(&stage, "slots"), at_start);
-    post(&stage, "/grows.php?patterns=1100").is(200);
-    wait_for("fewer places", PATIENCE, || {
-        of_php(&stage, "slots") < at_start
+    assert_eq!(of_php(&site, "slots"), at_start);
+    post(&site, "/grows.php?patterns=1100").assert_status(200);
+    wait_for("fewer places", TIMEOUT, || {
+        of_php(&site, "slots") < at_start
     });
     // The first look may have come while it grew.
-    wait_for("what it holds to be seen", PATIENCE, || {
-        (48 << 20..96 << 20).contains(&of_php(&stage, "worker_bytes"))
+    wait_for("what it holds to be seen", TIMEOUT, || {
+        (48 << 20..96 << 20).contains(&of_php(&site, "worker_bytes"))
     });
-    wait_for("as many as fit", PATIENCE, || {
-        let status = stage.status();
-        let number = |name| number_in(&status, name);
+    wait_for("as many as fit", TIMEOUT, || {
+        let status = site.status();
+        let number = |name| json_number(&status, name);
         number("slots") == budget.slots(number("worker_bytes"), number("largest_bytes")) as u64
     });
-    stage
-        .galley
-        .wait_for_log("adjusted the number of concurrent requests", PATIENCE);
+    site.galley
+        .wait_for_log("adjusted the number of concurrent requests", TIMEOUT);
     // And no more than that are at PHP at a time, nor is anyone turned away.
-    let answers = together(12, |_| post(&stage, "/grows.php").status);
+    let answers = run_concurrently(12, |_| post(&site, "/grows.php").status);
     assert_eq!(answers, vec![200; 12]);
 }
 
 #[test]
 fn a_worker_that_has_grown_is_replaced_after_its_request() {
-    let (stage, _) = measured();
-    let mut busy = stage.connect();
-    busy.send(&crate::support::hosted(Request::form(
+    let (site, _) = measured();
+    let mut busy = site.connect();
+    busy.send(&crate::support::with_host(Request::form(
         "/grows.php?patterns=1700&wait",
         &[("a", "b")],
     )))
     .unwrap();
-    stage.wait_for_note("held");
-    stage
-        .galley
-        .wait_for_log("it has exceeded the memory limit", PATIENCE);
-    wait_for("it to be counted", PATIENCE, || {
-        of_php(&stage, "replaced") == 1
+    site.wait_for_note("held");
+    site.galley
+        .wait_for_log("it has exceeded the memory limit", TIMEOUT);
+    wait_for("it to be counted", TIMEOUT, || {
+        of_php(&site, "replaced") == 1
     });
-    stage.note("go", "");
+    site.note("go", "");
     let answer = busy.receive("POST").unwrap().expect_status(200);
     let grown: u32 = said(&answer.text(), "pid").parse().unwrap();
-    wait_for("its end", PATIENCE, || {
+    wait_for("its end", TIMEOUT, || {
         fs::read(format!("/proc/{grown}/cmdline")).map_or(true, |line| line.is_empty())
     });
-    let answer = post(&stage, "/grows.php").expect_status(200).text();
+    let answer = post(&site, "/grows.php").expect_status(200).text();
     assert_ne!(said(&answer, "pid"), grown.to_string());
 }
 
 #[test]
 fn workers_that_have_answered_many_requests_are_replaced_and_nobody_sees_it() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 2")
+    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
         .file("grows.php", GROWS)
         .start();
-    let pids = together(4, |_| {
-        let mut connection = stage.connect();
-        let request = crate::support::hosted(Request::form("/grows.php", &[("a", "b")]));
+    let pids = run_concurrently(4, |_| {
+        let mut connection = site.connect();
+        let request = crate::support::with_host(Request::form("/grows.php", &[("a", "b")]));
         let mut pids = std::collections::BTreeSet::new();
         for _ in 0..1000 {
             let answer = connection.exchange(&request).unwrap().expect_status(200);
@@ -137,7 +137,7 @@ fn workers_that_have_answered_many_requests_are_replaced_and_nobody_sees_it() {
 
 #[test]
 fn a_hung_worker_is_ended_and_named() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 1")
+    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
         .site("first_byte_timeout = \"1s\"\nphp_timeout = \"1s\"")
         .file(
             "hangs.php",
@@ -145,16 +145,15 @@ fn a_hung_worker_is_ended_and_named() {
         )
         .file("grows.php", GROWS)
         .start();
-    let answer = post(&stage, "/hangs.php?a=1");
+    let answer = post(&site, "/hangs.php?a=1");
     assert!(
         [502, 504].contains(&answer.status),
         "{}",
         answer.beginning()
     );
-    stage
-        .galley
-        .wait_for_log("a request exceeded `php_timeout`", PATIENCE);
-    let log = stage.galley.log();
+    site.galley
+        .wait_for_log("a request exceeded `php_timeout`", TIMEOUT);
+    let log = site.galley.log();
     let line = log
         .lines()
         .find(|line| line.contains("exceeded `php_timeout`"))
@@ -162,16 +161,16 @@ fn a_hung_worker_is_ended_and_named() {
     for word in ["example.test", "root/hangs.php", "POST /hangs.php"] {
         assert!(line.contains(word), "no {word} in {line}");
     }
-    assert_eq!(of_php(&stage, "overdue"), 1);
+    assert_eq!(of_php(&site, "overdue"), 1);
     // The only worker was hung.
-    wait_for("an answer", PATIENCE, || {
-        post(&stage, "/grows.php").status == 200
+    wait_for("an answer", TIMEOUT, || {
+        post(&site, "/grows.php").status == 200
     });
 }
 
 #[test]
 fn what_hangs_after_its_answer_is_ended_too() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 1")
+    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
         .site("first_byte_timeout = \"1s\"\nphp_timeout = \"1s\"")
         .file(
             "task.php",
@@ -179,28 +178,28 @@ fn what_hangs_after_its_answer_is_ended_too() {
         )
         .file("grows.php", GROWS)
         .start();
-    let text = post(&stage, "/task.php").expect_status(200).text();
+    let text = post(&site, "/task.php").expect_status(200).text();
     assert_eq!(text, "begun");
-    stage.galley.wait_for_log("root/task.php", PATIENCE);
-    wait_for("an answer", PATIENCE, || {
-        post(&stage, "/grows.php").status == 200
+    site.galley.wait_for_log("root/task.php", TIMEOUT);
+    wait_for("an answer", TIMEOUT, || {
+        post(&site, "/grows.php").status == 200
     });
 }
 
 #[test]
 fn numbers_are_in_the_metrics_and_in_the_table() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 2")
+    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
         .disk()
         .file("grows.php", GROWS)
         .start();
-    wait_for("two workers", PATIENCE, || of_php(&stage, "workers") == 2);
-    let table = words(&stage.galley.cli(&["status"]).unwrap());
+    wait_for("two workers", TIMEOUT, || of_php(&site, "workers") == 2);
+    let table = output_text(&site.galley.cli(&["status"]).unwrap());
     assert!(
         table.contains("php       example.test: 2 workers for 2 requests at a time"),
         "{table}"
     );
     let mut admin =
-        std::os::unix::net::UnixStream::connect(stage.scratch.join("galley/admin.sock")).unwrap();
+        std::os::unix::net::UnixStream::connect(site.scratch.join("galley/admin.sock")).unwrap();
     admin
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n")
         .unwrap();
@@ -233,8 +232,9 @@ fn numbers_are_in_the_metrics_and_in_the_table() {
 
 #[test]
 fn what_php_lacks_is_named_by_check_and_at_the_start() {
-    let plan =
-        Plan::behind("php = \"managed\"\nphp_workers = 1\nphp_binary = \"{dir}/php-fpm-poor\"");
+    let plan = SiteBuilder::behind(
+        "php = \"managed\"\nphp_workers = 1\nphp_binary = \"{dir}/php-fpm-poor\"",
+    );
     let path = plan.scratch.join("php-fpm-poor");
     // Has everything but says little.
     let real = fs::read_dir("/usr/sbin").unwrap().flatten();
@@ -248,16 +248,16 @@ fn what_php_lacks_is_named_by_check_and_at_the_start() {
     );
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let stage = plan.start();
-    let checked = stage.galley.cli(&["check"]).unwrap();
-    assert!(checked.status.success(), "{}", words(&checked));
-    for said in [words(&checked), stage.galley.log()] {
+    let site = plan.start();
+    let checked = site.galley.cli(&["check"]).unwrap();
+    assert!(checked.status.success(), "{}", output_text(&checked));
+    for said in [output_text(&checked), site.galley.log()] {
         for word in ["json", "php-gd", "no opcache"] {
             assert!(said.contains(word), "no {word} in {said}");
         }
         assert!(!said.contains("php-mysql"), "{said}");
     }
-    let json = words(&stage.galley.cli(&["check", "--json"]).unwrap());
+    let json = output_text(&site.galley.cli(&["check", "--json"]).unwrap());
     assert!(json.contains("\"warnings\":[{"), "{json}");
 }
 
@@ -267,7 +267,7 @@ fn each_site_has_the_user_who_owns_its_files() {
         return;
     }
     const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\n\";";
-    let plan = Plan::behind("php = \"managed\"\nphp_workers = 1")
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
         .file("who.php", WHO)
         .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}/../other\"\nphp = \"managed\"\nphp_workers = 1\n");
     let other = plan.scratch.dir("other").unwrap();
@@ -276,10 +276,10 @@ fn each_site_has_the_user_who_owns_its_files() {
     // Debian's `games` and `www-data`.
     chown(&other, Some(5), Some(60)).unwrap();
     chown(plan.scratch.join("root"), Some(33), Some(33)).unwrap();
-    let stage = plan.start();
-    let first = stage.get("/who.php").expect_status(200).text();
-    let second = stage
-        .ask(Request::get("/who.php").host("other.test"))
+    let site = plan.start();
+    let first = site.get("/who.php").expect_status(200).text();
+    let second = site
+        .send(Request::get("/who.php").host("other.test"))
         .expect_status(200)
         .text();
     assert_eq!((said(&first, "uid"), said(&second, "uid")), ("33", "5"));

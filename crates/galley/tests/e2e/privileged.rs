@@ -16,7 +16,9 @@ use galley_testkit::{Galley, Scratch, runs_as_root, wait_for};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::pool::GROWS;
-use crate::support::{PATIENCE, Plan, Stage, binary, found, number_in, said, words};
+use crate::support::{
+    SiteBuilder, TIMEOUT, TestSite, binary, found, json_number, output_text, said,
+};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\ngroups=\", implode(',', posix_getgroups()), \"\\npid=\", getmypid(), \"\\nparent=\", posix_getppid(), \"\\n\";";
@@ -31,14 +33,14 @@ pub(crate) fn account(name: &str) -> (u32, u32) {
 }
 
 /// Galley as `www-data`, a site of its own user, and two sites of other users. `None` where nobody may become anybody.
-pub(crate) fn plan(first: &str) -> Option<Plan> {
+pub(crate) fn plan(first: &str) -> Option<SiteBuilder> {
     if !runs_as_root() {
         eprintln!("only root can become somebody else");
         return None;
     }
     let second = "[[site]]\nhosts = [\"second.test\"]\nroot = \"{dir}/second\"\nphp = \"managed\"\nphp_workers = 1\nphp_user = \"news\"\n\
                   [[site]]\nhosts = [\"own.test\"]\nroot = \"{dir}/own\"\nphp = \"managed\"\nphp_workers = 1\n";
-    let plan = Plan::behind(first)
+    let plan = SiteBuilder::behind(first)
         .site("php_user = \"games\"")
         .server("user = \"www-data\"")
         .more(second);
@@ -61,12 +63,12 @@ pub(crate) fn plan(first: &str) -> Option<Plan> {
 }
 
 /// Past the cache, always.
-pub(crate) fn ask(stage: &Stage, host: &str) -> Response {
-    stage.ask(Request::form("/who.php", &[("a", "b")]).host(host))
+pub(crate) fn send(stage: &TestSite, host: &str) -> Response {
+    stage.send(Request::form("/who.php", &[("a", "b")]).host(host))
 }
 
-pub(crate) fn of(stage: &Stage, host: &str, what: &str) -> u32 {
-    let text = ask(stage, host).expect_status(200).text();
+pub(crate) fn of(stage: &TestSite, host: &str, what: &str) -> u32 {
+    let text = send(stage, host).expect_status(200).text();
     said(&text, what).parse().unwrap()
 }
 
@@ -92,7 +94,7 @@ pub(crate) fn children(parent: u32) -> Vec<(String, u32)> {
 }
 
 /// The process that keeps root.
-pub(crate) fn keeper(stage: &Stage) -> Option<u32> {
+pub(crate) fn keeper(stage: &TestSite) -> Option<u32> {
     let all = children(stage.galley.pid()).into_iter();
     all.filter(|(line, _)| line == "galley privileged")
         .map(|(_, pid)| pid)
@@ -117,7 +119,7 @@ fn status_line(pid: u32, name: &str) -> String {
     line.unwrap().trim().to_owned()
 }
 
-pub(crate) fn folders(stage: &Stage) -> Vec<String> {
+pub(crate) fn folders(stage: &TestSite) -> Vec<String> {
     let all = fs::read_dir(stage.scratch.join("galley"))
         .unwrap()
         .flatten();
@@ -138,7 +140,7 @@ fn each_site_has_its_user_and_galley_has_none_of_roots_rights() {
         ("second.test", news),
         ("own.test", www),
     ] {
-        let text = ask(&stage, host).expect_status(200).text();
+        let text = send(&stage, host).expect_status(200).text();
         assert_eq!(said(&text, "uid"), uid.to_string());
         let groups: Vec<&str> = said(&text, "groups").split(',').collect();
         assert!(groups.contains(&gid.to_string().as_str()), "{text}");
@@ -198,16 +200,16 @@ fn a_killed_master_of_another_user_comes_back_as_him() {
             of(&stage, "example.test", "pid"),
         );
         kill("-KILL", master);
-        wait_for("the end of its worker", PATIENCE, || !lives(worker));
-        wait_for("answers", PATIENCE, || {
-            ask(&stage, "example.test").status == 200
+        wait_for("the end of its worker", TIMEOUT, || !lives(worker));
+        wait_for("answers", TIMEOUT, || {
+            send(&stage, "example.test").status == 200
         });
         assert_ne!(of(&stage, "example.test", "parent"), master);
         assert_eq!(of(&stage, "example.test", "uid"), account("games").0);
         assert_eq!(of(&stage, "second.test", "uid"), account("news").0);
     }
     let php = stage.status();
-    assert!(number_in(php.split("\"php\":{").nth(1).unwrap(), "restarts") >= 2);
+    assert!(json_number(php.split("\"php\":{").nth(1).unwrap(), "restarts") >= 2);
 }
 
 #[test]
@@ -225,7 +227,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     kill("-KILL", keeper);
     stage
         .galley
-        .wait_for_log("the privileged process has ended", PATIENCE);
+        .wait_for_log("the privileged process has ended", TIMEOUT);
     let finding = found(&stage, "privileged");
     assert_eq!(finding["level"], "wrong", "{finding}");
     assert!(
@@ -235,7 +237,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
             .contains("restart galley"),
         "{finding}"
     );
-    wait_for("its masters to end with it", PATIENCE, || {
+    wait_for("its masters to end with it", TIMEOUT, || {
         !masters.iter().any(|pid| lives(*pid))
     });
     assert!(
@@ -244,13 +246,13 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
             .replace(' ', "")
             .contains("\"privileged\":\"gone\"")
     );
-    let table = words(&stage.galley.cli(&["status"]).unwrap());
+    let table = output_text(&stage.galley.cli(&["status"]).unwrap());
     assert!(table.contains("restart galley"), "{table}");
     // The packages restart at this exit code.
     let upgrade = stage.galley.cli(&["upgrade"]).unwrap();
-    assert_eq!(upgrade.status.code(), Some(2), "{}", words(&upgrade));
-    assert!(words(&upgrade).contains("only a restart"));
-    let answer = ask(&stage, "example.test");
+    assert_eq!(upgrade.status.code(), Some(2), "{}", output_text(&upgrade));
+    assert!(output_text(&upgrade).contains("only a restart"));
+    let answer = send(&stage, "example.test");
     assert!(
         [502, 503].contains(&answer.status),
         "{}",
@@ -259,7 +261,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     assert_eq!(of(&stage, "own.test", "uid"), account("www-data").0);
     stage
         .galley
-        .wait_for_log("the privileged process has ended", PATIENCE);
+        .wait_for_log("the privileged process has ended", TIMEOUT);
     assert!(stage.galley.stop().success());
 }
 
@@ -278,7 +280,7 @@ fn nothing_of_other_users_outlives_a_galley_that_is_killed() {
     wait_for("all of PHP to be gone", Duration::from_secs(30), || {
         !all.iter().any(|pid| lives(*pid))
     });
-    wait_for("its folders to be gone", PATIENCE, || {
+    wait_for("its folders to be gone", TIMEOUT, || {
         !folders(&stage)
             .iter()
             .any(|name| name.contains("test-") && !name.contains("own"))
@@ -293,16 +295,16 @@ fn a_worker_of_another_user_is_measured_and_replaced() {
     };
     let stage = plan.file("grows.php", GROWS).start();
     let target = "/grows.php?patterns=1700";
-    let text = stage.ask(Request::form(target, &[("a", "b")]));
+    let text = stage.send(Request::form(target, &[("a", "b")]));
     let grown: u32 = said(&text.expect_status(200).text(), "pid")
         .parse()
         .unwrap();
     stage
         .galley
-        .wait_for_log("it has exceeded the memory limit", PATIENCE);
-    wait_for("its end", PATIENCE, || !lives(grown));
-    wait_for("another", PATIENCE, || {
-        ask(&stage, "example.test").status == 200
+        .wait_for_log("it has exceeded the memory limit", TIMEOUT);
+    wait_for("its end", TIMEOUT, || !lives(grown));
+    wait_for("another", TIMEOUT, || {
+        send(&stage, "example.test").status == 200
     });
     assert_eq!(of(&stage, "example.test", "uid"), account("games").0);
 }
@@ -318,8 +320,8 @@ fn other_programs_run_as_the_sites_user_too() {
     assert_eq!(of(&stage, "example.test", "uid"), games);
     let first = of(&stage, "example.test", "pid");
     kill("-KILL", first);
-    wait_for("another process", PATIENCE, || {
-        let answer = ask(&stage, "example.test");
+    wait_for("another process", TIMEOUT, || {
+        let answer = send(&stage, "example.test");
         answer.status == 200 && said(&answer.text(), "pid") != first.to_string()
     });
     assert_eq!(of(&stage, "example.test", "uid"), games);
@@ -352,7 +354,7 @@ fn what_cannot_run_is_refused_at_the_start_and_leaves_nothing() {
         let galley = scratch.join("galley");
         let refused = Galley::start_binary(binary(), &galley, &text).unwrap_err();
         assert!(refused.to_string().contains(wanted), "{refused}");
-        wait_for("its folders to be gone", PATIENCE, || {
+        wait_for("its folders to be gone", TIMEOUT, || {
             let all = fs::read_dir(&galley).unwrap().flatten();
             !all.map(|entry| entry.file_name())
                 .any(|name| name.to_string_lossy().starts_with("php-"))
@@ -365,7 +367,7 @@ fn where_nobody_else_is_needed_nobody_keeps_root() {
     if !runs_as_root() {
         return;
     }
-    let plan = Plan::behind("php = \"managed\"\nphp_workers = 1\nphp_user = \"www-data\"")
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1\nphp_user = \"www-data\"")
         .file("who.php", WHO)
         .server("user = \"www-data\"");
     let (uid, gid) = account("www-data");
@@ -422,7 +424,7 @@ impl Alone {
         packets::send(&self.socket, packet, None).unwrap();
     }
 
-    fn ask(&mut self, packet: &[u8]) -> (Report, Option<OwnedFd>) {
+    fn exchange(&mut self, packet: &[u8]) -> (Report, Option<OwnedFd>) {
         self.send(packet);
         self.hear()
     }
@@ -462,7 +464,7 @@ fn orders_that_are_none_change_nothing() {
     let (Report::Started { process, .. }, Some(_said)) = alone.hear() else {
         panic!("it was not started");
     };
-    wait_for("the program", PATIENCE, || {
+    wait_for("the program", TIMEOUT, || {
         alone.children() == [("/bin/sleep 600".to_owned(), process)]
     });
     assert!(status_line(process, "Uid:").starts_with(&format!("{}\t", account("games").0)));
@@ -536,9 +538,9 @@ fn another_galley_is_told_what_runs_and_goes_on_with_it() {
     }
     let mut alone = Alone::start();
     let start = |place| PrivilegedOrder::Start { pool: 0, place }.bytes();
-    let (first, _output) = started(alone.ask(&start(0)));
+    let (first, _output) = started(alone.exchange(&start(0)));
     let connected = Report::Connected { errno: 0 };
-    let (report, another) = alone.ask(&PrivilegedOrder::Connect.bytes());
+    let (report, another) = alone.exchange(&PrivilegedOrder::Connect.bytes());
     assert_eq!(report, connected);
     let another = another.unwrap();
     let running = Report::Started {
@@ -549,7 +551,7 @@ fn another_galley_is_told_what_runs_and_goes_on_with_it() {
     assert_eq!(hear(&another).0, running);
     assert_eq!(hear(&another).0, Report::Ready);
     // Each hears of its own, and both of every end.
-    let (second, _output) = started(alone.ask(&start(1)));
+    let (second, _output) = started(alone.exchange(&start(1)));
     let how = How::Kill;
     let signal = PrivilegedOrder::Signal {
         pool: 0,
@@ -566,7 +568,7 @@ fn another_galley_is_told_what_runs_and_goes_on_with_it() {
     // A few may have connections, and no more.
     let mut more = Vec::new();
     let refused = loop {
-        let (report, socket) = alone.ask(&PrivilegedOrder::Connect.bytes());
+        let (report, socket) = alone.exchange(&PrivilegedOrder::Connect.bytes());
         match socket {
             Some(socket) => more.push(socket),
             None => break report,
@@ -587,10 +589,10 @@ fn another_galley_is_told_what_runs_and_goes_on_with_it() {
     };
     packets::send(&another, &start(1), None).unwrap();
     assert!(busy(hear(&another).0));
-    wait_for("the program", PATIENCE, || lives(second));
+    wait_for("the program", TIMEOUT, || lives(second));
     drop((alone.socket, more));
     // Nobody knows of this one any more.
-    let limit = std::time::Instant::now() + PATIENCE;
+    let limit = std::time::Instant::now() + TIMEOUT;
     let (third, _output) = loop {
         assert!(std::time::Instant::now() < limit);
         packets::send(&another, &start(1), None).unwrap();
@@ -601,7 +603,7 @@ fn another_galley_is_told_what_runs_and_goes_on_with_it() {
         }
         std::thread::sleep(Duration::from_millis(20));
     };
-    wait_for("the program", PATIENCE, || lives(third));
+    wait_for("the program", TIMEOUT, || lives(third));
     assert!(!lives(second));
     drop(another);
     assert!(alone.child.wait().unwrap().success());
@@ -614,7 +616,7 @@ fn a_galley_that_reads_nothing_is_disconnected_and_delays_no_other() {
         return;
     }
     let mut alone = Alone::start();
-    let (_, another) = alone.ask(&PrivilegedOrder::Connect.bytes());
+    let (_, another) = alone.exchange(&PrivilegedOrder::Connect.bytes());
     let another = another.unwrap();
     assert_eq!(hear(&another).0, Report::Ready);
     // Each is refused, and nobody reads that.
@@ -657,37 +659,45 @@ fn a_reload_keeps_what_only_root_could_have_made_and_names_it() {
         stage.galley.cli(&["reload"]).unwrap()
     };
     let output = reload(&config);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let named = "these changes need a restart: the certificate files of site `example.test`";
-    assert!(words(&output).contains(named), "{}", words(&output));
+    assert!(
+        output_text(&output).contains(named),
+        "{}",
+        output_text(&output)
+    );
     assert_eq!(shown(), certificate);
     let output = reload(&config.replace(
         "php_user = \"news\"",
         "php_user = \"news\"\nphp_timeout = \"11m\"",
     ));
     assert!(
-        words(&output).contains("PHP settings of site `second.test`"),
+        output_text(&output).contains("PHP settings of site `second.test`"),
         "{}",
-        words(&output)
+        output_text(&output)
     );
     let output = reload(&config);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let after = ["example.test", "second.test", "own.test"].map(|host| of(&stage, host, "parent"));
     assert_eq!(after, parents, "the same processes");
     let more = format!(
         "{config}\n[[site]]\nhosts = [\"third.test\"]\nroot = \"{dir}/second\"\nphp = \"managed\"\nphp_user = \"news\"\n"
     );
     let output = reload(&more);
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     assert!(
-        words(&output).contains("only a restart"),
+        output_text(&output).contains("only a restart"),
         "{}",
-        words(&output)
+        output_text(&output)
     );
     // A key that Galley has never read.
     authority.issue(stage.scratch.path(), "other", &["example.test"]);
     let output = reload(&config.replace("/site.", "/other."));
-    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
-    assert!(words(&output).contains("other.key"), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+    assert!(
+        output_text(&output).contains("other.key"),
+        "{}",
+        output_text(&output)
+    );
     assert_eq!(shown(), certificate);
 }

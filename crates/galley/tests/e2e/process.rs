@@ -9,7 +9,8 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::{Galley, Scratch, Signal, wait_for};
 
 use crate::support::{
-    HOST, Is, PATIENCE, Plan, SHORT_PATIENCE, Stage, binary, hosted, number_in, words,
+    AssertStatus, HOST, SHORT_TIMEOUT, SiteBuilder, TIMEOUT, TestSite, binary, json_number,
+    output_text, with_host,
 };
 
 fn galley(arguments: &[&str]) -> Output {
@@ -43,16 +44,16 @@ fn check_says_what_is_wrong() {
     let broken = scratch.write("broken.toml", "[server\n").unwrap();
     let path = |path: &std::path::Path| path.display().to_string();
     let fine = galley(&["check", "--config", &path(&good)]);
-    assert_eq!(fine.status.code(), Some(0), "{}", words(&fine));
+    assert_eq!(fine.status.code(), Some(0), "{}", output_text(&fine));
     assert!(text(&fine.stdout).contains("a.test"));
     let json = galley(&["check", "--json", "--config", &path(&good)]);
     assert!(
         json.status.success() && text(&json.stdout).contains("\"ok\":true"),
         "{}",
-        words(&json)
+        output_text(&json)
     );
     let wrong = galley(&["check", "--config", &path(&bad)]);
-    assert_eq!(wrong.status.code(), Some(2), "{}", words(&wrong));
+    assert_eq!(wrong.status.code(), Some(2), "{}", output_text(&wrong));
     assert!(wrong.stdout.is_empty());
     let said = text(&wrong.stderr);
     for word in [
@@ -84,7 +85,7 @@ fn check_says_what_is_wrong() {
                 output.status.code(),
                 Some(2),
                 "{command} {file}: {}",
-                words(&output)
+                output_text(&output)
             );
             assert!(!output.stderr.is_empty() && output.stdout.is_empty());
         }
@@ -102,11 +103,11 @@ fn check_says_what_is_wrong() {
 fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let plan = Plan::files().server(&format!("listen = [\"{address}\"]"));
+    let plan = SiteBuilder::files().server(&format!("listen = [\"{address}\"]"));
     let (scratch, _, config) = plan.prepare();
     let file = scratch.write("galley.toml", config).unwrap();
     let output = galley(&["run", "--config", &file.display().to_string()]);
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let said = text(&output.stderr);
     assert!(
         said.contains(&address) && said.to_lowercase().contains("in use"),
@@ -116,9 +117,9 @@ fn a_port_in_use_is_reported() {
 
 #[test]
 fn two_servers_do_not_share_a_port_by_accident() {
-    let stage = Plan::files().file("a.txt", "first").start();
-    let address = stage.addr().to_string();
-    let (scratch, _, config) = Plan::files()
+    let site = SiteBuilder::files().file("a.txt", "first").start();
+    let address = site.addr().to_string();
+    let (scratch, _, config) = SiteBuilder::files()
         .file("a.txt", "second")
         .server(&format!("listen = [\"{address}\"]"))
         .prepare();
@@ -128,28 +129,28 @@ fn two_servers_do_not_share_a_port_by_accident() {
         output.status.code(),
         Some(1),
         "two servers answer at one port: {}",
-        words(&output)
+        output_text(&output)
     );
     assert!(
         text(&output.stderr).contains(&address),
         "{}",
-        words(&output)
+        output_text(&output)
     );
 }
 
 #[test]
 fn a_stopped_server_leaves_its_port_and_its_socket() {
-    let mut stage = Plan::files().file("a.txt", "a").start();
-    stage.get("/a.txt").is(200);
-    let kept = stage.connect();
-    let address = stage.addr().to_string();
+    let mut site = SiteBuilder::files().file("a.txt", "a").start();
+    site.get("/a.txt").assert_status(200);
+    let kept = site.connect();
+    let address = site.addr().to_string();
     let began = Instant::now();
-    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert_eq!(site.galley.stop().code(), Some(0));
     // Nothing is under way that `drain_timeout` would wait for.
-    assert!(began.elapsed() < SHORT_PATIENCE, "{:?}", began.elapsed());
-    assert!(!stage.scratch.join("galley/admin.sock").exists());
+    assert!(began.elapsed() < SHORT_TIMEOUT, "{:?}", began.elapsed());
+    assert!(!site.scratch.join("galley/admin.sock").exists());
     drop(kept);
-    let again = Plan::files()
+    let again = SiteBuilder::files()
         .file("a.txt", "again")
         .server(&format!("listen = [\"{address}\"]"))
         .start();
@@ -158,43 +159,43 @@ fn a_stopped_server_leaves_its_port_and_its_socket() {
 
 #[test]
 fn a_request_under_way_is_finished_before_the_end() {
-    let mut stage = Plan::php()
+    let mut site = SiteBuilder::php()
         .workers(2)
         .server("drain_timeout = \"10m\"")
         .start();
-    stage.get("/warm").is(200);
-    stage.hold("/slow");
-    stage.pause("/half");
-    let addr = stage.addr();
+    site.get("/warm").assert_status(200);
+    site.hold("/slow");
+    site.pause("/half");
+    let addr = site.addr();
     let slow = std::thread::spawn(move || {
-        hosted(Request::form("/slow", &[("a", "b")]))
+        with_host(Request::form("/slow", &[("a", "b")]))
             .send(addr)
             .unwrap()
     });
-    let half = std::thread::spawn(move || hosted(Request::get("/half")).send(addr).unwrap());
-    stage.wait_until_held("/slow");
-    stage.wait_until_paused("/half");
-    let mut idle = stage.connect();
-    let mut used = stage.connect();
-    used.exchange(&hosted(Request::get("/warm")))
+    let half = std::thread::spawn(move || with_host(Request::get("/half")).send(addr).unwrap());
+    site.wait_until_held("/slow");
+    site.wait_until_paused("/half");
+    let mut idle = site.connect();
+    let mut used = site.connect();
+    used.exchange(&with_host(Request::get("/warm")))
         .unwrap()
-        .is(200);
+        .assert_status(200);
     // The kernel reports a silent one after a second.
-    wait_for("the idle connection", PATIENCE, || {
-        number_in(&stage.status(), "connections") == 4
+    wait_for("the idle connection", TIMEOUT, || {
+        json_number(&site.status(), "connections") == 4
     });
-    stage.galley.signal(Signal::TERM);
+    site.galley.signal(Signal::TERM);
     let began = Instant::now();
     assert!(
-        idle.is_closed_within(PATIENCE) && used.is_closed_within(PATIENCE),
+        idle.is_closed_within(TIMEOUT) && used.is_closed_within(TIMEOUT),
         "idle connections end at once"
     );
-    wait_for("new connections to be refused", PATIENCE, || {
+    wait_for("new connections to be refused", TIMEOUT, || {
         TcpStream::connect(addr).is_err()
     });
-    assert!(!stage.galley.has_ended(), "two are still served");
-    stage.release("/slow");
-    stage.resume("/half");
+    assert!(!site.galley.has_ended(), "two are still served");
+    site.release("/slow");
+    site.resume("/half");
     let slow = slow.join().unwrap().expect_status(200);
     assert!(
         slow.text().contains("body=a=b\n") && slow.field("connection") == Some("close"),
@@ -208,12 +209,11 @@ fn a_request_under_way_is_finished_before_the_end() {
             .text()
             .ends_with("</html>\n")
     );
-    assert_eq!(stage.galley.stop().code(), Some(0));
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert_eq!(site.galley.stop().code(), Some(0));
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
     // Their records were written before the end.
     assert_eq!(
-        stage
-            .access()
+        site.access()
             .lines()
             .filter(|line| line.contains(" /slow ") || line.contains(" /half "))
             .count(),
@@ -223,45 +223,47 @@ fn a_request_under_way_is_finished_before_the_end() {
 
 #[test]
 fn draining_has_an_end() {
-    let mut stage = Plan::php().server("drain_timeout = \"700ms\"").start();
-    stage.hold("/slow");
-    let mut stuck = stage.connect();
+    let mut site = SiteBuilder::php()
+        .server("drain_timeout = \"700ms\"")
+        .start();
+    site.hold("/slow");
+    let mut stuck = site.connect();
     stuck
-        .send(&hosted(Request::form("/slow", &[("a", "b")])))
+        .send(&with_host(Request::form("/slow", &[("a", "b")])))
         .unwrap();
-    stage.wait_until_held("/slow");
+    site.wait_until_held("/slow");
     let began = Instant::now();
-    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert_eq!(site.galley.stop().code(), Some(0));
     assert!(
-        (Duration::from_millis(600)..SHORT_PATIENCE).contains(&began.elapsed()),
+        (Duration::from_millis(600)..SHORT_TIMEOUT).contains(&began.elapsed()),
         "{:?}",
         began.elapsed()
     );
-    stage.release("/slow");
+    site.release("/slow");
 }
 
 #[test]
 fn what_the_kernel_had_taken_in_is_answered_at_the_end() {
-    let mut stage = Plan::files().file("a.txt", "a").start();
-    stage.get("/a.txt").is(200);
+    let mut site = SiteBuilder::files().file("a.txt", "a").start();
+    site.get("/a.txt").assert_status(200);
     // While the server stands still, clients connect and ask, and the signal arrives.
-    stage.galley.signal(Signal::STOP);
-    let mut waiting: Vec<Connection> = (0..10).map(|_| stage.connect()).collect();
+    site.galley.signal(Signal::STOP);
+    let mut waiting: Vec<Connection> = (0..10).map(|_| site.connect()).collect();
     for connection in &mut waiting {
-        connection.send(&hosted(Request::get("/a.txt"))).unwrap();
+        connection.send(&with_host(Request::get("/a.txt"))).unwrap();
     }
-    stage.galley.signal(Signal::TERM);
-    stage.galley.signal(Signal::CONT);
+    site.galley.signal(Signal::TERM);
+    site.galley.signal(Signal::CONT);
     for connection in &mut waiting {
         let answer = connection.receive("GET").unwrap().expect_status(200);
         assert_eq!(answer.text(), "a");
     }
-    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert_eq!(site.galley.stop().code(), Some(0));
 }
 
 #[test]
 fn few_descriptors_slow_it_down_and_end_nothing() {
-    let plan = Plan::files().file("a.txt", "a");
+    let plan = SiteBuilder::files().file("a.txt", "a");
     // 64 descriptors, soft and hard, for the server itself.
     let script = format!(
         "#!/bin/sh\nulimit -n 64\nexec '{}' \"$@\"\n",
@@ -281,28 +283,28 @@ fn few_descriptors_slow_it_down_and_end_nothing() {
     assert!(made.success());
     let (scratch, fpm, config) = plan.prepare();
     let galley = Galley::start_binary(&wrapper, &scratch.join("galley"), &config).unwrap();
-    let stage = Stage {
+    let site = TestSite {
         galley,
         fpm,
         scratch,
     };
-    let addr = stage.addr();
+    let addr = site.addr();
     let mut many: Vec<TcpStream> = Vec::new();
     for _ in 0..200 {
-        let Ok(mut stream) = TcpStream::connect_timeout(&addr, PATIENCE) else {
+        let Ok(mut stream) = TcpStream::connect_timeout(&addr, TIMEOUT) else {
             continue;
         };
         let _ = stream.write_all(format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\n").as_bytes());
         many.push(stream);
     }
     assert!(many.len() >= 100, "{}", many.len());
-    assert!(!stage.galley.has_ended());
+    assert!(!site.galley.has_ended());
     drop(many);
     for _ in 0..5 {
-        assert_eq!(stage.get("/a.txt").expect_status(200).text(), "a");
+        assert_eq!(site.get("/a.txt").expect_status(200).text(), "a");
     }
     // A second wave that is served to its end.
-    let mut served = crate::support::together(100, |_| stage.get("/a.txt").status);
+    let mut served = crate::support::run_concurrently(100, |_| site.get("/a.txt").status);
     served.sort_unstable();
     served.dedup();
     assert_eq!(served, [200]);
@@ -310,19 +312,19 @@ fn few_descriptors_slow_it_down_and_end_nothing() {
 
 #[test]
 fn max_connections_holds() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("a.txt", "a")
         .server("max_connections = 10\nworkers = 1")
         .start();
     // Busy ones: an idle one would give way to the eleventh.
-    stage.hold("/slow/");
-    let mut busy: Vec<Connection> = (0..10).map(|_| stage.begin("/slow/")).collect();
-    stage.wait_until_held("/slow/");
-    wait_for("ten connections", PATIENCE, || {
-        number_in(&stage.status(), "connections") == 10
+    site.hold("/slow/");
+    let mut busy: Vec<Connection> = (0..10).map(|_| site.start_request("/slow/")).collect();
+    site.wait_until_held("/slow/");
+    wait_for("ten connections", TIMEOUT, || {
+        json_number(&site.status(), "connections") == 10
     });
-    let mut late = stage.connect();
-    late.send(&hosted(Request::get("/a.txt"))).unwrap();
+    let mut late = site.connect();
+    late.send(&with_host(Request::get("/a.txt"))).unwrap();
     late.stream()
         .set_read_timeout(Some(Duration::from_millis(400)))
         .unwrap();
@@ -331,33 +333,33 @@ fn max_connections_holds() {
         (&mut late.stream()).read(&mut byte).is_err(),
         "the eleventh waits in the kernel"
     );
-    late.stream().set_read_timeout(Some(PATIENCE)).unwrap();
-    stage.release("/slow/");
+    late.stream().set_read_timeout(Some(TIMEOUT)).unwrap();
+    site.release("/slow/");
     for connection in &mut busy {
-        connection.receive("GET").unwrap().is(200);
+        connection.receive("GET").unwrap().assert_status(200);
     }
     drop(busy);
-    late.receive("GET").unwrap().is(200);
+    late.receive("GET").unwrap().assert_status(200);
 }
 
 #[test]
 fn status_tells_what_there_is() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("a.txt", "a")
         .more("[[site]]\nhosts = [\"*.files.test\"]\nroot = \"{root}\"\n")
         .start();
-    stage.get("/page").is(200);
-    stage.get("/page").is(200);
-    stage.get("/a.txt").is(200);
-    stage.get("/wp-login.php").is(200);
-    stage.purge(&["--url", "/other"]);
-    wait_for("counters", PATIENCE, || {
-        let json = stage.status();
+    site.get("/page").assert_status(200);
+    site.get("/page").assert_status(200);
+    site.get("/a.txt").assert_status(200);
+    site.get("/wp-login.php").assert_status(200);
+    site.purge(&["--url", "/other"]);
+    wait_for("counters", TIMEOUT, || {
+        let json = site.status();
         ["hit", "miss", "file", "pass"]
             .iter()
-            .all(|word| number_in(&json, word) == 1)
+            .all(|word| json_number(&json, word) == 1)
     });
-    let json = stage.status();
+    let json = site.status();
     for word in [
         "\"version\":",
         "\"uptime_s\":",
@@ -368,8 +370,8 @@ fn status_tells_what_there_is() {
     ] {
         assert!(json.contains(word), "{word} is not in {json}");
     }
-    assert_eq!(number_in(&json, "entries"), 1);
-    let output = stage.galley.cli(&["status"]).unwrap();
+    assert_eq!(json_number(&json, "entries"), 1);
+    let output = site.galley.cli(&["status"]).unwrap();
     let said = text(&output.stdout);
     assert!(
         output.status.success() && said.contains("example.test") && said.contains("in 1 entries"),
@@ -380,35 +382,39 @@ fn status_tells_what_there_is() {
 
 #[test]
 fn commands_say_when_no_server_is_there() {
-    let mut stage = Plan::files().start();
-    stage.galley.stop();
+    let mut site = SiteBuilder::files().start();
+    site.galley.stop();
     for arguments in [&["status"][..], &["status", "--json"], &["purge", "--all"]] {
-        let output = stage.galley.cli(arguments).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+        let output = site.galley.cli(arguments).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
         assert!(
             output.stdout.is_empty() && text(&output.stderr).contains("running"),
             "{}",
-            words(&output)
+            output_text(&output)
         );
     }
 }
 
 #[test]
 fn a_dead_servers_socket_is_taken_over_and_a_living_ones_is_not() {
-    let mut stage = Plan::files().file("a.txt", "a").start();
-    let (_scratch, _, config) = Plan::files()
+    let mut site = SiteBuilder::files().file("a.txt", "a").start();
+    let (_scratch, _, config) = SiteBuilder::files()
         .admin(&format!(
             "listen = \"unix:{}/galley/admin.sock\"",
-            stage.scratch.path().display()
+            site.scratch.path().display()
         ))
         .prepare();
-    let file = stage.scratch.write("second.toml", &config).unwrap();
+    let file = site.scratch.write("second.toml", &config).unwrap();
     let second = galley(&["run", "--config", &file.display().to_string()]);
-    assert_eq!(second.status.code(), Some(1), "{}", words(&second));
-    assert!(text(&second.stderr).contains("admin"), "{}", words(&second));
-    assert!(!stage.status().is_empty(), "the first is still asked");
-    stage.galley.kill();
-    let third = Galley::start_binary(binary(), &stage.scratch.join("third"), &config).unwrap();
+    assert_eq!(second.status.code(), Some(1), "{}", output_text(&second));
+    assert!(
+        text(&second.stderr).contains("admin"),
+        "{}",
+        output_text(&second)
+    );
+    assert!(!site.status().is_empty(), "the first is still asked");
+    site.galley.kill();
+    let third = Galley::start_binary(binary(), &site.scratch.join("third"), &config).unwrap();
     assert!(third.cli(&["status"]).unwrap().status.success());
 }
 
@@ -461,36 +467,35 @@ fn a_wordpress_directory_needs_no_file() {
 
 #[test]
 fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
-    let stage = Plan::files().file("a.txt", "a").start();
-    stage.galley.signal(Signal::HUP);
-    stage
-        .galley
-        .wait_for_log("the configuration has not changed", PATIENCE);
-    stage.get("/a.txt").is(200);
+    let site = SiteBuilder::files().file("a.txt", "a").start();
+    site.galley.signal(Signal::HUP);
+    site.galley
+        .wait_for_log("the configuration has not changed", TIMEOUT);
+    site.get("/a.txt").assert_status(200);
 }
 
 /// It ends the workers of nginx.
 #[test]
 fn sigwinch_ends_nothing() {
-    let stage = Plan::files().file("a.txt", "a").start();
-    stage.galley.signal(Signal::WINCH);
-    stage.get("/a.txt").is(200);
-    assert!(!stage.galley.has_ended());
+    let site = SiteBuilder::files().file("a.txt", "a").start();
+    site.galley.signal(Signal::WINCH);
+    site.get("/a.txt").assert_status(200);
+    assert!(!site.galley.has_ended());
 }
 
 #[test]
 fn sigquit_ends_after_the_requests_under_way() {
-    let stage = Plan::php().start();
-    stage.hold("/slow");
-    let mut slow = stage.begin("/slow");
-    stage.wait_until_held("/slow");
-    let mut idle = stage.connect();
-    idle.exchange(&hosted(Request::get("/warm")))
+    let site = SiteBuilder::php().start();
+    site.hold("/slow");
+    let mut slow = site.start_request("/slow");
+    site.wait_until_held("/slow");
+    let mut idle = site.connect();
+    idle.exchange(&with_host(Request::get("/warm")))
         .unwrap()
-        .is(200);
-    stage.galley.signal(Signal::QUIT);
-    assert!(idle.is_closed_within(PATIENCE));
-    stage.release("/slow");
-    slow.receive("GET").unwrap().is(200);
-    wait_for("the server to end", PATIENCE, || stage.galley.has_ended());
+        .assert_status(200);
+    site.galley.signal(Signal::QUIT);
+    assert!(idle.is_closed_within(TIMEOUT));
+    site.release("/slow");
+    slow.receive("GET").unwrap().assert_status(200);
+    wait_for("the server to end", TIMEOUT, || site.galley.has_ended());
 }

@@ -6,15 +6,18 @@ use std::time::Duration;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, hosted, number_in, said, together, words};
+use crate::support::{
+    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, json_number, output_text,
+    run_concurrently, said, with_host,
+};
 
 /// Two processes of `php-cgi`, started through `env` with `variables`.
-fn cgi(variables: &str) -> Stage {
+fn cgi(variables: &str) -> TestSite {
     let line = format!(
         "php = \"managed\"\nphp_workers = 2\nphp_command = [\"/usr/bin/env\", \"{variables}\", \"/usr/bin/php-cgi\"]"
     );
-    Plan::behind(&line)
-        .file("index.php", LAB)
+    SiteBuilder::behind(&line)
+        .file("index.php", TEST_PAGE)
         .file(
             "pid.php",
             "<?php echo 'pid=', getmypid(), \"\\nuid=\", posix_geteuid(), \"\\n\";",
@@ -49,17 +52,17 @@ const FIVE: &str = "PHP_FCGI_MAX_REQUESTS=5";
 /// As Galley sets it.
 const MANY: &str = "NOTHING=1";
 
-fn a_pid(stage: &Stage) -> u32 {
-    let text = stage
-        .ask(Request::form("/pid.php", &[("a", "b")]))
+fn a_pid(site: &TestSite) -> u32 {
+    let text = site
+        .send(Request::form("/pid.php", &[("a", "b")]))
         .expect_status(200)
         .text();
     said(&text, "pid").parse().unwrap()
 }
 
-fn restarts(stage: &Stage) -> u64 {
-    let status = stage.status();
-    number_in(
+fn restarts(site: &TestSite) -> u64 {
+    let status = site.status();
+    json_number(
         status.split("\"php\":{").nth(1).unwrap_or_default(),
         "restarts",
     )
@@ -67,10 +70,10 @@ fn restarts(stage: &Stage) -> u64 {
 
 #[test]
 fn php_cgi_ends_after_its_requests_and_no_visitor_sees_it() {
-    let stage = cgi(FIVE);
-    let statuses = together(4, |_| {
-        let mut connection = stage.connect();
-        let request = hosted(Request::form("/page", &[("a", "b")]));
+    let site = cgi(FIVE);
+    let statuses = run_concurrently(4, |_| {
+        let mut connection = site.connect();
+        let request = with_host(Request::form("/page", &[("a", "b")]));
         (0..50)
             .map(|_| connection.exchange(&request).unwrap().status)
             .collect::<Vec<u16>>()
@@ -79,45 +82,46 @@ fn php_cgi_ends_after_its_requests_and_no_visitor_sees_it() {
     // Each process answers five.
     wait_for(
         "the ends of forty processes but the last two",
-        PATIENCE,
-        || restarts(&stage) >= 38,
+        TIMEOUT,
+        || restarts(&site) >= 38,
     );
-    let log = stage.galley.log();
+    let log = site.galley.log();
     assert!(!log.contains("restarting it"), "{log}");
 }
 
 #[test]
 fn a_killed_process_comes_back_and_the_socket_stays() {
-    let stage = cgi(MANY);
+    let site = cgi(MANY);
     for _ in 0..3 {
-        let pid = a_pid(&stage);
-        let before = restarts(&stage);
+        let pid = a_pid(&site);
+        let before = restarts(&site);
         let killed = std::process::Command::new("kill")
             .args(["-9", &pid.to_string()])
             .status();
         assert!(killed.unwrap().success());
-        wait_for("its end to be noticed", PATIENCE, || {
-            restarts(&stage) > before
+        wait_for("its end to be noticed", TIMEOUT, || {
+            restarts(&site) > before
         });
         // The other one answers, or this one after its pause: nobody is refused.
         for _ in 0..4 {
-            stage.ask(Request::form("/page", &[("a", "b")])).is(200);
+            site.send(Request::form("/page", &[("a", "b")]))
+                .assert_status(200);
         }
     }
-    stage.galley.wait_for_log("restarting it", PATIENCE);
+    site.galley.wait_for_log("restarting it", TIMEOUT);
 }
 
 #[test]
 fn it_ends_with_the_server_and_runs_as_an_ordinary_user() {
-    let mut stage = cgi(MANY);
-    let text = stage
-        .ask(Request::form("/pid.php", &[("a", "b")]))
+    let mut site = cgi(MANY);
+    let text = site
+        .send(Request::form("/pid.php", &[("a", "b")]))
         .expect_status(200)
         .text();
     assert_ne!(said(&text, "uid"), "0", "PHP runs as root");
     let all = group_of(said(&text, "pid").parse().unwrap());
     assert!(all.len() >= 2, "{all:?}");
-    assert_eq!(stage.galley.stop().code(), Some(0));
+    assert_eq!(site.galley.stop().code(), Some(0));
     for pid in all {
         assert!(!lives(pid), "{pid} outlived the server");
     }
@@ -125,14 +129,14 @@ fn it_ends_with_the_server_and_runs_as_an_ordinary_user() {
 
 #[test]
 fn nothing_is_left_of_it_when_the_server_is_killed() {
-    let mut stage = cgi(MANY);
-    let all = group_of(a_pid(&stage));
-    stage.galley.kill();
+    let mut site = cgi(MANY);
+    let all = group_of(a_pid(&site));
+    site.galley.kill();
     wait_for("all of it to be gone", Duration::from_secs(20), || {
         !all.iter().any(|pid| lives(*pid))
     });
-    let folder = stage.scratch.join("galley");
-    wait_for("its files to be gone", PATIENCE, || {
+    let folder = site.scratch.join("galley");
+    wait_for("its files to be gone", TIMEOUT, || {
         !fs::read_dir(&folder)
             .unwrap()
             .flatten()
@@ -142,7 +146,7 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
 
 #[test]
 fn a_missing_program_is_reported_at_start() {
-    let plan = Plan::behind("php = \"managed\"\nphp_command = [\"/nowhere/php-cgi\"]");
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_command = [\"/nowhere/php-cgi\"]");
     let (scratch, _, text) = plan.prepare();
     let trouble = galley_testkit::Galley::start_binary(
         crate::support::binary(),
@@ -156,24 +160,24 @@ fn a_missing_program_is_reported_at_start() {
 
 #[test]
 fn fcgiwrap_runs_beside_php_for_some_paths() {
-    let plan = Plan::behind("php = \"managed\"\nphp_workers = 1")
-        .file("index.php", LAB)
+    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+        .file("index.php", TEST_PAGE)
         .file("cgi-bin/hello.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n%s %s %s' \"$REQUEST_METHOD\" \"$QUERY_STRING\" \"$(cat)\"\n")
         .more("[[site.rule]]\npath = \"/cgi-bin/*\"\nphp = \"managed\"\nphp_command = [\"/usr/sbin/fcgiwrap\"]\nphp_workers = 2\ncache = false\n");
     let script = plan.scratch.join("root/cgi-bin/hello.cgi");
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let stage = plan.start();
+    let site = plan.start();
     for _ in 0..5 {
-        let text = stage
-            .ask(Request::post("/cgi-bin/hello.cgi?a=b", "text/plain", "in"))
+        let text = site
+            .send(Request::post("/cgi-bin/hello.cgi?a=b", "text/plain", "in"))
             .expect_status(200)
             .text();
         assert_eq!(text, "POST a=b in");
     }
-    let page = stage.get("/page").expect_status(200).text();
+    let page = site.get("/page").expect_status(200).text();
     assert!(page.contains("path=/page"), "{page}");
     // The doctor asks PHP, not the program beside it.
-    let doctor = words(&stage.galley.cli(&["doctor", "--json"]).unwrap());
+    let doctor = output_text(&site.galley.cli(&["doctor", "--json"]).unwrap());
     assert!(
         doctor.contains("\"check\":\"opcache\""),
         "PHP was not asked: {doctor}"

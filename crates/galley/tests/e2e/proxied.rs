@@ -6,7 +6,9 @@ use std::process::Command;
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::{Apache, ApacheOptions};
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, said, words};
+use crate::support::{
+    AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, output_text, said, with_host,
+};
 
 /// Prints what PHP knows of the client and the request.
 const WHO: &str = r#"<?php
@@ -19,14 +21,14 @@ foreach (['REMOTE_ADDR', 'REMOTE_PORT', 'HTTPS', 'SERVER_PORT', 'REQUEST_SCHEME'
 
 const NAMES: &str = "hosts = [\"example.test\", \"shop.test\"]";
 
-fn plan() -> Plan {
-    Plan::php().file("who.php", WHO).site(NAMES)
+fn plan() -> SiteBuilder {
+    SiteBuilder::php().file("who.php", WHO).site(NAMES)
 }
 
-fn from_a_stranger(stage: &Stage, request: Request) -> galley_testkit::client::Response {
+fn from_a_stranger(site: &TestSite, request: Request) -> galley_testkit::client::Response {
     let stranger = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = Connection::from_address(stranger, stage.addr(), PATIENCE).unwrap();
-    connection.exchange(&hosted(request)).unwrap()
+    let mut connection = Connection::from_address(stranger, site.addr(), TIMEOUT).unwrap();
+    connection.exchange(&with_host(request)).unwrap()
 }
 
 fn claims() -> Request {
@@ -41,8 +43,8 @@ fn claims() -> Request {
 
 #[test]
 fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
-    let stage = plan().server("trusted_proxies = [\"127.0.0.1\"]").start();
-    let text = stage.ask(claims()).text();
+    let site = plan().server("trusted_proxies = [\"127.0.0.1\"]").start();
+    let text = site.send(claims()).text();
     for (name, value) in [
         ("REMOTE_ADDR", "203.0.113.7"),
         ("REMOTE_PORT", "-"),
@@ -60,7 +62,7 @@ fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
     }
     // What a proxy does that ends TLS and says no more: WordPress finds no port in its host, and `https`.
     let plain = Request::get("/who.php").field("X-Forwarded-Proto", "https");
-    let text = stage.ask(plain).text();
+    let text = site.send(plain).text();
     for (name, value) in [
         ("REMOTE_ADDR", "127.0.0.1"),
         ("HTTPS", "on"),
@@ -70,14 +72,14 @@ fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
         assert_eq!(said(&text, name), value, "{name} in {text}");
     }
     let unknown = Request::get("/who.php").field("X-Forwarded-Host", "evil.test");
-    stage.ask(unknown).is(421);
+    site.send(unknown).assert_status(421);
 }
 
 #[test]
 fn what_strangers_say_is_dropped() {
     for server in ["", "trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]"] {
-        let stage = plan().server(server).start();
-        let text = from_a_stranger(&stage, claims()).text();
+        let site = plan().server(server).start();
+        let text = from_a_stranger(&site, claims()).text();
         for (name, value) in [
             ("REMOTE_ADDR", "127.0.0.9"),
             ("HTTPS", "-"),
@@ -90,7 +92,7 @@ fn what_strangers_say_is_dropped() {
         ] {
             assert_eq!(said(&text, name), value, "{name} in {text}");
         }
-        stage.access_line("127.0.0.9 ");
+        site.access_line("127.0.0.9 ");
     }
 }
 
@@ -102,8 +104,8 @@ fn the_field_that_is_named_counts_and_no_other() {
         ("x-real-ip", "203.0.113.9"),
     ] {
         let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nclient_field = \"{field}\"");
-        let stage = plan().server(&lines).start();
-        let text = stage.ask(claims()).text();
+        let site = plan().server(&lines).start();
+        let text = site.send(claims()).text();
         assert_eq!(said(&text, "REMOTE_ADDR"), client, "{field}");
         assert_eq!(said(&text, "HTTPS"), "on", "{field}");
     }
@@ -113,41 +115,42 @@ fn the_field_that_is_named_counts_and_no_other() {
 fn pages_of_two_schemes_are_two_pages_on_either_way() {
     for lane in [true, false] {
         let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nfast_path = {lane}");
-        let stage = plan().server(&lines).start();
+        let site = plan().server(&lines).start();
         let over = |scheme: &str, client: &str| {
             let request = Request::get("/page").field("X-Forwarded-Proto", scheme);
-            stage.ask(request.field("X-Forwarded-For", client))
+            site.send(request.field("X-Forwarded-For", client))
         };
-        over("https", "203.0.113.1").is(200);
+        over("https", "203.0.113.1").assert_status(200);
         assert!(over("https", "203.0.113.2").is_hit());
         let first = over("http", "203.0.113.3");
         assert!(!first.is_hit(), "{}", first.beginning());
         assert!(over("http", "203.0.113.4").is_hit());
-        assert_eq!(stage.runs("/page"), 2);
+        assert_eq!(site.runs("/page"), 2);
         // A stranger's word makes no page of its own, and finds that of the plain scheme.
         let claim = Request::get("/page").field("X-Forwarded-Proto", "https");
-        assert!(from_a_stranger(&stage, claim).is_hit());
-        assert_eq!(stage.runs("/page"), 2);
+        assert!(from_a_stranger(&site, claim).is_hit());
+        assert_eq!(site.runs("/page"), 2);
         for client in ["203.0.113.1 ", "203.0.113.2 ", "203.0.113.4 ", "127.0.0.9 "] {
-            stage.access_line(client);
+            site.access_line(client);
         }
     }
 }
 
 #[test]
 fn a_purge_through_a_proxy_needs_the_secret_whoever_sends_it() {
-    let stage = plan().server("trusted_proxies = [\"127.0.0.1\"]").site(
+    let site = plan().server("trusted_proxies = [\"127.0.0.1\"]").site(
         "purge_allow = [\"203.0.113.0/24\", \"127.0.0.1\"]\npurge_secret_file = \"{dir}/secret\"",
     );
-    let path = stage.scratch.join("secret");
+    let path = site.scratch.join("secret");
     std::fs::write(&path, "a secret of thirty-two characters").unwrap();
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let stage = stage.start();
+    let site = site.start();
     let purge = || Request::new("PURGE", "/page").field("X-Forwarded-For", "203.0.113.5");
-    stage.ask(purge()).is(405);
+    site.send(purge()).assert_status(405);
     let secret = ("X-Purge-Secret", "a secret of thirty-two characters");
-    stage.ask(purge().field(secret.0, secret.1)).is(200);
-    stage.ask(Request::new("PURGE", "/page")).is(200);
+    site.send(purge().field(secret.0, secret.1))
+        .assert_status(200);
+    site.send(Request::new("PURGE", "/page")).assert_status(200);
 }
 
 /// A header of version 2 for a client of 203.0.113.7 with a TLV behind it.
@@ -161,7 +164,7 @@ fn version_2(command: u8) -> Vec<u8> {
 
 const ASK: &[u8] = b"GET /who.php HTTP/1.1\r\nHost: example.test\r\n\r\n";
 
-fn proxy_plan() -> Plan {
+fn proxy_plan() -> SiteBuilder {
     plan().server(
         "listen = [\"127.0.0.1:0\"]\nproxy_protocol = [\"127.0.0.1:0\"]\ntrusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]\n\
          head_timeout = \"300ms\"",
@@ -170,7 +173,7 @@ fn proxy_plan() -> Plan {
 
 #[test]
 fn the_proxy_protocol_names_the_client() {
-    let stage = proxy_plan().start();
+    let site = proxy_plan().start();
     let line_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 4000 443\r\n".to_vec();
     let line_6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 4000 443\r\n".to_vec();
     for (header, address, port) in [
@@ -180,7 +183,7 @@ fn the_proxy_protocol_names_the_client() {
         (version_2(0x20), "127.0.0.1", ""),
         (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1", ""),
     ] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         // The header byte by byte, and the request with its last one.
         let (last, first) = header.split_last().unwrap();
         for byte in first {
@@ -197,21 +200,21 @@ fn the_proxy_protocol_names_the_client() {
             }
         }
     }
-    stage.access_line("203.0.113.7 ");
+    site.access_line("203.0.113.7 ");
     // The client of the load balancer may be a trusted proxy itself.
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection
         .write(b"PROXY TCP4 10.1.2.3 198.51.100.1 4000 443\r\n")
         .unwrap();
-    let request = hosted(Request::get("/who.php").field("X-Forwarded-For", "203.0.113.99"));
+    let request = with_host(Request::get("/who.php").field("X-Forwarded-For", "203.0.113.99"));
     let text = connection.exchange(&request).unwrap().text();
     assert_eq!(said(&text, "REMOTE_ADDR"), "203.0.113.99");
 }
 
 #[test]
 fn curl_is_a_proxy_like_others() {
-    let stage = proxy_plan().start();
-    let url = format!("http://{}/who.php", stage.addr());
+    let site = proxy_plan().start();
+    let url = format!("http://{}/who.php", site.addr());
     let host = format!("Host: {HOST}");
     let mut curl = Command::new("curl");
     curl.args([
@@ -224,21 +227,21 @@ fn curl_is_a_proxy_like_others() {
         &url,
     ]);
     let output = curl.output().unwrap();
-    assert!(output.status.success(), "{}", words(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(said(&text, "REMOTE_ADDR"), "127.0.0.1");
 }
 
 #[test]
 fn who_is_not_trusted_or_says_nothing_has_no_business_there() {
-    let stage = proxy_plan().start();
+    let site = proxy_plan().start();
     let whole = [
         &b"PROXY TCP4 203.0.113.7 198.51.100.1 4000 443\r\n"[..],
         ASK,
     ]
     .concat();
     let stranger = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = Connection::from_address(stranger, stage.addr(), PATIENCE).unwrap();
+    let mut connection = Connection::from_address(stranger, site.addr(), TIMEOUT).unwrap();
     // It may be closed before all is taken.
     let _ = connection.write(&whole);
     assert_eq!(connection.read_to_end().unwrap_or_default(), b"");
@@ -249,11 +252,10 @@ fn who_is_not_trusted_or_says_nothing_has_no_business_there() {
         b"PROXY TCP4 203.0.113.7 ",
         b"",
     ] {
-        assert_eq!(stage.all_of(bytes), b"", "{bytes:?}");
+        assert_eq!(site.send_raw(bytes), b"", "{bytes:?}");
     }
-    stage
-        .galley
-        .wait_for_log("rejected a connection: only `trusted_proxies`", PATIENCE);
+    site.galley
+        .wait_for_log("rejected a connection: only `trusted_proxies`", TIMEOUT);
 }
 
 /// Apache in front, over TCP and over a unix socket, with the fields that it writes by itself.
@@ -262,25 +264,25 @@ fn apache_in_front_tells_who_asks() {
     let plan = plan().server(
         "listen = [\"127.0.0.1:0\", \"unix:{dir}/web.sock\"]\nsocket_mode = \"0666\"\ntrusted_proxies = [\"127.0.0.1\", \"unix\"]",
     );
-    let stage = plan.start();
-    let socket = stage.scratch.join("web.sock");
+    let site = plan.start();
+    let socket = site.scratch.join("web.sock");
     let modules = "LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so\n\
                    LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so\n";
     let extra = format!(
         "{modules}ProxyPreserveHost On\nProxyPass \"/tcp/\" \"http://{}/\"\nProxyPass \"/unix/\" \"unix:{}|http://galley/\"\n",
-        stage.addr(),
+        site.addr(),
         socket.display()
     );
     let options = ApacheOptions {
         extra,
         ..ApacheOptions::default()
     };
-    let root = stage.scratch.dir("front-root").unwrap();
-    let apache = Apache::start(&stage.scratch.join("front"), &root, &options).unwrap();
+    let root = site.scratch.dir("front-root").unwrap();
+    let apache = Apache::start(&site.scratch.join("front"), &root, &options).unwrap();
     for way in ["/tcp/who.php", "/unix/who.php"] {
         let visitor = Ipv4Addr::new(127, 0, 0, 77);
-        let mut connection = Connection::from_address(visitor, apache.addr(), PATIENCE).unwrap();
-        let request = hosted(Request::get(way).field("X-Forwarded-For", "192.0.2.1"));
+        let mut connection = Connection::from_address(visitor, apache.addr(), TIMEOUT).unwrap();
+        let request = with_host(Request::get(way).field("X-Forwarded-For", "192.0.2.1"));
         let text = connection.exchange(&request).unwrap().text();
         assert_eq!(said(&text, "REMOTE_ADDR"), "127.0.0.77", "{way}: {text}");
         assert_eq!(said(&text, "HTTP_HOST"), HOST, "{way}: {text}");

@@ -5,10 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use galley_testkit::client::{Request, Response};
 
-use crate::support::{Is, Plan, Stage, hosted, said};
+use crate::support::{AssertStatus, SiteBuilder, TestSite, said, with_host};
 
-fn tagged() -> Stage {
-    let stage = Plan::php().workers(4).start();
+fn tagged() -> TestSite {
+    let stage = SiteBuilder::php().workers(4).start();
     stage.head("/a", &["Galley-Tags: p1, front"]);
     stage.head("/b", &["Galley-Tags: p2, front"]);
     stage.head("/blog/one", &["X-LiteSpeed-Tag: p3"]);
@@ -19,7 +19,7 @@ fn tagged() -> Stage {
 
 const PAGES: [&str; 6] = ["/a", "/b", "/blog/one", "/blog/two", "/blogger", "/a?x=1"];
 
-fn fill(stage: &Stage) {
+fn fill(stage: &TestSite) {
     for page in PAGES {
         stage.get(page);
         assert!(stage.get(page).is_hit(), "{page}");
@@ -27,12 +27,12 @@ fn fill(stage: &Stage) {
 }
 
 /// Which pages the cache still has, asked without fetching anything.
-fn left(stage: &Stage) -> Vec<&'static str> {
+fn left(stage: &TestSite) -> Vec<&'static str> {
     PAGES
         .into_iter()
         .filter(|page| {
             stage
-                .ask(Request::get(page).field("Cache-Control", "only-if-cached"))
+                .send(Request::get(page).field("Cache-Control", "only-if-cached"))
                 .status
                 == 200
         })
@@ -117,7 +117,7 @@ fn a_soft_purge_lets_the_old_page_answer_once_more() {
         stale.cache_status()
     );
     assert_eq!(said(&stale.text(), "run"), "1");
-    galley_testkit::wait_for("the new page", crate::support::PATIENCE, || {
+    galley_testkit::wait_for("the new page", crate::support::TIMEOUT, || {
         said(&stage.get("/a").text(), "run") != "1"
     });
     // A hard one that follows is stronger, and one that came before stays.
@@ -126,13 +126,13 @@ fn a_soft_purge_lets_the_old_page_answer_once_more() {
     assert_eq!(left(&stage), without(&["/a"]));
 }
 
-fn token_file(plan: &Plan, name: &str, token: &str) -> String {
+fn token_file(plan: &SiteBuilder, name: &str, token: &str) -> String {
     let path = plan.scratch.write(name, token).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path.display().to_string()
 }
 
-fn order(stage: &Stage, token: Option<&str>, body: &str) -> Response {
+fn order(stage: &TestSite, token: Option<&str>, body: &str) -> Response {
     let admin = stage.galley.admin().unwrap();
     let addr = admin.trim_start_matches("http://").parse().unwrap();
     let request = Request::post("/purge", "application/json", body).host("localhost");
@@ -145,7 +145,7 @@ fn order(stage: &Stage, token: Option<&str>, body: &str) -> Response {
 
 #[test]
 fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     let (all, own) = (
         "a-token-of-the-server-0123456789",
         "a-token-of-the-site-0123456789",
@@ -157,7 +157,11 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
         .more(&format!("[[site]]\nhosts = [\"other.test\"]\nroot = \"{{root}}\"\nphp = \"{{php}}\"\ntoken_file = \"{site}\"\n"))
         .start();
     let ours = || stage.get("/page").is_hit();
-    let theirs = || stage.ask(Request::get("/page").host("other.test")).is_hit();
+    let theirs = || {
+        stage
+            .send(Request::get("/page").host("other.test"))
+            .is_hit()
+    };
     let fill = || while !(ours() && theirs()) {};
     fill();
     for token in [
@@ -171,7 +175,7 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
         assert!(!answer.text().contains(all) && !answer.text().contains(own));
         assert!(ours() && theirs(), "{token:?}");
     }
-    order(&stage, Some(own), "{\"all\": true}").is(200);
+    order(&stage, Some(own), "{\"all\": true}").assert_status(200);
     assert!(ours(), "a site's token reached another site");
     assert!(!theirs());
     fill();
@@ -180,7 +184,7 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
         Some(own),
         "{\"site\": \"example.test\", \"all\": true}",
     )
-    .is(403);
+    .assert_status(403);
     order(
         &stage,
         Some(own),
@@ -192,10 +196,10 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
         Some(all),
         "{\"urls\": [\"http://example.test/page\"]}",
     )
-    .is(200);
+    .assert_status(200);
     assert!(!ours() && theirs());
     fill();
-    order(&stage, Some(all), "{\"all\": true}").is(200);
+    order(&stage, Some(all), "{\"all\": true}").assert_status(200);
     assert!(!ours() && !theirs());
     malformed_purges_are_rejected(&stage, all);
     // Of several orders all hold or none.
@@ -214,7 +218,7 @@ fn the_admin_interface_asks_for_a_token_and_keeps_to_its_site() {
     assert!(!ours());
 }
 
-fn malformed_purges_are_rejected(stage: &Stage, token: &str) {
+fn malformed_purges_are_rejected(stage: &TestSite, token: &str) {
     for body in [
         "",
         "{}",
@@ -234,7 +238,7 @@ fn malformed_purges_are_rejected(stage: &Stage, token: &str) {
 }
 
 /// The command finds the token in the configuration; the port is passed to it.
-fn the_command_needs_the_token(stage: &Stage, token_file: &str) {
+fn the_command_needs_the_token(stage: &TestSite, token_file: &str) {
     let admin = stage.galley.admin().unwrap();
     let output = std::process::Command::new(crate::support::binary())
         .args([
@@ -250,7 +254,7 @@ fn the_command_needs_the_token(stage: &Stage, token_file: &str) {
     assert!(
         output.status.success(),
         "{}",
-        crate::support::words(&output)
+        crate::support::output_text(&output)
     );
     let output = std::process::Command::new(crate::support::binary())
         .args(["purge", "--admin", &admin, "--all"])
@@ -260,7 +264,7 @@ fn the_command_needs_the_token(stage: &Stage, token_file: &str) {
         output.status.code(),
         Some(1),
         "without a token: {}",
-        crate::support::words(&output)
+        crate::support::output_text(&output)
     );
 }
 
@@ -273,7 +277,7 @@ fn the_purge_method_works_from_allowed_addresses() {
             .fold(Request::new("PURGE", target), |request, (name, value)| {
                 request.field(name, value)
             });
-        let answer = stage.ask(request).expect_status(200);
+        let answer = stage.send(request).expect_status(200);
         assert_eq!(answer.cache_status(), "galley; detail=purge");
     };
     purge("/a", &[]);
@@ -288,20 +292,22 @@ fn the_purge_method_works_from_allowed_addresses() {
     purge("/.*", &[]);
     assert_eq!(left(&stage), Vec::<&str>::new());
     fill(&stage);
-    stage.ask(Request::new("BAN", "/blog")).is(200);
+    stage.send(Request::new("BAN", "/blog")).assert_status(200);
     assert!(!left(&stage).contains(&"/blog/one"));
 }
 
 #[test]
 fn the_method_does_not_exist_for_others() {
-    let stage = Plan::php().site("purge_allow = [\"10.0.0.0/8\"]").start();
+    let stage = SiteBuilder::php()
+        .site("purge_allow = [\"10.0.0.0/8\"]")
+        .start();
     stage.get("/page");
     for method in ["PURGE", "BAN"] {
         for target in ["/page", "/.*"] {
             let plain = Request::new(method, target);
             let claiming = plain.clone().field("X-Forwarded-For", "10.0.0.1");
             for request in [plain, claiming] {
-                let answer = stage.ask(request);
+                let answer = stage.send(request);
                 assert_eq!(
                     answer.status,
                     405,
@@ -318,21 +324,23 @@ fn the_method_does_not_exist_for_others() {
 
 #[test]
 fn what_a_proxy_passed_on_is_no_order() {
-    let stage = Plan::php().start();
+    let stage = SiteBuilder::php().start();
     stage.get("/page");
     for name in ["X-Forwarded-For", "Forwarded", "Via", "x-real-ip"] {
         let passed_on = Request::new("PURGE", "/page").field(name, "192.0.2.1");
-        stage.ask(passed_on).is(405);
+        stage.send(passed_on).assert_status(405);
         assert!(stage.get("/page").is_hit(), "{name}");
     }
-    stage.ask(Request::new("PURGE", "/page")).is(200);
+    stage
+        .send(Request::new("PURGE", "/page"))
+        .assert_status(200);
     assert!(!stage.get("/page").is_hit());
 }
 
 /// Does `work`, which lets PHP go on, while PHP is held before the head of `/page`, or in the middle of its body with the head
 /// already out; the response to the request that it was held for.
 fn while_fetched(
-    stage: &Stage,
+    stage: &TestSite,
     held: bool,
     work: impl FnOnce(&std::thread::ScopedJoinHandle<'_, Response>),
 ) -> Response {
@@ -363,7 +371,7 @@ fn a_page_generated_during_a_purge_is_not_served_after_it() {
         &["--tag", "t1"],
     ] {
         for held in [true, false] {
-            let stage = Plan::php().workers(4).start();
+            let stage = SiteBuilder::php().workers(4).start();
             stage.head("/page", &["Galley-Tags: t1, t2"]);
             let early = while_fetched(&stage, held, |_| {
                 stage.purge(arguments);
@@ -394,7 +402,7 @@ fn who_comes_after_a_purge_does_not_join_what_began_before_it() {
                 // Which tags the running page has is known with its head only: that one is waited for.
                 continue;
             }
-            let stage = Plan::php().workers(4).start();
+            let stage = SiteBuilder::php().workers(4).start();
             stage.head("/page", &["Galley-Tags: t1"]);
             let early = while_fetched(&stage, held, |early| {
                 stage.purge(arguments);
@@ -424,7 +432,7 @@ fn who_comes_after_a_purge_does_not_join_what_began_before_it() {
 
 #[test]
 fn a_tag_purge_waits_for_the_head_of_what_is_under_way() {
-    let stage = Plan::php().workers(4).start();
+    let stage = SiteBuilder::php().workers(4).start();
     stage.head("/page", &["Galley-Tags: t1"]);
     stage.hold("/page");
     std::thread::scope(|scope| {
@@ -441,13 +449,13 @@ fn a_tag_purge_waits_for_the_head_of_what_is_under_way() {
 
 #[test]
 fn a_refresh_that_raced_a_purge_is_not_kept() {
-    let stage = Plan::php()
+    let stage = SiteBuilder::php()
         .workers(4)
         .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"1h\"\n")
         .start();
     stage.get("/page");
     stage.hold("/page");
-    galley_testkit::wait_for("the refresh", crate::support::PATIENCE, || {
+    galley_testkit::wait_for("the refresh", crate::support::TIMEOUT, || {
         stage.get("/page");
         stage.notes().join("held_page").exists()
     });
@@ -457,7 +465,7 @@ fn a_refresh_that_raced_a_purge_is_not_kept() {
     assert!(!after.is_hit());
     assert_eq!(said(&after.text(), "run"), "3");
     stage.release("/page");
-    galley_testkit::wait_for("the old refresh to end", crate::support::PATIENCE, || {
+    galley_testkit::wait_for("the old refresh to end", crate::support::TIMEOUT, || {
         stage.status_number("in_flight") == 0
     });
     assert_ne!(
@@ -472,7 +480,7 @@ fn a_response_may_purge_its_own_site() {
     let stage = tagged();
     stage.head("/save", &["X-LiteSpeed-Purge: tag=p1", "Galley-Purge: p3"]);
     let answer = stage
-        .ask(Request::form("/save", &[("a", "b")]))
+        .send(Request::form("/save", &[("a", "b")]))
         .expect_status(200);
     assert!(
         !answer.has("x-litespeed-purge") && !answer.has("galley-purge"),
@@ -483,14 +491,14 @@ fn a_response_may_purge_its_own_site() {
     fill(&stage);
     stage.head("/everything", &["X-LiteSpeed-Purge: *"]);
     stage
-        .ask(hosted(Request::form("/everything", &[("a", "b")])))
-        .is(200);
+        .send(with_host(Request::form("/everything", &[("a", "b")])))
+        .assert_status(200);
     assert_eq!(left(&stage), Vec::<&str>::new());
 }
 
 #[test]
 fn purges_under_load_never_let_an_old_page_through() {
-    let stage = Plan::php().workers(4).start();
+    let stage = SiteBuilder::php().workers(4).start();
     let ending = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         let (stage, ending) = (&stage, &ending);
@@ -498,13 +506,17 @@ fn purges_under_load_never_let_an_old_page_through() {
             scope.spawn(move || {
                 let mut connection = stage.connect();
                 while !ending.load(std::sync::atomic::Ordering::SeqCst) {
-                    connection.exchange(&hosted(Request::get("/page"))).unwrap();
+                    connection
+                        .exchange(&with_host(Request::get("/page")))
+                        .unwrap();
                 }
             });
         }
         for round in 0..60 {
             let before = stage.runs("/page");
-            stage.ask(Request::new("PURGE", "/page")).is(200);
+            stage
+                .send(Request::new("PURGE", "/page"))
+                .assert_status(200);
             let run: usize = said(&stage.get("/page").text(), "run").parse().unwrap();
             // What had been begun when the purge was acknowledged may not answer; `before` was begun before it.
             assert!(
@@ -519,20 +531,20 @@ fn purges_under_load_never_let_an_old_page_through() {
 #[test]
 fn on_the_socket_others_need_a_token_and_come_in_only_where_there_is_one() {
     let token = "a-token-of-the-site-0123456789";
-    let mode = |stage: &Stage| {
+    let mode = |stage: &TestSite| {
         let admin = stage.galley.admin().unwrap();
         let socket = admin.strip_prefix("unix:").unwrap().to_owned();
         let found = fs::metadata(&socket).unwrap().permissions().mode();
         (found & 0o777, socket)
     };
-    let without = Plan::php().start();
+    let without = SiteBuilder::php().start();
     assert_eq!(mode(&without).0, 0o600);
-    let plan = Plan::php();
+    let plan = SiteBuilder::php();
     let file = token_file(&plan, "site.token", token);
     let stage = plan.site(&format!("token_file = \"{file}\"")).start();
     let (mode, socket) = mode(&stage);
     assert_eq!(mode, 0o666);
-    let ask = |user: Option<u32>, token: &str| {
+    let send = |user: Option<u32>, token: &str| {
         let mut curl = std::process::Command::new("curl");
         curl.args([
             "-s",
@@ -552,13 +564,13 @@ fn on_the_socket_others_need_a_token_and_come_in_only_where_there_is_one() {
         let output = curl.arg("http://galley/status").output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    assert_eq!(ask(None, ""), "200", "who started it");
-    assert_eq!(ask(None, token), "200");
-    assert_eq!(ask(None, "wrong"), "401");
+    assert_eq!(send(None, ""), "200", "who started it");
+    assert_eq!(send(None, token), "200");
+    assert_eq!(send(None, "wrong"), "401");
     if galley_testkit::runs_as_root() {
-        assert_eq!(ask(Some(NOBODY), ""), "401");
-        assert_eq!(ask(Some(NOBODY), "wrong"), "401");
-        assert_eq!(ask(Some(NOBODY), token), "200");
+        assert_eq!(send(Some(NOBODY), ""), "401");
+        assert_eq!(send(Some(NOBODY), "wrong"), "401");
+        assert_eq!(send(Some(NOBODY), token), "200");
     }
 }
 

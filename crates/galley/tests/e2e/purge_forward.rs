@@ -4,69 +4,72 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Scratch, wait_for};
 use serde_json::Value;
 
 use crate::overload_outage::metrics;
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite};
 
 const SECRET: &str = "a token of sixteen bytes or more";
 
 /// A scripted API, and a Galley that forwards to it.
 struct Edge {
     api: Origin,
-    stage: Stage,
+    site: TestSite,
     _token: Scratch,
 }
 
 impl Edge {
-    fn start(target: &str, script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static) -> Self {
-        Self::with(target, Plan::files(), script)
+    fn start(
+        target: &str,
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self::with(target, SiteBuilder::files(), script)
     }
 
     fn with(
         target: &str,
-        plan: Plan,
-        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
+        plan: SiteBuilder,
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
         let scratch = Scratch::new().unwrap();
         let token = scratch.write("token", SECRET).unwrap();
         std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let api = Origin::start(move |seen, wire| {
-            wire.body();
-            script(seen, wire);
+        let api = Origin::start(move |seen, writer| {
+            writer.body();
+            script(seen, writer);
         })
         .unwrap();
         let target = target
             .replace("API", &api.url())
             .replace("TOKEN", &token.display().to_string());
-        let stage = plan
+        let site = plan
             .site(&format!(
                 "purge_forward = [{target}]\ntag_header = \"Cache-Tag\""
             ))
             .start();
         Self {
             api,
-            stage,
+            site,
             _token: scratch,
         }
     }
 
     fn target(&self) -> Value {
-        let status: Value = serde_json::from_str(&self.stage.status()).unwrap();
+        let status: Value = serde_json::from_str(&self.site.status()).unwrap();
         status["sites"][0]["purge_forward"][0].clone()
     }
 
     fn wait_until_sent(&self, count: u64) {
-        wait_for(&format!("{count} purges to be sent"), PATIENCE, || {
+        wait_for(&format!("{count} purges to be sent"), TIMEOUT, || {
             let target = self.target();
             target["sent"] == count && target["pending"] == 0
         });
     }
 
     fn bodies(&self) -> Vec<Value> {
-        let seen = self.api.seen();
+        let seen = self.api.requests();
         seen.iter()
             .map(|one| serde_json::from_slice(&one.body).unwrap_or_default())
             .collect()
@@ -74,7 +77,7 @@ impl Edge {
 
     fn targets(&self) -> Vec<String> {
         self.api
-            .seen()
+            .requests()
             .iter()
             .map(|one| format!("{} {}", one.method, one.target))
             .collect()
@@ -89,25 +92,25 @@ fn cloudflare_gets_tags_in_batches_and_is_left_alone_as_long_as_it_asks() {
     let refused = Arc::clone(&refusals);
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
-        move |_, wire| {
+        move |_, writer| {
             // The third request of the batch.
             if refused.fetch_add(1, Ordering::SeqCst) == 2 {
                 let body = br#"{"success":false,"errors":[{"code":971,"message":"Please wait and consider throttling your request rate"}]}"#;
-                wire.answer(429, &[("Retry-After", "2")], body);
+                writer.answer(429, &[("Retry-After", "2")], body);
             } else {
-                wire.answer(200, &[("Content-Type", "application/json")], GOOD);
+                writer.answer(200, &[("Content-Type", "application/json")], GOOD);
             }
         },
     );
     let tags: Vec<String> = (0..120).map(|n| format!("p{n}")).collect();
     let mut arguments = vec!["purge"];
     arguments.extend(tags.iter().flat_map(|tag| ["--tag", tag.as_str()]));
-    let output = edge.stage.galley.cli(&arguments).unwrap();
+    let output = edge.site.galley.cli(&arguments).unwrap();
     assert!(
         output.status.success(),
         "acknowledged without waiting for the edge"
     );
-    wait_for("the refusal", PATIENCE, || edge.target()["failures"] == 1);
+    wait_for("the refusal", TIMEOUT, || edge.target()["failures"] == 1);
     let target = edge.target();
     assert!(
         target["error"].as_str().unwrap().contains("429"),
@@ -116,7 +119,7 @@ fn cloudflare_gets_tags_in_batches_and_is_left_alone_as_long_as_it_asks() {
     assert_eq!(target["pending"], 120);
     edge.wait_until_sent(120);
     assert!(edge.target()["error"].is_null());
-    let seen = edge.api.seen();
+    let seen = edge.api.requests();
     assert!(
         seen.iter()
             .all(|one| one.target == "/client/v4/zones/0abc/purge_cache")
@@ -136,21 +139,21 @@ fn cloudflare_gets_tags_in_batches_and_is_left_alone_as_long_as_it_asks() {
         [30, 30, 30, 30, 1],
         "at most thirty, with the tag of pages whose tags are not known"
     );
-    assert!(!edge.stage.galley.log().contains(SECRET) && !edge.stage.status().contains(SECRET));
+    assert!(!edge.site.galley.log().contains(SECRET) && !edge.site.status().contains(SECRET));
 }
 
 #[test]
 fn cloudflare_gets_urls_with_both_schemes_and_everything_for_the_rest() {
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", api = \"API\" }",
-        |_, wire| {
-            wire.answer(200, &[], GOOD);
+        |_, writer| {
+            writer.answer(200, &[], GOOD);
         },
     );
-    edge.stage
+    edge.site
         .purge(&["--url", &format!("http://{HOST}/a/?b=c")]);
     edge.wait_until_sent(1);
-    edge.stage.purge(&["--tag", "p1"]);
+    edge.site.purge(&["--tag", "p1"]);
     edge.wait_until_sent(2);
     let bodies = edge.bodies();
     assert_eq!(
@@ -168,7 +171,7 @@ fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
     let asked = Arc::new(AtomicUsize::new(0));
     let edge = Edge::start(
         "{ fastly = \"SU1Z0\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
-        move |_, wire| {
+        move |_, writer| {
             if asked.fetch_add(1, Ordering::SeqCst) == 0 {
                 let reset = std::time::SystemTime::now()
                     .duration_since(std::time::UNIX_EPOCH)
@@ -177,17 +180,17 @@ fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
                     + 2;
                 let body =
                     br#"{"msg":"You have exceeded your hourly rate limit","detail":"ratelimit"}"#;
-                wire.answer(429, &[("Fastly-RateLimit-Reset", &reset.to_string())], body);
+                writer.answer(429, &[("Fastly-RateLimit-Reset", &reset.to_string())], body);
             } else {
-                wire.answer(200, &[], br#"{"status":"ok","id":"108-1391560174-974124"}"#);
+                writer.answer(200, &[], br#"{"status":"ok","id":"108-1391560174-974124"}"#);
             }
         },
     );
-    edge.stage
+    edge.site
         .purge(&["--tag", "p1", "--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(2);
     assert!(edge.target()["failures"] == 1);
-    edge.stage.purge(&["--all"]);
+    edge.site.purge(&["--all"]);
     edge.wait_until_sent(3);
     let targets = edge.targets();
     assert!(
@@ -201,7 +204,7 @@ fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
     assert_eq!(targets.last().unwrap(), "POST /service/SU1Z0/purge_all");
     assert!(
         edge.api
-            .seen()
+            .requests()
             .iter()
             .all(|one| one.field("fastly-key") == Some(SECRET))
     );
@@ -211,14 +214,14 @@ fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
 fn bunny_gets_tags_urls_and_zones() {
     let edge = Edge::start(
         "{ bunny = \"12345\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
-        |_, wire| {
-            wire.answer(204, &[], b"");
+        |_, writer| {
+            writer.answer(204, &[], b"");
         },
     );
-    edge.stage
+    edge.site
         .purge(&["--tag", "p1", "--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(2);
-    edge.stage.purge(&["--all"]);
+    edge.site.purge(&["--all"]);
     edge.wait_until_sent(3);
     let targets = edge.targets();
     assert!(
@@ -231,7 +234,7 @@ fn bunny_gets_tags_urls_and_zones() {
     assert_eq!(targets.last().unwrap(), "POST /pullzone/12345/purgeCache");
     assert!(
         edge.api
-            .seen()
+            .requests()
             .iter()
             .all(|one| one.field("accesskey") == Some(SECRET))
     );
@@ -242,16 +245,16 @@ fn a_rejected_purge_becomes_one_of_everything() {
     let asked = AtomicUsize::new(0);
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
-        move |_, wire| {
+        move |_, writer| {
             if asked.fetch_add(1, Ordering::SeqCst) == 0 {
                 let body = br#"{"success":false,"errors":[{"code":1107,"message":"Only enterprise zones can purge by tag"}]}"#;
-                wire.answer(400, &[], body);
+                writer.answer(400, &[], body);
             } else {
-                wire.answer(200, &[], GOOD);
+                writer.answer(200, &[], GOOD);
             }
         },
     );
-    edge.stage.purge(&["--tag", "p1"]);
+    edge.site.purge(&["--tag", "p1"]);
     edge.wait_until_sent(1);
     let bodies = edge.bodies();
     assert_eq!(bodies[1], serde_json::json!({ "purge_everything": true }));
@@ -261,58 +264,58 @@ fn a_rejected_purge_becomes_one_of_everything() {
 
 #[test]
 fn varnish_gets_purge_requests_with_the_host() {
-    let edge = Edge::start("{ purge = \"API\" }", |_, wire| {
-        wire.answer(200, &[], b"");
+    let edge = Edge::start("{ purge = \"API\" }", |_, writer| {
+        writer.answer(200, &[], b"");
     });
-    edge.stage.purge(&["--url", &format!("http://{HOST}/a/")]);
+    edge.site.purge(&["--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(1);
-    edge.stage.purge(&["--all"]);
+    edge.site.purge(&["--all"]);
     edge.wait_until_sent(2);
-    edge.stage.purge(&["--prefix", "/shop"]);
+    edge.site.purge(&["--prefix", "/shop"]);
     edge.wait_until_sent(3);
     assert_eq!(edge.targets(), ["PURGE /a/", "PURGE /.*", "PURGE /shop.*"]);
-    let seen = edge.api.seen();
+    let seen = edge.api.requests();
     assert!(seen.iter().all(|one| one.field("host") == Some(HOST)));
     assert_eq!(seen[1].field("x-purge-method"), Some("regex"));
 }
 
 #[test]
 fn a_purge_with_tags_and_a_ban_reach_other_caches() {
-    let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, wire| {
-        wire.answer(404, &[], b"");
+    let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, writer| {
+        writer.answer(404, &[], b"");
     });
-    edge.stage.purge(&["--url", &format!("http://{HOST}/a/")]);
+    edge.site.purge(&["--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(1);
     assert_eq!(edge.target()["failures"], 0, "404: it is not stored there");
-    let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, wire| {
-        wire.answer(200, &[], b"");
+    let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, writer| {
+        writer.answer(200, &[], b"");
     });
-    edge.stage.purge(&["--tag", "p1"]);
+    edge.site.purge(&["--tag", "p1"]);
     edge.wait_until_sent(1);
-    assert_eq!(edge.api.seen()[0].field("xkey-purge"), Some("p1 *"));
-    let edge = Edge::start("{ ban = \"API\" }", |_, wire| {
-        wire.answer(200, &[], b"");
+    assert_eq!(edge.api.requests()[0].field("xkey-purge"), Some("p1 *"));
+    let edge = Edge::start("{ ban = \"API\" }", |_, writer| {
+        writer.answer(200, &[], b"");
     });
-    edge.stage.purge(&["--tag", "p1"]);
+    edge.site.purge(&["--tag", "p1"]);
     edge.wait_until_sent(1);
-    edge.stage.purge(&["--prefix", "/shop"]);
+    edge.site.purge(&["--prefix", "/shop"]);
     edge.wait_until_sent(2);
     assert_eq!(edge.targets(), ["BAN /", "BAN /shop"]);
 }
 
 /// A cache that resets connections until it is back.
-fn edge_that_is_away(plan: Plan) -> (Edge, Arc<AtomicBool>) {
+fn edge_that_is_away(plan: SiteBuilder) -> (Edge, Arc<AtomicBool>) {
     let is_back = Arc::new(AtomicBool::new(false));
     let back = Arc::clone(&is_back);
-    let edge = Edge::with("{ purge = \"API\" }", plan, move |_, wire| {
+    let edge = Edge::with("{ purge = \"API\" }", plan, move |_, writer| {
         if back.load(Ordering::SeqCst) {
-            wire.answer(200, &[], b"");
+            writer.answer(200, &[], b"");
         } else {
-            wire.reset();
+            writer.reset();
         }
     });
-    edge.stage.purge(&["--url", &format!("http://{HOST}/a/")]);
-    wait_for("a failure", PATIENCE, || {
+    edge.site.purge(&["--url", &format!("http://{HOST}/a/")]);
+    wait_for("a failure", TIMEOUT, || {
         edge.target()["failures"].as_u64() >= Some(1)
     });
     (edge, is_back)
@@ -320,19 +323,19 @@ fn edge_that_is_away(plan: Plan) -> (Edge, Arc<AtomicBool>) {
 
 #[test]
 fn a_reload_keeps_what_waits_and_a_target_that_is_removed_is_left_alone() {
-    let (edge, is_back) = edge_that_is_away(Plan::files());
-    let config = std::fs::read_to_string(edge.stage.galley.config()).unwrap();
+    let (edge, is_back) = edge_that_is_away(SiteBuilder::files());
+    let config = std::fs::read_to_string(edge.site.galley.config()).unwrap();
     let reload = |text: &str| {
-        std::fs::write(edge.stage.galley.config(), text).unwrap();
-        let output = edge.stage.galley.cli(&["reload"]).unwrap();
+        std::fs::write(edge.site.galley.config(), text).unwrap();
+        let output = edge.site.galley.cli(&["reload"]).unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     };
     let more = config.replace("tag_header", "request_body = \"1MiB\"\ntag_header");
     reload(&more);
     assert_eq!(edge.target()["pending"], 1, "a reload keeps what waits");
-    let text = String::from_utf8(edge.stage.galley.cli(&["status"]).unwrap().stdout).unwrap();
+    let text = String::from_utf8(edge.site.galley.cli(&["status"]).unwrap().stdout).unwrap();
     assert!(text.contains("1 purges wait for purge http://"), "{text}");
-    let metrics = metrics(&edge.stage);
+    let metrics = metrics(&edge.site);
     let pending = format!("galley_purge_forward_pending{{site=\"{HOST}\",target=\"purge http://");
     assert!(metrics.contains(&pending), "{metrics}");
     is_back.store(true, Ordering::SeqCst);
@@ -341,26 +344,26 @@ fn a_reload_keeps_what_waits_and_a_target_that_is_removed_is_left_alone() {
         .lines()
         .filter(|line| !line.starts_with("purge_forward"))
         .collect();
-    let seen = edge.api.seen().len();
+    let seen = edge.api.requests().len();
     reload(&without.join("\n"));
-    edge.stage.purge(&["--all"]);
+    edge.site.purge(&["--all"]);
     assert!(edge.target().is_null());
-    edge.stage.get("/").is(404);
-    assert_eq!(edge.api.seen().len(), seen);
+    edge.site.get("/").assert_status(404);
+    assert_eq!(edge.api.requests().len(), seen);
 }
 
 #[test]
 fn what_waits_survives_a_crash() {
-    let (mut edge, is_back) = edge_that_is_away(Plan::files().disk());
-    edge.stage.galley.kill();
+    let (mut edge, is_back) = edge_that_is_away(SiteBuilder::files().disk());
+    edge.site.galley.kill();
     is_back.store(true, Ordering::SeqCst);
-    edge.stage.restart();
+    edge.site.restart();
     edge.wait_until_sent(1);
     assert_eq!(edge.targets().last().unwrap(), "PURGE /a/");
     let count = edge.targets().len();
-    edge.stage.galley.kill();
-    edge.stage.restart();
-    edge.stage.purge(&["--url", &format!("http://{HOST}/b/")]);
+    edge.site.galley.kill();
+    edge.site.restart();
+    edge.site.purge(&["--url", &format!("http://{HOST}/b/")]);
     edge.wait_until_sent(1);
     assert_eq!(
         edge.targets()[count..],
@@ -372,29 +375,29 @@ fn what_waits_survives_a_crash() {
 #[test]
 fn pages_name_their_tags_and_a_soft_purge_is_hard_for_a_cache_in_front() {
     let fields = [("Galley-Tags", "p1,t2"), ("Cache-Control", "max-age=600")];
-    let origin = Origin::start(move |_, wire| {
-        wire.answer(200, &fields, b"page");
+    let origin = Origin::start(move |_, writer| {
+        writer.answer(200, &fields, b"page");
     })
     .unwrap();
-    let edge = Origin::start(|_, wire| {
-        wire.answer(200, &[], b"");
+    let edge = Origin::start(|_, writer| {
+        writer.answer(200, &[], b"");
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .site(&format!(
             "purge_forward = [{{ purge = \"{}\" }}]\ntag_header = \"Surrogate-Key\"\nouter_ttl = \"5m\"",
             edge.url()
         ))
         .start();
-    let first = stage.get("/a/");
+    let first = site.get("/a/");
     assert_eq!(first.field("surrogate-key"), Some("p1 t2"));
-    let second = stage.get("/a/");
+    let second = site.get("/a/");
     assert!(second.is_hit());
     assert_eq!(second.field("surrogate-key"), Some("p1 t2"));
     assert_eq!(second.field("cdn-cache-control"), Some("max-age=300"));
-    stage.purge(&["--tag", "p1", "--soft"]);
+    site.purge(&["--tag", "p1", "--soft"]);
     assert!(
-        !stage.get("/a/").is_hit(),
+        !site.get("/a/").is_hit(),
         "an old page would be stored in front"
     );
 }

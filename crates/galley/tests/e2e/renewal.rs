@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::origin::{Gate, Origin, Seen, Wire};
+use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, PATIENCE, Plan, Stage, number_in, words};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number, output_text};
 
 /// A life whose last tenth is a second; nothing covers its end.
 const TEN: &str = "max-age=10, stale-while-revalidate=0, stale-if-error=0";
 
 /// Asks until an answer is none of the first copy, fresh; gives that one. Every one before was a hit.
-fn until_it_changes(stage: &Stage, first: &str) -> Response {
+fn until_it_changes(site: &TestSite, first: &str) -> Response {
     let mut last = None;
-    wait_for("the first copy to leave", PATIENCE, || {
-        let answer = stage.get("/");
+    wait_for("the first copy to leave", TIMEOUT, || {
+        let answer = site.get("/");
         let is_first = answer.cache_status() == "galley; hit" && answer.text() == first;
         last = Some(answer);
         !is_first
@@ -25,49 +25,47 @@ fn until_it_changes(stage: &Stage, first: &str) -> Response {
 
 #[test]
 fn what_is_asked_for_often_is_renewed_before_it_expires_and_nothing_else() {
-    let origin = Origin::start(|seen: &Seen, wire: &mut Wire<'_>| {
+    let origin = Origin::start(|seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
         let life = [("Cache-Control", TEN)];
-        wire.answer(200, &life, seen.number.to_string().as_bytes());
+        writer.answer(200, &life, seen.number.to_string().as_bytes());
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress").start();
-    stage.get("/rare");
-    stage.ask(Request::get("/").cookie("_ga=canary"));
-    let renewed = until_it_changes(&stage, "1");
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
+    site.get("/rare");
+    site.send(Request::get("/").cookie("_ga=canary"));
+    let renewed = until_it_changes(&site, "1");
     assert_eq!(renewed.cache_status(), "galley; hit", "nobody waited");
     assert_eq!(renewed.text(), "2");
     assert_eq!(origin.count("/"), 2, "one request for it");
-    assert_eq!(origin.seen()[2].field("cookie"), None);
+    assert_eq!(origin.requests()[2].field("cookie"), None);
     // It is older than the other, and has a few hits in its last moments; to be explained is no hit.
     for _ in 0..3 {
-        stage.get("/rare");
+        site.get("/rare");
     }
     let url = format!("http://{HOST}/rare");
-    wait_for("its end", PATIENCE, || {
-        explained(&stage, &url, "age_s") >= 10
-    });
+    wait_for("its end", TIMEOUT, || explained(&site, &url, "age_s") >= 10);
     assert_eq!(origin.count("/rare"), 1);
 }
 
 #[test]
 fn without_a_preset_it_is_asked_about_with_its_validator() {
-    let origin = Origin::start(|seen: &Seen, wire: &mut Wire<'_>| {
+    let origin = Origin::start(|seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
         let fields = [("Cache-Control", TEN), ("ETag", "\"a\"")];
         match seen.field("if-none-match") {
-            Some("\"a\"") => wire.answer(
+            Some("\"a\"") => writer.answer(
                 304,
                 &[("Cache-Control", "max-age=600"), ("X-New", "1")],
                 b"",
             ),
-            _ => wire.answer(200, &fields, b"page"),
+            _ => writer.answer(200, &fields, b"page"),
         };
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "none").start();
-    stage.get("/");
-    wait_for("the news", PATIENCE, || {
-        let answer = stage.get("/");
-        let first = origin.seen().len() == 1;
+    let site = SiteBuilder::origin(&origin, "none").start();
+    site.get("/");
+    wait_for("the news", TIMEOUT, || {
+        let answer = site.get("/");
+        let first = origin.requests().len() == 1;
         assert!(
             answer.cache_status() == "galley; hit" || first,
             "{}",
@@ -75,28 +73,30 @@ fn without_a_preset_it_is_asked_about_with_its_validator() {
         );
         answer.has("x-new")
     });
-    assert_eq!(origin.seen().len(), 2);
+    assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
 fn a_busy_upstream_is_left_to_visitors() {
     let gate = Gate::new();
     let held = gate.clone();
-    let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
-        if seen.path() == "/busy" {
-            held.pass();
-        }
-        let life = [("Cache-Control", TEN)];
-        wire.answer(200, &life, seen.number.to_string().as_bytes());
-    })
+    let origin = Origin::start(
+        move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+            if seen.path() == "/busy" {
+                held.pass();
+            }
+            let life = [("Cache-Control", TEN)];
+            writer.answer(200, &life, seen.number.to_string().as_bytes());
+        },
+    )
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .site("in_flight = 2")
         .start();
-    let mut busy = stage.begin("/busy");
+    let mut busy = site.start_request("/busy");
     gate.wait_for_arrivals(1);
-    let first = stage.get("/").text();
-    let next = until_it_changes(&stage, &first);
+    let first = site.get("/").text();
+    let next = until_it_changes(&site, &first);
     let status = next.cache_status();
     assert!(
         status.ends_with("; stored"),
@@ -109,15 +109,13 @@ fn a_busy_upstream_is_left_to_visitors() {
 #[test]
 fn what_was_stored_together_does_not_expire_together() {
     let origin = Origin::constant(&[], "page").unwrap();
-    let stage = Plan::origin(&origin, "wordpress").start();
+    let site = SiteBuilder::origin(&origin, "wordpress").start();
     let lifetimes: BTreeSet<u64> = (0..20)
         .map(|page| {
             let path = format!("/{page}");
-            wait_for("the page to be kept", PATIENCE, || {
-                stage.get(&path).is_hit()
-            });
+            wait_for("the page to be kept", TIMEOUT, || site.get(&path).is_hit());
             let url = format!("http://{HOST}{path}");
-            explained(&stage, &url, "lifetime_s")
+            explained(&site, &url, "lifetime_s")
         })
         .collect();
     assert!(lifetimes.len() > 2, "{lifetimes:?}");
@@ -128,9 +126,9 @@ fn what_was_stored_together_does_not_expire_together() {
 }
 
 /// A number of the stored entry, as `galley why` tells it.
-fn explained(stage: &Stage, url: &str, name: &str) -> u64 {
-    let output = stage.galley.cli(&["why", "--json", url]).unwrap();
-    assert!(output.status.success(), "{}", words(&output));
+fn explained(site: &TestSite, url: &str, name: &str) -> u64 {
+    let output = site.galley.cli(&["why", "--json", url]).unwrap();
+    assert!(output.status.success(), "{}", output_text(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    number_in(&text, name)
+    json_number(&text, name)
 }

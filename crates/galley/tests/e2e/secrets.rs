@@ -3,7 +3,7 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 
 const SECRET: &str = "SECRET";
 
@@ -66,19 +66,19 @@ const OPEN: &[&str] = &[
     "wp-content/plugins/updraftplus/a.css",
 ];
 
-fn with_all(plan: Plan) -> Plan {
+fn with_all(plan: SiteBuilder) -> SiteBuilder {
     let plan = SECRETS
         .iter()
         .fold(plan, |plan, name| plan.file(name, SECRET));
     OPEN.iter().fold(plan, |plan, name| plan.file(name, "open"))
 }
 
-fn expect_refused(stage: &Stage, name: &str) {
+fn expect_refused(site: &TestSite, name: &str) {
     for accepts in ["identity", "br, zstd, gzip"] {
         for method in ["GET", "HEAD"] {
             let target = format!("/{name}");
             let request = Request::new(method, &target).field("Accept-Encoding", accepts);
-            let response = stage.ask(request);
+            let response = site.send(request);
             assert_eq!(response.status, 403, "{method} {target}");
             assert_eq!(response.cache_status(), "galley; detail=denied", "{target}");
             assert!(!response.text().contains(SECRET), "{target}");
@@ -89,37 +89,37 @@ fn expect_refused(stage: &Stage, name: &str) {
 #[test]
 fn secrets_and_sources_are_refused_and_downloads_are_sent() {
     let plans = [
-        Plan::files(),
-        Plan::php(),
-        Plan::files().site("preset = \"none\""),
+        SiteBuilder::files(),
+        SiteBuilder::php(),
+        SiteBuilder::files().site("preset = \"none\""),
     ];
     for plan in plans {
-        let stage = with_all(plan).start();
+        let site = with_all(plan).start();
         for name in SECRETS {
-            expect_refused(&stage, name);
+            expect_refused(&site, name);
         }
         for name in OPEN {
             let target = format!("/{name}");
-            let response = stage.get(&target).expect_status(200);
+            let response = site.get(&target).expect_status(200);
             assert_eq!(response.text(), "open", "{target}");
         }
         // The same once they are in memory, where the fast path answers.
         for name in OPEN {
             let target = format!("/{name}");
-            wait_for(&format!("{target} in memory"), PATIENCE, || {
-                assert_eq!(stage.get(&target).text(), "open", "{target}");
-                stage.why(&target).contains("is sent, from memory\"")
+            wait_for(&format!("{target} in memory"), TIMEOUT, || {
+                assert_eq!(site.get(&target).text(), "open", "{target}");
+                site.why(&target).contains("is sent, from memory\"")
             });
         }
         for name in SECRETS {
-            expect_refused(&stage, name);
+            expect_refused(&site, name);
         }
     }
 }
 
 #[test]
 fn words_that_no_file_has_are_pages() {
-    let stage = with_all(Plan::php()).start();
+    let site = with_all(SiteBuilder::php()).start();
     for target in [
         "/id_ed25519",
         "/id_rsa/",
@@ -127,7 +127,7 @@ fn words_that_no_file_has_are_pages() {
         "/passwords-2",
         "/credentials/",
     ] {
-        let response = stage.get(target);
+        let response = site.get(target);
         assert_ne!(response.status, 403, "{target}");
         assert_ne!(response.cache_status(), "galley; detail=denied", "{target}");
     }
@@ -135,7 +135,7 @@ fn words_that_no_file_has_are_pages() {
 
 #[test]
 fn a_site_opens_names_by_its_own_list() {
-    let stage = with_all(Plan::files())
+    let site = with_all(SiteBuilder::files())
         .file("downloads/a.zip", "open")
         .file("downloads/x.inc", SECRET)
         .file("downloads/.env", SECRET)
@@ -146,11 +146,7 @@ fn a_site_opens_names_by_its_own_list() {
         ("/backup.zip", SECRET),
         ("/id_rsa", SECRET),
     ] {
-        assert_eq!(
-            stage.get(target).expect_status(200).text(),
-            text,
-            "{target}"
-        );
+        assert_eq!(site.get(target).expect_status(200).text(), text, "{target}");
     }
     for name in [
         "downloads/x.inc",
@@ -159,6 +155,6 @@ fn a_site_opens_names_by_its_own_list() {
         "server.key",
         "backup.zip.001",
     ] {
-        expect_refused(&stage, name);
+        expect_refused(&site, name);
     }
 }

@@ -7,28 +7,33 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, Stage, words};
+use crate::support::{TIMEOUT, TestSite, output_text};
 
 /// The process that serves, after upgrades; it ends with this.
 pub(crate) struct Serving<'s> {
-    stage: &'s Stage,
+    site: &'s TestSite,
     pub(crate) pid: Cell<u32>,
 }
 
 impl<'s> Serving<'s> {
-    pub(crate) fn new(stage: &'s Stage) -> Self {
+    pub(crate) fn new(site: &'s TestSite) -> Self {
         Self {
-            stage,
-            pid: Cell::new(stage.galley.pid()),
+            site,
+            pid: Cell::new(site.galley.pid()),
         }
     }
 
     /// Upgrades; what the command says.
     #[track_caller]
     pub(crate) fn upgrade(&self) -> Value {
-        let output = self.stage.galley.cli(&["upgrade", "--json"]).unwrap();
-        let log = self.stage.galley.log();
-        assert_eq!(output.status.code(), Some(0), "{}\n{log}", words(&output));
+        let output = self.site.galley.cli(&["upgrade", "--json"]).unwrap();
+        let log = self.site.galley.log();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{}\n{log}",
+            output_text(&output)
+        );
         let said: Value = serde_json::from_slice(&output.stdout).unwrap();
         let pid = said["pid"].as_u64().unwrap();
         self.pid.set(u32::try_from(pid).unwrap());
@@ -42,12 +47,12 @@ impl<'s> Serving<'s> {
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        let own = self.stage.galley.pid();
+        let own = self.site.galley.pid();
         if self.pid.get() == own {
             return;
         }
         self.signal(Signal::TERM);
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + TIMEOUT;
         while is_alive(self.pid.get()) && Instant::now() < limit {
             std::thread::sleep(Duration::from_millis(10));
         }

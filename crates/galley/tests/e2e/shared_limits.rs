@@ -1,11 +1,11 @@
-//! Limits that the nodes of a cluster count together, with a real Redis.
+//! Limits that the nodes of a cluster count run_concurrently, with a real Redis.
 
 use std::time::Duration;
 
 use galley_testkit::client::Request;
 use galley_testkit::{Galley, Redis, Scratch, wait_for};
 
-use crate::support::{PATIENCE, together};
+use crate::support::{TIMEOUT, run_concurrently};
 
 /// Nodes that permit few logins.
 struct Nodes {
@@ -61,7 +61,7 @@ impl Nodes {
     /// Waits until the nodes exchange counts: a client that has used up one node's tokens is stopped at the other.
     fn wait_until_shared(&self) {
         let mut number = 0;
-        wait_for("counts of another node", PATIENCE, || {
+        wait_for("counts of another node", TIMEOUT, || {
             number += 1;
             let client = format!("198.51.100.{number}");
             while self.lets_in(0, &client) {}
@@ -80,7 +80,7 @@ fn a_client_that_alternates_between_nodes_gets_what_one_node_grants() {
     let granted = nodes.let_in("203.0.113.1", |time| time % 2, 10);
     assert_eq!(granted, 5, "as on one node");
     // At the same moment, each node may grant what it has left; then nobody does.
-    let counts = together(2, |node| {
+    let counts = run_concurrently(2, |node| {
         (0..20)
             .filter(|_| nodes.lets_in(node, "203.0.113.2"))
             .count()
@@ -108,7 +108,7 @@ fn without_the_engine_each_node_counts_by_itself_and_nobody_waits() {
             .filter(|_| nodes.lets_in(node, "203.0.113.1"))
             .count();
         assert_eq!(granted, 5, "what each node grants");
-        assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+        assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
     }
     nodes.redis.restart().unwrap();
     nodes.wait_until_shared();

@@ -10,9 +10,9 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
 use crate::fast_path::{FIELDS, comparable, request};
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, noise};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, random_bytes};
 
-impl Stage {
+impl TestSite {
     fn root(&self, name: &str) -> PathBuf {
         self.scratch.join("root").join(name)
     }
@@ -20,7 +20,7 @@ impl Stage {
     /// Asks until each of them answers from memory.
     fn wait_until_kept(&self, targets: &[&str]) {
         for target in targets {
-            wait_for(&format!("{target} in memory"), PATIENCE, || {
+            wait_for(&format!("{target} in memory"), TIMEOUT, || {
                 self.get(target);
                 self.why(target).contains("is sent, from memory\"")
             });
@@ -29,7 +29,7 @@ impl Stage {
 
     /// Waits, without asking for it, until a file may not answer before the disk has been looked at again.
     fn wait_until_at_rest(&self, target: &str) {
-        wait_for(&format!("{target} at rest"), PATIENCE, || {
+        wait_for(&format!("{target} at rest"), TIMEOUT, || {
             self.why(target).contains("once the disk has been")
         });
     }
@@ -37,14 +37,14 @@ impl Stage {
 
 #[test]
 fn a_file_that_is_asked_for_often_is_hardly_looked_at() {
-    let stage = Plan::files().file("a.css", "body{}").start();
-    stage.wait_until_kept(&["/a.css"]);
-    assert!(stage.why("/a.css").contains("from memory"));
+    let site = SiteBuilder::files().file("a.css", "body{}").start();
+    site.wait_until_kept(&["/a.css"]);
+    assert!(site.why("/a.css").contains("from memory"));
     let (looks, reads) = (
-        stage.status_small_files("looks"),
-        stage.status_small_files("reads"),
+        site.status_small_files("looks"),
+        site.status_small_files("reads"),
     );
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     for _ in 0..2000 {
         let answer = connection
             .exchange(&Request::get("/a.css").host(HOST))
@@ -52,12 +52,12 @@ fn a_file_that_is_asked_for_often_is_hardly_looked_at() {
         assert_eq!(answer.text(), "body{}");
     }
     assert!(
-        stage.status_small_files("looks") < looks + 1000,
+        site.status_small_files("looks") < looks + 1000,
         "a look for each request"
     );
-    assert_eq!(stage.status_small_files("reads"), reads);
-    assert_eq!(stage.status_number("entries"), 0, "no page");
-    let text = stage.access_line("/a.css");
+    assert_eq!(site.status_small_files("reads"), reads);
+    assert_eq!(site.status_number("entries"), 0, "no page");
+    let text = site.access_line("/a.css");
     assert!(text.contains("outcome=file"), "{text}");
 }
 
@@ -76,46 +76,46 @@ fn a_change_is_seen_at_the_first_request_after_a_rest() {
         "sibling.css",
         "script.css",
     ];
-    let mut plan = Plan::files();
+    let mut plan = SiteBuilder::files();
     for name in names.iter().filter(|name| **name != "link.css") {
         plan = plan.file(name, "old");
     }
     plan = plan.file("one.txt", "old").file("two.txt", "new");
     symlink("one.txt", plan.scratch.join("root/link.css")).unwrap();
-    let stage = plan.start();
+    let site = plan.start();
     let targets = names.map(|name| format!("/{name}"));
-    stage.wait_until_kept(&targets.each_ref().map(String::as_str));
+    site.wait_until_kept(&targets.each_ref().map(String::as_str));
     for target in &targets {
-        stage.wait_until_at_rest(target);
+        site.wait_until_at_rest(target);
     }
 
-    changed_content_is_seen(&stage);
-    changed_kinds_are_seen(&stage);
+    changed_content_is_seen(&site);
+    changed_kinds_are_seen(&site);
 }
 
-fn changed_content_is_seen(stage: &Stage) {
-    let root = |name: &str| stage.root(name);
-    let new = |name: &str| assert_eq!(stage.get(name).expect_status(200).text(), "new", "{name}");
+fn changed_content_is_seen(site: &TestSite) {
+    let root = |name: &str| site.root(name);
+    let new = |name: &str| assert_eq!(site.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("written.css"), "new").unwrap();
     new("/written.css");
     fs::write(root("other"), "new").unwrap();
     fs::rename(root("other"), root("renamed.css")).unwrap();
     new("/renamed.css");
     fs::remove_file(root("removed.css")).unwrap();
-    stage.get("/removed.css").is(404);
+    site.get("/removed.css").assert_status(404);
     let mut file = OpenOptions::new()
         .append(true)
         .open(root("grown.css"))
         .unwrap();
     file.write_all(b"er").unwrap();
-    assert_eq!(stage.get("/grown.css").text(), "older");
+    assert_eq!(site.get("/grown.css").text(), "older");
     OpenOptions::new()
         .write(true)
         .open(root("cut.css"))
         .unwrap()
         .set_len(1)
         .unwrap();
-    assert_eq!(stage.get("/cut.css").text(), "o");
+    assert_eq!(site.get("/cut.css").text(), "o");
     // As long as before, and as old by its own word.
     let modified = fs::metadata(root("same-time.css"))
         .unwrap()
@@ -129,22 +129,22 @@ fn changed_content_is_seen(stage: &Stage) {
     new("/same-time.css");
 }
 
-fn changed_kinds_are_seen(stage: &Stage) {
-    let root = |name: &str| stage.root(name);
-    let new = |name: &str| assert_eq!(stage.get(name).expect_status(200).text(), "new", "{name}");
+fn changed_kinds_are_seen(site: &TestSite) {
+    let root = |name: &str| site.root(name);
+    let new = |name: &str| assert_eq!(site.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("closed/.htaccess"), "Require all denied").unwrap();
     // Rules that were read are valid for a second of their own.
-    wait_for("the folder to be closed", PATIENCE, || {
-        stage.get("/closed/a.css").status == 403
+    wait_for("the folder to be closed", TIMEOUT, || {
+        site.get("/closed/a.css").status == 403
     });
     fs::remove_file(root("folder.css")).unwrap();
     fs::create_dir(root("folder.css")).unwrap();
-    stage.get("/folder.css").is(404);
+    site.get("/folder.css").assert_status(404);
     fs::remove_file(root("link.css")).unwrap();
     symlink("two.txt", root("link.css")).unwrap();
     new("/link.css");
     fs::write(root("sibling.css.gz"), "zipped").unwrap();
-    let answer = stage.ask(Request::get("/sibling.css").field("Accept-Encoding", "gzip"));
+    let answer = site.send(Request::get("/sibling.css").field("Accept-Encoding", "gzip"));
     assert_eq!(
         (answer.text(), answer.field("content-encoding")),
         ("zipped".to_owned(), Some("gzip"))
@@ -152,55 +152,55 @@ fn changed_kinds_are_seen(stage: &Stage) {
     // A link out of the root, to what nobody may see.
     fs::remove_file(root("script.css")).unwrap();
     symlink("/etc/passwd", root("script.css")).unwrap();
-    stage.get("/script.css").is(404);
+    site.get("/script.css").assert_status(404);
 }
 
 #[test]
 fn a_change_is_seen_while_everybody_asks() {
-    let stage = Plan::php().file("a.css", "old").start();
-    stage.wait_until_kept(&["/a.css"]);
-    let mut connection = stage.connect();
-    let mut ask = || {
+    let site = SiteBuilder::php().file("a.css", "old").start();
+    site.wait_until_kept(&["/a.css"]);
+    let mut connection = site.connect();
+    let mut send = || {
         connection
             .exchange(&Request::get("/a.css").host(HOST))
             .unwrap()
     };
-    assert_eq!(ask().text(), "old");
-    fs::write(stage.root("a.css"), "new").unwrap();
-    wait_for("the new content", PATIENCE, || ask().text() == "new");
-    stage.wait_until_kept(&["/a.css"]);
-    assert_eq!(ask().text(), "new");
-    fs::remove_file(stage.root("a.css")).unwrap();
+    assert_eq!(send().text(), "old");
+    fs::write(site.root("a.css"), "new").unwrap();
+    wait_for("the new content", TIMEOUT, || send().text() == "new");
+    site.wait_until_kept(&["/a.css"]);
+    assert_eq!(send().text(), "new");
+    fs::remove_file(site.root("a.css")).unwrap();
     // What is no file is WordPress's.
-    wait_for("PHP to be asked", PATIENCE, || {
-        ask().text().contains("path=/a.css")
+    wait_for("PHP to be asked", TIMEOUT, || {
+        send().text().contains("path=/a.css")
     });
-    assert!(!stage.get("/a.css").text().contains("new"));
+    assert!(!site.get("/a.css").text().contains("new"));
 }
 
 #[test]
 fn what_is_young_is_not_kept_and_never_wrong() {
-    let stage = Plan::files().file("a.txt", "").start();
+    let site = SiteBuilder::files().file("a.txt", "").start();
     let whole: String = (0..4000).map(|n| format!("{n};")).collect();
     let mut file = OpenOptions::new()
         .append(true)
-        .open(stage.root("a.txt"))
+        .open(site.root("a.txt"))
         .unwrap();
     for piece in whole.as_bytes().chunks(97) {
         file.write_all(piece).unwrap();
-        let text = stage.get("/a.txt").text();
+        let text = site.get("/a.txt").text();
         assert!(whole.starts_with(&text), "{text}");
     }
     // A time of change in the future is a file's own word.
-    file.set_modified(SystemTime::now() + PATIENCE * 1000)
+    file.set_modified(SystemTime::now() + TIMEOUT * 1000)
         .unwrap();
-    assert_eq!(stage.get("/a.txt").text(), whole);
-    stage.wait_until_kept(&["/a.txt"]);
-    assert_eq!(stage.get("/a.txt").text(), whole);
+    assert_eq!(site.get("/a.txt").text(), whole);
+    site.wait_until_kept(&["/a.txt"]);
+    assert_eq!(site.get("/a.txt").text(), whole);
 }
 
-fn coded(stage: &Stage, target: &str, accept: &str) -> Response {
-    stage.ask(Request::get(target).field("Accept-Encoding", accept))
+fn coded(site: &TestSite, target: &str, accept: &str) -> Response {
+    site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
 fn unzipped(bytes: &[u8]) -> String {
@@ -214,7 +214,7 @@ fn unzipped(bytes: &[u8]) -> String {
 #[test]
 fn text_is_coded_beside_what_its_owner_coded() {
     let text = "p { margin: 0 }\n".repeat(500);
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("a.css", &text)
         .file("b.css", &text)
         .file("b.css.gz", "OWN")
@@ -223,17 +223,17 @@ fn text_is_coded_beside_what_its_owner_coded() {
         .start();
     let all = ["/a.css", "/b.css", "/c.png", "/short.css"];
     // The first answer says already that a coding is chosen.
-    assert_eq!(stage.get("/a.css").field("vary"), Some("Accept-Encoding"));
-    stage.wait_until_kept(&all);
-    let mut zipped = coded(&stage, "/a.css", "gzip");
-    wait_for("the coded file", PATIENCE, || {
-        zipped = coded(&stage, "/a.css", "gzip");
+    assert_eq!(site.get("/a.css").field("vary"), Some("Accept-Encoding"));
+    site.wait_until_kept(&all);
+    let mut zipped = coded(&site, "/a.css", "gzip");
+    wait_for("the coded file", TIMEOUT, || {
+        zipped = coded(&site, "/a.css", "gzip");
         zipped.has("content-encoding")
     });
     assert_eq!(unzipped(&zipped.body), text);
-    let plain = stage.get("/a.css");
+    let plain = site.get("/a.css");
     assert_eq!(plain.text(), text);
-    let brotli = coded(&stage, "/a.css", "br");
+    let brotli = coded(&site, "/a.css", "br");
     let tags = [&plain, &zipped, &brotli].map(|answer| answer.field("etag").unwrap().to_owned());
     assert!(tags.iter().all(|tag| tag.starts_with('"')), "strong");
     assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2]);
@@ -243,31 +243,31 @@ fn text_is_coded_beside_what_its_owner_coded() {
     }
     let known = |tag: &str| {
         let request = Request::get("/a.css").field("Accept-Encoding", "gzip");
-        stage.ask(request.field("If-None-Match", tag)).status
+        site.send(request.field("If-None-Match", tag)).status
     };
     assert_eq!((known(&tags[1]), known(&tags[0])), (304, 200));
     // Parts are parts of the file as it lies there.
     let part = Request::get("/a.css").field("Accept-Encoding", "gzip");
-    let part = stage
-        .ask(part.field("Range", "bytes=4-9"))
+    let part = site
+        .send(part.field("Range", "bytes=4-9"))
         .expect_status(206);
     assert_eq!(
         (part.text().as_str(), part.has("content-encoding")),
         ("margin"[..6].into(), false)
     );
     // The owner's own, also when another coding has been made beside it.
-    wait_for("the other coding", PATIENCE, || {
-        coded(&stage, "/b.css", "br").has("content-encoding")
+    wait_for("the other coding", TIMEOUT, || {
+        coded(&site, "/b.css", "br").has("content-encoding")
     });
-    assert_eq!(coded(&stage, "/b.css", "gzip").text(), "OWN");
-    assert!(!coded(&stage, "/c.png", "gzip").has("content-encoding"));
-    assert!(!coded(&stage, "/short.css", "gzip").has("content-encoding"));
+    assert_eq!(coded(&site, "/b.css", "gzip").text(), "OWN");
+    assert!(!coded(&site, "/c.png", "gzip").has("content-encoding"));
+    assert!(!coded(&site, "/short.css", "gzip").has("content-encoding"));
     // Coded copies end with the file.
-    fs::write(stage.root("a.css"), text.replace('p', "q")).unwrap();
-    wait_for("the new content", PATIENCE, || {
-        stage.get("/a.css").text().starts_with('q')
+    fs::write(site.root("a.css"), text.replace('p', "q")).unwrap();
+    wait_for("the new content", TIMEOUT, || {
+        site.get("/a.css").text().starts_with('q')
     });
-    let new = coded(&stage, "/a.css", "gzip");
+    let new = coded(&site, "/a.css", "gzip");
     let new = if new.has("content-encoding") {
         unzipped(&new.body)
     } else {
@@ -278,7 +278,7 @@ fn text_is_coded_beside_what_its_owner_coded() {
 
 #[test]
 fn two_sites_of_one_host_keep_their_files_apart() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .file("a.css", "one")
         .file("inner/a.css", "two")
         .server("listen = [\"127.0.0.1:0\", \"127.0.0.2:0\"]")
@@ -287,22 +287,22 @@ fn two_sites_of_one_host_keep_their_files_apart() {
             "[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{{root}}/inner\"\nlisten = [\"127.0.0.2:0\"]"
         ))
         .start();
-    stage.wait_until_kept(&["/a.css"]);
+    site.wait_until_kept(&["/a.css"]);
     let of = |index: usize| {
         let request = Request::get("/a.css").host(HOST);
-        request.send(stage.addr_of(index)).unwrap().text()
+        request.send(site.addr_of(index)).unwrap().text()
     };
-    wait_for("both in memory", PATIENCE, || {
+    wait_for("both in memory", TIMEOUT, || {
         assert_eq!((of(0).as_str(), of(1).as_str()), ("one", "two"));
-        stage.status_small_files("entries") == 2
+        site.status_small_files("entries") == 2
     });
     assert_eq!((of(0).as_str(), of(1).as_str()), ("one", "two"));
 }
 
 #[test]
 fn pages_and_files_of_one_path_are_never_mixed_up() {
-    let stage = Plan::php().file("style.css", "file").start();
-    stage.wait_until_kept(&["/style.css"]);
+    let site = SiteBuilder::php().file("style.css", "file").start();
+    site.wait_until_kept(&["/style.css"]);
     // Web cache deception: what looks like a file is PHP's unless it is one.
     for target in [
         "/account/style.css",
@@ -310,27 +310,28 @@ fn pages_and_files_of_one_path_are_never_mixed_up() {
         "/style.css%2fx",
         "/style.css;a.css",
     ] {
-        assert_ne!(stage.get(target).text(), "file", "{target}");
+        assert_ne!(site.get(target).text(), "file", "{target}");
     }
     let session = Request::get("/style.css").field("Cookie", "wordpress_logged_in_1=me");
-    let answer = stage.ask(session);
+    let answer = site.send(session);
     assert_eq!(
         (answer.text().as_str(), answer.cache_status()),
         ("file", "galley; detail=file")
     );
-    stage.ask(Request::new("POST", "/style.css")).is(405);
-    assert_eq!(stage.status_small_files("entries"), 1);
+    site.send(Request::new("POST", "/style.css"))
+        .assert_status(405);
+    assert_eq!(site.status_small_files("entries"), 1);
     // A page that was there before the file stays until it is purged, as without memory.
-    assert!(stage.get("/later.txt").text().contains("path=/later.txt"));
-    fs::write(stage.root("later.txt"), "file").unwrap();
-    assert!(stage.get("/later.txt").is_hit());
-    stage.purge(&["--all"]);
-    assert_eq!(stage.get("/later.txt").text(), "file");
-    assert_eq!(stage.get("/style.css").text(), "file");
+    assert!(site.get("/later.txt").text().contains("path=/later.txt"));
+    fs::write(site.root("later.txt"), "file").unwrap();
+    assert!(site.get("/later.txt").is_hit());
+    site.purge(&["--all"]);
+    assert_eq!(site.get("/later.txt").text(), "file");
+    assert_eq!(site.get("/style.css").text(), "file");
 }
 
 /// Three servers for the same files: by the fast path, the slow path, and without memory.
-struct Ways(Vec<Stage>);
+struct Ways(Vec<TestSite>);
 
 const FILES: [&str; 6] = [
     "/style.css",
@@ -357,7 +358,7 @@ impl Ways {
             "closed/.htaccess",
         ];
         let mut plans = settings.iter().map(|(server, cache)| {
-            Plan::files()
+            SiteBuilder::files()
                 .server(server)
                 .cache(&format!("memory = \"64MiB\"\n{cache}"))
                 .site(&format!("compress = {compress}\ndense_after = 0"))
@@ -367,7 +368,7 @@ impl Ways {
             first = match name {
                 "empty.txt" => first.file(name, ""),
                 "closed/.htaccess" => first.file(name, "Require all denied"),
-                "pic.png" => first.file(name, noise(9000)),
+                "pic.png" => first.file(name, random_bytes(9000)),
                 "own.css.gz" => first.file(name, "OWN"),
                 _ => first.file(name, format!("/* {name} */\n").repeat(200)),
             };
@@ -390,7 +391,7 @@ impl Ways {
         let answers: Vec<String> = self
             .0
             .iter()
-            .map(|stage| comparable(&stage.all_of(bytes)))
+            .map(|site| comparable(&site.send_raw(bytes)))
             .collect();
         for other in &answers[1..] {
             assert!(
@@ -458,8 +459,8 @@ fn files_are_answered_alike_with_memory_and_without() {
             ("", "max_file = 0"),
         ],
     );
-    for stage in &ways.0[..2] {
-        stage.wait_until_kept(&FILES);
+    for site in &ways.0[..2] {
+        site.wait_until_kept(&FILES);
     }
     assert!(!ways.0[2].why("/style.css").contains("from memory"));
     ways.agree_on_all();
@@ -471,16 +472,16 @@ fn coded_files_are_the_same_on_both_paths() {
         "[\"br\", \"gzip\"]",
         &[("fast_path = true", ""), ("fast_path = false", "")],
     );
-    for stage in &ways.0 {
-        stage.wait_until_kept(&FILES);
+    for site in &ways.0 {
+        site.wait_until_kept(&FILES);
         for (path, accept) in [
             ("/style.css", "gzip"),
             ("/own.css", "br"),
             ("/app.3f2a9c1b.js", "gzip"),
             ("/folder/", "gzip"),
         ] {
-            wait_for("all codings", PATIENCE, || {
-                coded(stage, path, accept).has("content-encoding")
+            wait_for("all codings", TIMEOUT, || {
+                coded(site, path, accept).has("content-encoding")
             });
         }
     }

@@ -5,7 +5,7 @@ use std::thread;
 
 use galley_testkit::client::Request;
 
-use crate::support::{Is, PATIENCE, Plan, Stage, hosted, together};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, run_concurrently, with_host};
 
 /// A page that tells of an error under status 200, until somebody repairs the site. `/slow` sends it in two parts.
 const NOTICE: &str = r"<?php
@@ -30,41 +30,46 @@ echo $is_repaired ? '<h1>News</h1>' : '<h1>Error establishing a database connect
 echo '</body></html>';
 ";
 
-fn stage() -> Stage {
-    Plan::php().file("index.php", NOTICE).workers(4).start()
+fn site() -> TestSite {
+    SiteBuilder::php()
+        .file("index.php", NOTICE)
+        .workers(4)
+        .start()
 }
 
 #[test]
 fn an_error_page_is_never_said_to_be_stored() {
-    let stage = stage();
+    let site = site();
     for _ in 0..3 {
-        let answer = stage.get("/").expect_status(200);
+        let answer = site.get("/").expect_status(200);
         assert_eq!(
             answer.cache_status(),
             "galley; fwd=uri-miss; detail=error-page"
         );
     }
-    stage.note("repaired", "");
+    site.note("repaired", "");
     assert_eq!(
-        stage.get("/").cache_status(),
+        site.get("/").cache_status(),
         "galley; fwd=uri-miss; stored",
         "complete when its head is sent, so its body is known to be good"
     );
-    assert!(stage.get("/").is_hit());
+    assert!(site.get("/").is_hit());
 }
 
 #[test]
 fn waiters_for_an_error_page_are_told_so_too() {
-    let stage = Plan::php().file("index.php", NOTICE).server("workers = 4");
-    let stage = stage.start();
-    stage.note("hold", "");
+    let site = SiteBuilder::php()
+        .file("index.php", NOTICE)
+        .server("workers = 4");
+    let site = site.start();
+    site.note("hold", "");
     let all_have_asked = Barrier::new(20);
-    let answers = together(20, |_| {
-        let mut connection = stage.connect();
-        connection.send(&hosted(Request::get("/"))).unwrap();
+    let answers = run_concurrently(20, |_| {
+        let mut connection = site.connect();
+        connection.send(&with_host(Request::get("/"))).unwrap();
         if all_have_asked.wait().is_leader() {
-            stage.wait_for_note("held");
-            stage.note("go", "");
+            site.wait_for_note("held");
+            site.note("go", "");
         }
         connection.receive("GET").unwrap()
     });
@@ -85,48 +90,48 @@ fn waiters_for_an_error_page_are_told_so_too() {
 /// stored.
 #[test]
 fn a_streamed_page_promises_nothing_after_one_was_refused() {
-    let stage = stage();
-    stage.get("/slow").is(200);
+    let site = site();
+    site.get("/slow").assert_status(200);
     for _ in 0..2 {
-        let answer = stage.get("/slow").expect_status(200);
+        let answer = site.get("/slow").expect_status(200);
         let status = answer.cache_status();
         assert!(
             status.starts_with("galley; fwd=uri-miss") && !status.contains("stored"),
             "{status}"
         );
     }
-    stage.note("repaired", "");
-    let repaired = stage.get("/slow").expect_status(200);
+    site.note("repaired", "");
+    let repaired = site.get("/slow").expect_status(200);
     assert!(repaired.text().contains("News"));
-    galley_testkit::wait_for("the repaired page to be stored", PATIENCE, || {
-        stage.get("/slow").is_hit()
+    galley_testkit::wait_for("the repaired page to be stored", TIMEOUT, || {
+        site.get("/slow").is_hit()
     });
     assert!(
-        stage.why("/slow").contains("\"not_stored_lately\":null"),
+        site.why("/slow").contains("\"not_stored_lately\":null"),
         "{}",
-        stage.why("/slow")
+        site.why("/slow")
     );
 }
 
 /// What a purge kept from being stored is stored the next time.
 #[test]
 fn a_streamed_page_is_promised_to_be_stored_after_a_purge_during_its_fetch() {
-    let stage = stage();
+    let site = site();
     for note in ["repaired", "hold"] {
-        stage.note(note, "");
+        site.note(note, "");
     }
     thread::scope(|scope| {
-        let early = scope.spawn(|| stage.get("/slow").expect_status(200));
-        stage.wait_for_note("held");
-        stage.purge(&["--url", "/slow"]);
-        stage.note("go", "");
+        let early = scope.spawn(|| site.get("/slow").expect_status(200));
+        site.wait_for_note("held");
+        site.purge(&["--url", "/slow"]);
+        site.note("go", "");
         assert!(early.join().unwrap().text().contains("News"));
     });
-    galley_testkit::wait_for("the purged page to be refused", PATIENCE, || {
-        stage.why("/slow").contains("\"not_stored_lately\":{")
+    galley_testkit::wait_for("the purged page to be refused", TIMEOUT, || {
+        site.why("/slow").contains("\"not_stored_lately\":{")
     });
     assert_eq!(
-        stage.get("/slow").cache_status(),
+        site.get("/slow").cache_status(),
         "galley; fwd=uri-miss; stored"
     );
 }

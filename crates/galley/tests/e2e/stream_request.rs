@@ -7,10 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use galley_testkit::client::{Connection, Request};
-use galley_testkit::origin::{Gate, Origin, Responder};
+use galley_testkit::origin::{FastCgiOrigin, Gate, Origin};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted, noise, number_in, sha256};
+use crate::support::{
+    AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, json_number, random_bytes, sha256,
+    with_host,
+};
 
 const RULE: &str = "[[site.rule]]\npath = \"/*\"\nstream_request = true";
 
@@ -24,17 +27,17 @@ fn head(target: &str, fields: &str) -> String {
 }
 
 /// Request bodies that went to a file.
-fn spooled(stage: &Stage) -> u64 {
-    let status = stage.status();
-    number_in(
+fn spooled(site: &TestSite) -> u64 {
+    let status = site.status();
+    json_number(
         status.split("\"spools\":").nth(1).unwrap_or_default(),
         "requests",
     )
 }
 
 /// A site in front of a scripted FastCGI program with one slot.
-fn before(responder: &Responder) -> Plan {
-    Plan::behind(&format!("php = \"{}\"", responder.address()))
+fn before(responder: &FastCgiOrigin) -> SiteBuilder {
+    SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site("in_flight = 1")
         .more(RULE)
@@ -53,7 +56,7 @@ fn in_pieces(connection: &mut Connection, received: &AtomicUsize, pieces: &[Vec<
             connection.write(b"\r\n").unwrap();
         }
         sent += piece.len();
-        wait_for("the piece at the upstream", PATIENCE, || {
+        wait_for("the piece at the upstream", TIMEOUT, || {
             received.load(Ordering::SeqCst) >= sent
         });
     }
@@ -63,7 +66,7 @@ fn in_pieces(connection: &mut Connection, received: &AtomicUsize, pieces: &[Vec<
 fn php_gets_each_part_when_it_has_arrived() {
     let received = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&received);
-    let responder = Responder::start(move |_, app| {
+    let responder = FastCgiOrigin::start(move |_, app| {
         while let Some(piece) = app.stdin_piece() {
             count.fetch_add(piece.len(), Ordering::SeqCst);
         }
@@ -71,11 +74,11 @@ fn php_gets_each_part_when_it_has_arrived() {
     })
     .unwrap();
     // The upload takes longer than the upstream may be silent.
-    let stage = before(&responder)
+    let site = before(&responder)
         .site("first_byte_timeout = \"500ms\"")
         .start();
-    let pieces: Vec<Vec<u8>> = (0..4).map(|_| noise(10_000)).collect();
-    let mut connection = stage.connect();
+    let pieces: Vec<Vec<u8>> = (0..4).map(|_| random_bytes(10_000)).collect();
+    let mut connection = site.connect();
     let announced = head("/upload", "Content-Length: 40000");
     connection.write(announced.as_bytes()).unwrap();
     for piece in &pieces {
@@ -90,34 +93,34 @@ fn php_gets_each_part_when_it_has_arrived() {
     }
     let answer = connection.receive("POST").unwrap().expect_status(200);
     assert_eq!(answer.text(), "all of it");
-    let asked = responder.asked();
+    let asked = responder.requests();
     assert_eq!(asked[0].param("CONTENT_LENGTH"), "40000");
     assert!(asked[0].stdin == pieces.concat());
     // The connection lives on.
-    let next = hosted(Request::post("/next", "text/plain", "small"));
-    connection.exchange(&next).unwrap().is(200);
-    assert_eq!(responder.asked()[1].stdin, b"small");
+    let next = with_host(Request::post("/next", "text/plain", "small"));
+    connection.exchange(&next).unwrap().assert_status(200);
+    assert_eq!(responder.requests()[1].stdin, b"small");
 }
 
 #[test]
 fn an_http_server_gets_a_body_without_a_length_in_chunks() {
-    let origin = Origin::start(|_, wire| {
-        let length = wire.body().len();
-        wire.answer(200, &[], length.to_string().as_bytes());
+    let origin = Origin::start(|_, writer| {
+        let length = writer.body().len();
+        writer.answer(200, &[], length.to_string().as_bytes());
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress").more(RULE).start();
+    let site = SiteBuilder::origin(&origin, "wordpress").more(RULE).start();
     for length in [1, 65_536, 3_000_000] {
-        let body = noise(length);
+        let body = random_bytes(length);
         let pieces: Vec<&[u8]> = body.chunks(50_021).collect();
         for request in [
             Request::new("POST", "/chunks").chunked(&pieces),
             Request::post("/length", "application/octet-stream", body.clone()),
         ] {
-            let answer = stage.ask(request).expect_status(200);
+            let answer = site.send(request).expect_status(200);
             assert_eq!(answer.text(), length.to_string());
         }
-        let seen = origin.seen();
+        let seen = origin.requests();
         let [.., chunked, whole] = seen.as_slice() else {
             panic!("two requests");
         };
@@ -127,59 +130,63 @@ fn an_http_server_gets_a_body_without_a_length_in_chunks() {
         assert_eq!(whole.field("content-length"), Some(announced.as_str()));
         assert!(chunked.body == body && whole.body == body, "{length}");
     }
-    assert_eq!(spooled(&stage), 0);
+    assert_eq!(spooled(&site), 0);
 }
 
 #[test]
 fn a_large_upload_costs_neither_memory_nor_disk() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("hash.php", HASH)
         .server("request_body = \"200MiB\"")
         .ini("post_max_size", "300M")
         .ini("memory_limit", "64M")
         .more(RULE)
         .start();
-    let small = Request::post("/hash.php", "application/octet-stream", noise(200_000));
-    stage.ask(small).is(200);
-    let before = stage.peak_memory();
-    let body = noise(100 * 1024 * 1024);
+    let small = Request::post(
+        "/hash.php",
+        "application/octet-stream",
+        random_bytes(200_000),
+    );
+    site.send(small).assert_status(200);
+    let before = site.peak_memory();
+    let body = random_bytes(100 * 1024 * 1024);
     let wanted = format!("{} {}", body.len(), sha256(&body));
     let request = Request::post("/hash.php", "application/octet-stream", body);
-    let answer = stage.ask(request).expect_status(200);
+    let answer = site.send(request).expect_status(200);
     assert_eq!(answer.text(), wanted);
-    let grown = stage.grown_since(before);
+    let grown = site.grown_since(before);
     assert!(grown < 4 * 1024 * 1024, "{grown} bytes for one upload");
-    assert_eq!(spooled(&stage), 0);
+    assert_eq!(spooled(&site), 0);
     // CGI wants to know the length, so this one is received first.
-    let body = noise(1_000_000);
+    let body = random_bytes(1_000_000);
     let pieces: Vec<&[u8]> = body.chunks(50_021).collect();
     let chunked = Request::new("POST", "/hash.php").chunked(&pieces);
-    let answer = stage.ask(chunked).expect_status(200);
+    let answer = site.send(chunked).expect_status(200);
     assert_eq!(answer.text(), format!("1000000 {}", sha256(&body)));
-    assert_eq!(spooled(&stage), 1);
+    assert_eq!(spooled(&site), 1);
 }
 
 #[test]
 fn an_upstream_that_takes_nothing_stops_its_client() {
     let gate = Arc::new(Gate::new());
     let held = Arc::clone(&gate);
-    let origin = Origin::start(move |seen, wire| {
+    let origin = Origin::start(move |seen, writer| {
         if seen.method == "POST" {
             held.pass();
         }
-        let length = wire.body().len();
-        wire.answer(200, &[], length.to_string().as_bytes());
+        let length = writer.body().len();
+        writer.answer(200, &[], length.to_string().as_bytes());
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .server("request_body = \"200MiB\"")
         .more(RULE)
         .start();
-    stage.get("/warm");
-    let before = stage.peak_memory();
-    let body = noise(64 * 1024 * 1024);
-    let mut stream = TcpStream::connect(stage.addr()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    site.get("/warm");
+    let before = site.peak_memory();
+    let body = random_bytes(64 * 1024 * 1024);
+    let mut stream = TcpStream::connect(site.addr()).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let length = format!("Content-Length: {}\r\nConnection: close", body.len());
     stream
         .write_all(head("/upload", &length).as_bytes())
@@ -197,13 +204,13 @@ fn an_upstream_that_takes_nothing_stops_its_client() {
         }
     }
     assert!(sent < body.len(), "all of it was taken");
-    let grown = stage.grown_since(before);
+    let grown = site.grown_since(before);
     assert!(
         grown < 4 * 1024 * 1024,
         "{grown} bytes while nobody takes it"
     );
     gate.open();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(&body[sent..]).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -214,7 +221,7 @@ fn an_upstream_that_takes_nothing_stops_its_client() {
 fn a_client_is_told_to_continue_when_its_body_is_wanted() {
     let gate = Arc::new(Gate::new());
     let held = Arc::clone(&gate);
-    let responder = Responder::start(move |asked, app| {
+    let responder = FastCgiOrigin::start(move |asked, app| {
         if asked.param("REQUEST_URI") == "/busy" {
             held.pass();
         } else if asked.param("REQUEST_URI") == "/upload" {
@@ -223,12 +230,12 @@ fn a_client_is_told_to_continue_when_its_body_is_wanted() {
         app.answer("Status: 201 Created\r\nContent-Type: text/plain", b"");
     })
     .unwrap();
-    let stage = before(&responder).start();
-    let mut busy = stage.connect();
-    busy.send(&hosted(Request::post("/busy", "text/plain", "x")))
+    let site = before(&responder).start();
+    let mut busy = site.connect();
+    busy.send(&with_host(Request::post("/busy", "text/plain", "x")))
         .unwrap();
     gate.wait_for_arrivals(1);
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     let expecting = head("/upload", "Content-Length: 5\r\nExpect: 100-continue");
     connection.write(expecting.as_bytes()).unwrap();
     let stream = connection.stream();
@@ -238,20 +245,20 @@ fn a_client_is_told_to_continue_when_its_body_is_wanted() {
     let early = stream.peek(&mut [0; 16]);
     assert!(early.is_err(), "told before there was a slot");
     gate.open();
-    busy.receive("POST").unwrap().is(201);
+    busy.receive("POST").unwrap().assert_status(201);
     let mut line = [0; 25];
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut stream = stream;
     stream.read_exact(&mut line).unwrap();
     assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
     connection.write(b"12345").unwrap();
-    connection.receive("POST").unwrap().is(201);
-    assert_eq!(responder.asked()[1].stdin, b"12345");
+    connection.receive("POST").unwrap().assert_status(201);
+    assert_eq!(responder.requests()[1].stdin, b"12345");
 }
 
 #[test]
 fn an_answer_before_the_end_of_the_upload_is_an_answer() {
-    let responder = Responder::start(|asked, app| {
+    let responder = FastCgiOrigin::start(|asked, app| {
         let target = asked.param("REQUEST_URI");
         if target.contains("some") {
             app.stdin_piece();
@@ -269,15 +276,15 @@ fn an_answer_before_the_end_of_the_upload_is_an_answer() {
         }
     })
     .unwrap();
-    let stage = before(&responder).start();
+    let site = before(&responder).start();
     for target in ["/early", "/early?close", "/some", "/some?close", "/silent"] {
-        let mut connection = stage.connect();
-        let upload = Request::post(target, "application/octet-stream", noise(20 << 20));
+        let mut connection = site.connect();
+        let upload = Request::post(target, "application/octet-stream", random_bytes(20 << 20));
         // The rest is not read any more once the response was sent.
-        let _ = connection.send(&hosted(upload));
+        let _ = connection.send(&with_host(upload));
         let answer = connection.receive("POST").unwrap().expect_status(403);
         assert_eq!(answer.text(), "no", "{target}");
-        let next = stage.ask(Request::post("/next", "text/plain", "small"));
+        let next = site.send(Request::post("/next", "text/plain", "small"));
         assert_eq!(next.expect_status(403).text(), "no", "after {target}");
     }
 }
@@ -285,19 +292,19 @@ fn an_answer_before_the_end_of_the_upload_is_an_answer() {
 #[test]
 fn a_response_that_begins_early_is_whole() {
     // It echoes: the response begins with the first part of the request.
-    let origin = Origin::start(|_, wire| {
-        wire.chunked(200, &[]);
-        wire.chunk(b"begun ");
-        let length = wire.body().len();
-        wire.chunk(length.to_string().as_bytes());
-        wire.last_chunk();
+    let origin = Origin::start(|_, writer| {
+        writer.chunked(200, &[]);
+        writer.chunk(b"begun ");
+        let length = writer.body().len();
+        writer.chunk(length.to_string().as_bytes());
+        writer.last_chunk();
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress").more(RULE).start();
-    let mut connection = stage.connect();
+    let site = SiteBuilder::origin(&origin, "wordpress").more(RULE).start();
+    let mut connection = site.connect();
     for _ in 0..2 {
-        let upload = Request::post("/echo", "application/octet-stream", noise(8 << 20));
-        let answer = connection.exchange(&hosted(upload)).unwrap();
+        let upload = Request::post("/echo", "application/octet-stream", random_bytes(8 << 20));
+        let answer = connection.exchange(&with_host(upload)).unwrap();
         assert_eq!(answer.expect_status(200).text(), "begun 8388608");
     }
 }
@@ -306,7 +313,7 @@ fn a_response_that_begins_early_is_whole() {
 fn an_upload_that_breaks_off_aborts_its_request_and_frees_the_slot() {
     let aborted = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&aborted);
-    let responder = Responder::start(move |asked, app| {
+    let responder = FastCgiOrigin::start(move |asked, app| {
         let announced: usize = asked.param("CONTENT_LENGTH").parse().unwrap();
         if app.stdin().len() < announced {
             count.fetch_add(1, Ordering::SeqCst);
@@ -315,28 +322,27 @@ fn an_upload_that_breaks_off_aborts_its_request_and_frees_the_slot() {
         app.answer("Content-Type: text/plain", b"whole");
     })
     .unwrap();
-    let stage = before(&responder)
+    let site = before(&responder)
         .server("body_timeout = \"1s\"\nmin_rate = \"100B\"")
         .start();
     for round in 1..=3 {
-        let mut broken = stage.connect();
+        let mut broken = site.connect();
         let announced = head("/upload", "Content-Length: 1000000");
         broken.write(announced.as_bytes()).unwrap();
-        broken.write(&noise(100_000)).unwrap();
-        wait_for("the request", PATIENCE, || {
+        broken.write(&random_bytes(100_000)).unwrap();
+        wait_for("the request", TIMEOUT, || {
             responder.count() == 2 * round - 1
         });
         // Gone, or silent.
         if round == 1 {
-            broken.receive("POST").unwrap().is(408);
+            broken.receive("POST").unwrap().assert_status(408);
         }
         drop(broken);
-        wait_for("the abort", PATIENCE, || {
+        wait_for("the abort", TIMEOUT, || {
             aborted.load(Ordering::SeqCst) == round
         });
-        stage
-            .ask(Request::post("/next", "text/plain", "small"))
-            .is(200);
+        site.send(Request::post("/next", "text/plain", "small"))
+            .assert_status(200);
     }
 }
 
@@ -344,7 +350,7 @@ fn an_upload_that_breaks_off_aborts_its_request_and_frees_the_slot() {
 fn php_whose_upload_breaks_off_works_on() {
     let script = "<?php $n = strlen(file_get_contents('php://input')); $f = __DIR__ . '/../notes/got'; \
         file_put_contents(\"$f.new\", \"$n of $_SERVER[CONTENT_LENGTH]\"); rename(\"$f.new\", $f);";
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("form.php", script)
         .workers(1)
         .site("in_flight = 1")
@@ -352,17 +358,16 @@ fn php_whose_upload_breaks_off_works_on() {
         .start();
     let announced = head("/form.php", "Content-Length: 1000000");
     for _ in 0..5 {
-        let mut broken = stage.connect();
+        let mut broken = site.connect();
         broken.write(announced.as_bytes()).unwrap();
-        broken.write(&noise(100_000)).unwrap();
+        broken.write(&random_bytes(100_000)).unwrap();
     }
-    stage.get("/one").is(200);
-    stage
-        .ask(Request::post("/two", "text/plain", "small"))
-        .is(200);
+    site.get("/one").assert_status(200);
+    site.send(Request::post("/two", "text/plain", "small"))
+        .assert_status(200);
     // As the manual warns: the script runs with what has arrived.
-    stage.wait_for_note("got");
-    let got = std::fs::read_to_string(stage.notes().join("got")).unwrap();
+    site.wait_for_note("got");
+    let got = std::fs::read_to_string(site.notes().join("got")).unwrap();
     let (received, announced) = got.split_once(" of ").unwrap();
     assert_eq!(announced, "1000000");
     assert!(received.parse::<u32>().unwrap() <= 100_000, "{got}");
@@ -372,22 +377,22 @@ fn php_whose_upload_breaks_off_works_on() {
 fn a_body_without_a_length_beyond_the_limit_is_rejected() {
     let whole = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&whole);
-    let origin = Origin::start(move |_, wire| {
-        if !wire.body().is_empty() {
+    let origin = Origin::start(move |_, writer| {
+        if !writer.body().is_empty() {
             count.fetch_add(1, Ordering::SeqCst);
         }
-        wire.answer(200, &[], b"");
+        writer.answer(200, &[], b"");
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .server("request_body = \"100KiB\"")
         .more(RULE)
         .start();
-    let body = noise(1_000_000);
+    let body = random_bytes(1_000_000);
     let pieces: Vec<&[u8]> = body.chunks(10_000).collect();
-    let answer = stage.ask(Request::new("POST", "/upload").chunked(&pieces));
-    answer.is(413);
-    stage.get("/after").is(200);
+    let answer = site.send(Request::new("POST", "/upload").chunked(&pieces));
+    answer.assert_status(413);
+    site.get("/after").assert_status(200);
     assert_eq!(whole.load(Ordering::SeqCst), 0, "the end arrived");
 }
 
@@ -397,12 +402,12 @@ fn a_request_whose_body_was_begun_is_sent_once() {
     let servers: Vec<Origin> = (0..2)
         .map(|_| {
             let count = Arc::clone(&begun);
-            Origin::start(move |seen, wire| {
+            Origin::start(move |seen, writer| {
                 if seen.method == "POST" {
                     count.fetch_add(1, Ordering::SeqCst);
-                    wire.reset();
+                    writer.reset();
                 } else {
-                    wire.answer(200, &[], b"");
+                    writer.answer(200, &[], b"");
                 }
             })
             .unwrap()
@@ -413,28 +418,32 @@ fn a_request_whose_body_was_begun_is_sent_once() {
         servers[0].url(),
         servers[1].url()
     );
-    let stage = Plan::behind(&upstream).more(RULE).start();
+    let site = SiteBuilder::behind(&upstream).more(RULE).start();
     // A kept connection may have been closed, for which other requests are repeated.
     for _ in 0..4 {
-        stage.get("/warm");
+        site.get("/warm");
     }
     for round in 1..=4 {
-        let upload = Request::post("/upload", "application/octet-stream", noise(3_000_000));
-        stage.ask(upload).is(502);
+        let upload = Request::post(
+            "/upload",
+            "application/octet-stream",
+            random_bytes(3_000_000),
+        );
+        site.send(upload).assert_status(502);
         assert_eq!(begun.load(Ordering::SeqCst), round);
     }
 }
 
 #[test]
 fn what_access_rules_have_to_read_is_received_first() {
-    let responder = Responder::start(|_, app| {
+    let responder = FastCgiOrigin::start(|_, app| {
         app.stdin();
         app.answer("Content-Type: text/plain", b"php");
     })
     .unwrap();
-    let stage = before(&responder).file("xmlrpc.php", "").start();
+    let site = before(&responder).file("xmlrpc.php", "").start();
     let call = "<?xml version=\"1.0\"?><methodCall><methodName>system.multicall</methodName><params/></methodCall>";
-    let answer = stage.ask(Request::post("/xmlrpc.php", "text/xml", call));
+    let answer = site.send(Request::post("/xmlrpc.php", "text/xml", call));
     assert!(answer.expect_status(200).text().contains("faultString"));
     assert_eq!(responder.count(), 0);
 }

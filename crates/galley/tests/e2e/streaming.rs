@@ -6,14 +6,14 @@ use std::sync::Arc;
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::origin::{Gate, Origin};
 
-use crate::support::{Is, PATIENCE, Plan, hosted};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, with_host};
 
 const LOGGED_IN: &str = "wordpress_logged_in_x=1";
 
 /// Reads until `wanted` has arrived; all that has.
 fn read_until(connection: &Connection, wanted: &str) -> String {
     let mut stream = connection.stream();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut text = String::new();
     let mut part = [0; 4096];
     while !text.contains(wanted) {
@@ -28,18 +28,18 @@ fn read_until(connection: &Connection, wanted: &str) -> String {
 fn in_three_steps(request: Request, preset: &str) {
     let gates = [Arc::new(Gate::new()), Arc::new(Gate::new())];
     let held = gates.clone();
-    let origin = Origin::start(move |_, wire| {
-        wire.chunked(200, &[("Content-Type", "text/event-stream")]);
+    let origin = Origin::start(move |_, writer| {
+        writer.chunked(200, &[("Content-Type", "text/event-stream")]);
         held[0].pass();
-        wire.chunk(b"first");
+        writer.chunk(b"first");
         held[1].pass();
-        wire.chunk(b"second");
-        wire.last_chunk();
+        writer.chunk(b"second");
+        writer.last_chunk();
     })
     .unwrap();
-    let stage = Plan::origin(&origin, preset).start();
-    let mut connection = stage.connect();
-    connection.send(&hosted(request)).unwrap();
+    let site = SiteBuilder::origin(&origin, preset).start();
+    let mut connection = site.connect();
+    connection.send(&with_host(request)).unwrap();
     let head = read_until(&connection, "\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.ends_with("\r\n\r\n"), "{head}");
@@ -76,35 +76,35 @@ fn whoever_has_the_whole_response_sees_no_page_of_the_time_before_its_end() {
         let gate = Arc::new(Gate::new());
         let held = Arc::clone(&gate);
         let is_chunked = whole.starts_with("Transfer");
-        let origin = Origin::start(move |seen, wire| {
+        let origin = Origin::start(move |seen, writer| {
             if seen.method == "GET" {
-                wire.answer(200, &[("Cache-Control", "max-age=600")], b"page");
+                writer.answer(200, &[("Cache-Control", "max-age=600")], b"page");
                 return;
             }
             let head = format!("HTTP/1.1 200 OK\r\n{whole}\r\n\r\n");
-            wire.write(head.as_bytes());
-            wire.write(if is_chunked { b"1\r\nx\r\n" } else { b"x" });
+            writer.write(head.as_bytes());
+            writer.write(if is_chunked { b"1\r\nx\r\n" } else { b"x" });
             held.pass();
-            wire.write(if is_chunked {
+            writer.write(if is_chunked {
                 b"1\r\ny\r\n0\r\n\r\n"
             } else {
                 b"y"
             });
         })
         .unwrap();
-        let stage = Plan::origin(&origin, "none").start();
-        let mut connection = stage.connect();
+        let site = SiteBuilder::origin(&origin, "none").start();
+        let mut connection = site.connect();
         let save = Request::post("/a", "text/plain", "save");
-        connection.send(&hosted(save)).unwrap();
+        connection.send(&with_host(save)).unwrap();
         read_until(
             &connection,
             if is_chunked { "\r\nx\r\n" } else { "\r\n\r\nx" },
         );
-        stage.get("/a").is(200);
-        assert!(stage.get("/a").is_hit());
+        site.get("/a").assert_status(200);
+        assert!(site.get("/a").is_hit());
         gate.open();
         let rest = if is_chunked { "0\r\n\r\n" } else { "y" };
         read_until(&connection, rest);
-        assert!(!stage.get("/a").is_hit(), "{whole}");
+        assert!(!site.get("/a").is_hit(), "{whole}");
     }
 }

@@ -1,7 +1,7 @@
 //! What the tests of the running server share: a site with what stands behind it, a PHP page that does what files beside
 //! it say, and a few ways of asking.
 //!
-//! Everything has a deadline and belongs to one test. The page ([`LAB`]) is steered by files in `notes/`, so a test can hold
+//! Everything has a deadline and belongs to one test. The page ([`TEST_PAGE`]) is steered by files in `notes/`, so a test can hold
 //! it at any point, and it counts its runs.
 
 use std::fmt::Write as _;
@@ -23,9 +23,9 @@ pub const HOST: &str = "example.test";
 /// For everything that must happen but may take a while on a busy machine. Shorter than the 30 s and more after which Galley
 /// by default ends a silent body, a client that reads nothing, an idle connection or a request of PHP's: a test that sets
 /// one of these notices if it is not heeded.
-pub const PATIENCE: Duration = Duration::from_secs(28);
+pub const TIMEOUT: Duration = Duration::from_secs(28);
 /// The same for `head_timeout`, `queue_timeout` and `drain_timeout`, 10 s and more by default.
-pub const SHORT_PATIENCE: Duration = Duration::from_secs(9);
+pub const SHORT_TIMEOUT: Duration = Duration::from_secs(9);
 
 /// The server binary under test.
 pub fn binary() -> &'static Path {
@@ -33,7 +33,7 @@ pub fn binary() -> &'static Path {
 }
 
 /// A site to be started.
-pub struct Plan {
+pub struct SiteBuilder {
     pub scratch: Scratch,
     behind: Behind,
     fpm: FpmOptions,
@@ -51,7 +51,7 @@ enum Behind {
     Line(String),
 }
 
-impl Plan {
+impl SiteBuilder {
     fn new(behind: Behind) -> Self {
         let scratch = Scratch::new().unwrap();
         scratch.dir("root").unwrap();
@@ -75,9 +75,9 @@ impl Plan {
         Self::new(Behind::Nothing)
     }
 
-    /// A PHP-FPM of its own, with [`LAB`] as front controller.
+    /// A PHP-FPM of its own, with [`TEST_PAGE`] as front controller.
     pub fn php() -> Self {
-        Self::new(Behind::Fpm).file("index.php", LAB)
+        Self::new(Behind::Fpm).file("index.php", TEST_PAGE)
     }
 
     /// Whatever the line says: `php = "..."` or `upstream = [...]`.
@@ -211,10 +211,10 @@ impl Plan {
     }
 
     /// Starts everything.
-    pub fn start(self) -> Stage {
+    pub fn start(self) -> TestSite {
         let (scratch, fpm, text) = self.prepare();
         let galley = Galley::start_binary(binary(), &scratch.join("galley"), &text).unwrap();
-        Stage {
+        TestSite {
             galley,
             fpm,
             scratch,
@@ -223,13 +223,13 @@ impl Plan {
 }
 
 /// A running site. The server ends first.
-pub struct Stage {
+pub struct TestSite {
     pub galley: Galley,
     pub fpm: Option<PhpFpm>,
     pub scratch: Scratch,
 }
 
-impl Stage {
+impl TestSite {
     pub fn addr(&self) -> SocketAddr {
         self.galley.addr()
     }
@@ -250,7 +250,7 @@ impl Stage {
     /// Waits until so many pages are on the disk and none is waiting to be.
     pub fn wait_for_disk(&self, pages: u64) {
         // A disk that others keep busy took fewer than a hundred pages a second.
-        wait_for(&format!("{pages} pages on the disk"), 8 * PATIENCE, || {
+        wait_for(&format!("{pages} pages on the disk"), 8 * TIMEOUT, || {
             self.status_disk("entries") >= pages && self.status_disk("waiting") == 0
         });
     }
@@ -258,7 +258,7 @@ impl Stage {
     /// The number that follows `"name":` in what the status says of the disk.
     pub fn status_disk(&self, name: &str) -> u64 {
         let status = self.status();
-        number_in(status.split("\"disk\":").nth(1).unwrap_or_default(), name)
+        json_number(status.split("\"disk\":").nth(1).unwrap_or_default(), name)
     }
 
     /// Address of another listener.
@@ -270,35 +270,35 @@ impl Stage {
     }
 
     pub fn connect(&self) -> Connection {
-        Connection::within(self.addr(), PATIENCE).unwrap()
+        Connection::within(self.addr(), TIMEOUT).unwrap()
     }
 
     /// Asks on a connection of its own; the site's host is named unless the request names one.
-    pub fn ask(&self, request: Request) -> Response {
-        hosted(request).send(self.addr()).unwrap()
+    pub fn send(&self, request: Request) -> Response {
+        with_host(request).send(self.addr()).unwrap()
     }
 
     pub fn get(&self, target: &str) -> Response {
-        self.ask(Request::get(target))
+        self.send(Request::get(target))
     }
 
     /// Asks on a connection of its own and leaves the answer for later.
-    pub fn begin(&self, target: &str) -> Connection {
+    pub fn start_request(&self, target: &str) -> Connection {
         let mut connection = self.connect();
-        connection.send(&hosted(Request::get(target))).unwrap();
+        connection.send(&with_host(Request::get(target))).unwrap();
         connection
     }
 
     /// Waits until no fresh copy answers any more, without fetching one.
     pub fn wait_until_stale(&self, target: &str) {
         let only = Request::get(target).field("Cache-Control", "only-if-cached");
-        wait_for("the copy to be stale", PATIENCE, || {
-            self.ask(only.clone()).status == 504
+        wait_for("the copy to be stale", TIMEOUT, || {
+            self.send(only.clone()).status == 504
         });
     }
 
     /// Sends bytes on a connection of its own and returns all that comes until the server closes.
-    pub fn all_of(&self, bytes: &[u8]) -> Vec<u8> {
+    pub fn send_raw(&self, bytes: &[u8]) -> Vec<u8> {
         let mut connection = self.connect();
         // The server may refuse, and close, before it has taken everything.
         let _ = connection.write(bytes);
@@ -310,7 +310,7 @@ impl Stage {
         self.note(&format!("head{}", flat(page)), &lines.join("\n"));
     }
 
-    /// Lets the page wait before its head, until [`Stage::release`].
+    /// Lets the page wait before its head, until [`TestSite::release`].
     pub fn hold(&self, page: &str) {
         self.note(&format!("hold{}", flat(page)), "");
     }
@@ -328,7 +328,7 @@ impl Stage {
         self.note(&format!("go{}", flat(page)), "");
     }
 
-    /// Lets the page wait after its first bytes, until [`Stage::resume`].
+    /// Lets the page wait after its first bytes, until [`TestSite::resume`].
     pub fn pause(&self, page: &str) {
         self.note(&format!("pause{}", flat(page)), "");
     }
@@ -367,7 +367,7 @@ impl Stage {
     }
 
     pub fn wait_for_note(&self, name: &str) {
-        wait_for(name, PATIENCE, || self.notes().join(name).exists());
+        wait_for(name, TIMEOUT, || self.notes().join(name).exists());
     }
 
     /// Runs `galley purge` against this server; it must succeed.
@@ -376,20 +376,20 @@ impl Stage {
         assert!(
             output.status.success(),
             "purge {arguments:?}: {}",
-            words(&output)
+            output_text(&output)
         );
     }
 
     /// `galley status --json`.
     pub fn status(&self) -> String {
         let output = self.galley.cli(&["status", "--json"]).unwrap();
-        assert!(output.status.success(), "status: {}", words(&output));
+        assert!(output.status.success(), "status: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// The number that follows `"name":` in the status.
     pub fn status_number(&self, name: &str) -> u64 {
-        number_in(&self.status(), name)
+        json_number(&self.status(), name)
     }
 
     /// What `galley why --json` says of a path of the site.
@@ -400,14 +400,14 @@ impl Stage {
             _ => format!("http://{HOST}:{}{target}", self.addr_of(0).port()),
         };
         let output = self.galley.cli(&["why", "--json", &url]).unwrap();
-        assert!(output.status.success(), "why: {}", words(&output));
+        assert!(output.status.success(), "why: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
     /// The number that follows `"name":` in what the status says of small files.
     pub fn status_small_files(&self, name: &str) -> u64 {
         let status = self.status();
-        number_in(
+        json_number(
             status.split("\"small_files\":").nth(1).unwrap_or_default(),
             name,
         )
@@ -418,10 +418,10 @@ impl Stage {
         fs::read_to_string(self.scratch.join("access.log")).unwrap_or_default()
     }
 
-    /// The first access line with these words, as soon as there is one.
+    /// The first access line with these output_text, as soon as there is one.
     pub fn access_line(&self, wanted: &str) -> String {
         let mut found = String::new();
-        wait_for(&format!("`{wanted}` in the access log"), PATIENCE, || {
+        wait_for(&format!("`{wanted}` in the access log"), TIMEOUT, || {
             let log = self.access();
             log.lines()
                 .find(|line| line.contains(wanted))
@@ -451,14 +451,14 @@ impl Stage {
 }
 
 /// Checks an answer that is not needed any further.
-pub trait Is {
+pub trait AssertStatus {
     /// Panics with the answer when it has another status.
-    fn is(&self, status: u16);
+    fn assert_status(&self, status: u16);
 }
 
-impl Is for Response {
+impl AssertStatus for Response {
     #[track_caller]
-    fn is(&self, status: u16) {
+    fn assert_status(&self, status: u16) {
         assert!(
             self.status == status,
             "wanted status {status}, got:\n{}",
@@ -468,7 +468,7 @@ impl Is for Response {
 }
 
 /// Names the site's host unless another one is named.
-pub fn hosted(request: Request) -> Request {
+pub fn with_host(request: Request) -> Request {
     if request
         .fields
         .iter()
@@ -486,7 +486,7 @@ pub fn flat(page: &str) -> String {
 }
 
 /// The number that follows `"name":`.
-pub fn number_in(json: &str, name: &str) -> u64 {
+pub fn json_number(json: &str, name: &str) -> u64 {
     let rest = json
         .split(&format!("\"{name}\":"))
         .nth(1)
@@ -502,7 +502,7 @@ pub fn number_in(json: &str, name: &str) -> u64 {
 }
 
 /// What a command said.
-pub fn words(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     format!(
         "{}\n{}{}",
@@ -513,7 +513,7 @@ pub fn words(output: &Output) -> String {
 }
 
 /// Runs `work` on so many threads that begin at the same moment; what they return, in order.
-pub fn together<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+pub fn run_concurrently<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let barrier = Barrier::new(count);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count)
@@ -560,7 +560,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Bytes that repeat nowhere near: a piece out of place is seen.
-pub fn noise(length: usize) -> Vec<u8> {
+pub fn random_bytes(length: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let mut out = Vec::with_capacity(length + 8);
     while out.len() < length {
@@ -574,7 +574,7 @@ pub fn noise(length: usize) -> Vec<u8> {
 }
 
 /// The page. It counts its runs, waits where files say so, sends the head that a file holds, and prints what it was asked.
-pub const LAB: &str = r#"<?php
+pub const TEST_PAGE: &str = r#"<?php
 $notes = __DIR__ . '/../notes';
 $path = explode('?', $_SERVER['REQUEST_URI'])[0];
 $name = str_replace('/', '_', $path);
@@ -626,7 +626,7 @@ echo 'body=', file_get_contents('php://input'), "\n</body></html>\n";
 "#;
 
 /// What the doctor finds in one check.
-pub(crate) fn found(stage: &Stage, check: &str) -> serde_json::Value {
+pub(crate) fn found(stage: &TestSite, check: &str) -> serde_json::Value {
     let output = stage.galley.cli(&["doctor", "--json"]).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut findings = value["findings"].as_array().unwrap().iter();

@@ -9,7 +9,7 @@ use galley_testkit::Strace;
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 
-use crate::support::{Plan, Stage};
+use crate::support::{SiteBuilder, TestSite};
 
 /// Requests of a count.
 const REQUESTS: usize = 300;
@@ -23,31 +23,31 @@ const LATER: Duration = Duration::from_millis(3);
 /// Calls beside those of the requests: log buffers that were full, and whatever else time brings.
 const BESIDE: usize = REQUESTS / 10;
 
-/// Calls that follow the clock, or how many requests are ready together, and not the number of requests; and the one with which
+/// Calls that follow the clock, or how many requests are ready run_concurrently, and not the number of requests; and the one with which
 /// the standard library's own debug assertions look whether what is closed was open.
 const NOT_COUNTED: [&str; 4] = ["epoll_wait", "read", "timerfd_settime", "fcntl"];
 
 /// The server is stopped while the clients connect and send, so that no request comes later than its connection.
 #[test]
 fn a_hit_on_a_new_connection_takes_four() {
-    let (stage, _origin) = stage();
+    let (site, _origin) = site();
     let request = hit()
         .field("Host", crate::support::HOST)
         .field("Connection", "close");
     let batch = || {
-        signal(&stage, "STOP");
+        signal(&site, "STOP");
         let connect = |_| {
-            let mut connection = stage.connect();
+            let mut connection = site.connect();
             connection.send(&request).unwrap();
             connection
         };
         let connections: Vec<_> = (0..AT_ONCE).map(connect).collect();
-        signal(&stage, "CONT");
+        signal(&site, "CONT");
         for mut connection in connections {
             assert!(connection.receive("GET").unwrap().is_hit());
         }
     };
-    let calls = count(&stage, &["front-"], || {
+    let calls = count(&site, &["front-"], || {
         (0..REQUESTS / AT_ONCE).for_each(|_| batch());
     });
     // It is never registered with the runtime. Each connection of a batch is accepted by one call, and one more finds no further.
@@ -58,13 +58,13 @@ fn a_hit_on_a_new_connection_takes_four() {
 /// The kernel reports a connection with its request, however late that comes.
 #[test]
 fn a_hit_on_a_new_connection_takes_five_if_it_is_waited_for() {
-    let (stage, _origin) = stage();
+    let (site, _origin) = site();
     let request = hit()
         .field("Host", crate::support::HOST)
         .field("Connection", "close");
-    let calls = count(&stage, &["front-"], || {
+    let calls = count(&site, &["front-"], || {
         for _ in 0..REQUESTS {
-            let mut connection = stage.connect();
+            let mut connection = site.connect();
             std::thread::sleep(LATER);
             connection.send(&request).unwrap();
             assert!(connection.receive("GET").unwrap().is_hit());
@@ -77,10 +77,10 @@ fn a_hit_on_a_new_connection_takes_five_if_it_is_waited_for() {
 
 #[test]
 fn a_hit_on_a_kept_connection_takes_two() {
-    let (stage, _origin) = stage();
-    let mut connection = stage.connect();
+    let (site, _origin) = site();
+    let mut connection = site.connect();
     let request = hit().field("Host", crate::support::HOST);
-    let calls = count(&stage, &["front-"], || {
+    let calls = count(&site, &["front-"], || {
         for _ in 0..REQUESTS {
             connection.send(&request).unwrap();
             assert!(connection.receive("GET").unwrap().is_hit());
@@ -101,8 +101,8 @@ fn a_passed_request_wakes_each_thread_once() {
 }
 
 fn assert_few_wakes(changed: impl Fn(Request) -> Request) {
-    let (stage, _origin) = stage();
-    let mut connection = stage.connect();
+    let (site, _origin) = site();
+    let mut connection = site.connect();
     let work = || {
         for number in 0..REQUESTS {
             let request = Request::get(&format!("/{number}")).field("Host", crate::support::HOST);
@@ -111,7 +111,7 @@ fn assert_few_wakes(changed: impl Fn(Request) -> Request) {
             assert!(!connection.receive("GET").unwrap().is_hit());
         }
     };
-    let calls = count(&stage, &["front-", "fetch-"], work);
+    let calls = count(&site, &["front-", "fetch-"], work);
     let wakes = calls.get("write").copied().unwrap_or_default();
     // A front thread that is quick hears of the head before the end of the body is there, and waits again.
     let most = 2 * REQUESTS + REQUESTS / 2;
@@ -122,8 +122,8 @@ fn assert_few_wakes(changed: impl Fn(Request) -> Request) {
     assert!((REQUESTS..=most).contains(&sends), "{sends}: {calls:?}");
 }
 
-fn signal(stage: &Stage, name: &str) {
-    let pid = stage.galley.pid().to_string();
+fn signal(site: &TestSite, name: &str) {
+    let pid = site.galley.pid().to_string();
     let sent = Command::new("kill")
         .args([&format!("-{name}"), &pid])
         .status();
@@ -135,21 +135,21 @@ fn hit() -> Request {
 }
 
 /// A server whose page is stored.
-fn stage() -> (Stage, Origin) {
+fn site() -> (TestSite, Origin) {
     let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .server("workers = 1")
         .start();
-    stage.ask(hit());
-    assert!(stage.ask(hit()).is_hit());
-    (stage, origin)
+    site.send(hit());
+    assert!(site.send(hit()).is_hit());
+    (site, origin)
 }
 
 /// The calls of the threads whose names begin like this while `work` is done, by name. A read that finds nothing yet is the
 /// client's doing.
-fn count(stage: &Stage, threads: &[&str], work: impl FnOnce()) -> HashMap<String, usize> {
-    let pid = stage.galley.pid();
-    let strace = Strace::attach(pid, stage.scratch.path(), &["-e", "signal=none"]).unwrap();
+fn count(site: &TestSite, threads: &[&str], work: impl FnOnce()) -> HashMap<String, usize> {
+    let pid = site.galley.pid();
+    let strace = Strace::attach(pid, site.scratch.path(), &["-e", "signal=none"]).unwrap();
     work();
     let trace = strace.finish().unwrap();
     let threads = numbers_of(pid, threads);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use galley_testkit::client::Request;
 use galley_testkit::{Apache, ApacheOptions, FpmOptions, Galley, PhpFpm, Redis, Scratch, wait_for};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 const HOST: &str = "tiers.test";
 const SECRET: &str = "a secret of sixteen bytes or more";
@@ -68,9 +68,9 @@ impl Tiers {
             tiers.fronts.push(front);
         }
         for front in 0..2 {
-            wait_for("a hit", PATIENCE, || tiers.get(front, "/").1);
+            wait_for("a hit", TIMEOUT, || tiers.get(front, "/").1);
         }
-        wait_for("a purge of the whole cluster", PATIENCE, || {
+        wait_for("a purge of the whole cluster", TIMEOUT, || {
             tiers.edit(0) == Some("cluster".to_owned())
         });
         tiers
@@ -167,7 +167,7 @@ fn one_purge_reaches_both_tiers_and_no_old_page_comes_back() {
         "most purges were acknowledged"
     );
     for front in 0..2 {
-        wait_for("a hit of the newest", PATIENCE, || {
+        wait_for("a hit of the newest", TIMEOUT, || {
             tiers.get(front, "/page") == (version(), true)
         });
     }

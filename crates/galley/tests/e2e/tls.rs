@@ -10,13 +10,13 @@ use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
 use crate::overload_outage::metrics;
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 use crate::tls_support::{Authority, Ends, Key, Tls, curl, over_tls, s_client, tls_addr};
 
 const CLOSE: &str = "GET / HTTP/1.1\r\nHost: example.test\r\nConnection: close\r\n\r\n";
 
-fn two_sites(authority: &Authority) -> Stage {
-    let plan = over_tls(Plan::files(), authority)
+fn two_sites(authority: &Authority) -> TestSite {
+    let plan = over_tls(SiteBuilder::files(), authority)
         .file("index.html", "one\n")
         .site("hosts = [\"example.test\", \"www.example.test\"]")
         .more(
@@ -33,7 +33,7 @@ fn two_sites(authority: &Authority) -> Stage {
 
 #[test]
 fn php_hears_of_https_and_its_pages_are_kept_apart() {
-    let plan = over_tls(Plan::php(), &Authority::new()).file(
+    let plan = over_tls(SiteBuilder::php(), &Authority::new()).file(
         "index.php",
         "<?php header('Cache-Control: max-age=600');\n\
          echo '<html>', $_SERVER['HTTPS'] ?? 'none', ' ', $_SERVER['REQUEST_SCHEME'], ' ', $_SERVER['SERVER_PORT'], '</html>';",
@@ -41,7 +41,7 @@ fn php_hears_of_https_and_its_pages_are_kept_apart() {
     let stage = plan.start();
     let port = tls_addr(&stage).port();
     let url = format!("https://example.test:{port}/");
-    let ask = || {
+    let send = || {
         let said = curl(&stage, "example.test", &["-i", "--http1.1", &url]);
         assert!(
             said.contains(&format!("<html>on https {port}</html>")),
@@ -49,9 +49,9 @@ fn php_hears_of_https_and_its_pages_are_kept_apart() {
         );
         said
     };
-    let first = ask();
+    let first = send();
     assert!(first.contains("fwd=uri-miss; stored"), "{first}");
-    wait_for("a hit", PATIENCE, || ask().contains("galley; hit"));
+    wait_for("a hit", TIMEOUT, || send().contains("galley; hit"));
     let plain = stage.get("/");
     assert!(
         plain.text().starts_with("<html>none http "),
@@ -84,7 +84,7 @@ fn http_2_is_agreed_on_with_those_who_know_it() {
     let authority = Authority::new();
     let stage = two_sites(&authority);
     let url = format!("https://example.test:{}/", tls_addr(&stage).port());
-    let ask = |more: &[&str]| {
+    let send = |more: &[&str]| {
         let shown = ["-i", "-w", "spoken=%{http_version}"];
         curl(&stage, "example.test", &[&shown, more, &[&url]].concat())
     };
@@ -100,7 +100,7 @@ fn http_2_is_agreed_on_with_those_who_know_it() {
             "spoken=2",
         ),
     ] {
-        let said = ask(more);
+        let said = send(more);
         let line = said.lines().next().unwrap_or_default();
         assert!(
             line.contains(status) && said.ends_with(spoken),
@@ -120,12 +120,12 @@ fn http_2_is_agreed_on_with_those_who_know_it() {
 #[test]
 fn an_upstream_hears_of_https() {
     let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
-    let stage = over_tls(Plan::origin(&origin, "wordpress"), &Authority::new()).start();
+    let stage = over_tls(SiteBuilder::origin(&origin, "wordpress"), &Authority::new()).start();
     let url = format!("https://example.test:{}/", tls_addr(&stage).port());
     curl(&stage, "example.test", &[&url]);
     stage.get("/");
     let heard: Vec<_> = origin
-        .seen()
+        .requests()
         .iter()
         .map(|seen| {
             seen.field("x-forwarded-proto")
@@ -139,7 +139,7 @@ fn an_upstream_hears_of_https() {
 #[test]
 fn what_comes_in_the_clear_is_sent_to_tls() {
     let authority = Authority::new();
-    let plan = Plan::files()
+    let plan = SiteBuilder::files()
         .file("index.html", "one\n")
         .server("listen_tls = [\"127.0.0.1:0\"]")
         .site("hsts = \"1h\"\nhttps_port = 8443\ntls = { cert = \"{dir}/site.pem\", key = \"{dir}/site.key\" }");
@@ -163,7 +163,11 @@ fn what_comes_in_the_clear_is_sent_to_tls() {
 #[test]
 fn openssl_agrees_on_versions_and_resumes() {
     let authority = Authority::new();
-    let stage = over_tls(Plan::files().file("index.html", "hello\n"), &authority).start();
+    let stage = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    )
+    .start();
     let at = tls_addr(&stage);
     let name = ["-servername", "example.test", "-verify_return_error"];
     for (version, spoken) in [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")] {
@@ -207,10 +211,13 @@ fn openssl_agrees_on_versions_and_resumes() {
 #[test]
 fn the_least_version_is_kept() {
     let authority = Authority::new();
-    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let plan = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    );
     let stage = plan.server("tls_min_version = \"1.3\"").start();
     let at = tls_addr(&stage);
-    let ask = |version| {
+    let send = |version| {
         s_client(
             &stage.scratch,
             at,
@@ -218,8 +225,8 @@ fn the_least_version_is_kept() {
             CLOSE,
         )
     };
-    assert!(!ask("-tls1_2").contains("hello"));
-    assert!(ask("-tls1_3").contains("hello"));
+    assert!(!send("-tls1_2").contains("hello"));
+    assert!(send("-tls1_3").contains("hello"));
 }
 
 #[test]
@@ -274,7 +281,7 @@ fn a_host_that_the_certificate_does_not_speak_for_is_misdirected() {
     let (at, client) = (tls_addr(&stage), authority.client());
     let asked = |name: &str, host: &str| {
         let mut tls = Tls::connect(&client, name, at).unwrap();
-        tls.all_of(
+        tls.send_raw(
             format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes(),
         )
     };
@@ -297,7 +304,7 @@ fn a_host_that_the_certificate_does_not_speak_for_is_misdirected() {
     assert!(line.contains(" 421 "), "{line}");
     // On one connection: what is refused does not stand in the way of what is not.
     let mut tls = Tls::connect(&client, "example.test", at).unwrap();
-    let said = tls.all_of(
+    let said = tls.send_raw(
         format!("GET / HTTP/1.1\r\nHost: other.test\r\n\r\nGET / HTTP/1.1\r\nHost: example.test\r\n\r\n{CLOSE}").as_bytes(),
     );
     assert_eq!(said.matches("HTTP/1.1 421 ").count(), 1, "{said}");
@@ -307,7 +314,10 @@ fn a_host_that_the_certificate_does_not_speak_for_is_misdirected() {
 #[test]
 fn a_renewed_certificate_is_shown_at_once_and_no_handshake_fails() {
     let authority = Authority::new();
-    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let plan = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    );
     let stage = plan.log("level = \"info\"").start();
     let (at, dir) = (tls_addr(&stage), stage.scratch.path().to_owned());
     let shown = || {
@@ -323,7 +333,7 @@ fn a_renewed_certificate_is_shown_at_once_and_no_handshake_fails() {
         let load = || {
             while !ends.load(Ordering::Relaxed) {
                 let mut tls = Tls::connect(&authority.client(), "example.test", at).unwrap();
-                assert!(tls.all_of(CLOSE.as_bytes()).contains("hello"));
+                assert!(tls.send_raw(CLOSE.as_bytes()).contains("hello"));
                 served.fetch_add(1, Ordering::Relaxed);
             }
         };
@@ -334,24 +344,27 @@ fn a_renewed_certificate_is_shown_at_once_and_no_handshake_fails() {
         fs::write(dir.join("site.key"), &key).unwrap();
         stage
             .galley
-            .wait_for_log("the old one remains in use", PATIENCE);
+            .wait_for_log("the old one remains in use", TIMEOUT);
         assert_eq!(shown(), old);
         let new = authority.issue(&dir, "site", &["example.test"]);
-        wait_for("the new certificate", PATIENCE, || shown() == new);
+        wait_for("the new certificate", TIMEOUT, || shown() == new);
         ends.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().unwrap();
         }
     });
     assert!(served.into_inner() > 0);
-    assert!(standing.all_of(CLOSE.as_bytes()).contains("hello"));
+    assert!(standing.send_raw(CLOSE.as_bytes()).contains("hello"));
     assert!(stage.galley.log().contains("the certificate was renewed"));
 }
 
 #[test]
 fn an_idle_connection_ends_with_a_farewell() {
     let authority = Authority::new();
-    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let plan = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    );
     let stage = plan.server("idle_timeout = \"1s\"").start();
     let mut tls = Tls::connect(&authority.client(), "example.test", tls_addr(&stage)).unwrap();
     tls.send(b"GET / HTTP/1.1\r\nHost: example.test\r\n\r\n");
@@ -369,7 +382,10 @@ fn an_idle_connection_ends_with_a_farewell() {
 #[test]
 fn an_expired_certificate_is_reported_and_sent() {
     let authority = Authority::new();
-    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let plan = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    );
     let hosts = ["example.test", "www.example.test"];
     authority.issue_as(
         plan.scratch.path(),
@@ -380,7 +396,7 @@ fn an_expired_certificate_is_reported_and_sent() {
     let stage = plan.start();
     stage
         .galley
-        .wait_for_log("site.pem`, which expired ", PATIENCE);
+        .wait_for_log("site.pem`, which expired ", TIMEOUT);
     let checked = stage.galley.cli(&["check"]).unwrap();
     let said = String::from_utf8(checked.stderr).unwrap();
     assert!(checked.status.success(), "{said}");
@@ -404,7 +420,10 @@ fn an_expired_certificate_is_reported_and_sent() {
 #[test]
 fn a_slow_handshake_has_a_deadline_and_keeps_nobody_waiting() {
     let authority = Authority::new();
-    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let plan = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    );
     let stage = plan.server("head_timeout = \"1s\"\nworkers = 1").start();
     let at = tls_addr(&stage);
     // The beginning of a ClientHello of 512 bytes, and no more of it.
@@ -412,7 +431,7 @@ fn a_slow_handshake_has_a_deadline_and_keeps_nobody_waiting() {
     let mut slow: Vec<TcpStream> = (0..50)
         .map(|_| {
             let mut socket = TcpStream::connect(at).unwrap();
-            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            socket.set_read_timeout(Some(TIMEOUT)).unwrap();
             socket.write_all(&hello).unwrap();
             socket
         })
@@ -422,15 +441,15 @@ fn a_slow_handshake_has_a_deadline_and_keeps_nobody_waiting() {
     let mut wrong = TcpStream::connect(at).unwrap();
     wrong.write_all(CLOSE.as_bytes()).unwrap();
     let mut tls = Tls::connect(&authority.client(), "example.test", at).unwrap();
-    assert!(tls.all_of(CLOSE.as_bytes()).contains("hello"));
+    assert!(tls.send_raw(CLOSE.as_bytes()).contains("hello"));
     for mut socket in slow.into_iter().chain([wrong]) {
         let mut answer = Vec::new();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         // Closed or reset; an alert may come before.
         let _ = socket.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/"), "{answer:?}");
     }
-    wait_for("the connections to be gone", PATIENCE, || {
+    wait_for("the connections to be gone", TIMEOUT, || {
         metrics(&stage).contains("galley_connections 0\n")
     });
 }
@@ -439,9 +458,9 @@ fn a_slow_handshake_has_a_deadline_and_keeps_nobody_waiting() {
 fn files_of_every_size_come_whole_and_in_parts() {
     let authority = Authority::new();
     let large: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
-    let stage = over_tls(Plan::files().file("large.bin", &large), &authority).start();
+    let stage = over_tls(SiteBuilder::files().file("large.bin", &large), &authority).start();
     let (at, client) = (tls_addr(&stage), authority.client());
-    let ask = |fields: &str| {
+    let send = |fields: &str| {
         let mut tls = Tls::connect(&client, "example.test", at).unwrap();
         tls.send(
             format!(
@@ -453,8 +472,8 @@ fn files_of_every_size_come_whole_and_in_parts() {
         let head = answer.windows(4).position(|at| at == b"\r\n\r\n").unwrap() + 4;
         answer[head..].to_vec()
     };
-    assert!(ask("") == large);
-    assert!(ask("Range: bytes=1000001-9000000\r\n") == large[1_000_001..=9_000_000]);
+    assert!(send("") == large);
+    assert!(send("Range: bytes=1000001-9000000\r\n") == large[1_000_001..=9_000_000]);
     // A client that is slower than we are is sent the last record, too.
     let url = format!("https://example.test:{}/large.bin", at.port());
     let into = stage.scratch.join("got.bin");
@@ -474,9 +493,9 @@ fn files_of_every_size_come_whole_and_in_parts() {
     let mut some = [0; 1000];
     tls.0.read_exact(&mut some).unwrap();
     drop(tls);
-    let plain = stage.ask(Request::get("/large.bin"));
+    let plain = stage.send(Request::get("/large.bin"));
     assert!(plain.body == large);
-    wait_for("the connections to be gone", PATIENCE, || {
+    wait_for("the connections to be gone", TIMEOUT, || {
         metrics(&stage).contains("galley_connections 0\n")
     });
 }
@@ -485,7 +504,10 @@ fn files_of_every_size_come_whole_and_in_parts() {
 #[test]
 fn a_session_of_one_site_is_not_resumed_at_another() {
     let authority = Authority::new();
-    let plan = over_tls(Plan::files().file("index.html", "hello\n"), &authority);
+    let plan = over_tls(
+        SiteBuilder::files().file("index.html", "hello\n"),
+        &authority,
+    );
     authority.issue(plan.scratch.path(), "other", &["other.test"]);
     let other = "[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n\
         https_redirect = false\ntls = { cert = \"{dir}/other.pem\", key = \"{dir}/other.key\" }";

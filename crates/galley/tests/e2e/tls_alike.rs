@@ -7,12 +7,12 @@ use galley_testkit::wait_for;
 use rustls::ClientConfig;
 
 use crate::fast_path::{FIELDS, ODD, PATHS, Random, comparable, origin, request};
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 struct All {
-    plain: Stage,
-    secure: [Stage; 2],
+    plain: TestSite,
+    secure: [TestSite; 2],
     client: Arc<ClientConfig>,
     _origin: Origin,
 }
@@ -21,7 +21,7 @@ impl All {
     fn start() -> Self {
         let (origin, authority) = (origin(), Authority::new());
         let plan = |server: &str| {
-            Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+            SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
                 // Codings come when they come; all have to have the same ones.
                 .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
@@ -50,20 +50,20 @@ impl All {
         };
         let gzip = [accept, "Accept-Encoding: gzip", "Connection: close"];
         let bytes = request("GET", path, &gzip);
-        self.plain.all_of(&bytes);
-        wait_for("the page to be coded", PATIENCE, || {
-            is_ready(&String::from_utf8_lossy(&self.plain.all_of(&bytes)))
+        self.plain.send_raw(&bytes);
+        wait_for("the page to be coded", TIMEOUT, || {
+            is_ready(&String::from_utf8_lossy(&self.plain.send_raw(&bytes)))
         });
-        for stage in &self.secure {
-            self.over_tls(stage, &bytes);
-            wait_for("the page to be coded", PATIENCE, || {
-                is_ready(&String::from_utf8_lossy(&self.over_tls(stage, &bytes)))
+        for site in &self.secure {
+            self.over_tls(site, &bytes);
+            wait_for("the page to be coded", TIMEOUT, || {
+                is_ready(&String::from_utf8_lossy(&self.over_tls(site, &bytes)))
             });
         }
     }
 
-    fn over_tls(&self, stage: &Stage, bytes: &[u8]) -> Vec<u8> {
-        let mut tls = Tls::connect(&self.client, "example.test", tls_addr(stage)).unwrap();
+    fn over_tls(&self, site: &TestSite, bytes: &[u8]) -> Vec<u8> {
+        let mut tls = Tls::connect(&self.client, "example.test", tls_addr(site)).unwrap();
         tls.send(bytes);
         tls.rest()
     }
@@ -71,10 +71,10 @@ impl All {
     /// Compares what all answer: once where the heads are new, once where the fast path takes them in, and once where it knows them.
     fn agree_on(&self, bytes: &[u8]) {
         for _ in 0..3 {
-            let plain = comparable(&self.plain.all_of(bytes));
+            let plain = comparable(&self.plain.send_raw(bytes));
             assert!(!plain.is_empty(), "{}", bytes.escape_ascii());
-            for stage in &self.secure {
-                let secure = comparable(&self.over_tls(stage, bytes));
+            for site in &self.secure {
+                let secure = comparable(&self.over_tls(site, bytes));
                 assert!(
                     plain == secure,
                     "{}\n--- in plain:\n{plain}\n--- over TLS:\n{secure}",

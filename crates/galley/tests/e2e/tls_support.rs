@@ -17,7 +17,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 
 /// Who signs the certificates of a test.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -102,7 +102,7 @@ impl Authority {
 }
 
 /// A plan whose site `example.test` answers in plain first, and over TLS second; its certificate is `site.pem`.
-pub fn over_tls(plan: Plan, authority: &Authority) -> Plan {
+pub fn over_tls(plan: SiteBuilder, authority: &Authority) -> SiteBuilder {
     authority.issue(
         plan.scratch.path(),
         "site",
@@ -114,8 +114,8 @@ pub fn over_tls(plan: Plan, authority: &Authority) -> Plan {
 }
 
 /// Where a stage speaks TLS.
-pub fn tls_addr(stage: &Stage) -> SocketAddr {
-    let urls = stage.galley.urls();
+pub fn tls_addr(site: &TestSite) -> SocketAddr {
+    let urls = site.galley.urls();
     let url = urls.iter().find_map(|url| url.strip_prefix("https://"));
     url.expect("a listener for TLS").parse().unwrap()
 }
@@ -133,8 +133,8 @@ impl Tls {
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let mut session = ClientConnection::new(Arc::clone(config), name).unwrap();
         let mut socket = TcpStream::connect(at)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         while session.is_handshaking() {
             session.complete_io(&mut socket)?;
         }
@@ -169,18 +169,18 @@ impl Tls {
     }
 
     /// Sends bytes, and gives all that comes back.
-    pub fn all_of(&mut self, bytes: &[u8]) -> String {
+    pub fn send_raw(&mut self, bytes: &[u8]) -> String {
         self.send(bytes);
         String::from_utf8_lossy(&self.rest()).into_owned()
     }
 }
 
 /// What curl says, which must trust the authority of the test.
-pub fn curl(stage: &Stage, host: &str, arguments: &[&str]) -> String {
-    let at = tls_addr(stage);
+pub fn curl(site: &TestSite, host: &str, arguments: &[&str]) -> String {
+    let at = tls_addr(site);
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "15", "--cacert"])
-        .arg(stage.scratch.join("ca.pem"))
+        .arg(site.scratch.join("ca.pem"))
         .args(["--resolve", &format!("{host}:{}:127.0.0.1", at.port())])
         .args(arguments)
         .output()

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use galley_testkit::{Apache, ApacheOptions, Scratch};
 
-use crate::support::{Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 use crate::tls_support::{Authority, Ends, Key};
 
 /// An Apache that speaks TLS at the port that comes with it; certificates lie in `dir`.
@@ -33,8 +33,8 @@ fn apache(scratch: &Scratch, certificate: &str) -> (Apache, u16) {
     (apache.unwrap(), port)
 }
 
-fn stage(certificate: &str, lines: &str) -> (Stage, Apache) {
-    let plan = Plan::behind("upstream = [\"https://127.0.0.1:{port}\"]").site(lines);
+fn site(certificate: &str, lines: &str) -> (TestSite, Apache) {
+    let plan = SiteBuilder::behind("upstream = [\"https://127.0.0.1:{port}\"]").site(lines);
     let authority = Authority::new();
     let dir = plan.scratch.path();
     authority.issue(dir, "named", &["apache.internal"]);
@@ -57,20 +57,20 @@ fn stage(certificate: &str, lines: &str) -> (Stage, Apache) {
         &text,
     )
     .unwrap();
-    let stage = Stage {
+    let site = TestSite {
         galley,
         fpm,
         scratch,
     };
-    (stage, apache)
+    (site, apache)
 }
 
 const NAMED: &str = "upstream_tls = { name = \"apache.internal\", ca = \"{dir}/trusted.pem\" }";
 
 #[test]
 fn pages_come_over_tls_and_connections_are_kept() {
-    let (stage, _apache) = stage("named", NAMED);
-    let answers = ["/", "/a", "/b"].map(|path| stage.get(&format!("/index.php{path}")).text());
+    let (site, _apache) = site("named", NAMED);
+    let answers = ["/", "/a", "/b"].map(|path| site.get(&format!("/index.php{path}")).text());
     for answer in &answers {
         assert!(
             answer.starts_with("on apache.internal example.test "),
@@ -86,8 +86,8 @@ fn pages_come_over_tls_and_connections_are_kept() {
 
 #[test]
 fn an_address_may_stand_in_the_certificate() {
-    let (stage, _apache) = stage("addressed", "upstream_tls = { ca = \"{dir}/trusted.pem\" }");
-    let answer = stage.get("/index.php").text();
+    let (site, _apache) = site("addressed", "upstream_tls = { ca = \"{dir}/trusted.pem\" }");
+    let answer = site.get("/index.php").text();
     // There is no name to ask for (RFC 6066 section 3).
     assert!(answer.starts_with("on - example.test"), "{answer}");
 }
@@ -101,12 +101,11 @@ fn an_upstream_that_is_not_who_it_should_be_gets_no_request() {
         ("strange", NAMED, "UnknownIssuer"),
         ("named", by_system, "UnknownIssuer"),
     ] {
-        let (stage, apache) = stage(certificate, lines);
-        stage.get("/index.php").is(502);
-        stage
-            .galley
-            .wait_for_log("the TLS handshake with the upstream failed", PATIENCE);
-        let log = stage.galley.log();
+        let (site, apache) = site(certificate, lines);
+        site.get("/index.php").assert_status(502);
+        site.galley
+            .wait_for_log("the TLS handshake with the upstream failed", TIMEOUT);
+        let log = site.galley.log();
         assert!(log.contains(why), "{certificate}: {log}");
         assert!(
             !apache.access_log().contains("example.test"),
@@ -119,11 +118,11 @@ fn an_upstream_that_is_not_who_it_should_be_gets_no_request() {
 #[test]
 fn whoever_answers_is_believed_where_the_file_says_so() {
     let lines = "upstream_tls = { name = \"apache.internal\", verify = false }";
-    let (stage, _apache) = stage("strange", lines);
-    let answer = stage.get("/index.php").text();
+    let (site, _apache) = site("strange", lines);
+    let answer = site.get("/index.php").text();
     assert!(answer.starts_with("on apache.internal"), "{answer}");
-    stage.galley.wait_for_log(
+    site.galley.wait_for_log(
         "Galley does not notice a server that impersonates the upstream",
-        PATIENCE,
+        TIMEOUT,
     );
 }

@@ -9,7 +9,7 @@ use galley_testkit::wait_for;
 use serde_json::Value;
 
 use crate::overload_outage::metrics;
-use crate::support::{Is, PATIENCE, Plan, Stage};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
@@ -22,17 +22,17 @@ const ECHO: &str = "<?php header('Content-Type: text/plain'); \
 fn collector(statuses: &'static [u16]) -> (Origin, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let origin = Origin::start(move |_, wire| {
-        wire.body();
+    let origin = Origin::start(move |_, writer| {
+        writer.body();
         let number = count.fetch_add(1, Ordering::SeqCst);
         let status = statuses.get(number).copied().unwrap_or(200);
         let pause: &[_] = &[("Retry-After", "1")];
-        wire.answer(status, if status == 503 { pause } else { &[] }, b"{}");
+        writer.answer(status, if status == 503 { pause } else { &[] }, b"{}");
     });
     (origin.unwrap(), asked)
 }
 
-fn traced(plan: Plan, collector: &Origin, more: &str) -> Plan {
+fn traced(plan: SiteBuilder, collector: &Origin, more: &str) -> SiteBuilder {
     plan.log(&format!(
         "format = \"json\"\nfields = [\"target\", \"outcome\", \"trace_id\"]\notlp = \"{}\"\n{more}",
         collector.url()
@@ -42,7 +42,7 @@ fn traced(plan: Plan, collector: &Origin, more: &str) -> Plan {
 /// The spans that have arrived so far.
 fn spans(collector: &Origin) -> Vec<Value> {
     let mut all = Vec::new();
-    for request in collector.seen() {
+    for request in collector.requests() {
         assert_eq!(
             (request.method.as_str(), request.target.as_str()),
             ("POST", "/v1/traces")
@@ -64,7 +64,7 @@ fn spans(collector: &Origin) -> Vec<Value> {
 }
 
 fn wait_for_spans(collector: &Origin, count: usize) -> Vec<Value> {
-    wait_for(&format!("{count} spans"), PATIENCE, || {
+    wait_for(&format!("{count} spans"), TIMEOUT, || {
         spans(collector).len() >= count
     });
     spans(collector)
@@ -95,17 +95,17 @@ fn time(span: &Value, name: &str) -> u64 {
 }
 
 /// What PHP says in `target`.
-fn told(stage: &Stage, request: Request) -> Vec<String> {
-    let text = stage.ask(request).expect_status(200).text();
+fn told(site: &TestSite, request: Request) -> Vec<String> {
+    let text = site.send(request).expect_status(200).text();
     text.split(' ').map(str::to_owned).collect()
 }
 
 #[test]
 fn a_miss_has_a_trace_and_a_hit_has_none() {
     let (collector, _) = collector(&[]);
-    let stage = traced(Plan::php().file("index.php", ECHO), &collector, "").start();
-    let sent = told(&stage, Request::get("/page?a=secret"));
-    stage.get("/page?a=secret").is(200);
+    let site = traced(SiteBuilder::php().file("index.php", ECHO), &collector, "").start();
+    let sent = told(&site, Request::get("/page?a=secret"));
+    site.get("/page?a=secret").assert_status(200);
     let spans = wait_for_spans(&collector, 5);
     let (server, client) = (span(&spans, 2, "GET"), span(&spans, 3, "GET"));
     let parent = format!(
@@ -137,10 +137,10 @@ fn a_miss_has_a_trace_and_a_hit_has_none() {
     let all = format!("{spans:?}");
     assert!(!all.contains("secret"), "{all}");
     // The hit came before: had it spans, they would be here.
-    wait_for("two records", PATIENCE, || {
-        stage.access().lines().count() >= 2
+    wait_for("two records", TIMEOUT, || {
+        site.access().lines().count() >= 2
     });
-    let records: Vec<Value> = stage
+    let records: Vec<Value> = site
         .access()
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -154,7 +154,7 @@ fn a_miss_has_a_trace_and_a_hit_has_none() {
         };
         assert_eq!(record["trace_id"], *trace, "{record}");
     }
-    assert!(metrics(&stage).contains("galley_spans_exported_total 5\n"));
+    assert!(metrics(&site).contains("galley_spans_exported_total 5\n"));
 }
 
 #[test]
@@ -173,18 +173,18 @@ fn a_trace_is_continued_for_whom_the_configuration_says() {
         (proxies, "otlp_sample = 0", true),
     ] {
         let (collector, _) = collector(&[]);
-        let plan = Plan::php().file("index.php", ECHO).server(server);
-        let stage = traced(plan, &collector, more).start();
+        let plan = SiteBuilder::php().file("index.php", ECHO).server(server);
+        let site = traced(plan, &collector, more).start();
         let form = || Request::form("/page", &[("a", "b")]);
         // Not recorded, as the client asks for.
-        let sent = told(&stage, head(form(), "00"));
+        let sent = told(&site, head(form(), "00"));
         let flags = if is_continued { "-00" } else { "-01" };
         assert!(sent[0].ends_with(flags), "{more}: {sent:?}");
-        let sent = told(&stage, head(form(), "01"));
+        let sent = told(&site, head(form(), "01"));
         assert_eq!(sent[0].contains(TRACE), is_continued, "{more}: {sent:?}");
         assert!(!sent[0].contains(PARENT), "{sent:?}");
         assert_eq!(sent[1], if is_continued { state } else { "none" });
-        let page = told(&stage, head(Request::get("/page"), "01"));
+        let page = told(&site, head(Request::get("/page"), "01"));
         assert_eq!(page[0].contains(TRACE), is_continued, "{more}: {page:?}");
         assert_eq!(page[1], "none", "what is unkeyed is unseen");
         wait_for_spans(&collector, 8);
@@ -199,10 +199,10 @@ fn a_trace_is_continued_for_whom_the_configuration_says() {
 
 #[test]
 fn php_gets_no_invalid_parent_and_no_stranger_s_for_a_page_of_all() {
-    let stage = Plan::php().file("index.php", ECHO).start();
+    let site = SiteBuilder::php().file("index.php", ECHO).start();
     let valid = format!("00-{TRACE}-{PARENT}-01");
     let form = || Request::form("/page", &[("a", "b")]).field("Tracestate", "vendor=1");
-    let sent = told(&stage, form().field("Traceparent", &valid));
+    let sent = told(&site, form().field("Traceparent", &valid));
     assert_eq!(sent, [valid.as_str(), "vendor=1"]);
     for invalid in [
         "junk",
@@ -210,28 +210,28 @@ fn php_gets_no_invalid_parent_and_no_stranger_s_for_a_page_of_all() {
         "ff-x",
         "",
     ] {
-        let sent = told(&stage, form().field("Traceparent", invalid));
+        let sent = told(&site, form().field("Traceparent", invalid));
         assert_eq!(sent, ["none", "none"], "{invalid}");
     }
     let twice = form()
         .field("Traceparent", &valid)
         .field("Traceparent", &valid);
-    assert_eq!(told(&stage, twice), ["none", "none"]);
+    assert_eq!(told(&site, twice), ["none", "none"]);
     let page = Request::get("/other").field("Traceparent", &valid);
-    assert_eq!(told(&stage, page), ["none", "none"]);
+    assert_eq!(told(&site, page), ["none", "none"]);
 }
 
 #[test]
 fn an_upstream_is_told_and_each_attempt_is_a_span() {
     let (collector, _) = collector(&[]);
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let status = if seen.path() == "/broken" { 500 } else { 200 };
         let told = seen.field("traceparent").unwrap_or("none");
-        wire.answer(status, &[], told.as_bytes());
+        writer.answer(status, &[], told.as_bytes());
     })
     .unwrap();
-    let stage = traced(Plan::origin(&origin, "none"), &collector, "").start();
-    let sent = stage.get("/broken").expect_status(500).text();
+    let site = traced(SiteBuilder::origin(&origin, "none"), &collector, "").start();
+    let sent = site.get("/broken").expect_status(500).text();
     let spans = wait_for_spans(&collector, 4);
     let (server, client) = (span(&spans, 2, "GET"), span(&spans, 3, "GET"));
     assert!(sent.contains(client["spanId"].as_str().unwrap()), "{sent}");
@@ -245,7 +245,7 @@ fn an_upstream_is_told_and_each_attempt_is_a_span() {
         "{client}"
     );
     drop(origin);
-    stage.get("/gone").is(502);
+    site.get("/gone").assert_status(502);
     let spans = wait_for_spans(&collector, 7);
     let failed = spans
         .iter()
@@ -256,23 +256,23 @@ fn an_upstream_is_told_and_each_attempt_is_a_span() {
 #[test]
 fn a_busy_collector_is_asked_again_and_an_absent_one_costs_no_request() {
     let (collector, asked) = collector(&[503, 429, 400]);
-    let stage = traced(Plan::php().file("index.php", ECHO), &collector, "").start();
-    told(&stage, Request::get("/page"));
-    wait_for("three attempts", PATIENCE, || {
+    let site = traced(SiteBuilder::php().file("index.php", ECHO), &collector, "").start();
+    told(&site, Request::get("/page"));
+    wait_for("three attempts", TIMEOUT, || {
         asked.load(Ordering::SeqCst) >= 3
     });
-    let bodies = collector.seen();
+    let bodies = collector.requests();
     assert_eq!(bodies[0].body, bodies[1].body);
     assert_eq!(bodies[1].body, bodies[2].body);
-    wait_for("the rejected batch to be counted", PATIENCE, || {
-        metrics(&stage).contains("galley_spans_dropped_total 5\n")
+    wait_for("the rejected batch to be counted", TIMEOUT, || {
+        metrics(&site).contains("galley_spans_dropped_total 5\n")
     });
     drop(collector);
     // More spans than may wait: requests go on, and what has no room is counted.
     for number in 0..600 {
-        told(&stage, Request::get(&format!("/page?n={number}")));
+        told(&site, Request::get(&format!("/page?n={number}")));
     }
-    let text = metrics(&stage);
+    let text = metrics(&site);
     let dropped = text.lines().find_map(|line| {
         let count = line.strip_prefix("galley_spans_dropped_total ")?;
         count.parse::<u64>().ok()

@@ -6,7 +6,7 @@ use std::path::Path;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{Is, LAB, PATIENCE, Plan};
+use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT};
 
 /// What the kernel says of a thread.
 #[derive(Debug)]
@@ -67,11 +67,12 @@ fn has_turns() -> bool {
 
 #[test]
 fn threads_that_answer_have_short_turns_and_php_has_not() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 2")
-        .file("index.php", LAB)
+    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+        .file("index.php", TEST_PAGE)
         .start();
-    stage.ask(Request::form("/page", &[("a", "b")])).is(200);
-    let own = threads(stage.galley.pid());
+    site.send(Request::form("/page", &[("a", "b")]))
+        .assert_status(200);
+    let own = threads(site.galley.pid());
     let usual = own.iter().find(|thread| thread.name == "galley").unwrap();
     let mut fast = 0;
     for thread in &own {
@@ -97,10 +98,10 @@ fn threads_that_answer_have_short_turns_and_php_has_not() {
     }
     assert!(fast >= 2, "{own:?}");
     // One worker may have answered before the other was begun.
-    wait_for("a master and two workers", PATIENCE, || {
-        php_of(stage.galley.pid()).len() >= 3
+    wait_for("a master and two workers", TIMEOUT, || {
+        php_of(site.galley.pid()).len() >= 3
     });
-    for thread in php_of(stage.galley.pid()) {
+    for thread in php_of(site.galley.pid()) {
         assert_eq!(
             (thread.nice, thread.turn),
             (usual.nice, usual.turn),

@@ -15,7 +15,7 @@ use galley_testkit::client::frames::{
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::http2::attacks::get;
-use crate::support::{HOST, PATIENCE, Plan, Stage, number_in};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 /// A connection that stays open and is not read.
@@ -24,7 +24,7 @@ type Unread = Box<dyn Send>;
 /// One attack.
 struct Case {
     name: &'static str,
-    open: fn(&Stage, &Authority) -> Unread,
+    open: fn(&TestSite, &Authority) -> Unread,
     /// Bytes that one connection may add to the process at most, beside [`FIXED`].
     most: u64,
 }
@@ -32,32 +32,32 @@ struct Case {
 const CASES: &[Case] = &[
     Case {
         name: "HTTP/2, window 0",
-        open: |stage, _| Box::new(windows_closed(stage)),
+        open: |site, _| Box::new(windows_closed(site)),
         most: 300_000,
     },
     Case {
         name: "HTTP/2, window 0, 800 cookies each",
-        open: |stage, _| Box::new(asked(stage, &bombs())),
+        open: |site, _| Box::new(asked(site, &bombs())),
         most: 300_000,
     },
     Case {
         name: "HTTP/2, nothing read",
-        open: |stage, _| Box::new(pour(stage.addr(), &h2_requests())),
+        open: |site, _| Box::new(pour(site.addr(), &h2_requests())),
         most: 250_000,
     },
     Case {
         name: "HTTP/2 over TLS, nothing read",
-        open: |stage, authority| Box::new(pour_tls(stage, authority, b"h2", &h2_requests())),
+        open: |site, authority| Box::new(pour_tls(site, authority, b"h2", &h2_requests())),
         most: 300_000,
     },
     Case {
         name: "HTTP/1.1 pipeline",
-        open: |stage, _| Box::new(pour(stage.addr(), &pipeline())),
+        open: |site, _| Box::new(pour(site.addr(), &pipeline())),
         most: 100_000,
     },
     Case {
         name: "HTTP/1.1 pipeline over TLS",
-        open: |stage, authority| Box::new(pour_tls(stage, authority, b"http/1.1", &pipeline())),
+        open: |site, authority| Box::new(pour_tls(site, authority, b"http/1.1", &pipeline())),
         most: 250_000,
     },
 ];
@@ -79,26 +79,26 @@ fn clients_that_read_nothing_hold_little_memory_and_are_ended() {
     for case in CASES {
         let authority = Authority::new();
         let page = "<?php header('Content-Type: text/html'); echo str_repeat('a page ', 5000);";
-        let plan = Plan::php().file("index.php", page).server(
+        let plan = SiteBuilder::php().file("index.php", page).server(
             "h2c = true\nworkers = 2\nwrite_timeout = \"3s\"\nidle_timeout = \"5s\"\nhead_timeout = \"10m\"",
         );
-        let stage = over_tls(plan, &authority).start();
-        stage.get("/page/");
-        assert!(stage.get("/page/").is_hit());
-        let before = resident(&stage);
+        let site = over_tls(plan, &authority).start();
+        site.get("/page/");
+        assert!(site.get("/page/").is_hit());
+        let before = resident(&site);
         let mut peak = before;
         let mut held = Vec::new();
         for _ in 0..count {
-            held.push((case.open)(&stage, &authority));
-            peak = peak.max(resident(&stage));
+            held.push((case.open)(&site, &authority));
+            peak = peak.max(resident(&site));
         }
-        let connected = connections(&stage);
-        let ended = std::time::Instant::now() + PATIENCE;
-        while connections(&stage) > 1 && std::time::Instant::now() < ended {
-            peak = peak.max(resident(&stage));
+        let connected = connections(&site);
+        let ended = std::time::Instant::now() + TIMEOUT;
+        while connections(&site) > 1 && std::time::Instant::now() < ended {
+            peak = peak.max(resident(&site));
             std::thread::yield_now();
         }
-        let (after, left) = (resident(&stage), connections(&stage) - 1);
+        let (after, left) = (resident(&site), connections(&site) - 1);
         let each = (peak - before) / count;
         let mb = |bytes: u64| bytes / 1_000_000;
         eprintln!(
@@ -108,7 +108,7 @@ fn clients_that_read_nothing_hold_little_memory_and_are_ended() {
             mb(peak),
             mb(after)
         );
-        assert!(stage.get("/page/").is_hit());
+        assert!(site.get("/page/").is_hit());
         if left > 0 {
             complaints.push(format!("{}: {left} connections stay", case.name));
         }
@@ -121,8 +121,8 @@ fn clients_that_read_nothing_hold_little_memory_and_are_ended() {
 }
 
 /// Bytes of the process in memory.
-fn resident(stage: &Stage) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{}/status", stage.galley.pid())).unwrap();
+fn resident(site: &TestSite) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", site.galley.pid())).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kib = line
         .and_then(|line| line.split_whitespace().next())
@@ -130,19 +130,19 @@ fn resident(stage: &Stage) -> u64 {
     kib.parse::<u64>().unwrap() * 1024
 }
 
-fn connections(stage: &Stage) -> u64 {
-    number_in(&stage.status(), "connections").max(1)
+fn connections(site: &TestSite) -> u64 {
+    json_number(&site.status(), "connections").max(1)
 }
 
 /// A hundred streams of which each has its head or is refused, and no window for a byte of a body.
-fn windows_closed(stage: &Stage) -> Frames {
-    asked(stage, &streams(100).collect::<Vec<u8>>())
+fn windows_closed(site: &TestSite) -> Frames {
+    asked(site, &streams(100).collect::<Vec<u8>>())
 }
 
 /// A hundred requests on a connection whose windows are shut; each is answered with a head, or refused, or they are ended.
-fn asked(stage: &Stage, requests: &[u8]) -> Frames {
+fn asked(site: &TestSite, requests: &[u8]) -> Frames {
     let closed = [(4, 0)];
-    let mut frames = Frames::open(stage.addr(), &closed, PATIENCE).unwrap();
+    let mut frames = Frames::open(site.addr(), &closed, TIMEOUT).unwrap();
     frames.write(requests).unwrap();
     let mut answered = 0;
     while answered < 100 {
@@ -204,14 +204,14 @@ fn pour(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
 }
 
 fn pour_tls(
-    stage: &Stage,
+    site: &TestSite,
     authority: &Authority,
     protocol: &[u8],
     bytes: &[u8],
 ) -> StreamOwned<ClientConnection, TcpStream> {
     let mut config = rustls::ClientConfig::clone(&authority.client());
     config.alpn_protocols = vec![protocol.to_vec()];
-    let Tls(mut tls) = Tls::connect(&Arc::new(config), HOST, tls_addr(stage)).unwrap();
+    let Tls(mut tls) = Tls::connect(&Arc::new(config), HOST, tls_addr(site)).unwrap();
     tls.sock.set_nonblocking(true).unwrap();
     let StreamOwned { conn, sock } = &mut tls;
     let mut rest = bytes;

@@ -7,24 +7,24 @@ use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
 use crate::http2::ask::Client;
-use crate::support::{Is, PATIENCE, Plan, Stage, said};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, said};
 
 const SESSION: &str = "wordpress_logged_in_0123=editor|1|x";
 
 /// What the plugin says of each response that it has seen.
 const PLUGIN: &str = "Galley-Plugin: 0.3.0";
 
-fn run(stage: &Stage, page: &str) -> u64 {
-    let response = stage.get(page).expect_status(200);
+fn run(site: &TestSite, page: &str) -> u64 {
+    let response = site.get(page).expect_status(200);
     said(&response.text(), "run").parse().unwrap()
 }
 
 /// Stores a page; which run of PHP it is.
-fn fill(stage: &Stage, page: &str) -> u64 {
-    wait_for(&format!("{page} to be stored"), PATIENCE, || {
-        stage.get(page).is_hit()
+fn fill(site: &TestSite, page: &str) -> u64 {
+    wait_for(&format!("{page} to be stored"), TIMEOUT, || {
+        site.get(page).is_hit()
     });
-    run(stage, page)
+    run(site, page)
 }
 
 fn post(page: &str) -> Request {
@@ -32,84 +32,84 @@ fn post(page: &str) -> Request {
 }
 
 #[track_caller]
-fn is_stale_once(stage: &Stage, page: &str, old: u64) {
-    let response = stage.get(page);
+fn is_stale_once(site: &TestSite, page: &str, old: u64) {
+    let response = site.get(page);
     let status = response.cache_status();
     assert!(status.contains("detail=revalidating"), "{page}: {status}");
     assert_eq!(said(&response.text(), "run"), old.to_string(), "{page}");
-    wait_for(&format!("a newer {page}"), PATIENCE, || {
-        run(stage, page) != old
+    wait_for(&format!("a newer {page}"), TIMEOUT, || {
+        run(site, page) != old
     });
 }
 
 #[test]
 fn an_anonymous_post_does_not_purge_where_the_plugin_says_what_changed() {
-    let stage = Plan::php().start();
-    stage.head("/a", &[PLUGIN]);
-    stage.head("/comment", &[PLUGIN, "Location: /a#c1", "Status: 302"]);
-    let first = fill(&stage, "/a");
+    let site = SiteBuilder::php().start();
+    site.head("/a", &[PLUGIN]);
+    site.head("/comment", &[PLUGIN, "Location: /a#c1", "Status: 302"]);
+    let first = fill(&site, "/a");
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         for _ in 0..8 {
-            let response = stage.ask(Request::new(method, "/a").body("x"));
+            let response = site.send(Request::new(method, "/a").body("x"));
             assert!(!response.has("Galley-Plugin"), "{}", response.beginning());
-            response.is(200);
-            stage.ask(post("/comment")).is(302);
-            let page = stage.get("/a");
+            response.assert_status(200);
+            site.send(post("/comment")).assert_status(302);
+            let page = site.get("/a");
             assert_eq!(page.cache_status().split(';').nth(1), Some(" hit"));
             assert!(!page.cache_status().contains("detail"), "{method}");
             assert_eq!(said(&page.text(), "run"), first.to_string(), "{method}");
         }
     }
     // What the plugin orders holds, and a session purges softly on top of that.
-    stage.ask(post("/a").cookie(SESSION)).is(200);
-    is_stale_once(&stage, "/a", first);
-    fill(&stage, "/a");
-    stage.head("/edit", &[PLUGIN, "Galley-Purge: id=x1,/a"]);
-    stage.ask(post("/edit")).is(200);
-    assert!(!stage.get("/a").is_hit());
+    site.send(post("/a").cookie(SESSION)).assert_status(200);
+    is_stale_once(&site, "/a", first);
+    fill(&site, "/a");
+    site.head("/edit", &[PLUGIN, "Galley-Purge: id=x1,/a"]);
+    site.send(post("/edit")).assert_status(200);
+    assert!(!site.get("/a").is_hit());
 }
 
 #[test]
 fn an_anonymous_post_purges_softly_without_the_plugin() {
-    let stage = Plan::php().start();
-    stage.head("/comment", &["Location: /b#c1", "Status: 302"]);
-    let first = fill(&stage, "/a");
-    stage.ask(post("/a")).is(200);
-    is_stale_once(&stage, "/a", first);
-    let first = fill(&stage, "/b");
-    stage.ask(post("/comment")).is(302);
-    is_stale_once(&stage, "/b", first);
+    let site = SiteBuilder::php().start();
+    site.head("/comment", &["Location: /b#c1", "Status: 302"]);
+    let first = fill(&site, "/a");
+    site.send(post("/a")).assert_status(200);
+    is_stale_once(&site, "/a", first);
+    let first = fill(&site, "/b");
+    site.send(post("/comment")).assert_status(302);
+    is_stale_once(&site, "/b", first);
     // Who has a session has changed something.
-    fill(&stage, "/c");
-    stage.ask(post("/c").cookie(SESSION)).is(200);
-    assert!(!stage.get("/c").is_hit());
+    fill(&site, "/c");
+    site.send(post("/c").cookie(SESSION)).assert_status(200);
+    assert!(!site.get("/c").is_hit());
 }
 
 #[test]
 fn one_post_leaves_a_page_to_fall_back_on_when_php_goes_down() {
-    let mut stage = Plan::php().start();
-    let first = fill(&stage, "/a");
-    stage.ask(post("/a")).is(200);
-    stage.fpm.as_mut().unwrap().kill();
+    let mut site = SiteBuilder::php().start();
+    let first = fill(&site, "/a");
+    site.send(post("/a")).assert_status(200);
+    site.fpm.as_mut().unwrap().kill();
     for _ in 0..20 {
-        let page = stage.get("/a").expect_status(200);
+        let page = site.get("/a").expect_status(200);
         assert_eq!(said(&page.text(), "run"), first.to_string());
     }
 }
 
 #[test]
 fn posts_without_end_refresh_a_page_a_few_times_and_once_more_at_last() {
-    let stage = Plan::php().workers(2).start();
+    let site = SiteBuilder::php().workers(2).start();
     for cookie in [None, Some(SESSION)] {
         let page = if cookie.is_some() { "/s" } else { "/a" };
         let posts = || cookie.map_or(post(page), |cookie| post(page).cookie(cookie));
         let began = std::time::Instant::now();
-        let mut runs = BTreeSet::from([fill(&stage, page)]);
+        let mut runs = BTreeSet::from([fill(&site, page)]);
         let (mut misses, mut last) = (0, 0);
         for _ in 0..120 {
-            let response = stage.ask(posts()).expect_status(200);
+            let response = site.send(posts()).expect_status(200);
             last = said(&response.text(), "run").parse().unwrap();
-            let read = stage.get(page).expect_status(200);
+            let read = site.get(page).expect_status(200);
             misses += usize::from(!read.is_hit());
             runs.insert(said(&read.text(), "run").parse().unwrap());
         }
@@ -118,22 +118,22 @@ fn posts_without_end_refresh_a_page_a_few_times_and_once_more_at_last() {
         assert!(runs.len() <= most, "{page}: {runs:?}");
         let waited = if cookie.is_some() { most } else { 0 };
         assert!(misses <= waited, "{page}: {misses} visitors waited");
-        wait_for("the last change", PATIENCE, || run(&stage, page) > last);
+        wait_for("the last change", TIMEOUT, || run(&site, page) > last);
     }
 }
 
 #[test]
 fn one_client_purges_a_bounded_number_of_pages() {
-    let stage = Plan::php().workers(2).start();
+    let site = SiteBuilder::php().workers(2).start();
     let pages: Vec<String> = (0..60).map(|number| format!("/p{number}")).collect();
     let began = std::time::Instant::now();
     for page in &pages {
-        stage.get(page).is(200);
-        assert!(stage.get(page).is_hit(), "{page}");
-        stage.ask(post(page)).is(200);
+        site.get(page).assert_status(200);
+        assert!(site.get(page).is_hit(), "{page}");
+        site.send(post(page)).assert_status(200);
     }
     let touched = |page: &&String| {
-        let status = stage.get(page).cache_status().to_owned();
+        let status = site.get(page).cache_status().to_owned();
         assert!(status.starts_with("galley; hit"), "{page}: {status}");
         status.contains("detail=revalidating")
     };
@@ -145,13 +145,13 @@ fn one_client_purges_a_bounded_number_of_pages() {
 #[test]
 fn unknown_methods_reach_nobody_unless_a_rule_names_them() {
     let rule = "[[site.rule]]\npath = \"/dav*\"\nmethods = [\"PROPFIND\", \"GET\"]\n";
-    let stage = Plan::php().server("h2c = true").more(rule).start();
-    let http2 = Client::open(stage.addr());
-    let first = fill(&stage, "/a");
+    let site = SiteBuilder::php().server("h2c = true").more(rule).start();
+    let http2 = Client::open(site.addr());
+    let first = fill(&site, "/a");
     for method in ["FOO", "get", "Post", "PROPFIND", "MKCOL", "M-SEARCH"] {
         for (by, response) in [
-            ("HTTP/1", stage.ask(Request::new(method, "/a"))),
-            ("HTTP/2", http2.ask(&Request::new(method, "/a"))),
+            ("HTTP/1", site.send(Request::new(method, "/a"))),
+            ("HTTP/2", http2.send(&Request::new(method, "/a"))),
         ] {
             assert_eq!(response.status, 501, "{by} {method}");
             let status = response.cache_status();
@@ -159,57 +159,60 @@ fn unknown_methods_reach_nobody_unless_a_rule_names_them() {
         }
     }
     for method in ["TRACE", "PURGE", "BAN"] {
-        let told = stage.ask(Request::new(method, "/a").field("Via", "1.1 x"));
-        told.is(405);
+        let told = site.send(Request::new(method, "/a").field("Via", "1.1 x"));
+        told.assert_status(405);
         assert!(told.has("Allow"));
     }
-    assert_eq!(stage.runs("/a"), 1, "PHP was asked");
-    assert!(stage.get("/a").is_hit());
-    assert_eq!(run(&stage, "/a"), first);
-    let named = stage.ask(Request::new("PROPFIND", "/dav/x"));
+    assert_eq!(site.runs("/a"), 1, "PHP was asked");
+    assert!(site.get("/a").is_hit());
+    assert_eq!(run(&site, "/a"), first);
+    let named = site.send(Request::new("PROPFIND", "/dav/x"));
     assert!(named.expect_status(200).text().contains("method=PROPFIND"));
-    stage.ask(Request::new("MKCOL", "/dav/x")).is(501);
-    stage.ask(Request::new("propfind", "/dav/x")).is(501);
+    site.send(Request::new("MKCOL", "/dav/x"))
+        .assert_status(501);
+    site.send(Request::new("propfind", "/dav/x"))
+        .assert_status(501);
     // It changes nothing that is stored.
-    fill(&stage, "/dav/y");
-    stage.ask(Request::new("PROPFIND", "/dav/y")).is(200);
-    assert!(stage.get("/dav/y").is_hit());
+    fill(&site, "/dav/y");
+    site.send(Request::new("PROPFIND", "/dav/y"))
+        .assert_status(200);
+    assert!(site.get("/dav/y").is_hit());
 }
 
 #[test]
 fn without_a_preset_unknown_methods_go_to_http_and_invalidate() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let fields = [("Cache-Control", "max-age=600")];
-        wire.answer(200, &fields, seen.method.as_bytes());
+        writer.answer(200, &fields, seen.method.as_bytes());
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "none").start();
+    let site = SiteBuilder::origin(&origin, "none").start();
     let stored = || {
-        stage.get("/a").is(200);
-        assert!(stage.get("/a").is_hit());
+        site.get("/a").assert_status(200);
+        assert!(site.get("/a").is_hit());
     };
     stored();
-    assert_eq!(stage.ask(Request::new("FOO", "/a")).text(), "FOO");
-    assert!(!stage.get("/a").is_hit(), "section 4.4 of RFC 9111");
+    assert_eq!(site.send(Request::new("FOO", "/a")).text(), "FOO");
+    assert!(!site.get("/a").is_hit(), "section 4.4 of RFC 9111");
     stored();
     // Registered as safe.
-    stage.ask(Request::new("PROPFIND", "/a")).is(200);
-    assert!(stage.get("/a").is_hit());
+    site.send(Request::new("PROPFIND", "/a")).assert_status(200);
+    assert!(site.get("/a").is_hit());
     // Posts without end: five, then one each five seconds; the last one holds in the end.
     let began = std::time::Instant::now();
     let mut misses = 0;
     for _ in 0..100 {
-        stage.ask(post("/a")).is(200);
-        misses += usize::from(!stage.get("/a").is_hit());
+        site.send(post("/a")).assert_status(200);
+        misses += usize::from(!site.get("/a").is_hit());
     }
     let most = 8 + 2 * usize::try_from(began.elapsed().as_secs() / 5).unwrap();
     assert!((1..=most).contains(&misses), "{misses} misses of 100");
-    wait_for("the last change", PATIENCE, || !stage.get("/a").is_hit());
+    wait_for("the last change", TIMEOUT, || !site.get("/a").is_hit());
 }
 
 #[test]
 fn php_without_a_preset_gets_no_unknown_method() {
-    let stage = Plan::php().site("preset = \"none\"").start();
-    stage.ask(Request::new("FOO", "/a")).is(501);
-    assert_eq!(stage.runs("/a"), 0);
+    let site = SiteBuilder::php().site("preset = \"none\"").start();
+    site.send(Request::new("FOO", "/a")).assert_status(501);
+    assert_eq!(site.runs("/a"), 0);
 }

@@ -8,7 +8,7 @@ use std::thread;
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, number_in, said};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, json_number, said};
 
 /// A server that does what the path says, and keeps all bytes that came on each of its connections.
 struct Server {
@@ -38,8 +38,8 @@ impl Server {
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    fn plan(&self, preset: &str) -> Plan {
-        Plan::behind(&format!("upstream = [\"http://{}\"]", self.addr))
+    fn plan(&self, preset: &str) -> SiteBuilder {
+        SiteBuilder::behind(&format!("upstream = [\"http://{}\"]", self.addr))
             .site(&format!("preset = \"{preset}\""))
     }
 }
@@ -108,8 +108,8 @@ fn upgrade(path: &str, protocol: &str) -> Vec<u8> {
 }
 
 /// Asks for a tunnel, and gives the connection with the head of the answer.
-fn open(stage: &Stage, path: &str) -> (Connection, String) {
-    let mut connection = stage.connect();
+fn open(site: &TestSite, path: &str) -> (Connection, String) {
+    let mut connection = site.connect();
     connection.write(&websocket(path)).unwrap();
     let head = until(&mut connection, b"\r\n\r\n");
     (connection, head)
@@ -118,7 +118,7 @@ fn open(stage: &Stage, path: &str) -> (Connection, String) {
 /// All that comes up to and with these bytes.
 fn until(connection: &mut Connection, end: &[u8]) -> String {
     let mut stream = connection.stream();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut all = Vec::new();
     while !all.ends_with(end) {
         let mut byte = [0];
@@ -133,16 +133,16 @@ fn until(connection: &mut Connection, end: &[u8]) -> String {
     String::from_utf8(all).unwrap()
 }
 
-fn open_tunnels(stage: &Stage) -> u64 {
-    number_in(&stage.status(), "upgraded_connections")
+fn open_tunnels(site: &TestSite) -> u64 {
+    json_number(&site.status(), "upgraded_connections")
 }
 
 #[test]
 fn bytes_pass_both_ways_once_both_have_agreed() {
     for preset in ["wordpress", "none"] {
         let server = Server::start();
-        let stage = server.plan(preset).start();
-        let (mut connection, head) = open(&stage, "/echo");
+        let site = server.plan(preset).start();
+        let (mut connection, head) = open(&site, "/echo");
         let lower = head.to_ascii_lowercase();
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         for field in [
@@ -180,16 +180,16 @@ fn bytes_pass_both_ways_once_both_have_agreed() {
             connection.stream().read_exact(&mut back).unwrap();
             assert!(back == large);
         });
-        assert_eq!(open_tunnels(&stage), 1);
+        assert_eq!(open_tunnels(&site), 1);
         connection.finish_writing().unwrap();
         assert_eq!(connection.read_to_end().unwrap(), b"");
-        let line = stage.access_line("/echo");
+        let line = site.access_line("/echo");
         assert!(
             line.contains(" 101 ") && line.contains(&(11 + (1 << 20)).to_string()),
             "{line}"
         );
-        wait_for("the tunnel to be gone", PATIENCE, || {
-            open_tunnels(&stage) == 0
+        wait_for("the tunnel to be gone", TIMEOUT, || {
+            open_tunnels(&site) == 0
         });
     }
 }
@@ -197,10 +197,10 @@ fn bytes_pass_both_ways_once_both_have_agreed() {
 #[test]
 fn the_upstream_may_speak_first_and_last() {
     let server = Server::start();
-    let stage = server.plan("wordpress").start();
-    let (mut connection, _) = open(&stage, "/ahead");
+    let site = server.plan("wordpress").start();
+    let (mut connection, _) = open(&site, "/ahead");
     assert_eq!(until(&mut connection, b"words"), "first words");
-    let (mut connection, _) = open(&stage, "/end");
+    let (mut connection, _) = open(&site, "/end");
     connection.write(b"the first words").unwrap();
     connection.finish_writing().unwrap();
     assert_eq!(connection.read_to_end().unwrap(), b"the last words");
@@ -210,9 +210,9 @@ fn the_upstream_may_speak_first_and_last() {
 #[test]
 fn without_a_101_it_is_a_request_like_others_and_nothing_behind_it_is_sent_on() {
     let server = Server::start();
-    let stage = server.plan("wordpress").start();
+    let site = server.plan("wordpress").start();
     let behind = format!("GET /smuggled HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    let all = stage.all_of(&[websocket("/no"), behind.into_bytes()].concat());
+    let all = site.send_raw(&[websocket("/no"), behind.into_bytes()].concat());
     let text = String::from_utf8_lossy(&all);
     assert!(
         text.starts_with("HTTP/1.1 200 ") && text.ends_with("plain"),
@@ -221,17 +221,17 @@ fn without_a_101_it_is_a_request_like_others_and_nothing_behind_it_is_sent_on() 
     assert_eq!(text.matches("HTTP/1.1").count(), 1, "{text}");
     assert!(!server.heard().contains("smuggled"));
     // Nor is what comes later.
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection.write(&websocket("/no")).unwrap();
     let answer = connection.receive("GET").unwrap();
     assert_eq!(answer.field("connection"), Some("close"));
-    assert!(connection.is_closed_within(PATIENCE));
+    assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
 fn a_101_that_nobody_asked_for_is_no_answer() {
     let server = Server::start();
-    let stage = server.plan("wordpress").start();
+    let site = server.plan("wordpress").start();
     for request in [
         websocket("/other"),
         websocket("/junk"),
@@ -240,19 +240,19 @@ fn a_101_that_nobody_asked_for_is_no_answer() {
         format!("GET /echo HTTP/1.1\r\nHost: {HOST}\r\nUpgrade: websocket\r\n\r\n").into_bytes(),
         format!("POST /echo HTTP/1.1\r\nHost: {HOST}\r\nUpgrade: websocket\r\nConnection: upgrade\r\nContent-Length: 2\r\n\r\nhi").into_bytes(),
     ] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection.write(&request).unwrap();
         let answer = connection.receive("GET").unwrap();
-        answer.is(502);
+        answer.assert_status(502);
         assert!(!answer.text().contains("SECRET"));
     }
-    assert_eq!(open_tunnels(&stage), 0);
+    assert_eq!(open_tunnels(&site), 0);
 }
 
 #[test]
 fn other_protocols_do_not_pass() {
     let server = Server::start();
-    let stage = server.plan("wordpress").start();
+    let site = server.plan("wordpress").start();
     for protocol in [
         "h2c",
         "websocket, h2c",
@@ -261,25 +261,25 @@ fn other_protocols_do_not_pass() {
         "websocket/13",
         "",
     ] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         connection.write(&upgrade("/plain", protocol)).unwrap();
-        connection.receive("GET").unwrap().is(200);
+        connection.receive("GET").unwrap().assert_status(200);
     }
     assert!(!server.heard().to_ascii_lowercase().contains("upgrade"));
-    let stage = server.plan("wordpress").site("upgrade = []").start();
-    let mut connection = stage.connect();
+    let site = server.plan("wordpress").site("upgrade = []").start();
+    let mut connection = site.connect();
     connection.write(&websocket("/plain")).unwrap();
-    connection.receive("GET").unwrap().is(200);
+    connection.receive("GET").unwrap().assert_status(200);
     assert!(!server.heard().to_ascii_lowercase().contains("upgrade"));
 }
 
 #[test]
 fn php_over_fastcgi_never_hears_of_it() {
-    let stage = Plan::php().start();
-    let mut connection = stage.connect();
+    let site = SiteBuilder::php().start();
+    let mut connection = site.connect();
     connection.write(&websocket("/page")).unwrap();
     let answer = connection.receive("GET").unwrap();
-    answer.is(200);
+    answer.assert_status(200);
     let text = answer.text();
     assert_eq!(said(&text, "HTTP_SEC_WEBSOCKET_VERSION"), "13");
     assert!(
@@ -291,40 +291,40 @@ fn php_over_fastcgi_never_hears_of_it() {
 #[test]
 fn there_are_as_many_as_may_be() {
     let server = Server::start();
-    let stage = server.plan("wordpress").server("max_upgrades = 1").start();
-    let (first, head) = open(&stage, "/echo");
+    let site = server.plan("wordpress").server("max_upgrades = 1").start();
+    let (first, head) = open(&site, "/echo");
     assert!(head.starts_with("HTTP/1.1 101 "));
-    let mut second = stage.connect();
+    let mut second = site.connect();
     second.write(&websocket("/echo")).unwrap();
     let answer = second.receive("GET").unwrap();
-    answer.is(503);
+    answer.assert_status(503);
     assert!(answer.field("retry-after").is_some());
     // Requests are served beside it, and its place comes back.
-    stage.ask(Request::get("/plain")).is(200);
+    site.send(Request::get("/plain")).assert_status(200);
     drop(first);
-    wait_for("the first tunnel to be gone", PATIENCE, || {
-        open_tunnels(&stage) == 0
+    wait_for("the first tunnel to be gone", TIMEOUT, || {
+        open_tunnels(&site) == 0
     });
-    let (_third, head) = open(&stage, "/echo");
+    let (_third, head) = open(&site, "/echo");
     assert!(head.starts_with("HTTP/1.1 101 "));
 }
 
 #[test]
 fn silence_ends_it_and_so_does_a_stop() {
     let server = Server::start();
-    let stage = server
+    let site = server
         .plan("wordpress")
         .server("upgrade_timeout = \"400ms\"")
         .start();
-    let (mut connection, _) = open(&stage, "/echo");
+    let (mut connection, _) = open(&site, "/echo");
     assert_eq!(connection.read_to_end().unwrap(), b"");
-    stage.access_line(" 101 ");
+    site.access_line(" 101 ");
     // Longer than a test waits for the end of a server.
-    let mut stage = server
+    let mut site = server
         .plan("wordpress")
         .server("drain_timeout = \"10m\"")
         .start();
-    let (mut connection, _) = open(&stage, "/echo");
-    assert!(stage.galley.stop().success());
+    let (mut connection, _) = open(&site, "/echo");
+    assert!(site.galley.stop().success());
     assert_eq!(connection.read_to_end().unwrap(), b"");
 }

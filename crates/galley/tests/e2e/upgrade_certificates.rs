@@ -8,12 +8,12 @@ use rustls::pki_types::CertificateDer;
 
 use crate::privileged::account;
 use crate::serving::{Serving, is_alive};
-use crate::support::{PATIENCE, Plan, Stage};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
-fn shown(stage: &Stage, authority: &Authority) -> CertificateDer<'static> {
+fn shown(site: &TestSite, authority: &Authority) -> CertificateDer<'static> {
     let client = authority.client();
-    let tls = Tls::connect(&client, "example.test", tls_addr(stage));
+    let tls = Tls::connect(&client, "example.test", tls_addr(site));
     tls.unwrap().certificate()
 }
 
@@ -21,7 +21,7 @@ fn shown(stage: &Stage, authority: &Authority) -> CertificateDer<'static> {
 fn upgrade(serving: &Serving<'_>) {
     let before = serving.pid.get();
     serving.upgrade();
-    wait_for("the process before to end", PATIENCE, || !is_alive(before));
+    wait_for("the process before to end", TIMEOUT, || !is_alive(before));
 }
 
 #[test]
@@ -31,38 +31,38 @@ fn certificates_that_only_root_can_read_are_handed_over() {
         return;
     }
     let authority = Authority::new();
-    let plan = over_tls(Plan::files(), &authority).server("user = \"www-data\"");
+    let plan = over_tls(SiteBuilder::files(), &authority).server("user = \"www-data\"");
     let (user, group) = account("www-data");
     for folder in ["", "galley"] {
         let path = plan.scratch.dir(folder).unwrap();
         chown(path, Some(user), Some(group)).unwrap();
     }
-    let stage = plan.start();
-    let serving = Serving::new(&stage);
-    let (dir, key) = (stage.scratch.path(), stage.scratch.join("site.key"));
+    let site = plan.start();
+    let serving = Serving::new(&site);
+    let (dir, key) = (site.scratch.path(), site.scratch.join("site.key"));
     let found = fs::metadata(&key).unwrap();
     assert_eq!((found.uid(), found.mode() & 0o777), (0, 0o600));
-    let first = shown(&stage, &authority);
+    let first = shown(&site, &authority);
     // The second hands over what it could never read itself.
     for _ in 0..2 {
         upgrade(&serving);
-        assert_eq!(shown(&stage, &authority), first);
+        assert_eq!(shown(&site, &authority), first);
     }
     // Of a renewal that is root's again, nothing can be read.
     let second = authority.issue(dir, "site", &["example.test"]);
     upgrade(&serving);
-    assert_eq!(shown(&stage, &authority), first);
-    let log = stage.galley.log();
+    assert_eq!(shown(&site, &authority), first);
+    let log = site.galley.log();
     assert!(log.contains("its renewal needs a restart"), "{log}");
     // Once Galley may read it, the renewal is used, and nothing is handed over in its place.
     chown(&key, Some(user), Some(group)).unwrap();
     upgrade(&serving);
-    assert_eq!(shown(&stage, &authority), second);
+    assert_eq!(shown(&site, &authority), second);
     chown(&key, Some(0), Some(0)).unwrap();
-    let refused = stage.galley.cli(&["upgrade"]).unwrap();
+    let refused = site.galley.cli(&["upgrade"]).unwrap();
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("site.key"), "{said}");
-    assert_eq!(shown(&stage, &authority), second);
-    assert!(!stage.galley.log().contains("PRIVATE KEY"));
+    assert_eq!(shown(&site, &authority), second);
+    assert!(!site.galley.log().contains("PRIVATE KEY"));
 }

@@ -4,34 +4,33 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::Responder;
+use galley_testkit::origin::FastCgiOrigin;
 
-use crate::support::{HOST, Is, PATIENCE, Plan, hosted, noise, sha256};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, random_bytes, sha256, with_host};
 
 const HASH: &str = "<?php header('Content-Type: text/plain'); $h = hash_init('sha256'); $in = fopen('php://input', 'r'); $n = 0; \
     while (!feof($in)) { $d = fread($in, 65536); $n += strlen($d); hash_update($h, $d); } echo $n, ' ', hash_final($h);";
 
 #[test]
 fn a_hundred_megabytes_arrive_whole_and_cost_no_memory() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("hash.php", HASH)
         .server("request_body = \"200MiB\"")
         .ini("post_max_size", "300M")
         .ini("memory_limit", "64M")
         .start();
-    stage
-        .ask(Request::post(
-            "/hash.php",
-            "application/octet-stream",
-            noise(200_000),
-        ))
-        .is(200);
-    let before = stage.peak_memory();
-    let body = noise(100 * 1024 * 1024);
+    site.send(Request::post(
+        "/hash.php",
+        "application/octet-stream",
+        random_bytes(200_000),
+    ))
+    .assert_status(200);
+    let before = site.peak_memory();
+    let body = random_bytes(100 * 1024 * 1024);
     let wanted = format!("{} {}", body.len(), sha256(&body));
-    let mut stream = TcpStream::connect(stage.addr()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let mut stream = TcpStream::connect(site.addr()).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     let head = format!(
         "POST /hash.php HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: application/octet-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -44,21 +43,21 @@ fn a_hundred_megabytes_arrive_whole_and_cost_no_memory() {
         answer.starts_with("HTTP/1.1 200 ") && answer.contains(&wanted),
         "wanted {wanted}, got\n{answer}"
     );
-    let grown = stage.grown_since(before);
+    let grown = site.grown_since(before);
     // 11 to 23 MB, by how many helper threads wrote and read the file in turns: each takes some memory of its own.
     assert!(grown < 32 * 1024 * 1024, "{grown} bytes for one upload");
 }
 
 #[test]
 fn chunked_uploads_of_every_size_arrive_whole() {
-    let stage = Plan::php().file("hash.php", HASH).start();
+    let site = SiteBuilder::php().file("hash.php", HASH).start();
     for length in [
         0, 1, 65_535, 65_536, 65_537, 131_072, 262_144, 1_000_003, 3_000_000,
     ] {
-        let body = noise(length);
+        let body = random_bytes(length);
         let pieces: Vec<&[u8]> = body.chunks(50_021).collect();
         let wanted = format!("{length} {}", sha256(&body));
-        let chunked = stage.ask(
+        let chunked = site.send(
             Request::new("POST", "/hash.php")
                 .field("Content-Type", "application/octet-stream")
                 .chunked(&pieces),
@@ -68,7 +67,7 @@ fn chunked_uploads_of_every_size_arrive_whole() {
             wanted,
             "{length} in chunks"
         );
-        let whole = stage.ask(Request::post("/hash.php", "application/octet-stream", body));
+        let whole = site.send(Request::post("/hash.php", "application/octet-stream", body));
         assert_eq!(
             whole.expect_status(200).text(),
             wanted,
@@ -81,12 +80,12 @@ fn chunked_uploads_of_every_size_arrive_whole() {
 fn files_of_forms_reach_php() {
     use galley_testkit::client::Part;
     let script = "<?php echo $_POST['title'], ' ', $_FILES['f']['name'], ' ', $_FILES['f']['size'], ' ', hash_file('sha256', $_FILES['f']['tmp_name']);";
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("upload.php", script)
         .ini("upload_max_filesize", "50M")
         .ini("post_max_size", "60M")
         .start();
-    let content = noise(5_000_000);
+    let content = random_bytes(5_000_000);
     let parts = [
         Part {
             name: "title",
@@ -99,8 +98,8 @@ fn files_of_forms_reach_php() {
             content: &content,
         },
     ];
-    let answer = stage
-        .ask(Request::multipart("/upload.php", &parts))
+    let answer = site
+        .send(Request::multipart("/upload.php", &parts))
         .expect_status(200);
     assert_eq!(
         answer.text(),
@@ -111,7 +110,7 @@ fn files_of_forms_reach_php() {
 #[test]
 fn an_answer_before_the_upload_is_read_is_an_answer() {
     // One that ends the request at once, one that closes at once, and one that keeps the connection unread.
-    let responder = Responder::start(|asked, app| {
+    let responder = FastCgiOrigin::start(|asked, app| {
         let closes = asked.param("REQUEST_URI").contains("close");
         app.answer("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
         app.end(0, 0);
@@ -120,58 +119,58 @@ fn an_answer_before_the_upload_is_read_is_an_answer() {
         }
     })
     .unwrap();
-    let stage = Plan::behind(&format!("php = \"{}\"", responder.address()))
+    let site = SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site("in_flight = 1")
         .start();
     for target in ["/early", "/early?close", "/early", "/early?close"] {
-        let answer = stage.ask(Request::post(
+        let answer = site.send(Request::post(
             target,
             "application/octet-stream",
-            noise(20 * 1024 * 1024),
+            random_bytes(20 * 1024 * 1024),
         ));
         assert_eq!(answer.expect_status(403).text(), "no", "{target}");
-        let next = stage.ask(Request::post("/next", "text/plain", "small"));
+        let next = site.send(Request::post("/next", "text/plain", "small"));
         assert_eq!(next.expect_status(403).text(), "no", "after {target}");
     }
 }
 
 #[test]
 fn php_that_ignores_its_input_answers() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .file("deaf.php", "<?php echo 'deaf';")
         .site("in_flight = 1")
         .start();
     for _ in 0..3 {
-        let answer = stage.ask(Request::post(
+        let answer = site.send(Request::post(
             "/deaf.php",
             "application/octet-stream",
-            noise(20 * 1024 * 1024),
+            random_bytes(20 * 1024 * 1024),
         ));
         assert_eq!(answer.expect_status(200).text(), "deaf");
     }
-    stage.get("/next").is(200);
+    site.get("/next").assert_status(200);
 }
 
 #[test]
 fn an_upload_that_stalls_or_breaks_off_holds_no_place() {
-    let stage = Plan::php().workers(1).site("in_flight = 1").start();
+    let site = SiteBuilder::php().workers(1).site("in_flight = 1").start();
     let head = format!("POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1000000\r\n\r\n");
-    let mut stalled = stage.connect();
+    let mut stalled = site.connect();
     stalled.write(head.as_bytes()).unwrap();
-    stalled.write(&noise(300_000)).unwrap();
-    stage.get("/one").is(200);
+    stalled.write(&random_bytes(300_000)).unwrap();
+    site.get("/one").assert_status(200);
     drop(stalled);
     for _ in 0..5 {
-        let mut broken = stage.connect();
+        let mut broken = site.connect();
         broken.write(head.as_bytes()).unwrap();
-        broken.write(&noise(100_000)).unwrap();
+        broken.write(&random_bytes(100_000)).unwrap();
     }
-    stage.get("/two").is(200);
-    assert_eq!(stage.runs("/form"), 0);
-    let mut connection = stage.connect();
+    site.get("/two").assert_status(200);
+    assert_eq!(site.runs("/form"), 0);
+    let mut connection = site.connect();
     connection
-        .exchange(&hosted(Request::get("/three")))
+        .exchange(&with_host(Request::get("/three")))
         .unwrap()
-        .is(200);
+        .assert_status(200);
 }

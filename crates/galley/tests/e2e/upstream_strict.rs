@@ -2,11 +2,11 @@
 //! refused with 502, logged with its reason, and never stored. What Apache and PHP really send is accepted.
 
 use galley_testkit::client::Request;
-use galley_testkit::origin::{Origin, Responder};
+use galley_testkit::origin::{FastCgiOrigin, Origin};
 use galley_testkit::wait_for;
 
 use crate::http_upstream::apache;
-use crate::support::{Is, PATIENCE, Plan, Stage, hosted};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, with_host};
 
 const HTML: &str = "Content-Type: text/html\r\nCache-Control: max-age=600\r\n";
 
@@ -242,10 +242,10 @@ fn rows_of_the_rest() -> Vec<Row> {
 }
 
 /// Asks for a page twice: a refused one is a 502 each time, with its reason in the log.
-fn check(stage: &Stage, row: &Row) {
+fn check(site: &TestSite, row: &Row) {
     let path = format!("/{}", row.name);
     for _ in 0..2 {
-        let answer = stage.get(&path);
+        let answer = site.get(&path);
         if let Ok(body) = row.reason {
             assert_eq!(answer.text(), body, "{}: {}", row.name, answer.beginning());
         } else {
@@ -256,8 +256,8 @@ fn check(stage: &Stage, row: &Row) {
     if let Err(reason) = row.reason
         && !reason.is_empty()
     {
-        wait_for("the reason in the log", PATIENCE, || {
-            let log = stage.galley.log();
+        wait_for("the reason in the log", TIMEOUT, || {
+            let log = site.galley.log();
             let mut lines = log
                 .lines()
                 .filter(|line| line.contains("rejected a response"));
@@ -265,7 +265,7 @@ fn check(stage: &Stage, row: &Row) {
         });
     }
     assert_eq!(
-        stage.get("/fine").expect_status(200).text(),
+        site.get("/fine").expect_status(200).text(),
         "hello",
         "after {}",
         row.name
@@ -274,48 +274,45 @@ fn check(stage: &Stage, row: &Row) {
 
 #[test]
 fn http_responses_that_can_be_read_in_two_ways_are_refused() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let rows = http_rows();
         let row = rows
             .iter()
             .find(|row| seen.path() == format!("/{}", row.name));
-        wire.write(row.unwrap().bytes.as_bytes());
+        writer.write(row.unwrap().bytes.as_bytes());
         if row.unwrap().name.starts_with("fine") {
             return;
         }
-        wire.close();
+        writer.close();
     })
     .unwrap();
-    let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
+    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
     for row in http_rows() {
-        check(&stage, &row);
+        check(&site, &row);
     }
 }
 
 #[test]
 fn a_response_that_is_refused_gives_way_to_the_stale_one() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let body = "<html><body>a whole page</body></html>";
         let coding = if seen.number == 0 { "" } else { "gzip, " };
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600, stale-if-error=600\r\n";
-        wire.write(
+        writer.write(
             format!("{head}Transfer-Encoding: {coding}chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n", body.len())
                 .as_bytes(),
         );
     })
     .unwrap();
-    let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
-    wait_for("the page in memory", PATIENCE, || {
-        stage.get("/page").is_hit()
-    });
-    stage.purge(&["--soft", "--url", "/page"]);
-    wait_for("a refresh that is refused", PATIENCE, || {
-        stage.get("/page").is(200);
-        stage.galley.log().contains("rejected a response")
+    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
+    wait_for("the page in memory", TIMEOUT, || site.get("/page").is_hit());
+    site.purge(&["--soft", "--url", "/page"]);
+    wait_for("a refresh that is refused", TIMEOUT, || {
+        site.get("/page").assert_status(200);
+        site.galley.log().contains("rejected a response")
     });
     assert!(
-        stage
-            .get("/page")
+        site.get("/page")
             .expect_status(200)
             .text()
             .contains("whole page")
@@ -324,7 +321,7 @@ fn a_response_that_is_refused_gives_way_to_the_stale_one() {
 
 #[test]
 fn fastcgi_responses_without_content_have_none() {
-    let responder = Responder::start(|asked, app| {
+    let responder = FastCgiOrigin::start(|asked, app| {
         let uri = asked.param("REQUEST_URI").to_owned();
         let (head, body) = match uri.as_str() {
             "/none" => ("Status: 204 No Content\r\nContent-Length: 4", "null"),
@@ -356,19 +353,21 @@ fn fastcgi_responses_without_content_have_none() {
         app.answer(head, body.as_bytes());
     })
     .unwrap();
-    let stage = Plan::behind(&format!("php = \"{}\"", responder.address()))
+    let site = SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .start();
     for (path, status) in [("/none", 204), ("/not-modified", 304), ("/reset", 205)] {
-        let mut connection = stage.connect();
+        let mut connection = site.connect();
         for _ in 0..3 {
-            let answer = connection.exchange(&hosted(Request::get(path))).unwrap();
+            let answer = connection.exchange(&with_host(Request::get(path))).unwrap();
             assert_eq!(
                 (answer.status, answer.text().as_str()),
                 (status, ""),
                 "{path}"
             );
-            let after = connection.exchange(&hosted(Request::get("/fine"))).unwrap();
+            let after = connection
+                .exchange(&with_host(Request::get("/fine")))
+                .unwrap();
             assert_eq!(
                 (after.status, after.text().as_str()),
                 (200, "fine"),
@@ -379,16 +378,16 @@ fn fastcgi_responses_without_content_have_none() {
     for path in [
         "/600", "/999", "/interim", "/lengths", "/fold", "/cr", "/nul",
     ] {
-        stage.get(path).is(502);
-        stage.get(path).is(502);
+        site.get(path).assert_status(502);
+        site.get(path).assert_status(502);
     }
     assert!(
-        stage.galley.log().contains("rejected a response"),
+        site.galley.log().contains("rejected a response"),
         "{}",
-        stage.galley.log()
+        site.galley.log()
     );
     for path in ["/lf", "/coded", "/list"] {
-        let answer = stage.get(path).expect_status(200);
+        let answer = site.get(path).expect_status(200);
         assert_eq!(answer.text(), "hello", "{path}");
         assert!(
             !answer.has("transfer-encoding")
@@ -399,7 +398,7 @@ fn fastcgi_responses_without_content_have_none() {
 
 #[test]
 fn an_upstream_does_not_speak_for_this_cache() {
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let status = match seen.path() {
             "/own" => "galley; hit; ttl=100",
             "/text" => "\"galley\"; hit",
@@ -410,7 +409,7 @@ fn an_upstream_does_not_speak_for_this_cache() {
             Some(_) => "no-store",
             None => "max-age=600",
         };
-        wire.answer(
+        writer.answer(
             200,
             &[
                 ("Content-Type", "text/html"),
@@ -422,7 +421,7 @@ fn an_upstream_does_not_speak_for_this_cache() {
     })
     .unwrap();
     for preset in ["wordpress", "none"] {
-        let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+        let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
             .site(&format!("preset = \"{preset}\""))
             .start();
         for path in ["/own", "/text", "/broken", "/among"] {
@@ -431,7 +430,7 @@ fn an_upstream_does_not_speak_for_this_cache() {
                 if let Some(cookie) = cookie {
                     request = request.cookie(cookie);
                 }
-                let answer = stage.ask(request).expect_status(200);
+                let answer = site.send(request).expect_status(200);
                 let lines: Vec<String> = answer
                     .fields
                     .iter()
@@ -468,13 +467,13 @@ fn what_apache_and_php_really_send_is_accepted() {
             default: echo 'fine';
         }"#;
     let behind_apache = apache();
-    let with_fpm = Plan::php().file("real.php", SCRIPT).start();
+    let with_fpm = SiteBuilder::php().file("real.php", SCRIPT).start();
     behind_apache
-        .stage
+        .site
         .scratch
         .write("web/real.php", SCRIPT)
         .unwrap();
-    for stage in [&behind_apache.stage, &with_fpm] {
+    for site in [&behind_apache.site, &with_fpm] {
         for (case, status, body) in [
             ("none", 204, ""),
             ("not-modified", 304, ""),
@@ -484,9 +483,9 @@ fn what_apache_and_php_really_send_is_accepted() {
             ("reason", 418, "hello"),
         ] {
             for method in ["GET", "HEAD"] {
-                let mut connection = stage.connect();
+                let mut connection = site.connect();
                 let request = Request::new(method, &format!("/real.php?case={case}"));
-                let answer = connection.exchange(&hosted(request)).unwrap();
+                let answer = connection.exchange(&with_host(request)).unwrap();
                 let wanted = if method == "HEAD" { "" } else { body };
                 assert_eq!(
                     (answer.status, answer.text().as_str()),
@@ -494,12 +493,12 @@ fn what_apache_and_php_really_send_is_accepted() {
                     "{method} {case}"
                 );
                 let after = connection
-                    .exchange(&hosted(Request::get("/real.php")))
+                    .exchange(&with_host(Request::get("/real.php")))
                     .unwrap();
                 assert_eq!(after.text(), "fine", "after {method} {case}");
             }
         }
-        let log = stage.galley.log();
+        let log = site.galley.log();
         assert!(!log.contains("rejected a response"), "{log}");
     }
     drop(behind_apache);

@@ -4,10 +4,10 @@ use std::io::Read as _;
 use std::sync::mpsc;
 
 use galley_testkit::client::Response;
-use galley_testkit::origin::{Gate, Origin, Seen, Wire};
+use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::wait_for;
 
-use crate::support::{PATIENCE, Plan, noise, together};
+use crate::support::{SiteBuilder, TIMEOUT, random_bytes, run_concurrently};
 
 const LONG: (&str, &str) = ("Cache-Control", "max-age=600");
 
@@ -18,13 +18,17 @@ fn a_thousand_at_once_share_one_fetch_on_every_core() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
-        let origin = Origin::start(move |_: &Seen, wire: &mut Wire<'_>| {
-            held.pass();
-            wire.answer(200, &[LONG], b"one for all");
-        })
+        let origin = Origin::start(
+            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                held.pass();
+                writer.answer(200, &[LONG], b"one for all");
+            },
+        )
         .unwrap();
-        let stage = Plan::origin(&origin, preset).server("workers = 4").start();
-        let mut crowd: Vec<_> = (0..1000).map(|_| stage.begin("/")).collect();
+        let site = SiteBuilder::origin(&origin, preset)
+            .server("workers = 4")
+            .start();
+        let mut crowd: Vec<_> = (0..1000).map(|_| site.start_request("/")).collect();
         gate.wait_for_arrivals(1);
         gate.open();
         let mut leaders = 0;
@@ -33,7 +37,7 @@ fn a_thousand_at_once_share_one_fetch_on_every_core() {
             assert_eq!(answer.text(), "one for all", "{}", answer.beginning());
             leaders += usize::from(answer.cache_status() == "galley; fwd=uri-miss; stored");
         }
-        assert_eq!((leaders, origin.seen().len()), (1, 1), "{preset}");
+        assert_eq!((leaders, origin.requests().len()), (1, 1), "{preset}");
     }
 }
 
@@ -42,15 +46,15 @@ fn before_and_after(
     gate: &Gate,
     before: usize,
     crowd: usize,
-    ask: impl Fn() -> Response + Sync,
+    send: impl Fn() -> Response + Sync,
 ) -> (Vec<Response>, Vec<Response>) {
     std::thread::scope(|scope| {
         let (answers, received) = mpsc::channel();
         for _ in 0..crowd {
-            let (answers, ask) = (answers.clone(), &ask);
-            scope.spawn(move || answers.send(ask()).unwrap());
+            let (answers, send) = (answers.clone(), &send);
+            scope.spawn(move || answers.send(send()).unwrap());
         }
-        let take = || received.recv_timeout(PATIENCE).unwrap();
+        let take = || received.recv_timeout(TIMEOUT).unwrap();
         let early: Vec<_> = (0..before).map(|_| take()).collect();
         gate.open();
         let late = (before..crowd).map(|_| take()).collect();
@@ -63,13 +67,17 @@ fn one_waiter_too_many_is_rejected_at_once() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
-        let origin = Origin::start(move |_: &Seen, wire: &mut Wire<'_>| {
-            held.pass();
-            wire.answer(200, &[LONG], b"page");
-        })
+        let origin = Origin::start(
+            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                held.pass();
+                writer.answer(200, &[LONG], b"page");
+            },
+        )
         .unwrap();
-        let stage = Plan::origin(&origin, preset).site("waiters = 3").start();
-        let (refused, served) = before_and_after(&gate, 7, 10, || stage.get("/"));
+        let site = SiteBuilder::origin(&origin, preset)
+            .site("waiters = 3")
+            .start();
+        let (refused, served) = before_and_after(&gate, 7, 10, || site.get("/"));
         for answer in &refused {
             assert_eq!(answer.status, 503, "{preset}: {}", answer.beginning());
             assert!(answer.has("retry-after"), "{}", answer.beginning());
@@ -78,7 +86,7 @@ fn one_waiter_too_many_is_rejected_at_once() {
         for answer in &served {
             assert_eq!(answer.status, 200, "{preset}: {}", answer.beginning());
         }
-        assert_eq!(origin.seen().len(), 1, "{preset}");
+        assert_eq!(origin.requests().len(), 1, "{preset}");
     }
 }
 
@@ -87,28 +95,32 @@ fn one_more_than_may_wait_gets_the_stale_copy_where_there_is_one() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
-        let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
-            if seen.number > 0 {
-                held.pass();
-            }
-            let life = (
-                "Cache-Control",
-                "max-age=1, stale-if-error=600, stale-while-revalidate=0",
-            );
-            wire.answer(200, &[life], seen.number.to_string().as_bytes());
-        })
+        let origin = Origin::start(
+            move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                if seen.number > 0 {
+                    held.pass();
+                }
+                let life = (
+                    "Cache-Control",
+                    "max-age=1, stale-if-error=600, stale-while-revalidate=0",
+                );
+                writer.answer(200, &[life], seen.number.to_string().as_bytes());
+            },
+        )
         .unwrap();
-        let stage = Plan::origin(&origin, preset).site("waiters = 3").start();
-        stage.get("/");
-        stage.wait_until_stale("/");
-        let (early, late) = before_and_after(&gate, 7, 10, || stage.get("/"));
+        let site = SiteBuilder::origin(&origin, preset)
+            .site("waiters = 3")
+            .start();
+        site.get("/");
+        site.wait_until_stale("/");
+        let (early, late) = before_and_after(&gate, 7, 10, || site.get("/"));
         for answer in &early {
             let status = answer.cache_status();
             assert!(status.ends_with("detail=overload"), "{preset}: {status}");
             assert_eq!((answer.status, answer.text().as_str()), (200, "0"));
         }
         assert!(late.iter().all(|answer| answer.text() == "1"), "{preset}");
-        assert_eq!(origin.seen().len(), 2, "{preset}");
+        assert_eq!(origin.requests().len(), 2, "{preset}");
     }
 }
 
@@ -117,24 +129,26 @@ fn a_failure_gives_all_who_wait_the_stale_copy() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
-        let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
-            let life = (
-                "Cache-Control",
-                "max-age=1, stale-if-error=600, stale-while-revalidate=0",
-            );
-            if seen.number == 0 {
-                wire.answer(200, &[life], b"old");
-            } else {
-                held.pass();
-                wire.write(b"rubbish\r\n\r\n");
-                wire.close();
-            }
-        })
+        let origin = Origin::start(
+            move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                let life = (
+                    "Cache-Control",
+                    "max-age=1, stale-if-error=600, stale-while-revalidate=0",
+                );
+                if seen.number == 0 {
+                    writer.answer(200, &[life], b"old");
+                } else {
+                    held.pass();
+                    writer.write(b"rubbish\r\n\r\n");
+                    writer.close();
+                }
+            },
+        )
         .unwrap();
-        let stage = Plan::origin(&origin, preset).start();
-        stage.get("/");
-        stage.wait_until_stale("/");
-        let crowd: Vec<_> = (0..20).map(|_| stage.begin("/")).collect();
+        let site = SiteBuilder::origin(&origin, preset).start();
+        site.get("/");
+        site.wait_until_stale("/");
+        let crowd: Vec<_> = (0..20).map(|_| site.start_request("/")).collect();
         gate.wait_for_arrivals(1);
         gate.open();
         for mut client in crowd {
@@ -154,15 +168,17 @@ fn a_failure_wakes_all_who_wait_without_a_copy() {
     for preset in PRESETS {
         let gate = Gate::new();
         let held = gate.clone();
-        let origin = Origin::start(move |_: &Seen, wire: &mut Wire<'_>| {
-            held.pass();
-            wire.write(b"rubbish\r\n\r\n");
-            wire.close();
-        })
+        let origin = Origin::start(
+            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                held.pass();
+                writer.write(b"rubbish\r\n\r\n");
+                writer.close();
+            },
+        )
         .unwrap();
-        let stage = Plan::origin(&origin, preset).start();
+        let site = SiteBuilder::origin(&origin, preset).start();
         std::thread::scope(|scope| {
-            let crowd = scope.spawn(|| together(20, |_| stage.get("/").status));
+            let crowd = scope.spawn(|| run_concurrently(20, |_| site.get("/").status));
             gate.wait_for_arrivals(1);
             gate.open();
             for status in crowd.join().unwrap() {
@@ -177,20 +193,22 @@ fn what_may_not_be_shared_is_asked_for_by_all_who_waited_at_the_same_time() {
     for preset in PRESETS {
         let (first, others, later) = (Gate::new(), Gate::new(), Gate::new());
         let (at_first, at_others, at_later) = (first.clone(), others.clone(), later.clone());
-        let origin = Origin::start(move |seen: &Seen, wire: &mut Wire<'_>| {
-            match (seen.number, seen.path(), seen.field("x-later")) {
-                (0, ..) => at_first.pass(),
-                (.., None) => at_others.pass(),
-                (.., Some(_)) => at_later.pass(),
-            }
-            let fields = [("Cache-Control", "private"), ("Set-Cookie", "a=b")];
-            wire.answer(200, &fields, seen.number.to_string().as_bytes());
-        })
+        let origin = Origin::start(
+            move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                match (seen.number, seen.path(), seen.field("x-later")) {
+                    (0, ..) => at_first.pass(),
+                    (.., None) => at_others.pass(),
+                    (.., Some(_)) => at_later.pass(),
+                }
+                let fields = [("Cache-Control", "private"), ("Set-Cookie", "a=b")];
+                writer.answer(200, &fields, seen.number.to_string().as_bytes());
+            },
+        )
         .unwrap();
-        let stage = Plan::origin(&origin, preset)
+        let site = SiteBuilder::origin(&origin, preset)
             .site("in_flight = 100")
             .start();
-        let crowd: Vec<_> = (0..30).map(|_| stage.begin("/")).collect();
+        let crowd: Vec<_> = (0..30).map(|_| site.start_request("/")).collect();
         first.wait_for_arrivals(1);
         first.open();
         // With the preset the first one's request was trimmed, so that it is asked again as well.
@@ -199,9 +217,9 @@ fn what_may_not_be_shared_is_asked_for_by_all_who_waited_at_the_same_time() {
         // It is remembered: nobody waits for anybody any more.
         let remembered: Vec<_> = (0..10)
             .map(|_| {
-                let mut client = stage.connect();
+                let mut client = site.connect();
                 let request = galley_testkit::client::Request::get("/").field("X-Later", "1");
-                client.send(&crate::support::hosted(request)).unwrap();
+                client.send(&crate::support::with_host(request)).unwrap();
                 client
             })
             .collect();
@@ -222,21 +240,23 @@ fn what_may_not_be_shared_is_asked_for_by_all_who_waited_at_the_same_time() {
 #[test]
 fn a_slow_first_client_does_not_hold_the_others_back() {
     // More than sockets on the way take in.
-    let page = noise(24 * 1024 * 1024);
+    let page = random_bytes(24 * 1024 * 1024);
     for preset in PRESETS {
         let gate = Gate::new();
         let (held, body) = (gate.clone(), page.clone());
-        let origin = Origin::start(move |_: &Seen, wire: &mut Wire<'_>| {
-            wire.chunked(200, &[LONG]);
-            wire.chunk(&body[..1000]);
-            held.pass();
-            for piece in body[1000..].chunks(64 * 1024) {
-                wire.chunk(piece);
-            }
-            wire.last_chunk();
-        })
+        let origin = Origin::start(
+            move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+                writer.chunked(200, &[LONG]);
+                writer.chunk(&body[..1000]);
+                held.pass();
+                for piece in body[1000..].chunks(64 * 1024) {
+                    writer.chunk(piece);
+                }
+                writer.last_chunk();
+            },
+        )
         .unwrap();
-        let plan = Plan::origin(&origin, preset);
+        let plan = SiteBuilder::origin(&origin, preset);
         let (scratch, fpm, config) = plan.prepare();
         let config = config.replace("memory = \"64MiB\"", "memory = \"256MiB\"");
         let galley = galley_testkit::Galley::start_binary(
@@ -245,19 +265,19 @@ fn a_slow_first_client_does_not_hold_the_others_back() {
             &config,
         )
         .unwrap();
-        let stage = crate::support::Stage {
+        let site = crate::support::TestSite {
             galley,
             fpm,
             scratch,
         };
-        let slow = stage.begin("/");
-        slow.stream().set_read_timeout(Some(PATIENCE)).unwrap();
+        let slow = site.start_request("/");
+        slow.stream().set_read_timeout(Some(TIMEOUT)).unwrap();
         (&mut slow.stream()).read_exact(&mut [0; 10]).unwrap();
-        let mut quick = stage.begin("/");
+        let mut quick = site.start_request("/");
         gate.open();
         let answer = quick.receive("GET").unwrap().expect_status(200);
         assert!(answer.body == page, "{preset}: {} bytes", answer.body.len());
-        wait_for("the page to be kept", PATIENCE, || stage.get("/").is_hit());
-        assert_eq!(origin.seen().len(), 1, "{preset}");
+        wait_for("the page to be kept", TIMEOUT, || site.get("/").is_hit());
+        assert_eq!(origin.requests().len(), 1, "{preset}");
     }
 }

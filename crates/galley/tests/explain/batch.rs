@@ -4,7 +4,7 @@ use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{A, PATIENCE, SERVER, Stage};
+use crate::support::{A, SERVER, Stage, TIMEOUT};
 
 fn post(stage: &Stage, path: &str, body: &Value, token: &str) -> Value {
     let request = Request::post(path, "application/json", body.to_string());
@@ -13,7 +13,7 @@ fn post(stage: &Stage, path: &str, body: &Value, token: &str) -> Value {
 }
 
 fn warm(stage: &Stage, path: &str) {
-    wait_for(path, PATIENCE, || stage.get(path).is_hit());
+    wait_for(path, TIMEOUT, || stage.get(path).is_hit());
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Galley, Scratch, wait_for};
 use serde_json::Value;
 
-use crate::support::{PATIENCE, word};
+use crate::support::{TIMEOUT, word};
 
 /// Two sites with the host `a.test` and an upstream each, on a listener each.
 struct Shared {
@@ -18,14 +18,16 @@ struct Shared {
     _origins: [Origin; 2],
 }
 
-fn page(text: &'static str) -> impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static {
-    move |_, wire| {
+fn page(
+    text: &'static str,
+) -> impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static {
+    move |_, writer| {
         let fields = [
             ("Content-Type", "text/html"),
             ("Cache-Control", "max-age=600"),
         ];
         let body = format!("<html><body>{text}</body></html>");
-        wire.answer(200, &fields, body.as_bytes());
+        writer.answer(200, &fields, body.as_bytes());
     }
 }
 
@@ -75,7 +77,7 @@ impl Shared {
 
     /// Asks for a page until it is a hit.
     fn store(at: SocketAddr, target: &str) {
-        wait_for("the page in memory", PATIENCE, || {
+        wait_for("the page in memory", TIMEOUT, || {
             word(&Self::get(at, target)) == "hit"
         });
     }
@@ -135,7 +137,7 @@ fn why_explains_the_site_at_the_port_of_the_url() {
 fn why_names_the_sites_that_an_ambiguous_url_may_mean() {
     let shared = Shared::start();
     let [one, two] = shared.addresses();
-    wait_for("the page in memory", PATIENCE, || {
+    wait_for("the page in memory", TIMEOUT, || {
         word(&Shared::get_through_a_proxy(two, "/page/")) == "hit"
     });
     let error = shared.fails(&["why", "http://a.test/page/"]);

@@ -6,7 +6,7 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use crate::support::{A, PATIENCE, SERVER, Stage};
+use crate::support::{A, SERVER, Stage, TIMEOUT};
 
 /// The addresses that a question lists, and how many calls it took.
 fn listed(stage: &Stage, question: &str, token: &str) -> (Vec<String>, usize) {
@@ -25,7 +25,7 @@ fn listed(stage: &Stage, question: &str, token: &str) -> (Vec<String>, usize) {
 }
 
 fn fill(stage: &Stage, host: &str, pages: usize) {
-    let mut connection = Connection::within(stage.galley.addr(), PATIENCE).unwrap();
+    let mut connection = Connection::within(stage.galley.addr(), TIMEOUT).unwrap();
     for page in 0..pages {
         let request = Request::get(&format!("/shop/{page}/")).host(host);
         assert_eq!(connection.exchange(&request).unwrap().status, 200);
@@ -38,7 +38,7 @@ fn five_hundred_entries_are_listed_once_each() {
     fill(&stage, "a.test", 490);
     fill(&stage, "x.b.test", 10);
     stage.get("/shopping/");
-    wait_for("all pages in memory", PATIENCE, || {
+    wait_for("all pages in memory", TIMEOUT, || {
         stage.json("/status", SERVER)["memory"]["entries"] == 501
     });
     let (all, calls) = listed(&stage, "/cache?limit=60", SERVER);
@@ -78,7 +78,7 @@ fn five_hundred_entries_are_listed_once_each() {
 fn a_cursor_is_for_one_question() {
     let stage = Stage::start("");
     fill(&stage, "a.test", 6);
-    wait_for("all pages in memory", PATIENCE, || {
+    wait_for("all pages in memory", TIMEOUT, || {
         stage.json("/status", SERVER)["memory"]["entries"] == 6
     });
     let page = stage.json("/cache?site=a.test&limit=2", SERVER);
@@ -114,7 +114,7 @@ fn a_cursor_is_for_one_question() {
 fn a_purged_entry_is_not_called_alive() {
     let stage = Stage::start("");
     fill(&stage, "a.test", 3);
-    wait_for("all pages in memory", PATIENCE, || {
+    wait_for("all pages in memory", TIMEOUT, || {
         stage.json("/status", SERVER)["memory"]["entries"] == 3
     });
     stage.command(&["purge", "--url", "http://a.test/shop/1/"]);

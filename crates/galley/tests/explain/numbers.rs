@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{A, PATIENCE, SERVER, Stage, word};
+use crate::support::{A, SERVER, Stage, TIMEOUT, word};
 
 /// Samples by name with labels; checks the form as it reads.
 fn metrics(stage: &Stage, token: &str) -> BTreeMap<String, f64> {
@@ -64,7 +64,7 @@ fn of(samples: &BTreeMap<String, f64>, name: &str) -> u64 {
 /// Three pages of `a.test`: one that is hit, one that passes by a cookie, one that is not stored; and a file.
 fn visit(stage: &Stage) {
     assert_eq!(word(&stage.get("/page/")), "miss");
-    wait_for("the page in memory", PATIENCE, || {
+    wait_for("the page in memory", TIMEOUT, || {
         stage.why("http://a.test/page/", &[])["now"]["what"] == "hit"
     });
     for _ in 0..7 {
@@ -80,7 +80,7 @@ fn visit(stage: &Stage) {
         "miss"
     );
     // A request is counted when its answer has left, a moment after the client has it.
-    wait_for("all of them counted", PATIENCE, || {
+    wait_for("all of them counted", TIMEOUT, || {
         stage.json("/status", SERVER)["answers"]["requests"] == 13
     });
 }
@@ -91,7 +91,7 @@ fn metrics_add_up_to_what_was_asked() {
     visit(&stage);
     stage.command(&["purge", "--url", "http://a.test/none/"]);
     let mut samples = BTreeMap::new();
-    wait_for("the counts", PATIENCE, || {
+    wait_for("the counts", TIMEOUT, || {
         samples = metrics(&stage, SERVER);
         let fills = of(&samples, "galley_fills_stored_total{site=\"*.b.test\"}");
         let refused = of(
@@ -154,11 +154,11 @@ fn open_connections_are_counted() {
     let stage = Stage::start("");
     let open = || of(&metrics(&stage, SERVER), "galley_connections");
     let held: Vec<_> = (0..5)
-        .map(|_| galley_testkit::client::Connection::within(stage.galley.addr(), PATIENCE).unwrap())
+        .map(|_| galley_testkit::client::Connection::within(stage.galley.addr(), TIMEOUT).unwrap())
         .collect();
-    wait_for("five connections", PATIENCE, || open() == 5);
+    wait_for("five connections", TIMEOUT, || open() == 5);
     drop(held);
-    wait_for("no connection", PATIENCE, || open() == 0);
+    wait_for("no connection", TIMEOUT, || open() == 0);
 }
 
 #[test]

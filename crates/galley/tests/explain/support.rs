@@ -15,7 +15,7 @@ pub const SERVER: &str = "server-token-0123456789";
 pub const A: &str = "site-a-token-0123456789";
 /// The host of the HTTP/2 client where a request names none.
 pub const HOST: &str = "a.test";
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The running server. It ends first.
 pub struct Stage {
@@ -27,7 +27,7 @@ pub struct Stage {
 impl Stage {
     /// `a.test` and `*.b.test`; `lines` go to the first site.
     pub fn start(lines: &str) -> Self {
-        let origin = Origin::start(|seen, wire| {
+        let origin = Origin::start(|seen, writer| {
             let path = seen.path().to_owned();
             let tag = format!("t{}", path.len() % 7);
             let mut fields = vec![
@@ -56,16 +56,16 @@ impl Stage {
                 "/expired/" => fields[1] = ("Expires", "Wed, 11 Jan 1984 05:00:00 GMT"),
                 "/teapot/" | "/moved/" => {
                     let status = if path == "/moved/" { 302 } else { 418 };
-                    return assert!(wire.answer(status, &fields, b"<html></html>"));
+                    return assert!(writer.answer(status, &fields, b"<html></html>"));
                 }
                 "/languages/" => fields.push(("Vary", "Accept-Language")),
                 "/empty/" => {
-                    return assert!(wire.answer(200, &fields, b"<html>oops"));
+                    return assert!(writer.answer(200, &fields, b"<html>oops"));
                 }
                 _ => {}
             }
             let body = format!("<html>{path}</html>");
-            let _ = wire.answer(200, &fields, body.as_bytes());
+            let _ = writer.answer(200, &fields, body.as_bytes());
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();

@@ -3,16 +3,16 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{A, PATIENCE, SERVER, Stage, word};
+use crate::support::{A, SERVER, Stage, TIMEOUT, word};
 
 #[test]
 fn a_hit_is_explained_and_not_counted() {
     let stage = Stage::start("");
     stage.get("/page/?utm_source=x&b=2&a=1");
-    wait_for("the page in memory", PATIENCE, || {
+    wait_for("the page in memory", TIMEOUT, || {
         word(&stage.get("/page/?a=1&b=2")) == "hit"
     });
-    let asked = stage.origin.seen().len();
+    let asked = stage.origin.requests().len();
     let before = stage.why("https://a.test/page/?b=2&a=1&fbclid=z#part", &[]);
     let after = stage.why("https://a.test/page/?b=2&a=1", &[]);
     assert_eq!(before["now"]["what"], "hit", "{before}");
@@ -30,7 +30,7 @@ fn a_hit_is_explained_and_not_counted() {
     assert_eq!(entry["url"], "http://a.test/page/?a=1&b=2");
     assert_eq!(entry["tags"], serde_json::json!(["t6"]));
     assert_eq!(entry["hits"], after["entry"]["hits"], "looking is no hit");
-    assert_eq!(stage.origin.seen().len(), asked, "nothing was composed");
+    assert_eq!(stage.origin.requests().len(), asked, "nothing was composed");
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn a_miss_shows_the_request_that_would_go_up() {
     assert_eq!(classes[1]["class"], "ignored");
     assert_eq!(why["key"]["vary_cookies"], serde_json::json!(["currency"]));
     assert!(!why.to_string().contains("SECRET"), "{why}");
-    assert!(stage.origin.seen().is_empty());
+    assert!(stage.origin.requests().is_empty());
     // What it said would go up is what goes up.
     stage.ask(Request::get("/new/?z=1&utm_medium=m").cookie("currency=EUR; _ga=1"));
-    let seen = stage.origin.seen();
+    let seen = stage.origin.requests();
     assert_eq!(seen[0].target, "/new/?z=1");
     let shown: Vec<String> = upstream["fields"]
         .as_array()
@@ -118,7 +118,7 @@ fn an_unstorable_page_names_its_cookie() {
     let before = stage.why("http://a.test/session/", &[]);
     assert_eq!(before["now"]["what"], "miss");
     assert_eq!(word(&stage.get("/session/")), "miss");
-    wait_for("the marker", PATIENCE, || {
+    wait_for("the marker", TIMEOUT, || {
         word(&stage.get("/session/")) == "pass"
     });
     let why = stage.why("http://a.test/session/", &[]);
@@ -146,7 +146,7 @@ fn an_unstorable_page_names_its_cookie() {
 fn the_fields_of_the_response_are_quoted() {
     let stage = Stage::start("");
     stage.get("/private/");
-    wait_for("the marker", PATIENCE, || {
+    wait_for("the marker", TIMEOUT, || {
         word(&stage.get("/private/")) == "pass"
     });
     let why = stage.why("http://a.test/private/", &[]);
@@ -165,7 +165,7 @@ fn what_is_advised_against_an_unstored_page_helps() {
         let stage = Stage::start(lines);
         stage.get(path);
         let url = format!("http://a.test{path}");
-        wait_for("what became of the page", PATIENCE, || {
+        wait_for("what became of the page", TIMEOUT, || {
             stage.why(&url, &[])["advice"]["why"] != "nothing is stored for this address"
         });
         let why = stage.why(&url, &[]);
@@ -205,7 +205,7 @@ fn a_page_that_left_no_marker_is_explained_too() {
     let stage = Stage::start("");
     stage.get("/empty/");
     let mut why = serde_json::Value::Null;
-    wait_for("the note", PATIENCE, || {
+    wait_for("the note", TIMEOUT, || {
         why = stage.why("http://a.test/empty/", &[]);
         !why["not_stored_lately"].is_null()
     });
@@ -264,7 +264,7 @@ fn an_unknown_host_is_reported_and_bad_requests_are_rejected() {
 fn a_purged_page_names_the_order() {
     let stage = Stage::start("");
     let is_hit = || word(&stage.get("/page/")) == "hit";
-    wait_for("the page in memory", PATIENCE, is_hit);
+    wait_for("the page in memory", TIMEOUT, is_hit);
     stage.command(&["purge", "--url", "http://a.test/other/"]);
     let why = stage.why("http://a.test/page/", &[]);
     assert_eq!(why["now"]["what"], "hit");
@@ -284,7 +284,7 @@ fn a_purged_page_names_the_order() {
 #[test]
 fn a_softly_purged_page_is_stale_and_refreshed() {
     let stage = Stage::start("");
-    wait_for("the page in memory", PATIENCE, || {
+    wait_for("the page in memory", TIMEOUT, || {
         word(&stage.get("/brief/")) == "hit"
     });
     stage.command(&["purge", "--soft", "--tag", "t0"]);
@@ -345,7 +345,7 @@ fn what_it_says_is_what_happens() {
             }
             // A page is stored a moment after it was sent.
             if said == "miss" {
-                wait_for("what was composed to be kept or not", PATIENCE, || {
+                wait_for("what was composed to be kept or not", TIMEOUT, || {
                     let again = stage.why_of(method, &format!("http://a.test{target}"), headers);
                     again["now"]["what"] != "miss"
                 });
@@ -370,7 +370,7 @@ fn a_site_token_explains_its_own_site_only() {
 fn variants_of_a_page_are_explained_as_they_are_served() {
     let stage = Stage::start("preset = \"none\"");
     let german = || Request::get("/languages/").field("Accept-Language", "de");
-    wait_for("the variant in memory", PATIENCE, || {
+    wait_for("the variant in memory", TIMEOUT, || {
         word(&stage.ask(german())) == "hit"
     });
     let why = stage.why("http://a.test/languages/", &[("Accept-Language", "de")]);

@@ -5,7 +5,7 @@ use galley_testkit::Nginx;
 use galley_testkit::client::Request;
 
 use crate::case::{Case, cases, host, recorded, recorded_version};
-use crate::drive::{Outcome, PATIENCE, run};
+use crate::drive::{Outcome, TIMEOUT, run};
 use crate::stage::{Peer, Php, Stage};
 use crate::table::keep_golden;
 
@@ -23,7 +23,7 @@ fn every_case_is_answered_as_it_says() {
     let stage = Stage::start(cases.len());
     let mut complaints = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        let outcome = run(stage.addr(), case, number, PATIENCE, || stage.echo.take());
+        let outcome = run(stage.addr(), case, number, TIMEOUT, || stage.echo.take());
         complain(&mut complaints, case, &outcome);
         complaints.extend(stored(&stage, case, number, &outcome));
         stage.echo.take();
@@ -43,7 +43,7 @@ fn every_case_is_answered_alike_with_php() {
     let php = Php::start(cases.len());
     let mut complaints = Vec::new();
     for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.with_php) {
-        let outcome = run(php.galley.addr(), case, number, PATIENCE, || php.take());
+        let outcome = run(php.galley.addr(), case, number, TIMEOUT, || php.take());
         complain(&mut complaints, case, &outcome);
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
@@ -72,8 +72,8 @@ fn nginx_answers_as_the_file_says() {
                 .nginx
                 .as_ref()
                 .is_none_or(|line| line.contains("waits"));
-            let patience = if waits { WAITS } else { PATIENCE };
-            run(peer.nginx.addr(), case, number, patience, || {
+            let timeout = if waits { WAITS } else { TIMEOUT };
+            run(peer.nginx.addr(), case, number, timeout, || {
                 peer.echo.take()
             })
             .text()
@@ -83,7 +83,7 @@ fn nginx_answers_as_the_file_says() {
 }
 
 /// For how long nginx keeps a connection open before it counts as waiting for more. What is recorded as an end is waited
-/// for with patience.
+/// for with timeout.
 const WAITS: std::time::Duration = std::time::Duration::from_secs(2);
 
 fn complain(complaints: &mut Vec<String>, case: &Case, outcome: &Outcome) {

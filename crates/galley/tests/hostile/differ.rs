@@ -14,7 +14,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::case::{escaped, host};
-use crate::drive::{PATIENCE, converse};
+use crate::drive::{TIMEOUT, converse};
 use crate::peer::read_with_hyper;
 use crate::reader::{End, read_whole};
 use crate::stage::{Peer, Stage};
@@ -88,11 +88,11 @@ fn compare(
     }
     counts.refused += u64::from(matches!(reading.end, End::Refused(_)));
     let whole = [stream, &numbered(PROBE.as_bytes(), number)].concat();
-    let enough = converse(stage.addr(), &whole, PATIENCE, usize::MAX);
+    let enough = converse(stage.addr(), &whole, TIMEOUT, usize::MAX);
     let ours = stage.echo.take();
     counts.read += ours.len() as u64;
     // nginx has said enough when it has answered as many.
-    let answered = converse(peer.nginx.addr(), &whole, PATIENCE, enough);
+    let answered = converse(peer.nginx.addr(), &whole, TIMEOUT, enough);
     let nginx = peer.echo.take();
     let of_this = nginx.iter().filter(|line| !is_of_another(line, number));
     let nginx: Vec<String> = of_this.map(|line| canonical(line)).collect();

@@ -46,20 +46,20 @@ impl Outcome {
 }
 
 /// How long to wait for an end that comes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends the case and reads until the server closes. A connection that stays open for `patience` is one that waits for more;
+/// Sends the case and reads until the server closes. A connection that stays open for `timeout` is one that waits for more;
 /// where that is expected, the client ends it. `seen` gives what the upstream saw since the last call.
 pub fn run(
     addr: SocketAddr,
     case: &Case,
     number: usize,
-    patience: Duration,
+    timeout: Duration,
     seen: impl Fn() -> Vec<String>,
 ) -> Outcome {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_nodelay(true).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     let mut bytes = case.bytes_for(number);
     let is_expected_to_wait = case.right.fate == Fate::Waits;
     if !is_expected_to_wait {
@@ -70,7 +70,7 @@ pub fn run(
     if is_expected_to_wait {
         let _ = stream.shutdown(Shutdown::Write);
     }
-    let (received, was_closed) = read_to_end(&mut stream, patience);
+    let (received, was_closed) = read_to_end(&mut stream, timeout);
     drop(stream);
     let mut answers = answers(&received);
     let mut seen: Vec<String> = seen()
@@ -113,9 +113,9 @@ fn probe(number: usize) -> String {
     )
 }
 
-/// All that comes, and whether the server ended it within `patience`.
-pub fn read_to_end(stream: &mut TcpStream, patience: Duration) -> (Vec<u8>, bool) {
-    let deadline = Instant::now() + patience;
+/// All that comes, and whether the server ended it within `timeout`.
+pub fn read_to_end(stream: &mut TcpStream, timeout: Duration) -> (Vec<u8>, bool) {
+    let deadline = Instant::now() + timeout;
     let mut received = Vec::new();
     let mut piece = [0; 16 * 1024];
     loop {
@@ -140,11 +140,11 @@ pub fn read_to_end(stream: &mut TcpStream, patience: Duration) -> (Vec<u8>, bool
 }
 
 /// Sends bytes and reads until the server closes or has given so many answers: how many it gave.
-pub fn converse(addr: SocketAddr, bytes: &[u8], patience: Duration, enough: usize) -> usize {
+pub fn converse(addr: SocketAddr, bytes: &[u8], timeout: Duration, enough: usize) -> usize {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_nodelay(true).unwrap();
-    stream.set_write_timeout(Some(patience)).unwrap();
-    stream.set_read_timeout(Some(patience)).unwrap();
+    stream.set_write_timeout(Some(timeout)).unwrap();
+    stream.set_read_timeout(Some(timeout)).unwrap();
     let _ = stream.write_all(bytes);
     let mut received = Vec::new();
     let mut piece = [0; 16 * 1024];

@@ -8,7 +8,7 @@ use std::thread;
 use galley_testkit::origin::Origin;
 
 use crate::case::host;
-use crate::drive::{PATIENCE, answers, read_to_end};
+use crate::drive::{TIMEOUT, answers, read_to_end};
 use crate::stage::{Php, Stage, behind};
 
 /// Repeated, it is a body; where it is taken for requests, they are answered.
@@ -25,10 +25,10 @@ fn converse(stream: &TcpStream, head: &str, body: &[u8]) -> Vec<(u16, String)> {
     );
     let bytes = [head.as_bytes(), body, last.as_bytes()].concat();
     let mut writing = stream.try_clone().unwrap();
-    writing.set_write_timeout(Some(PATIENCE)).unwrap();
+    writing.set_write_timeout(Some(TIMEOUT)).unwrap();
     // It ends when the server has closed.
     let writer = thread::spawn(move || drop(writing.write_all(&bytes)));
-    let (received, was_closed) = read_to_end(&mut stream.try_clone().unwrap(), PATIENCE);
+    let (received, was_closed) = read_to_end(&mut stream.try_clone().unwrap(), TIMEOUT);
     assert!(was_closed, "{}", String::from_utf8_lossy(&received));
     let _ = stream.shutdown(std::net::Shutdown::Both);
     writer.join().unwrap();
@@ -65,14 +65,14 @@ fn a_refusal_before_the_body_ends_the_connection() {
 #[test]
 fn an_upstream_that_answers_before_the_body_and_leaves_is_no_reason_to_lose_count() {
     // With bytes unread its kernel resets the connection, and the answer may be lost on the way.
-    let origin = Origin::start(|seen, wire| {
-        wire.answer(
+    let origin = Origin::start(|seen, writer| {
+        writer.answer(
             200,
             &[("Cache-Control", "no-store")],
             seen.target.as_bytes(),
         );
         if seen.method == "POST" {
-            wire.close();
+            writer.close();
         }
     });
     let origin = origin.unwrap();
@@ -92,7 +92,11 @@ fn an_upstream_that_answers_before_the_body_and_leaves_is_no_reason_to_lose_coun
         assert_eq!(*last, (200, "/last".to_owned()));
     }
     // And nothing that is not safe is sent twice.
-    let seen: Vec<String> = origin.seen().into_iter().map(|one| one.target).collect();
+    let seen: Vec<String> = origin
+        .requests()
+        .into_iter()
+        .map(|one| one.target)
+        .collect();
     assert_eq!(seen, ["/a", "/last", "/a", "/last", "/a", "/last"]);
 }
 

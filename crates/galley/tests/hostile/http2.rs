@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use galley_testkit::Nginx;
 
 use crate::case::{Case, Fate, cases, host, recorded, recorded_version, unescaped};
-use crate::drive::{Outcome, PATIENCE};
+use crate::drive::{Outcome, TIMEOUT};
 use crate::stage::{Peer, Stage};
 use crate::table::keep_golden;
 
@@ -173,8 +173,8 @@ impl Client {
     fn connect(addr: SocketAddr) -> Self {
         let stream = TcpStream::connect(addr).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         let mut client = Self {
             stream,
             received: Vec::new(),

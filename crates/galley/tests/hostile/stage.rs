@@ -25,8 +25,8 @@ impl Echo {
         let noted = Arc::clone(&seen);
         let cookies = Arc::new(Mutex::new(Vec::new()));
         let eaten = Arc::clone(&cookies);
-        let origin = Origin::start_forgetting(move |request, wire| {
-            let body = wire.body();
+        let origin = Origin::start_unrecorded(move |request, writer| {
+            let body = writer.body();
             let line = line(&request.method, &request.target, &body);
             noted.lock().unwrap().push(line.clone());
             let of_cookie = |field: &&(String, Vec<u8>)| field.0.eq_ignore_ascii_case("cookie");
@@ -38,7 +38,7 @@ impl Echo {
                 ("Content-Type", "text/plain"),
                 ("Cache-Control", "max-age=3600"),
             ];
-            wire.answer(200, &fields, line.as_bytes());
+            writer.answer(200, &fields, line.as_bytes());
         });
         Self {
             origin: origin.unwrap(),

@@ -6,7 +6,7 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::origin::Gate;
 use galley_testkit::wait_for;
 
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{Stage, TIMEOUT};
 
 const LONG: (&str, &str) = ("Cache-Control", "max-age=600");
 
@@ -21,14 +21,14 @@ fn trap_12_each_reuse_has_its_age() {
 #[test]
 fn trap_13_a_date_is_kept_or_added_once() {
     let old = "Sun, 06 Nov 1994 08:49:37 GMT";
-    let stage = Stage::new(move |seen, wire| {
+    let stage = Stage::new(move |seen, writer| {
         let dated = [("Cache-Control", "max-age=2000000000"), ("Date", old)];
         let fields = if seen.path() == "/dated" {
             &dated[..]
         } else {
             &[LONG]
         };
-        wire.answer(200, fields, b"x");
+        writer.answer(200, fields, b"x");
     });
     stage.get("/dated");
     assert_eq!(stage.get("/dated").all("date"), [old]);
@@ -58,7 +58,7 @@ fn trap_22_get_stores_and_head_reads() {
 
 #[test]
 fn trap_25_a_304_updates_the_head_and_stays_here() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let old = [
             ("Cache-Control", "max-age=10"),
             ("Age", "20"),
@@ -74,8 +74,8 @@ fn trap_25_a_304_updates_the_head_and_stays_here() {
             ("Content-Encoding", "gzip"),
         ];
         match seen.field("if-none-match") {
-            Some(_) => wire.answer(304, &new, b""),
-            None => wire.answer(200, &old, b"body"),
+            Some(_) => writer.answer(304, &new, b""),
+            None => writer.answer(200, &old, b"body"),
         };
     });
     stage.fill("/");
@@ -98,12 +98,12 @@ fn trap_25_a_304_updates_the_head_and_stays_here() {
         (hit.field("content-length"), hit.field("content-encoding")),
         (Some("4"), None)
     );
-    assert_eq!(stage.origin.seen().len(), 2);
+    assert_eq!(stage.origin.requests().len(), 2);
 }
 
 #[test]
 fn trap_26_a_head_tells_whether_a_copy_is_still_right() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let etag = if seen.path() == "/same" || seen.method == "GET" {
             "\"a\""
         } else {
@@ -120,7 +120,7 @@ fn trap_26_a_head_tells_whether_a_copy_is_still_right() {
         } else {
             &stale
         };
-        wire.answer(200, fields, b"body");
+        writer.answer(200, fields, b"body");
     });
     for (path, is_hit) in [("/same", true), ("/other", false)] {
         stage.fill(path);
@@ -132,8 +132,8 @@ fn trap_26_a_head_tells_whether_a_copy_is_still_right() {
 #[test]
 fn trap_27_tags_count_before_dates() {
     let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
-    let stage = Stage::new(move |_, wire| {
-        wire.answer(
+    let stage = Stage::new(move |_, writer| {
+        writer.answer(
             200,
             &[
                 LONG,
@@ -189,11 +189,11 @@ fn trap_28_the_stored_tag_names_the_stored_bytes() {
 
 #[test]
 fn trap_29_ranges_are_cut_from_what_is_whole() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         if seen.path() == "/parts" {
-            wire.answer(206, &[LONG, ("Content-Range", "bytes 2-3/10")], b"23");
+            writer.answer(206, &[LONG, ("Content-Range", "bytes 2-3/10")], b"23");
         } else {
-            wire.answer(200, &[LONG, ("ETag", "\"a\"")], b"0123456789");
+            writer.answer(200, &[LONG, ("ETag", "\"a\"")], b"0123456789");
         }
     });
     stage.fill("/");
@@ -224,10 +224,10 @@ fn trap_29_ranges_are_cut_from_what_is_whole() {
         .field("Range", "bytes=0-1")
         .field("If-Range", "\"b\"");
     assert_eq!(stage.ask(&stale).status, 200);
-    assert_eq!(stage.origin.seen().len(), 1);
+    assert_eq!(stage.origin.requests().len(), 1);
     let again = Request::get("/parts").field("Range", "bytes=2-3");
     assert_eq!(stage.status(&again), 206);
-    wait_for("the part to be stored", PATIENCE, || stage.reuses(&again));
+    wait_for("the part to be stored", TIMEOUT, || stage.reuses(&again));
     assert_eq!(stage.status(&again), 206);
     assert!(!stage.reuses(&Request::get("/parts")), "a part is no whole");
 }
@@ -257,10 +257,10 @@ fn trap_32_fields_of_one_connection_end_there() {
 
 #[test]
 fn trap_33_framing_is_made_anew_and_trailers_end_here() {
-    let stage = Stage::new(|_, wire| {
-        wire.chunked(200, &[LONG]);
-        wire.chunk(b"ab");
-        wire.write(b"0\r\nX-Trailer: 1\r\n\r\n");
+    let stage = Stage::new(|_, writer| {
+        writer.chunked(200, &[LONG]);
+        writer.chunk(b"ab");
+        writer.write(b"0\r\nX-Trailer: 1\r\n\r\n");
     });
     assert_eq!(stage.fill("/").text(), "ab");
     let hit = stage.get("/");
@@ -284,21 +284,21 @@ fn trap_34_each_hop_signs_and_no_request_goes_round() {
         .map(|(_, value)| value.clone());
     assert_eq!(via.collect::<Vec<_>>(), [&b"1.1 edge"[..], b"1.1 galley"]);
     let identity = seen.field("cdn-loop").unwrap().to_owned();
-    let asked = stage.origin.seen().len();
+    let asked = stage.origin.requests().len();
     let again = Request::get("/new").field("CDN-Loop", format!("other; v=1, {identity}"));
     assert_eq!(stage.status(&again), 508);
-    assert_eq!(stage.origin.seen().len(), asked);
+    assert_eq!(stage.origin.requests().len(), asked);
 }
 
 #[test]
 fn what_post_teaches_answers_a_get() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let place = if seen.path() == "/own" {
             "/own"
         } else {
             "/else"
         };
-        wire.answer(
+        writer.answer(
             200,
             &[LONG, ("Content-Location", place)],
             seen.number.to_string().as_bytes(),
@@ -308,8 +308,8 @@ fn what_post_teaches_answers_a_get() {
     assert!(!stage.reuses(&Request::get("/other")));
     stage.ask(&Request::post("/own", "text/plain", "x"));
     let stored = Request::get("/own").field("Cache-Control", "only-if-cached");
-    wait_for("the lesson", PATIENCE, || stage.status(&stored) == 200);
-    assert_eq!(stage.origin.seen().len(), 3);
+    wait_for("the lesson", TIMEOUT, || stage.status(&stored) == 200);
+    assert_eq!(stage.origin.requests().len(), 3);
 }
 
 #[test]
@@ -317,9 +317,9 @@ fn early_hints_reach_the_one_who_asked_before_the_answer() {
     let hints = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n";
     let gate = Gate::new();
     let door = gate.clone();
-    let stage = Stage::new(move |seen, wire| {
-        wire.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n");
-        wire.write(b"Link: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n");
+    let stage = Stage::new(move |seen, writer| {
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n");
+        writer.write(b"Link: </a.css>; rel=preload\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n");
         if seen.path().contains("gated") {
             door.pass();
         }
@@ -328,7 +328,7 @@ fn early_hints_reach_the_one_who_asked_before_the_answer() {
         } else {
             ("Cache-Control", "no-store")
         };
-        wire.answer(200, &[control], b"x");
+        writer.answer(200, &[control], b"x");
     });
     for target in ["/gated/stored", "/gated/passed"] {
         let mut connection = Connection::open(stage.addr()).unwrap();
@@ -348,7 +348,7 @@ fn early_hints_reach_the_one_who_asked_before_the_answer() {
             assert_eq!((answer.status, &answer.interim[..]), (200, &[103][..]));
         }
     }
-    wait_for("a stored copy", PATIENCE, || {
+    wait_for("a stored copy", TIMEOUT, || {
         stage.get("/gated/stored").is_hit()
     });
     assert!(stage.get("/gated/stored").interim.is_empty(), "not stored");
@@ -360,7 +360,7 @@ fn early_hints_reach_the_one_who_asked_before_the_answer() {
 
 /// An origin of ten digits that answers ranges, with this tag.
 fn digits(tag: impl Fn(usize) -> &'static str + Send + Sync + 'static) -> Stage {
-    Stage::new(move |seen, wire| {
+    Stage::new(move |seen, writer| {
         let range = seen.field("range").and_then(|range| {
             let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
             Some((first.parse::<usize>().ok()?, last.parse::<usize>().ok()?))
@@ -371,10 +371,10 @@ fn digits(tag: impl Fn(usize) -> &'static str + Send + Sync + 'static) -> Stage 
             Some((first, last)) => {
                 let held = format!("bytes {first}-{last}/10");
                 let fields = [tagged[0], tagged[1], ("Content-Range", held.as_str())];
-                wire.answer(206, &fields, &b"0123456789"[first..=last]);
+                writer.answer(206, &fields, &b"0123456789"[first..=last]);
             }
             None => {
-                wire.answer(200, &tagged, b"0123456789");
+                writer.answer(200, &tagged, b"0123456789");
             }
         }
     })
@@ -387,7 +387,7 @@ fn part(range: &str) -> Request {
 /// Asks for a part and waits until it is stored.
 fn take(stage: &Stage, range: &str) {
     stage.ask(&part(range));
-    wait_for("the part to be stored", PATIENCE, || {
+    wait_for("the part to be stored", TIMEOUT, || {
         stage.reuses(&part(range))
     });
 }
@@ -404,16 +404,16 @@ fn parts_with_one_strong_tag_are_joined() {
         ("0-0", "bytes 0-0/10", "0"),
         ("1-7", "bytes 1-7/10", "1234567"),
     ] {
-        let before = stage.origin.seen().len();
+        let before = stage.origin.requests().len();
         let answer = stage.ask(&part(range));
-        assert_eq!(stage.origin.seen().len(), before, "{range}");
+        assert_eq!(stage.origin.requests().len(), before, "{range}");
         assert_eq!((answer.status, answer.text().as_str()), (206, text));
         assert_eq!(answer.all("content-range"), [held]);
     }
     take(&stage, "6-9");
-    let before = stage.origin.seen().len();
+    let before = stage.origin.requests().len();
     let whole = stage.get("/");
-    assert_eq!(stage.origin.seen().len(), before, "all of it is known");
+    assert_eq!(stage.origin.requests().len(), before, "all of it is known");
     assert_eq!((whole.status, whole.text().as_str()), (200, "0123456789"));
     assert!(!whole.has("content-range") && whole.is_hit());
     assert_eq!(stage.ask(&part("-2")).text(), "89");

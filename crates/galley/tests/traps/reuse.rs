@@ -6,7 +6,7 @@ use std::time::Duration;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{Stage, TIMEOUT};
 
 const LONG: &[(&str, &str)] = &[("Cache-Control", "max-age=600")];
 
@@ -30,7 +30,7 @@ fn trap_05_only_if_cached_is_answered_without_the_origin() {
     let stage = Stage::constant(LONG);
     let only = Request::get("/a").field("Cache-Control", "only-if-cached");
     assert_eq!(stage.status(&only), 504);
-    assert!(stage.origin.seen().is_empty());
+    assert!(stage.origin.requests().is_empty());
     stage.get("/a");
     assert!(stage.reuses(&only));
     stage.ask(&Request::get("/b").field("Cache-Control", "no-store"));
@@ -40,7 +40,7 @@ fn trap_05_only_if_cached_is_answered_without_the_origin() {
 #[test]
 fn trap_07_must_revalidate_is_never_served_stale() {
     let lines = "[site.ttl]\nstale_if_error = \"1h\"";
-    let stage = Stage::with(lines, |seen, wire| {
+    let stage = Stage::with(lines, |seen, writer| {
         let control = match seen.path() {
             "/must" => "max-age=10, must-revalidate",
             "/proxy" => "max-age=10, proxy-revalidate",
@@ -49,9 +49,9 @@ fn trap_07_must_revalidate_is_never_served_stale() {
             _ => "max-age=10",
         };
         match seen.field("if-none-match") {
-            Some(_) => wire.reset(),
+            Some(_) => writer.reset(),
             None => {
-                wire.answer(
+                writer.answer(
                     200,
                     &[("Cache-Control", control), ("Age", "20"), ("ETag", "\"a\"")],
                     b"x",
@@ -68,7 +68,7 @@ fn trap_07_must_revalidate_is_never_served_stale() {
     ];
     for (path, status) in table {
         assert_eq!(stage.get(path).status, 200);
-        wait_for("a stored copy to be asked about", PATIENCE, || {
+        wait_for("a stored copy to be asked about", TIMEOUT, || {
             let found = stage.get(path).status;
             stage.last().field("if-none-match") == Some("\"a\"") && found == status
         });
@@ -77,14 +77,14 @@ fn trap_07_must_revalidate_is_never_served_stale() {
 
 #[test]
 fn trap_18_what_broke_off_is_not_stored() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         if seen.number == 0 {
-            wire.write(
+            writer.write(
                 b"HTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\nContent-Length: 10\r\n\r\nhalf",
             );
-            wire.close();
+            writer.close();
         } else {
-            wire.answer(200, LONG, b"whole");
+            writer.answer(200, LONG, b"whole");
         }
     });
     let broken = Request::get("/").send(stage.addr());
@@ -95,14 +95,14 @@ fn trap_18_what_broke_off_is_not_stored() {
 
 #[test]
 fn trap_19_variants_are_told_apart() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let vary = if seen.path() == "/star" {
             "Foo, *"
         } else {
             "Foo"
         };
         let fields = [("Cache-Control", "max-age=600"), ("Vary", vary)];
-        wire.answer(200, &fields, seen.number.to_string().as_bytes());
+        writer.answer(200, &fields, seen.number.to_string().as_bytes());
     });
     let with = |value: &str| Request::get("/").field("Foo", value);
     let plain = stage.get("/").text();
@@ -124,16 +124,16 @@ fn trap_19_variants_are_told_apart() {
 
 #[test]
 fn trap_24_unsafe_methods_invalidate_what_they_name() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let fields = [
             ("Cache-Control", "max-age=600"),
             ("Location", "moved"),
             ("Content-Location", "http://other.example/d/far"),
         ];
         match (seen.method.as_str(), seen.path()) {
-            ("GET", _) => wire.answer(200, LONG, b"x"),
-            (_, "/d/bad") => wire.answer(500, &fields, b""),
-            _ => wire.answer(200, &fields, b""),
+            ("GET", _) => writer.answer(200, LONG, b"x"),
+            (_, "/d/bad") => writer.answer(500, &fields, b""),
+            _ => writer.answer(200, &fields, b""),
         };
     });
     let pages = ["/d/own", "/d/moved", "/d/far", "/d/bad"];
@@ -153,7 +153,7 @@ fn trap_24_unsafe_methods_invalidate_what_they_name() {
 
 #[test]
 fn trap_30_stale_while_revalidate_asks_once_and_for_nobody() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let fields: &[(&str, &str)] = if seen.number == 0 {
             &[
                 ("Cache-Control", "max-age=10, stale-while-revalidate=60"),
@@ -162,20 +162,22 @@ fn trap_30_stale_while_revalidate_asks_once_and_for_nobody() {
         } else {
             LONG
         };
-        wire.answer(200, fields, seen.number.to_string().as_bytes());
+        writer.answer(200, fields, seen.number.to_string().as_bytes());
     });
     stage.fill("/");
     let stale = stage.ask(&Request::get("/").field("If-None-Match", "\"x\""));
     assert_eq!(stale.text(), "0");
-    wait_for("the refresh", PATIENCE, || stage.origin.seen().len() == 2);
+    wait_for("the refresh", TIMEOUT, || {
+        stage.origin.requests().len() == 2
+    });
     assert_eq!(stage.last().field("if-none-match"), None);
-    wait_for("the new copy", PATIENCE, || stage.get("/").text() == "1");
-    assert_eq!(stage.origin.seen().len(), 2);
+    wait_for("the new copy", TIMEOUT, || stage.get("/").text() == "1");
+    assert_eq!(stage.origin.requests().len(), 2);
 }
 
 #[test]
 fn addresses_that_differ_in_what_does_not_matter_share_a_copy() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let search = match seen.path() {
             "/utm" => "params=(\"utm\")",
             "/id" => "params, except=(\"id\"), key-order",
@@ -187,7 +189,7 @@ fn addresses_that_differ_in_what_does_not_matter_share_a_copy() {
             ("Vary", if seen.path() == "/vary" { "Foo" } else { "" }),
             LONG[0],
         ];
-        wire.answer(200, &fields, seen.number.to_string().as_bytes());
+        writer.answer(200, &fields, seen.number.to_string().as_bytes());
     });
     let table = [
         ("/utm?a=1&utm=x", "/utm?utm=y&a=1", true),
@@ -217,7 +219,7 @@ fn addresses_that_differ_in_what_does_not_matter_share_a_copy() {
     assert!(!stage.reuses(&oldest), "beyond the bound it is forgotten");
     let with = |target: &str, value: &str| Request::get(target).field("Foo", value);
     stage.ask(&with("/vary?1", "a"));
-    wait_for("the variant to be stored", PATIENCE, || {
+    wait_for("the variant to be stored", TIMEOUT, || {
         stage.reuses(&with("/vary?1", "a"))
     });
     assert!(stage.reuses(&with("/vary?2", "a")));
@@ -226,9 +228,9 @@ fn addresses_that_differ_in_what_does_not_matter_share_a_copy() {
 
 #[test]
 fn a_purge_of_either_address_reaches_what_they_share() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let fields = [("No-Vary-Search", "params"), LONG[0]];
-        wire.answer(200, &fields, seen.number.to_string().as_bytes());
+        writer.answer(200, &fields, seen.number.to_string().as_bytes());
     });
     for purged in ["/a?1", "/a?2"] {
         let old = stage.fill("/a?1").text();
@@ -250,19 +252,19 @@ fn a_purge_of_either_address_reaches_what_they_share() {
 fn trap_38_a_fill_that_was_begun_before_a_purge_is_not_kept() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
-    let stage = Arc::new(Stage::new(move |seen, wire| {
+    let stage = Arc::new(Stage::new(move |seen, writer| {
         if seen.number == 0 {
             wait.lock()
                 .unwrap()
                 .recv_timeout(Duration::from_secs(20))
                 .unwrap();
         }
-        wire.answer(200, LONG, seen.number.to_string().as_bytes());
+        writer.answer(200, LONG, seen.number.to_string().as_bytes());
     }));
     let early = Arc::clone(&stage);
     let first = std::thread::spawn(move || early.get("/").text());
-    wait_for("the first request", PATIENCE, || {
-        !stage.origin.seen().is_empty()
+    wait_for("the first request", TIMEOUT, || {
+        !stage.origin.requests().is_empty()
     });
     assert_eq!(stage.status(&Request::new("PURGE", "/")), 200);
     assert_eq!(
@@ -292,12 +294,12 @@ fn trap_39_those_who_waited_do_not_share_what_is_not_shared() {
     bodies.sort();
     bodies.dedup();
     assert_eq!(bodies.len(), 8, "each has an answer of its own: {bodies:?}");
-    assert_eq!(stage.origin.seen().len(), 8, "and nobody asked twice");
+    assert_eq!(stage.origin.requests().len(), 8, "and nobody asked twice");
 }
 
 #[test]
 fn a_group_is_invalidated_as_a_whole() {
-    let stage = Stage::new(|seen, wire| {
+    let stage = Stage::new(|seen, writer| {
         let group = if seen.path() == "/c" {
             "\"y\""
         } else {
@@ -307,7 +309,7 @@ fn a_group_is_invalidated_as_a_whole() {
             "POST" => ("Cache-Group-Invalidation", "\"x\""),
             _ => ("Cache-Groups", group),
         };
-        wire.answer(200, &[fields, LONG[0]], b"x");
+        writer.answer(200, &[fields, LONG[0]], b"x");
     });
     for path in ["/a", "/b", "/c"] {
         stage.fill(path);

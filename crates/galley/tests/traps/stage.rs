@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::origin::{Origin, Seen, Wire};
+use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Galley, Scratch, wait_for};
 
 /// A running pair. The server ends first.
@@ -16,14 +16,16 @@ pub struct Stage {
 
 impl Stage {
     /// The origin answers by `script`.
-    pub fn new(script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static) -> Self {
+    pub fn new(
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
+    ) -> Self {
         Self::with("", script)
     }
 
     /// The same, with further lines of the site.
     pub fn with(
         lines: &str,
-        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
         let scratch = Scratch::new().unwrap();
         let origin = Origin::start(script).unwrap();
@@ -44,8 +46,8 @@ impl Stage {
 
     /// An origin whose every answer has these fields and the request's number as its body.
     pub fn constant(fields: &'static [(&'static str, &'static str)]) -> Self {
-        Self::new(move |seen, wire| {
-            wire.answer(200, fields, seen.number.to_string().as_bytes());
+        Self::new(move |seen, writer| {
+            writer.answer(200, fields, seen.number.to_string().as_bytes());
         })
     }
 
@@ -63,16 +65,16 @@ impl Stage {
 
     /// Whether a request is answered without the origin: from the store, or from a fill that is just ending.
     pub fn reuses(&self, request: &Request) -> bool {
-        let before = self.origin.seen().len();
+        let before = self.origin.requests().len();
         self.ask(request);
-        self.origin.seen().len() == before
+        self.origin.requests().len() == before
     }
 
     /// Asks for a page and waits until it is stored: its last byte may leave a moment earlier.
     pub fn fill(&self, target: &str) -> Response {
         let answer = self.get(target);
         let stored = Request::get(target).field("Cache-Control", "only-if-cached, max-stale");
-        wait_for("the page to be stored", PATIENCE, || {
+        wait_for("the page to be stored", TIMEOUT, || {
             self.status(&stored) == 200
         });
         answer
@@ -83,10 +85,10 @@ impl Stage {
     }
 
     /// The last request that the origin saw.
-    pub fn last(&self) -> Seen {
-        self.origin.seen().pop().unwrap()
+    pub fn last(&self) -> ReceivedRequest {
+        self.origin.requests().pop().unwrap()
     }
 }
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);

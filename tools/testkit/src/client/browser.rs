@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Connection, Jar, Part, Request, Response};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// Asks one server as one host, with cookies. Redirects are returned, not followed.
 #[derive(Debug)]
@@ -27,22 +27,26 @@ impl Browser {
     }
 
     /// GET.
-    pub fn get(&mut self, target: &str) -> Result<Response, Trouble> {
+    pub fn get(&mut self, target: &str) -> Result<Response, TestkitError> {
         self.send(Request::get(target))
     }
 
     /// POST of a form.
-    pub fn post(&mut self, target: &str, fields: &[(&str, &str)]) -> Result<Response, Trouble> {
+    pub fn post(
+        &mut self,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Response, TestkitError> {
         self.send(Request::form(target, fields))
     }
 
     /// POST of a form with files.
-    pub fn upload(&mut self, target: &str, parts: &[Part<'_>]) -> Result<Response, Trouble> {
+    pub fn upload(&mut self, target: &str, parts: &[Part<'_>]) -> Result<Response, TestkitError> {
         self.send(Request::multipart(target, parts))
     }
 
     /// Sends a request with the host and the cookies added, and keeps the cookies of the answer.
-    pub fn send(&mut self, request: Request) -> Result<Response, Trouble> {
+    pub fn send(&mut self, request: Request) -> Result<Response, TestkitError> {
         let mut request = request.host(&self.host);
         if let Some(cookies) = self.jar.field(&request.target) {
             request = request.cookie(&cookies);
@@ -52,11 +56,11 @@ impl Browser {
         let mut connection = match reused {
             Some(connection) if safe => connection,
             // A kept connection may be closed at any moment, and only a safe method may be sent twice.
-            _ => Connection::within(self.addr, request.patience)?,
+            _ => Connection::within(self.addr, request.timeout)?,
         };
         let response = match connection.exchange(&request) {
-            Err(Trouble::Io { source, .. }) if safe && is_closed(&source) => {
-                connection = Connection::within(self.addr, request.patience)?;
+            Err(TestkitError::Io { source, .. }) if safe && is_closed(&source) => {
+                connection = Connection::within(self.addr, request.timeout)?;
                 connection.exchange(&request)?
             }
             other => other?,
@@ -71,8 +75,8 @@ impl Browser {
     /// Logs in to WordPress through its form.
     ///
     /// # Errors
-    /// [`Trouble::Malformed`] when no login cookie is set; the message has the answer's beginning.
-    pub fn login(&mut self, user: &str, password: &str) -> Result<(), Trouble> {
+    /// [`TestkitError::Malformed`] when no login cookie is set; the message has the answer's beginning.
+    pub fn login(&mut self, user: &str, password: &str) -> Result<(), TestkitError> {
         self.get("/wp-login.php")?;
         let form = [
             ("log", user),
@@ -85,7 +89,7 @@ impl Browser {
         if self.jar.starting_with("wordpress_logged_in_").is_some() {
             return Ok(());
         }
-        Err(Trouble::Malformed(format!(
+        Err(TestkitError::Malformed(format!(
             "login as `{user}` set no cookie:\n{}",
             answer.beginning()
         )))
@@ -96,7 +100,12 @@ impl Browser {
 ///
 /// # Errors
 /// As [`Browser::login`].
-pub fn login(addr: SocketAddr, host: &str, user: &str, password: &str) -> Result<Jar, Trouble> {
+pub fn login(
+    addr: SocketAddr,
+    host: &str,
+    user: &str,
+    password: &str,
+) -> Result<Jar, TestkitError> {
     let mut browser = Browser::new(addr, host);
     browser.login(user, password)?;
     Ok(browser.jar)

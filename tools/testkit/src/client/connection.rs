@@ -10,17 +10,17 @@ use rustix::net;
 
 use super::{
     Request, Response,
-    request::PATIENCE,
+    request::TIMEOUT,
     response::{Framing, bad, chunk_size, framing, parse_head},
 };
-use crate::trouble::{During, Trouble};
+use crate::error::{Context, TestkitError};
 
 /// A connection that stays open between requests.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     addr: SocketAddr,
-    patience: Duration,
+    timeout: Duration,
     deadline: Instant,
     /// Received and not yet part of an answer.
     buffer: Vec<u8>,
@@ -29,28 +29,28 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects with a patience of 20 seconds for this and for each answer.
-    pub fn open(addr: SocketAddr) -> Result<Self, Trouble> {
-        Self::within(addr, PATIENCE)
+    /// Connects with a timeout of 20 seconds for this and for each answer.
+    pub fn open(addr: SocketAddr) -> Result<Self, TestkitError> {
+        Self::within(addr, TIMEOUT)
     }
 
-    /// Connects with another patience.
-    pub fn within(addr: SocketAddr, patience: Duration) -> Result<Self, Trouble> {
-        let stream = TcpStream::connect_timeout(&addr, patience)
-            .during(format_args!("connect to {addr}"))?;
-        Self::over(stream, addr, patience)
+    /// Connects with another timeout.
+    pub fn within(addr: SocketAddr, timeout: Duration) -> Result<Self, TestkitError> {
+        let stream = TcpStream::connect_timeout(&addr, timeout)
+            .context(format_args!("connect to {addr}"))?;
+        Self::over(stream, addr, timeout)
     }
 
-    fn over(stream: TcpStream, addr: SocketAddr, patience: Duration) -> Result<Self, Trouble> {
-        stream.set_nodelay(true).during("set no-delay")?;
+    fn over(stream: TcpStream, addr: SocketAddr, timeout: Duration) -> Result<Self, TestkitError> {
+        stream.set_nodelay(true).context("set no-delay")?;
         stream
-            .set_write_timeout(Some(patience))
-            .during("set a deadline")?;
+            .set_write_timeout(Some(timeout))
+            .context("set a deadline")?;
         Ok(Self {
             stream,
             addr,
-            patience,
-            deadline: Instant::now() + patience,
+            timeout,
+            deadline: Instant::now() + timeout,
             buffer: Vec::new(),
             raw: Vec::new(),
         })
@@ -59,50 +59,50 @@ impl Connection {
     /// Connects from this address of the machine, such as 127.0.0.9: to the server it is another client.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when the address is not one of this machine's or nobody listens.
+    /// [`TestkitError::Io`] when the address is not one of this machine's or nobody listens.
     pub fn from_address(
         from: Ipv4Addr,
         addr: SocketAddr,
-        patience: Duration,
-    ) -> Result<Self, Trouble> {
+        timeout: Duration,
+    ) -> Result<Self, TestkitError> {
         let what = format!("connect from {from} to {addr}");
-        let stream = bound(from, addr).map_err(io::Error::from).during(what)?;
-        Self::over(stream, addr, patience)
+        let stream = bound(from, addr).map_err(io::Error::from).context(what)?;
+        Self::over(stream, addr, timeout)
     }
 
     /// Sends a request and reads its answer.
-    pub fn exchange(&mut self, request: &Request) -> Result<Response, Trouble> {
+    pub fn exchange(&mut self, request: &Request) -> Result<Response, TestkitError> {
         self.send(request)?;
         self.receive(&request.method)
     }
 
     /// Sends a request without waiting for its answer: pipelining.
-    pub fn send(&mut self, request: &Request) -> Result<(), Trouble> {
+    pub fn send(&mut self, request: &Request) -> Result<(), TestkitError> {
         let bytes = request.to_bytes(&self.addr.to_string());
         self.write(&bytes)
     }
 
     /// Sends these bytes, whatever they mean.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TestkitError> {
         self.stream
             .write_all(bytes)
-            .during(format_args!("write to {}", self.addr))
+            .context(format_args!("write to {}", self.addr))
     }
 
     /// Says that no more bytes will be sent.
-    pub fn finish_writing(&mut self) -> Result<(), Trouble> {
+    pub fn finish_writing(&mut self) -> Result<(), TestkitError> {
         self.stream
             .shutdown(Shutdown::Write)
-            .during("shut down the writing side")
+            .context("shut down the writing side")
     }
 
     /// Reads the next answer; `method` is that of its request, since an answer to HEAD has no body.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when time runs out or the connection ends before the answer does; [`Trouble::Malformed`] when the
+    /// [`TestkitError::Io`] when time runs out or the connection ends before the answer does; [`TestkitError::Malformed`] when the
     /// answer breaks the protocol.
-    pub fn receive(&mut self, method: &str) -> Result<Response, Trouble> {
-        self.deadline = Instant::now() + self.patience;
+    pub fn receive(&mut self, method: &str) -> Result<Response, TestkitError> {
+        self.deadline = Instant::now() + self.timeout;
         self.raw.clear();
         let mut interim = Vec::new();
         let mut response = loop {
@@ -124,15 +124,15 @@ impl Connection {
     }
 
     /// Everything that still comes until the other side closes.
-    pub fn read_to_end(&mut self) -> Result<Vec<u8>, Trouble> {
-        self.deadline = Instant::now() + self.patience;
+    pub fn read_to_end(&mut self) -> Result<Vec<u8>, TestkitError> {
+        self.deadline = Instant::now() + self.timeout;
         while self.fill()? > 0 {}
         Ok(std::mem::take(&mut self.buffer))
     }
 
-    /// True when the other side closes (or resets) without a further byte; false when bytes come or `patience` passes.
-    pub fn is_closed_within(&mut self, patience: Duration) -> bool {
-        self.deadline = Instant::now() + patience;
+    /// True when the other side closes (or resets) without a further byte; false when bytes come or `timeout` passes.
+    pub fn is_closed_within(&mut self, timeout: Duration) -> bool {
+        self.deadline = Instant::now() + timeout;
         self.buffer.is_empty()
             && match self.fill() {
                 Ok(count) => count == 0,
@@ -141,8 +141,8 @@ impl Connection {
     }
 
     /// Our own address, as the other side sees it.
-    pub fn local_addr(&self) -> Result<SocketAddr, Trouble> {
-        self.stream.local_addr().during("ask for our address")
+    pub fn local_addr(&self) -> Result<SocketAddr, TestkitError> {
+        self.stream.local_addr().context("ask for our address")
     }
 
     /// The stream itself, for what this type does not offer (small receive buffers, resets).
@@ -150,7 +150,7 @@ impl Connection {
         &self.stream
     }
 
-    fn body(&mut self, framing: Framing) -> Result<Vec<u8>, Trouble> {
+    fn body(&mut self, framing: Framing) -> Result<Vec<u8>, TestkitError> {
         match framing {
             Framing::None => Ok(Vec::new()),
             Framing::Length(length) => self.take(length),
@@ -163,7 +163,7 @@ impl Connection {
         }
     }
 
-    fn chunks(&mut self) -> Result<Vec<u8>, Trouble> {
+    fn chunks(&mut self) -> Result<Vec<u8>, TestkitError> {
         let mut body = Vec::new();
         loop {
             let line = self.take_through(b"\r\n")?;
@@ -181,7 +181,7 @@ impl Connection {
     }
 
     /// After `Connection: close` nothing may follow.
-    fn expect_end(&mut self) -> Result<(), Trouble> {
+    fn expect_end(&mut self) -> Result<(), TestkitError> {
         while self.buffer.is_empty() {
             // A reset after the whole answer is an end like another.
             match self.fill() {
@@ -194,7 +194,7 @@ impl Connection {
         Err(bad("bytes after the last answer"))
     }
 
-    fn take(&mut self, count: usize) -> Result<Vec<u8>, Trouble> {
+    fn take(&mut self, count: usize) -> Result<Vec<u8>, TestkitError> {
         while self.buffer.len() < count {
             self.fill_or_fail()?;
         }
@@ -204,7 +204,7 @@ impl Connection {
         Ok(taken)
     }
 
-    fn take_through(&mut self, end: &[u8]) -> Result<Vec<u8>, Trouble> {
+    fn take_through(&mut self, end: &[u8]) -> Result<Vec<u8>, TestkitError> {
         let mut from = 0;
         loop {
             let window = self.buffer.get(from..).unwrap_or_default();
@@ -219,30 +219,30 @@ impl Connection {
         }
     }
 
-    fn fill_or_fail(&mut self) -> Result<(), Trouble> {
+    fn fill_or_fail(&mut self) -> Result<(), TestkitError> {
         if self.fill()? > 0 {
             return Ok(());
         }
         let so_far = self.raw.len() + self.buffer.len();
         Err(io::Error::from(io::ErrorKind::UnexpectedEof))
-            .during(format_args!("{} closed after {so_far} bytes", self.addr))
+            .context(format_args!("{} closed after {so_far} bytes", self.addr))
     }
 
     /// Reads once; 0 means that the other side has closed.
-    fn fill(&mut self) -> Result<usize, Trouble> {
+    fn fill(&mut self) -> Result<usize, TestkitError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let what = format_args!("read from {}", self.addr).to_string();
         if left.is_zero() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut)).during(what);
+            return Err(io::Error::from(io::ErrorKind::TimedOut)).context(what);
         }
         self.stream
             .set_read_timeout(Some(left))
-            .during("set a deadline")?;
+            .context("set a deadline")?;
         let mut piece = [0; 16 * 1024];
         let count = loop {
             match self.stream.read(&mut piece) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.during(&what)?,
+                other => break other.context(&what)?,
             }
         };
         self.buffer

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use self::kinds::{DATA, GOAWAY, HEADERS, RST_STREAM, SETTINGS};
-use crate::trouble::{During, Trouble};
+use crate::error::{Context, TestkitError};
 
 /// A frame as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,16 +66,16 @@ impl Frames {
     pub fn open(
         addr: SocketAddr,
         settings: &[(u16, u32)],
-        patience: Duration,
-    ) -> Result<Self, Trouble> {
-        let stream = TcpStream::connect_timeout(&addr, patience)
-            .during(format_args!("connect to {addr}"))?;
+        timeout: Duration,
+    ) -> Result<Self, TestkitError> {
+        let stream = TcpStream::connect_timeout(&addr, timeout)
+            .context(format_args!("connect to {addr}"))?;
         stream
-            .set_read_timeout(Some(patience))
-            .during("set a deadline")?;
+            .set_read_timeout(Some(timeout))
+            .context("set a deadline")?;
         stream
-            .set_write_timeout(Some(patience))
-            .during("set a deadline")?;
+            .set_write_timeout(Some(timeout))
+            .context("set a deadline")?;
         let mut frames = Self { stream };
         let greeting = [PREFACE, &settings_frame(settings)].concat();
         frames.write(&greeting)?;
@@ -83,15 +83,15 @@ impl Frames {
     }
 
     /// Sends bytes, whatever they mean.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
-        self.stream.write_all(bytes).during("write frames")
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), TestkitError> {
+        self.stream.write_all(bytes).context("write frames")
     }
 
     /// The next frame; settings are acknowledged.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when none comes in time or the connection has ended.
-    pub fn receive(&mut self) -> Result<Frame, Trouble> {
+    /// [`TestkitError::Io`] when none comes in time or the connection has ended.
+    pub fn receive(&mut self) -> Result<Frame, TestkitError> {
         let mut head = [0; 9];
         self.read(&mut head)?;
         let [a, b, c, kind, flags, stream @ ..] = head;
@@ -115,7 +115,10 @@ impl Frames {
     ///
     /// # Errors
     /// As [`Frames::receive`].
-    pub fn until(&mut self, is_wanted: impl Fn(&Frame) -> bool) -> Result<Vec<Frame>, Trouble> {
+    pub fn until(
+        &mut self,
+        is_wanted: impl Fn(&Frame) -> bool,
+    ) -> Result<Vec<Frame>, TestkitError> {
         let mut frames = Vec::new();
         loop {
             let frame = self.receive()?;
@@ -130,8 +133,8 @@ impl Frames {
     /// All frames until the connection ends.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when it does not end in time.
-    pub fn until_closed(&mut self) -> Result<Vec<Frame>, Trouble> {
+    /// [`TestkitError::Io`] when it does not end in time.
+    pub fn until_closed(&mut self) -> Result<Vec<Frame>, TestkitError> {
         let mut frames = Vec::new();
         loop {
             match self.receive() {
@@ -147,8 +150,8 @@ impl Frames {
         &self.stream
     }
 
-    fn read(&mut self, into: &mut [u8]) -> Result<(), Trouble> {
-        self.stream.read_exact(into).during("read a frame")
+    fn read(&mut self, into: &mut [u8]) -> Result<(), TestkitError> {
+        self.stream.read_exact(into).context("read a frame")
     }
 }
 

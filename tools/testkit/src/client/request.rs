@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, net::SocketAddr, time::Duration};
 
 use super::{Connection, Response};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// A body and how it is framed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Request {
     pub fields: Vec<(String, Vec<u8>)>,
     /// Body and framing.
     pub body: Body,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     names_host: bool,
 }
 
@@ -50,7 +50,7 @@ impl Request {
             target: target.to_owned(),
             fields: Vec::new(),
             body: Body::None,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             names_host: true,
         }
     }
@@ -150,8 +150,8 @@ impl Request {
 
     /// How long the whole answer may take, and how long connecting may take. 20 seconds by default.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -194,9 +194,9 @@ impl Request {
     /// Sends it on a connection of its own and returns the answer. The connection ends with it.
     ///
     /// # Errors
-    /// [`Trouble::Io`] when nothing answers or time runs out, [`Trouble::Malformed`] when the answer breaks the protocol.
-    pub fn send(&self, addr: SocketAddr) -> Result<Response, Trouble> {
-        Connection::within(addr, self.patience)?.exchange(self)
+    /// [`TestkitError::Io`] when nothing answers or time runs out, [`TestkitError::Malformed`] when the answer breaks the protocol.
+    pub fn send(&self, addr: SocketAddr) -> Result<Response, TestkitError> {
+        Connection::within(addr, self.timeout)?.exchange(self)
     }
 }
 
@@ -218,7 +218,7 @@ fn encoded(text: &str) -> String {
 }
 
 /// Shorter than Galley waits for PHP by default: who sets a shorter time-out notices if it is not heeded.
-pub(super) const PATIENCE: Duration = Duration::from_secs(28);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(28);
 const BOUNDARY: &str = "galley-testkit-7f3a9c51e2";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! An answer: status, fields and body for assertions, the raw bytes for byte-exact ones.
 
-use crate::Trouble;
+use crate::TestkitError;
 
 /// A whole answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub(super) enum Framing {
 }
 
 /// The head of an answer, without its body.
-pub(super) fn parse_head(head: &[u8]) -> Result<Response, Trouble> {
+pub(super) fn parse_head(head: &[u8]) -> Result<Response, TestkitError> {
     let text = head
         .strip_suffix(b"\r\n\r\n")
         .ok_or_else(|| bad("no end of the head"))?;
@@ -150,7 +150,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Response, Trouble> {
 }
 
 /// How the body ends; strict: what leaves a doubt is an error.
-pub(super) fn framing(response: &Response, method: &str) -> Result<Framing, Trouble> {
+pub(super) fn framing(response: &Response, method: &str) -> Result<Framing, TestkitError> {
     let lengths = response.all("content-length");
     let codings = response.all("transfer-encoding");
     if lengths.len() > 1 || codings.len() > 1 || (!lengths.is_empty() && !codings.is_empty()) {
@@ -178,7 +178,7 @@ pub(super) fn framing(response: &Response, method: &str) -> Result<Framing, Trou
 }
 
 /// Size of a chunk from its line (without the line end); extensions are allowed.
-pub(super) fn chunk_size(line: &[u8]) -> Result<usize, Trouble> {
+pub(super) fn chunk_size(line: &[u8]) -> Result<usize, TestkitError> {
     let line = std::str::from_utf8(line).map_err(|_| bad("chunk size"))?;
     let digits = line.split(';').next().unwrap_or_default().trim_end();
     let hexadecimal =
@@ -191,8 +191,8 @@ pub(super) fn chunk_size(line: &[u8]) -> Result<usize, Trouble> {
     size.ok_or_else(|| bad(&format!("chunk size `{line}`")))
 }
 
-pub(super) fn bad(what: &str) -> Trouble {
-    Trouble::Malformed(what.to_owned())
+pub(super) fn bad(what: &str) -> TestkitError {
+    TestkitError::Malformed(what.to_owned())
 }
 
 #[cfg(test)]

@@ -27,9 +27,9 @@ use self::{
     stage::{NODES, Stage},
 };
 use crate::{
-    Signal, Trouble,
+    Signal, TestkitError,
     faults::{Tally, dice::Dice},
-    wait::came_true,
+    wait::poll_until,
 };
 
 /// What is run, and how often.
@@ -158,7 +158,7 @@ pub struct Outcome {
 pub fn run(
     setting: &Setting,
     mut progress: impl FnMut(usize, Scenario, &Outcome),
-) -> Result<Vec<(Scenario, Outcome)>, Trouble> {
+) -> Result<Vec<(Scenario, Outcome)>, TestkitError> {
     // The names of the networks belong to the process.
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut outcomes: Vec<(Scenario, Outcome)> = setting
@@ -204,7 +204,7 @@ struct Run {
 }
 
 impl Run {
-    fn round(&mut self, scenario: Scenario, outcome: &mut Outcome) -> Result<(), Trouble> {
+    fn round(&mut self, scenario: Scenario, outcome: &mut Outcome) -> Result<(), TestkitError> {
         outcome.tally.rounds += 1;
         self.edit(outcome, ACKNOWLEDGED_WITHIN);
         let node = self.dice.below(NODES);
@@ -234,19 +234,19 @@ impl Run {
     }
 
     /// Edits over a node that is up, and waits for a while until that is acknowledged.
-    fn edit(&mut self, outcome: &mut Outcome, patience: Duration) {
+    fn edit(&mut self, outcome: &mut Outcome, timeout: Duration) {
         let up: Vec<usize> = (0..NODES).filter(|node| self.stage.is_up(*node)).collect();
         let Some(node) = up.get(self.dice.below(up.len())) else {
             return;
         };
-        self.edit_over(*node, outcome, patience);
+        self.edit_over(*node, outcome, timeout);
     }
 
-    fn edit_over(&mut self, node: usize, outcome: &mut Outcome, patience: Duration) {
+    fn edit_over(&mut self, node: usize, outcome: &mut Outcome, timeout: Duration) {
         self.version += 1;
         let began = Instant::now();
         self.stage.edit(node, self.version);
-        self.note_acknowledged(outcome, began, patience);
+        self.note_acknowledged(outcome, began, timeout);
     }
 
     /// Edits on one side only, for long enough that the absence of the other side's nodes is believed.
@@ -261,8 +261,8 @@ impl Run {
         }
     }
 
-    fn note_acknowledged(&mut self, outcome: &mut Outcome, began: Instant, patience: Duration) {
-        if let Some((version, at)) = self.stage.wait_until_acknowledged(patience) {
+    fn note_acknowledged(&mut self, outcome: &mut Outcome, began: Instant, timeout: Duration) {
+        if let Some((version, at)) = self.stage.wait_until_acknowledged(timeout) {
             self.acknowledged.push((at, version));
             outcome.tally.purges += 1;
             outcome.acknowledged_after.push(at - began);
@@ -282,7 +282,7 @@ impl Run {
         }
         self.judge(outcome);
         let mut has_hit = [false; NODES];
-        let all_hit = came_true(SETTLED_WITHIN, || {
+        let all_hit = poll_until(SETTLED_WITHIN, || {
             let reads = self.readers.take();
             for read in &reads {
                 if let ReadOutcome::Page { is_hit: true, .. } = read.outcome
@@ -337,7 +337,12 @@ impl Run {
     }
 
     /// Does the harm, `delay` after an edit has begun where that is not zero.
-    fn begin(&mut self, scenario: Scenario, node: usize, delay: Duration) -> Result<(), Trouble> {
+    fn begin(
+        &mut self,
+        scenario: Scenario,
+        node: usize,
+        delay: Duration,
+    ) -> Result<(), TestkitError> {
         if delay > Duration::ZERO {
             // Of the node that is harmed, too: its purges are in its queue then, or in the stream and not acknowledged.
             let editor = (node + self.dice.below(2)) % NODES;
@@ -379,7 +384,7 @@ impl Run {
     }
 
     /// Nodes may have begun it anew between the two, or not have noticed anything yet.
-    fn delete_stream(&mut self) -> Result<(), Trouble> {
+    fn delete_stream(&mut self) -> Result<(), TestkitError> {
         for _ in 0..2 {
             self.stage.engine().run(&["del", "galley:galley:purges"])?;
             thread::sleep(self.dice.time(Duration::from_millis(60)));
@@ -388,7 +393,7 @@ impl Run {
     }
 
     /// Ends the harm.
-    fn end(&mut self, scenario: Scenario, node: usize) -> Result<(), Trouble> {
+    fn end(&mut self, scenario: Scenario, node: usize) -> Result<(), TestkitError> {
         match scenario {
             Scenario::Calm
             | Scenario::EngineFlushed
@@ -398,7 +403,7 @@ impl Run {
                 let slowness = self.slowness.take().map(Slowness::end);
                 let pauses = slowness.transpose()?.unwrap_or(0);
                 if pauses == 0 {
-                    return Err(Trouble::Refused("the engine was not slow".to_owned()));
+                    return Err(TestkitError::Refused("the engine was not slow".to_owned()));
                 }
             }
             Scenario::EngineKilled => {

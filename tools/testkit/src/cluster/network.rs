@@ -5,7 +5,7 @@
 
 use std::process::Command;
 
-use crate::{Trouble, process::run};
+use crate::{TestkitError, process::run};
 
 /// Both networks. Removed when dropped.
 pub(super) struct Network {
@@ -31,7 +31,7 @@ impl Link {
 
 impl Network {
     /// Two networks with this process in both.
-    pub(super) fn new() -> Result<Self, Trouble> {
+    pub(super) fn new() -> Result<Self, TestkitError> {
         remove_stale();
         let network = Self {
             pid: std::process::id(),
@@ -48,7 +48,7 @@ impl Network {
     }
 
     /// Adds a machine, with `number` as the last byte of its addresses.
-    pub(super) fn add(&mut self, number: u8) -> Result<(), Trouble> {
+    pub(super) fn add(&mut self, number: u8) -> Result<(), TestkitError> {
         let name = self.namespace(number);
         ip(&["netns", "add", &name])?;
         self.machines.push(number);
@@ -72,13 +72,13 @@ impl Network {
         link: Link,
         number: u8,
         is_connected: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TestkitError> {
         let state = if is_connected { "up" } else { "down" };
         ip(&["link", "set", &self.outer(link, number), state])
     }
 
     /// Separates some machines from all others on the network of the engine; among themselves they stay connected.
-    pub(super) fn separate(&self, machines: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn separate(&self, machines: &[u8]) -> Result<(), TestkitError> {
         let bridge = self.other_bridge();
         ip(&["link", "add", &bridge, "type", "bridge"])?;
         ip(&["link", "set", &bridge, "up"])?;
@@ -90,7 +90,7 @@ impl Network {
     }
 
     /// Ends what [`separate`](Self::separate) did.
-    pub(super) fn join(&self, machines: &[u8]) -> Result<(), Trouble> {
+    pub(super) fn join(&self, machines: &[u8]) -> Result<(), TestkitError> {
         let bridge = self.bridge(Link::Engine);
         for machine in machines {
             let outer = self.outer(Link::Engine, *machine);
@@ -105,7 +105,7 @@ impl Network {
         address: u8,
         from: Option<u8>,
         to: u8,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TestkitError> {
         let text = format!("{}/24", self.address(Link::Engine, address));
         if let Some(from) = from {
             ip(&[
@@ -212,7 +212,7 @@ fn remove_stale() {
     }
 }
 
-fn ip(arguments: &[&str]) -> Result<(), Trouble> {
+fn ip(arguments: &[&str]) -> Result<(), TestkitError> {
     run("ip", Command::new("ip").args(arguments)).map(drop)
 }
 

@@ -13,7 +13,7 @@ use super::{
     ALONE, Setting,
     stage::{NODES, Stage},
 };
-use crate::{Trouble, trouble::During, wait::came_true};
+use crate::{TestkitError, error::Context, wait::poll_until};
 
 /// What was measured.
 #[derive(Debug, Clone, Default)]
@@ -34,7 +34,7 @@ pub struct PurgeRates {
 ///
 /// # Errors
 /// When a part does not start, or a purge is refused.
-pub fn purge_rates(setting: &Setting) -> Result<PurgeRates, Trouble> {
+pub fn purge_rates(setting: &Setting) -> Result<PurgeRates, TestkitError> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let stage = Stage::start(setting)?;
     let sockets: Vec<PathBuf> = (0..NODES)
@@ -42,12 +42,12 @@ pub fn purge_rates(setting: &Setting) -> Result<PurgeRates, Trouble> {
         .collect();
     for socket in &sockets {
         // A node that has just started believes an absent one only after a while.
-        let is_ready = came_true(READY_WITHIN, || {
+        let is_ready = poll_until(READY_WITHIN, || {
             Admin::connect(socket)
                 .is_ok_and(|mut admin| admin.purge().is_ok_and(|is_final| is_final))
         });
         if !is_ready {
-            return Err(Trouble::Refused(
+            return Err(TestkitError::Refused(
                 "no purge is final on all nodes".to_owned(),
             ));
         }
@@ -77,7 +77,7 @@ pub fn purge_rates(setting: &Setting) -> Result<PurgeRates, Trouble> {
 }
 
 /// One purge after the other, at each node in turn.
-fn one_by_one(sockets: &[PathBuf]) -> Result<Vec<Duration>, Trouble> {
+fn one_by_one(sockets: &[PathBuf]) -> Result<Vec<Duration>, TestkitError> {
     let mut times = Vec::with_capacity(sockets.len() * ONE_BY_ONE);
     for socket in sockets {
         let mut admin = Admin::connect(socket)?;
@@ -92,7 +92,7 @@ fn one_by_one(sockets: &[PathBuf]) -> Result<Vec<Duration>, Trouble> {
 }
 
 /// Purges for this time; how many every node has applied, and how many one node only.
-fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), Trouble> {
+fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), TestkitError> {
     let mut admin = Admin::connect(socket)?;
     let (mut acknowledged, mut local) = (0, 0);
     let began = Instant::now();
@@ -110,36 +110,38 @@ fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), Trouble> {
 struct Admin(UnixStream);
 
 impl Admin {
-    fn connect(socket: &Path) -> Result<Self, Trouble> {
-        let stream = UnixStream::connect(socket).during("connect to the admin interface")?;
+    fn connect(socket: &Path) -> Result<Self, TestkitError> {
+        let stream = UnixStream::connect(socket).context("connect to the admin interface")?;
         stream
-            .set_read_timeout(Some(PATIENCE))
-            .during("set a time limit")?;
+            .set_read_timeout(Some(TIMEOUT))
+            .context("set a time limit")?;
         Ok(Self(stream))
     }
 
     /// Purges one tag; whether every node has applied it.
-    fn purge(&mut self) -> Result<bool, Trouble> {
+    fn purge(&mut self) -> Result<bool, TestkitError> {
         let request = format!(
             "POST /purge HTTP/1.1\r\nHost: galley\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{PURGE}",
             PURGE.len()
         );
         self.0
             .write_all(request.as_bytes())
-            .during("request a purge")?;
+            .context("request a purge")?;
         let receipt = self.response()?;
         if !receipt.starts_with("HTTP/1.1 200") {
-            return Err(Trouble::Refused(format!("a purge was refused: {receipt}")));
+            return Err(TestkitError::Refused(format!(
+                "a purge was refused: {receipt}"
+            )));
         }
         Ok(receipt.contains("\"reach\":\"cluster\""))
     }
 
     /// Head and body, which ends with its object.
-    fn response(&mut self) -> Result<String, Trouble> {
+    fn response(&mut self) -> Result<String, TestkitError> {
         let mut received = Vec::new();
         let mut piece = [0; 2048];
         loop {
-            let count = self.0.read(&mut piece).during("read a receipt")?;
+            let count = self.0.read(&mut piece).context("read a receipt")?;
             received.extend_from_slice(piece.get(..count).unwrap_or_default());
             let text = String::from_utf8_lossy(&received);
             if count == 0
@@ -164,4 +166,4 @@ const ONE_BY_ONE: usize = 1000;
 const CLIENTS: usize = 8;
 const AT_ONCE_TIME: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(60);
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);

@@ -108,7 +108,7 @@ impl Visitor {
         self.targets.iter().filter_map(|target| {
             let before = self.state.load(Ordering::SeqCst);
             let began = Instant::now();
-            let request = Request::get(target).host(HOST).patience(PATIENCE);
+            let request = Request::get(target).host(HOST).timeout(TIMEOUT);
             let response = request.send(self.addr);
             let was_up = before.is_multiple_of(2) && self.state.load(Ordering::SeqCst) == before;
             let outcome = match response {
@@ -150,7 +150,7 @@ fn versions(text: &str) -> impl Iterator<Item = u64> {
 }
 
 const PAUSE: Duration = Duration::from_millis(4);
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -9,12 +9,12 @@ use std::{
     time::Duration,
 };
 
-use crate::{Trouble, redis::RedisAsker};
+use crate::{TestkitError, redis::RedisAsker};
 
 /// Pauses an engine again and again, until it is dropped.
 pub(super) struct Slowness {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<Result<u64, Trouble>>,
+    thread: JoinHandle<Result<u64, TestkitError>>,
 }
 
 impl Slowness {
@@ -34,10 +34,14 @@ impl Slowness {
     }
 
     /// How often it was paused.
-    pub(super) fn end(self) -> Result<u64, Trouble> {
+    pub(super) fn end(self) -> Result<u64, TestkitError> {
         self.is_over.store(true, Ordering::SeqCst);
         let ended = self.thread.join();
-        ended.unwrap_or_else(|_| Err(Trouble::Refused("the pauses ended in a panic".to_owned())))
+        ended.unwrap_or_else(|_| {
+            Err(TestkitError::Refused(
+                "the pauses ended in a panic".to_owned(),
+            ))
+        })
     }
 }
 

@@ -17,12 +17,12 @@ use super::{
     network::{Link, Network},
 };
 use crate::{
-    FpmOptions, Galley, Launch, MariaDb, Options, PhpFpm, Redis, Scratch, Trouble, WordPress,
+    FpmOptions, Galley, Launch, MariaDb, Options, PhpFpm, Redis, Scratch, TestkitError, WordPress,
     client::Request,
+    error::Context,
     faults::wall_clock::{self, WallClock},
     redis::{RedisPlace, Sentinel},
-    trouble::During,
-    wait::came_true,
+    wait::poll_until,
     wordpress_from_template,
 };
 
@@ -57,7 +57,7 @@ struct Node {
 }
 
 impl Stage {
-    pub(super) fn start(setting: &Setting) -> Result<Self, Trouble> {
+    pub(super) fn start(setting: &Setting) -> Result<Self, TestkitError> {
         let scratch = Scratch::new()?;
         let (database, wordpress) = wordpress_from_template(scratch.path(), &options())?;
         wordpress.install_plugin(&setting.plugin)?;
@@ -90,7 +90,7 @@ impl Stage {
         let key_file = scratch.write("cluster.key", "0123456789abcdef".repeat(4))?;
         close(&key_file)?;
         let Some(library) = wall_clock::library() else {
-            return Err(Trouble::Missing {
+            return Err(TestkitError::Missing {
                 program: "libfaketime (`faketime` on Debian)".to_owned(),
             });
         };
@@ -128,7 +128,7 @@ impl Stage {
         Ok(stage)
     }
 
-    fn start_sentinels(&mut self) -> Result<(), Trouble> {
+    fn start_sentinels(&mut self) -> Result<(), TestkitError> {
         let primary = self.engines[self.primary].place();
         for machine in SENTINELS {
             let place = RedisPlace {
@@ -177,7 +177,7 @@ impl Stage {
         )
     }
 
-    fn launch(&self, number: usize) -> Result<Galley, Trouble> {
+    fn launch(&self, number: usize) -> Result<Galley, TestkitError> {
         let launch = Launch {
             through: self.network.through(node_machine(number)),
             ..self.clocks[number].launch()
@@ -220,20 +220,20 @@ impl Stage {
     }
 
     /// Waits until WordPress knows that each of its purges is final; the version that is acknowledged, and since when.
-    pub(super) fn wait_until_acknowledged(&self, patience: Duration) -> Option<(u64, Instant)> {
+    pub(super) fn wait_until_acknowledged(&self, timeout: Duration) -> Option<(u64, Instant)> {
         let is_final = || {
             for number in (0..NODES).filter(|number| self.is_up(*number)) {
                 // A request to PHP carries the names of the purges that this node knows to be final.
                 let target = format!("/wp-json/cluster/v1/ping?{:?}", Instant::now());
                 let target: String = target.chars().filter(char::is_ascii_graphic).collect();
-                let request = Request::get(&target).host(HOST).patience(EDIT_PATIENCE);
+                let request = Request::get(&target).host(HOST).timeout(EDIT_PATIENCE);
                 let _ = request.send(self.addr(number));
             }
             self.pending() == Some(0)
         };
         // The version is read first: an edit in between would make it older, never newer.
         let version = self.version()?;
-        came_true(patience, is_final).then(|| (version, Instant::now()))
+        poll_until(timeout, is_final).then(|| (version, Instant::now()))
     }
 
     /// Purges that WordPress does not know to be final.
@@ -262,7 +262,7 @@ impl Stage {
         }
     }
 
-    pub(super) fn restart_node(&mut self, number: usize) -> Result<(), Trouble> {
+    pub(super) fn restart_node(&mut self, number: usize) -> Result<(), TestkitError> {
         let galley = self.launch(number)?;
         self.nodes[number].galley = Some(galley);
         self.nodes[number].state.fetch_add(1, Ordering::SeqCst);
@@ -287,12 +287,16 @@ impl Stage {
     }
 
     /// Cuts a node off from the engine, or connects it again.
-    pub(super) fn set_reaches_engine(&self, number: usize, reaches: bool) -> Result<(), Trouble> {
+    pub(super) fn set_reaches_engine(
+        &self,
+        number: usize,
+        reaches: bool,
+    ) -> Result<(), TestkitError> {
         let machine = node_machine(number);
         self.network.set_connected(Link::Engine, machine, reaches)
     }
 
-    pub(super) fn set_clock(&self, number: usize, seconds: i64) -> Result<(), Trouble> {
+    pub(super) fn set_clock(&self, number: usize, seconds: i64) -> Result<(), TestkitError> {
         self.clocks[number].set(seconds)
     }
 
@@ -302,21 +306,21 @@ impl Stage {
     }
 
     /// Gives the primary a new password, which the nodes read when they connect again.
-    pub(super) fn set_password(&mut self) -> Result<(), Trouble> {
+    pub(super) fn set_password(&mut self) -> Result<(), TestkitError> {
         self.passwords += 1;
         let password = self.password();
-        fs::write(&self.password_file, &password).during("write the password of the engine")?;
+        fs::write(&self.password_file, &password).context("write the password of the engine")?;
         self.engine().set_password(&password)
     }
 
     /// After a restart of the primary, which begins without a password.
-    pub(super) fn set_password_again(&mut self) -> Result<(), Trouble> {
+    pub(super) fn set_password_again(&mut self) -> Result<(), TestkitError> {
         let password = self.password();
         self.engine().set_password(&password)
     }
 
     /// Makes the other Redis follow the primary.
-    pub(super) fn follow(&mut self) -> Result<(), Trouble> {
+    pub(super) fn follow(&mut self) -> Result<(), TestkitError> {
         let host = self.network.address(Link::Engine, ENGINES[self.primary]);
         let password = self.password();
         let replica = &mut self.engines[1 - self.primary];
@@ -327,20 +331,22 @@ impl Stage {
             let info = replica.run(&["info", "replication"]);
             info.is_ok_and(|info| info.contains("master_link_status:up"))
         };
-        if came_true(ENGINE_PATIENCE, is_linked) {
+        if poll_until(ENGINE_PATIENCE, is_linked) {
             return Ok(());
         }
-        Err(Trouble::Refused("the replica does not follow".to_owned()))
+        Err(TestkitError::Refused(
+            "the replica does not follow".to_owned(),
+        ))
     }
 
     /// Cuts the replica off, so that it misses what is written from now on.
-    pub(super) fn cut_replica(&self) -> Result<(), Trouble> {
+    pub(super) fn cut_replica(&self) -> Result<(), TestkitError> {
         let machine = ENGINES[1 - self.primary];
         self.network.set_connected(Link::Engine, machine, false)
     }
 
     /// Kills the primary; the replica takes its place and its address.
-    pub(super) fn fail_over(&mut self) -> Result<(), Trouble> {
+    pub(super) fn fail_over(&mut self) -> Result<(), TestkitError> {
         let old = self.primary;
         self.engines[old].kill();
         let new = 1 - old;
@@ -355,27 +361,27 @@ impl Stage {
             .move_address(ENGINE_ADDRESS, Some(ENGINES[old]), ENGINES[new])
     }
 
-    fn wait_for_promotion(&mut self) -> Result<(), Trouble> {
+    fn wait_for_promotion(&mut self) -> Result<(), TestkitError> {
         let engine = self.engine();
         let is_primary = || {
             let info = engine.run(&["info", "replication"]);
             info.is_ok_and(|info| info.contains("role:master"))
         };
-        if came_true(ENGINE_PATIENCE, is_primary) {
+        if poll_until(ENGINE_PATIENCE, is_primary) {
             return Ok(());
         }
-        Err(Trouble::Refused(
+        Err(TestkitError::Refused(
             "the sentinels do not promote the replica".to_owned(),
         ))
     }
 
     /// Separates a node, the primary and one sentinel from all others, who promote the replica.
-    pub(super) fn split(&mut self, node: usize) -> Result<(), Trouble> {
+    pub(super) fn split(&mut self, node: usize) -> Result<(), TestkitError> {
         self.network.separate(&self.minority(node))
     }
 
     /// Ends it: the former primary becomes the replica.
-    pub(super) fn unite(&mut self, node: usize) -> Result<(), Trouble> {
+    pub(super) fn unite(&mut self, node: usize) -> Result<(), TestkitError> {
         let machines = self.minority(node);
         self.primary = 1 - self.primary;
         self.wait_for_promotion()?;
@@ -388,7 +394,7 @@ impl Stage {
     }
 
     /// Starts the former primary again, as the replica of the new one.
-    pub(super) fn restart_replica(&mut self) -> Result<(), Trouble> {
+    pub(super) fn restart_replica(&mut self) -> Result<(), TestkitError> {
         let password = self.password();
         let former = &mut self.engines[1 - self.primary];
         former.restart_empty()?;
@@ -400,14 +406,14 @@ impl Stage {
     }
 
     /// Waits until the sentinels have made one of the two the replica of the other.
-    fn wait_for_replica(&mut self) -> Result<(), Trouble> {
+    fn wait_for_replica(&mut self) -> Result<(), TestkitError> {
         for engine in &self.engines {
             engine.run(&["config", "set", "masterauth", &self.password()])?;
         }
         let info = |engine: &Redis| engine.run(&["info", "replication"]).unwrap_or_default();
         let mut primary = None;
         let engines = &self.engines;
-        came_true(ENGINE_PATIENCE * 2, || {
+        poll_until(ENGINE_PATIENCE * 2, || {
             let [one, other] = [info(&engines[0]), info(&engines[1])];
             let follows = |info: &str| info.contains("master_link_status:up");
             let leads = |info: &str| info.contains("role:master");
@@ -419,15 +425,15 @@ impl Stage {
             primary.is_some()
         });
         let none =
-            || Trouble::Refused("the sentinels leave the engine without a replica".to_owned());
+            || TestkitError::Refused("the sentinels leave the engine without a replica".to_owned());
         self.primary = primary.ok_or_else(none)?;
         Ok(())
     }
 }
 
-fn close(file: &std::path::Path) -> Result<(), Trouble> {
+fn close(file: &std::path::Path) -> Result<(), TestkitError> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).during("close a password file")
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).context("close a password file")
 }
 
 fn options() -> Options {
@@ -440,7 +446,7 @@ fn options() -> Options {
 }
 
 /// Publishes the post that is edited; the pages that show it.
-fn publish(wordpress: &WordPress) -> Result<Vec<String>, Trouble> {
+fn publish(wordpress: &WordPress) -> Result<Vec<String>, TestkitError> {
     let printed = wordpress.php(
         "$id = wp_insert_post( array( 'post_name' => 'checked', 'post_title' => 'version-1-', \
          'post_content' => 'version-1-', 'post_status' => 'publish' ) ); \
@@ -448,7 +454,7 @@ fn publish(wordpress: &WordPress) -> Result<Vec<String>, Trouble> {
     )?;
     let path = printed.lines().last().unwrap_or_default().trim();
     if !path.starts_with('/') {
-        return Err(Trouble::Refused(format!(
+        return Err(TestkitError::Refused(format!(
             "no post was published: {printed}"
         )));
     }
@@ -464,7 +470,7 @@ pub(super) fn edit_at(addr: SocketAddr, version: u64) -> bool {
     let target = format!("/wp-json/cluster/v1/edit?version={version}");
     let request = Request::form(&target, &[])
         .host(HOST)
-        .patience(EDIT_PATIENCE);
+        .timeout(EDIT_PATIENCE);
     request
         .send(addr)
         .is_ok_and(|response| response.status == 200)

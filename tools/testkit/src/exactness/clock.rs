@@ -9,7 +9,7 @@ use super::{
     editor::Editor,
     site::{Site, WITH},
 };
-use crate::{Spread, Trouble, trouble::During, wait::came_true};
+use crate::{Spread, TestkitError, error::Context, wait::poll_until};
 
 /// What the plugin takes of one kind of edit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -153,7 +153,7 @@ const fn edit(what: &'static str, path: &'static str, bodies: [&'static str; 2])
 }
 
 /// Does every edit some times.
-pub(super) fn measure(site: &Site) -> Result<Vec<EditCost>, Trouble> {
+pub(super) fn measure(site: &Site) -> Result<Vec<EditCost>, TestkitError> {
     let mut editor = Editor::log_in(site, WITH)?;
     let mut costs = Vec::new();
     for Edit { what, path, bodies } in EDITS {
@@ -179,15 +179,15 @@ pub(super) fn measure(site: &Site) -> Result<Vec<EditCost>, Trouble> {
 }
 
 /// The spread of figures of which there is at least one.
-pub(super) fn measured(values: Vec<f64>) -> Result<Spread, Trouble> {
-    Spread::of(values).ok_or_else(|| Trouble::Refused("nothing was measured".to_owned()))
+pub(super) fn measured(values: Vec<f64>) -> Result<Spread, TestkitError> {
+    Spread::of(values).ok_or_else(|| TestkitError::Refused("nothing was measured".to_owned()))
 }
 
 /// What the request that has ended has noted: milliseconds, those of the processor, queries.
-fn clock(site: &Site) -> Result<[f64; 3], Trouble> {
+fn clock(site: &Site) -> Result<[f64; 3], TestkitError> {
     let file = site.notes().join("clock");
     let mut text = String::new();
-    let noted = came_true(PATIENCE, || {
+    let noted = poll_until(TIMEOUT, || {
         text = fs::read_to_string(&file).unwrap_or_default();
         text.ends_with('\n')
     });
@@ -197,13 +197,13 @@ fn clock(site: &Site) -> Result<[f64; 3], Trouble> {
         .collect();
     match numbers.try_into() {
         Ok(numbers) if noted => {
-            fs::remove_file(&file).during("clear the clock")?;
+            fs::remove_file(&file).context("clear the clock")?;
             Ok(numbers)
         }
-        Ok(_) | Err(_) => Err(Trouble::Refused(format!("the clock says `{text}`"))),
+        Ok(_) | Err(_) => Err(TestkitError::Refused(format!("the clock says `{text}`"))),
     }
 }
 
 const WARM: usize = 4;
 const ROUNDS: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

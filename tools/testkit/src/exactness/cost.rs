@@ -20,7 +20,7 @@ use super::{
     editor::Editor,
     site::{Site, WITH, WITHOUT},
 };
-use crate::{Spread, Trouble, client::Request, trouble::During, wait::came_true};
+use crate::{Spread, TestkitError, client::Request, error::Context, wait::poll_until};
 
 /// What the plugin costs.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Cost {
 }
 
 /// Measures both.
-pub(super) fn measure(site: &Site) -> Result<Cost, Trouble> {
+pub(super) fn measure(site: &Site) -> Result<Cost, TestkitError> {
     let workers = [worker(&site.without)?, worker(&site.with)?];
     for worker in workers {
         pin(worker)?;
@@ -60,7 +60,7 @@ pub(super) fn measure(site: &Site) -> Result<Cost, Trouble> {
     })
 }
 
-fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Spread, Spread), Trouble> {
+fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Spread, Spread), TestkitError> {
     let targets: Vec<&str> = site
         .pages()
         .into_iter()
@@ -90,20 +90,26 @@ fn pages(site: &Site, workers: [u32; 2]) -> Result<(usize, Spread, Spread), Trou
 }
 
 /// Milliseconds of the worker for a page under an address that nobody has asked for.
-fn compose(site: &Site, worker: u32, host: &str, target: &str, asked: u32) -> Result<f64, Trouble> {
+fn compose(
+    site: &Site,
+    worker: u32,
+    host: &str,
+    target: &str,
+    asked: u32,
+) -> Result<f64, TestkitError> {
     let before = idle(worker)?;
     let answer = Request::get(&format!("{target}?cost={asked}"))
         .host(host)
-        .patience(PATIENCE)
+        .timeout(TIMEOUT)
         .send(site.addr())?;
     if answer.is_hit() {
-        return Err(Trouble::Refused(format!("{target} was not generated")));
+        return Err(TestkitError::Refused(format!("{target} was not generated")));
     }
     let spent = idle(worker)?.saturating_sub(before);
     Ok(spent.as_secs_f64() * 1000.0)
 }
 
-fn edits(site: &Site) -> Result<(Spread, Spread), Trouble> {
+fn edits(site: &Site) -> Result<(Spread, Spread), TestkitError> {
     let mut editors = [Editor::log_in(site, WITHOUT)?, Editor::log_in(site, WITH)?];
     let (mut plain, mut added) = (Vec::new(), Vec::new());
     for edit in 0..EDITS + WARM_EDITS {
@@ -126,27 +132,27 @@ fn edits(site: &Site) -> Result<(Spread, Spread), Trouble> {
     Ok((measured(plain)?, measured(added)?))
 }
 
-fn worker(fpm: &crate::PhpFpm) -> Result<u32, Trouble> {
+fn worker(fpm: &crate::PhpFpm) -> Result<u32, TestkitError> {
     let worker = fpm.workers().first().copied();
-    worker.ok_or_else(|| Trouble::Refused("the pool has no worker".to_owned()))
+    worker.ok_or_else(|| TestkitError::Refused("the pool has no worker".to_owned()))
 }
 
 /// Both workers on the last core that we may use.
-fn pin(worker: u32) -> Result<(), Trouble> {
-    let allowed = sched_getaffinity(None).during("ask for the cores")?;
+fn pin(worker: u32) -> Result<(), TestkitError> {
+    let allowed = sched_getaffinity(None).context("ask for the cores")?;
     let last = (0..CpuSet::MAX_CPU)
         .rev()
         .find(|core| allowed.is_set(*core));
     let mut only = CpuSet::new();
     only.set(last.unwrap_or(0));
     let pid = i32::try_from(worker).ok().and_then(Pid::from_raw);
-    sched_setaffinity(pid, &only).during("pin a worker")
+    sched_setaffinity(pid, &only).context("pin a worker")
 }
 
 /// Processor time of a process that waits for work: read until it sleeps and nothing is added.
-fn idle(pid: u32) -> Result<Duration, Trouble> {
+fn idle(pid: u32) -> Result<Duration, TestkitError> {
     let mut last = None;
-    let settled = came_true(PATIENCE, || {
+    let settled = poll_until(TIMEOUT, || {
         let now = used(pid);
         let same = now.is_some() && now == last;
         last = now;
@@ -154,9 +160,9 @@ fn idle(pid: u32) -> Result<Duration, Trouble> {
     });
     match last {
         Some(used) if settled => Ok(used),
-        _ => Err(Trouble::Late {
+        _ => Err(TestkitError::Late {
             what: format!("process {pid} to be idle"),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             log: String::new(),
         }),
     }
@@ -176,7 +182,7 @@ fn count(pages: usize) -> f64 {
 const ROUNDS: usize = 20;
 const EDITS: usize = 60;
 const WARM_EDITS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

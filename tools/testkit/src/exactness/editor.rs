@@ -5,7 +5,7 @@
 
 use super::site::{HOST, Site};
 use crate::{
-    Trouble,
+    TestkitError,
     client::{Browser, Request, Response},
 };
 
@@ -18,7 +18,7 @@ pub(super) struct Editor<'s> {
 
 impl<'s> Editor<'s> {
     /// Logs in under a host of the server.
-    pub(super) fn log_in(site: &'s Site, host: &str) -> Result<Self, Trouble> {
+    pub(super) fn log_in(site: &'s Site, host: &str) -> Result<Self, TestkitError> {
         let mut browser = Browser::new(site.addr(), host);
         browser.login(&site.wordpress.user, &site.wordpress.password)?;
         let mut editor = Self {
@@ -32,14 +32,14 @@ impl<'s> Editor<'s> {
     }
 
     /// A link of the administration, without a one-time key.
-    pub(super) fn get(&mut self, target: &str) -> Result<Response, Trouble> {
+    pub(super) fn get(&mut self, target: &str) -> Result<Response, TestkitError> {
         let target = self.site.fill(target)?;
         let answer = self.browser.get(&target)?;
         well(answer, &target)
     }
 
     /// A link with a one-time key: `&_wpnonce=` is added.
-    pub(super) fn link(&mut self, target: &str, action: &str) -> Result<(), Trouble> {
+    pub(super) fn link(&mut self, target: &str, action: &str) -> Result<(), TestkitError> {
         let key = self.key(action)?;
         self.get(&format!("{target}&_wpnonce={key}")).map(drop)
     }
@@ -50,7 +50,7 @@ impl<'s> Editor<'s> {
         target: &str,
         action: &str,
         fields: &[(&str, &str)],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TestkitError> {
         self.form_with(target, ("_wpnonce", action), fields)
     }
 
@@ -60,7 +60,7 @@ impl<'s> Editor<'s> {
         target: &str,
         (field, action): (&str, &str),
         fields: &[(&str, &str)],
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TestkitError> {
         let key = self.key(action)?;
         let target = self.site.fill(target)?;
         let mut filled = Vec::with_capacity(fields.len() + 1);
@@ -83,12 +83,17 @@ impl<'s> Editor<'s> {
     }
 
     /// An order of the block editor: `path` is below `/wp-json/wp/v2/`, `body` is JSON.
-    pub(super) fn rest(&mut self, method: &str, path: &str, body: &str) -> Result<(), Trouble> {
+    pub(super) fn rest(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<(), TestkitError> {
         self.api(method, &format!("wp/v2/{path}"), body)
     }
 
     /// The same for the interfaces of other plugins: `path` is below `/wp-json/`.
-    pub(super) fn api(&mut self, method: &str, path: &str, body: &str) -> Result<(), Trouble> {
+    pub(super) fn api(&mut self, method: &str, path: &str, body: &str) -> Result<(), TestkitError> {
         let target = self.site.fill(&format!("/wp-json/{path}"))?;
         let request = Request::new(method, &target)
             .field("Content-Type", "application/json")
@@ -99,7 +104,7 @@ impl<'s> Editor<'s> {
     }
 
     /// A `POST` of the block editor in which the plugin's own time is measured.
-    pub(super) fn rest_clocked(&mut self, path: &str, body: &str) -> Result<(), Trouble> {
+    pub(super) fn rest_clocked(&mut self, path: &str, body: &str) -> Result<(), TestkitError> {
         let target = self.site.fill(&format!("/wp-json/wp/v2/{path}"))?;
         let body = self.site.fill(body)?;
         let request = Request::post(&target, "application/json", body)
@@ -110,7 +115,7 @@ impl<'s> Editor<'s> {
     }
 
     /// A request of XML-RPC with the administrator's name and password behind the first parameter.
-    pub(super) fn xml_rpc(&mut self, method: &str, rest: &[&str]) -> Result<(), Trouble> {
+    pub(super) fn xml_rpc(&mut self, method: &str, rest: &[&str]) -> Result<(), TestkitError> {
         let site = self.site;
         let mut values = vec!["<int>1</int>".to_owned()];
         for text in [&site.wordpress.user, &site.wordpress.password] {
@@ -131,18 +136,18 @@ impl<'s> Editor<'s> {
     }
 
     /// A request of somebody without cookies.
-    pub(super) fn stranger(&self, request: Request) -> Result<Response, Trouble> {
+    pub(super) fn stranger(&self, request: Request) -> Result<Response, TestkitError> {
         let target = request.target.clone();
         well(request.host(HOST).send(self.site.addr())?, &target)
     }
 
     /// PHP code on the command line, in the loaded WordPress.
-    pub(super) fn command_line(&self, code: &str) -> Result<(), Trouble> {
+    pub(super) fn command_line(&self, code: &str) -> Result<(), TestkitError> {
         self.site.wordpress.php(&self.site.fill(code)?).map(drop)
     }
 
     /// The one-time key that a form of the administration carries for this action.
-    fn key(&mut self, action: &str) -> Result<String, Trouble> {
+    fn key(&mut self, action: &str) -> Result<String, TestkitError> {
         let action = self.site.fill(action)?;
         let target = format!("/wp-admin/admin-ajax.php?action=exact_nonce&for={action}");
         let answer = self.get(&target)?;
@@ -156,13 +161,13 @@ impl<'s> Editor<'s> {
 }
 
 /// The answer, if its status says that it was done.
-fn well(answer: Response, target: &str) -> Result<Response, Trouble> {
+fn well(answer: Response, target: &str) -> Result<Response, TestkitError> {
     if answer.status < 400 {
         return Ok(answer);
     }
     Err(refusal(target, &answer))
 }
 
-fn refusal(target: &str, answer: &Response) -> Trouble {
-    Trouble::Refused(format!("{target} was refused:\n{}", answer.beginning()))
+fn refusal(target: &str, answer: &Response) -> TestkitError {
+    TestkitError::Refused(format!("{target} was refused:\n{}", answer.beginning()))
 }

@@ -11,7 +11,7 @@ use std::{
 use galley_policy::wordpress::masked;
 
 use crate::{
-    Trouble,
+    TestkitError,
     client::{Connection, Request, Response},
 };
 
@@ -29,17 +29,21 @@ pub(super) struct Seen {
 }
 
 /// Asks `host` for these targets; the answers are in their order.
-pub(super) fn look(addr: SocketAddr, host: &str, targets: &[&str]) -> Result<Vec<Seen>, Trouble> {
+pub(super) fn look(
+    addr: SocketAddr,
+    host: &str,
+    targets: &[&str],
+) -> Result<Vec<Seen>, TestkitError> {
     let next = AtomicUsize::new(0);
-    let visit = || -> Result<Vec<(usize, Seen)>, Trouble> {
-        let mut connection = Connection::within(addr, PATIENCE)?;
+    let visit = || -> Result<Vec<(usize, Seen)>, TestkitError> {
+        let mut connection = Connection::within(addr, TIMEOUT)?;
         let mut seen = Vec::new();
         loop {
             let place = next.fetch_add(1, Ordering::Relaxed);
             let Some(target) = targets.get(place) else {
                 return Ok(seen);
             };
-            let request = Request::get(target).host(host).patience(PATIENCE);
+            let request = Request::get(target).host(host).timeout(TIMEOUT);
             let answer = connection.exchange(&request)?;
             seen.push((place, Seen::of(&answer)));
         }
@@ -54,7 +58,7 @@ pub(super) fn look(addr: SocketAddr, host: &str, targets: &[&str]) -> Result<Vec
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?,
             );
         }
-        Ok::<_, Trouble>(all)
+        Ok::<_, TestkitError>(all)
     })?;
     all.sort_by_key(|(place, _)| *place);
     Ok(all.into_iter().map(|(_, seen)| seen).collect())
@@ -101,4 +105,4 @@ const FIELDS: [&str; 6] = [
 ];
 const VISITORS: usize = 4;
 /// A page may have to wait for many others on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);

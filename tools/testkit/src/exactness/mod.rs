@@ -30,7 +30,7 @@ pub use self::{
     cost::Cost,
     events::{names as event_names, short_names},
 };
-use crate::Trouble;
+use crate::TestkitError;
 
 /// What is run, and how much of it.
 #[derive(Debug, Clone)]
@@ -220,7 +220,7 @@ fn sum(events: &[Event], place: usize) -> Tally {
 /// # Errors
 /// When something of the stage does not work: a part does not start, an event is refused or has not the effect that it
 /// should have, pages do not hold still or are not kept. What is purged wrongly is no error but counted.
-pub fn run(setting: &Setting, said: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, Trouble> {
+pub fn run(setting: &Setting, said: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, TestkitError> {
     run::run(setting, said)
 }
 

@@ -11,13 +11,13 @@ use super::{
     look::{Seen, look},
     site::{FRESH, HOST, Site, target_of},
 };
-use crate::{Trouble, wait::came_true};
+use crate::{TestkitError, wait::poll_until};
 
 /// See [`super::run()`].
 pub(super) fn run(
     setting: &Setting,
     said: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, Trouble> {
+) -> Result<Outcome, TestkitError> {
     let parts = parts(setting);
     let mut outcome = Outcome {
         pages: 0,
@@ -79,7 +79,7 @@ impl Part {
         all: usize,
         outcome: &mut Outcome,
         said: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TestkitError> {
         said(Progress::Step(
             "starting MariaDB, WordPress, PHP-FPM and Galley",
         ));
@@ -122,7 +122,7 @@ struct Stage<'s> {
 }
 
 impl<'s> Stage<'s> {
-    fn new(site: &'s Site, setting: &'s Setting, theme: Theme) -> Result<Self, Trouble> {
+    fn new(site: &'s Site, setting: &'s Setting, theme: Theme) -> Result<Self, TestkitError> {
         let mut stage = Self {
             site,
             setting,
@@ -140,14 +140,14 @@ impl<'s> Stage<'s> {
 
     /// Learns the truth, and that it holds still: what differs between two compositions without an event would be taken
     /// for a change later.
-    fn settle(&mut self) -> Result<(), Trouble> {
+    fn settle(&mut self) -> Result<(), TestkitError> {
         self.truth = self.fresh()?;
         let again = self.fresh()?;
         let moved = self.pages.iter().zip(self.truth.iter().zip(&again));
         for (page, (one, other)) in moved {
             if one.essence != other.essence {
                 let difference = diff::lines(&one.essence, &other.essence);
-                return Err(Trouble::Refused(format!(
+                return Err(TestkitError::Refused(format!(
                     "{page} changes without an event:\n{difference}"
                 )));
             }
@@ -156,7 +156,7 @@ impl<'s> Stage<'s> {
     }
 
     /// Another theme, which is no event.
-    fn switch(&mut self, theme: Theme) -> Result<(), Trouble> {
+    fn switch(&mut self, theme: Theme) -> Result<(), TestkitError> {
         self.site
             .wordpress
             .php(&format!("switch_theme('{}');", theme.name()))?;
@@ -167,11 +167,11 @@ impl<'s> Stage<'s> {
         self.settle()
     }
 
-    fn fresh(&self) -> Result<Vec<Seen>, Trouble> {
+    fn fresh(&self) -> Result<Vec<Seen>, TestkitError> {
         self.look(FRESH)
     }
 
-    fn look(&self, host: &str) -> Result<Vec<Seen>, Trouble> {
+    fn look(&self, host: &str) -> Result<Vec<Seen>, TestkitError> {
         look(self.site.addr(), host, &self.targets())
     }
 
@@ -181,7 +181,7 @@ impl<'s> Stage<'s> {
 
     /// Where an event moved a page, the page is from now on the one at the new address: WordPress forbids to keep its
     /// redirects from old addresses. That the old address was right after the event is counted by then.
-    fn follow(&mut self, before: &[Seen]) -> Result<(), Trouble> {
+    fn follow(&mut self, before: &[Seen]) -> Result<(), TestkitError> {
         for place in 0..self.pages.len() {
             let moved = before.get(place).zip(self.truth.get(place));
             let to = moved.and_then(|(before, after)| {
@@ -207,9 +207,9 @@ impl<'s> Stage<'s> {
     }
 
     /// Does one act and counts what it did.
-    fn event(&mut self, editor: &mut Editor<'_>, act: &Act) -> Result<Event, Trouble> {
-        let during = |trouble: Trouble| {
-            Trouble::Refused(format!(
+    fn event(&mut self, editor: &mut Editor<'_>, act: &Act) -> Result<Event, TestkitError> {
+        let during = |trouble: TestkitError| {
+            TestkitError::Refused(format!(
                 "event `{}`: {trouble}\n{}",
                 act.name,
                 self.site.log()
@@ -260,7 +260,7 @@ impl<'s> Stage<'s> {
     }
 
     /// What the server has fetched for each way of purging: pages and fragments.
-    fn fetched(&self) -> Result<Vec<u64>, Trouble> {
+    fn fetched(&self) -> Result<Vec<u64>, TestkitError> {
         let all = self.setting.with.iter();
         all.map(|with| self.site.counter("galley_fills_total", *with))
             .collect()
@@ -272,7 +272,7 @@ impl<'s> Stage<'s> {
         first: &[Vec<Seen>],
         after: &[Seen],
         answered: Instant,
-    ) -> Result<Vec<Tally>, Trouble> {
+    ) -> Result<Vec<Tally>, TestkitError> {
         let mut tallies = Vec::new();
         for (with, (were_hits, first)) in self.setting.with.iter().zip(warm.iter().zip(first)) {
             let mut counted = tally(&Around {
@@ -298,7 +298,7 @@ impl<'s> Stage<'s> {
         first: &[Seen],
         after: &[Seen],
         answered: Instant,
-    ) -> Result<Option<Duration>, Trouble> {
+    ) -> Result<Option<Duration>, TestkitError> {
         let wrong: Vec<(&str, &Seen)> = self
             .pages
             .iter()
@@ -308,7 +308,7 @@ impl<'s> Stage<'s> {
             .collect();
         let targets: Vec<&str> = wrong.iter().map(|(page, _)| *page).collect();
         let mut failed = None;
-        let right = came_true(LATE, || {
+        let right = poll_until(LATE, || {
             match look(self.site.addr(), with.host(), &targets) {
                 Ok(seen) => seen
                     .iter()
@@ -329,8 +329,8 @@ impl<'s> Stage<'s> {
     /// Brings every page of a site to a hit that is the truth; returns which are hits.
     ///
     /// # Errors
-    /// [`Trouble::Refused`] when fewer than 99 of 100 are, or one is not the truth.
-    fn warm(&self, with: With) -> Result<Vec<bool>, Trouble> {
+    /// [`TestkitError::Refused`] when fewer than 99 of 100 are, or one is not the truth.
+    fn warm(&self, with: With) -> Result<Vec<bool>, TestkitError> {
         let look = || self.look(with.host());
         let wrong = |seen: &[Seen]| -> Vec<String> {
             let pairs = self.pages.iter().zip(seen.iter().zip(&self.truth));
@@ -348,7 +348,7 @@ impl<'s> Stage<'s> {
         let untrue = self.pages.iter().zip(seen.iter().zip(&self.truth));
         for (page, (seen, truth)) in untrue {
             if seen.essence != truth.essence {
-                return Err(Trouble::Refused(format!(
+                return Err(TestkitError::Refused(format!(
                     "{page} of {} is not the truth after a purge:\n{}",
                     with.name(),
                     diff::lines(&seen.essence, &truth.essence)
@@ -363,7 +363,7 @@ impl<'s> Stage<'s> {
             .map(|(page, _)| page.as_str())
             .collect();
         if cold.len() * 100 > self.pages.len() {
-            return Err(Trouble::Refused(format!(
+            return Err(TestkitError::Refused(format!(
                 "{} of {} pages of {} are not kept: {}",
                 cold.len(),
                 self.pages.len(),
@@ -375,7 +375,7 @@ impl<'s> Stage<'s> {
     }
 
     /// An event that does nothing proves nothing. With few pages it may be that none of them shows it.
-    fn require_effect(&self, act: &Act, before: &[Seen]) -> Result<(), Trouble> {
+    fn require_effect(&self, act: &Act, before: &[Seen]) -> Result<(), TestkitError> {
         let changed = before
             .iter()
             .zip(&self.truth)
@@ -385,7 +385,7 @@ impl<'s> Stage<'s> {
             Effect::Nothing if changed => "changed pages",
             Effect::Change | Effect::Nothing => return Ok(()),
         };
-        Err(Trouble::Refused(format!(
+        Err(TestkitError::Refused(format!(
             "event `{}` {complaint}: it does not do what it says",
             act.name
         )))

@@ -15,8 +15,8 @@ use std::{
 
 use super::{Form, PURGE_MODELS, Setting, With};
 use crate::{
-    FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, Trouble, WordPress, account,
-    client::Request, trouble::During, wait::came_true, wordpress_from_template,
+    FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, TestkitError, WordPress, account,
+    client::Request, error::Context, wait::poll_until, wordpress_from_template,
 };
 
 /// What WordPress takes for its own host; the site that our plugin purges.
@@ -44,10 +44,11 @@ pub(super) struct Site {
 
 impl Site {
     /// Starts everything. Our plugin is active if its way of purging is among those that are compared.
-    pub(super) fn start(setting: &Setting) -> Result<Self, Trouble> {
+    pub(super) fn start(setting: &Setting) -> Result<Self, TestkitError> {
         let scratch = Scratch::new()?;
         let notes = scratch.dir("notes")?;
-        fs::set_permissions(&notes, fs::Permissions::from_mode(0o1777)).during("open the notes")?;
+        fs::set_permissions(&notes, fs::Permissions::from_mode(0o1777))
+            .context("open the notes")?;
         let (database, wordpress) =
             wordpress_from_template(scratch.path(), &options(&notes, setting.form))?;
         let (targets, ids) = seed(&scratch, &wordpress, setting.form)?;
@@ -109,21 +110,21 @@ impl Site {
     /// The text with every `[[name]]` replaced by the id of that name.
     ///
     /// # Errors
-    /// [`Trouble::Refused`] for a name that the seed has not told.
-    pub(super) fn fill(&self, text: &str) -> Result<String, Trouble> {
+    /// [`TestkitError::Refused`] for a name that the seed has not told.
+    pub(super) fn fill(&self, text: &str) -> Result<String, TestkitError> {
         let mut parts = text.split("[[");
         let mut out = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let (name, rest) = part.split_once("]]").unwrap_or((part, ""));
             let id = self.ids.get(name);
-            out += id.ok_or_else(|| Trouble::Refused(format!("the site has no `{name}`")))?;
+            out += id.ok_or_else(|| TestkitError::Refused(format!("the site has no `{name}`")))?;
             out += rest;
         }
         Ok(out)
     }
 
     /// Purges addresses (path and query) of the site of one way of purging; `*` is everything.
-    pub(super) fn purge(&self, with: With, targets: &[String]) -> Result<(), Trouble> {
+    pub(super) fn purge(&self, with: With, targets: &[String]) -> Result<(), TestkitError> {
         let host = with.host();
         if targets.is_empty() {
             return Ok(());
@@ -145,19 +146,19 @@ impl Site {
         if answer.status == 200 {
             return Ok(());
         }
-        Err(Trouble::Refused(format!(
+        Err(TestkitError::Refused(format!(
             "the purge of {host} failed: {}",
             answer.beginning()
         )))
     }
 
     /// What the model of this way of purging has noted since the last time, as paths with their queries.
-    pub(super) fn noted(&self, with: With) -> Result<Vec<String>, Trouble> {
+    pub(super) fn noted(&self, with: With) -> Result<Vec<String>, TestkitError> {
         let file = self.notes().join(with.name());
         let Ok(text) = fs::read_to_string(&file) else {
             return Ok(Vec::new());
         };
-        fs::remove_file(&file).during("clear the notes")?;
+        fs::remove_file(&file).context("clear the notes")?;
         let mut noted: Vec<String> = text.lines().filter_map(target_of).collect();
         noted.sort();
         noted.dedup();
@@ -165,26 +166,26 @@ impl Site {
     }
 
     /// What the server has requested for storing since the last time, where the site notes that: the large one.
-    pub(super) fn requested(&self) -> Result<Vec<String>, Trouble> {
+    pub(super) fn requested(&self) -> Result<Vec<String>, TestkitError> {
         let file = self.notes().join("requests");
         let Ok(text) = fs::read_to_string(&file) else {
             return Ok(Vec::new());
         };
-        fs::remove_file(&file).during("clear the requests")?;
+        fs::remove_file(&file).context("clear the requests")?;
         Ok(text.lines().map(str::to_owned).collect())
     }
 
     /// Waits until the run of wp-cron.php that was asked for has ended with all that follows it.
-    pub(super) fn wait_for_cron(&self) -> Result<(), Trouble> {
+    pub(super) fn wait_for_cron(&self) -> Result<(), TestkitError> {
         let sign = self.notes().join("cron");
-        if !came_true(PATIENCE, || sign.exists()) {
-            return Err(Trouble::Late {
+        if !poll_until(TIMEOUT, || sign.exists()) {
+            return Err(TestkitError::Late {
                 what: "wp-cron.php to end".to_owned(),
-                patience: PATIENCE,
+                timeout: TIMEOUT,
                 log: self.log(),
             });
         }
-        fs::remove_file(sign).during("clear the sign of wp-cron.php")
+        fs::remove_file(sign).context("clear the sign of wp-cron.php")
     }
 
     pub(super) fn notes(&self) -> PathBuf {
@@ -192,7 +193,7 @@ impl Site {
     }
 
     /// What one of the server's counters stands at for the site of a way of purging.
-    pub(super) fn counter(&self, name: &str, with: With) -> Result<u64, Trouble> {
+    pub(super) fn counter(&self, name: &str, with: With) -> Result<u64, TestkitError> {
         let answer = Request::get("/metrics")
             .field("Authorization", format!("Bearer {SERVER_TOKEN}"))
             .send(self.admin()?)?;
@@ -202,7 +203,7 @@ impl Site {
         value
             .and_then(|value| value.trim().parse().ok())
             .ok_or_else(|| {
-                Trouble::Refused(format!("no counter `{start}`:\n{}", answer.beginning()))
+                TestkitError::Refused(format!("no counter `{start}`:\n{}", answer.beginning()))
             })
     }
 
@@ -211,22 +212,22 @@ impl Site {
         self.galley.pid()
     }
 
-    fn admin(&self) -> Result<SocketAddr, Trouble> {
+    fn admin(&self) -> Result<SocketAddr, TestkitError> {
         let said = self.galley.admin().unwrap_or_default();
         let addr = said
             .strip_prefix("http://")
             .and_then(|addr| addr.trim_end_matches('/').parse().ok());
-        addr.ok_or_else(|| Trouble::Refused(format!("the admin interface is at `{said}`")))
+        addr.ok_or_else(|| TestkitError::Refused(format!("the admin interface is at `{said}`")))
     }
 
     /// Puts our plugin into the WordPress, tells it where the server is, and activates it.
-    fn activate(&self, plugin: &Path) -> Result<(), Trouble> {
+    fn activate(&self, plugin: &Path) -> Result<(), TestkitError> {
         let connection = self.wordpress.root.join("wp-content/galley-connection.php");
         let text = format!(
             "<?php\nreturn array( 'address' => 'http://{}', 'token' => '{SITE_TOKEN}' );\n",
             self.admin()?
         );
-        fs::write(&connection, text).during("write the plugin's connection")?;
+        fs::write(&connection, text).context("write the plugin's connection")?;
         if let Some(user) = account::for_web() {
             user.own(&connection)?;
         }
@@ -239,7 +240,7 @@ fn seed(
     scratch: &Scratch,
     wordpress: &WordPress,
     form: Form,
-) -> Result<(Vec<String>, BTreeMap<String, String>), Trouble> {
+) -> Result<(Vec<String>, BTreeMap<String, String>), TestkitError> {
     let file = scratch.write("seed/seed.php", SEED)?;
     scratch.write("seed/shop-seed.php", SHOP_SEED)?;
     let asked = match form {
@@ -262,7 +263,7 @@ fn seed(
             ["id", name, id] => {
                 ids.insert((*name).to_owned(), (*id).to_owned());
             }
-            _ => return Err(Trouble::Refused(format!("the seed failed:\n{said}"))),
+            _ => return Err(TestkitError::Refused(format!("the seed failed:\n{said}"))),
         }
     }
     Ok((targets, ids))
@@ -293,9 +294,9 @@ fn options(notes: &Path, form: Form) -> Options {
     }
 }
 
-fn token(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf, Trouble> {
+fn token(scratch: &Scratch, name: &str, text: &str) -> Result<PathBuf, TestkitError> {
     let file = scratch.write(name, text)?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).during("close a token")?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).context("close a token")?;
     Ok(file)
 }
 
@@ -389,7 +390,7 @@ const CLOCK: &str = include_str!("../../assets/exactness/clock.php");
 /// Longer than any run: nothing leaves the cache by itself.
 const DAY: &str = "[site.ttl]\ndefault = \"1d\"\n\"404\" = \"1d\"";
 const WORKERS: usize = 4;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Not secrets: the interface listens on this machine, for the length of a run.
 const SERVER_TOKEN: &str = "exactness-token-of-the-server";
 const SITE_TOKEN: &str = "exactness-token-of-one-site";

@@ -15,9 +15,9 @@ use super::{
     truth::{Lengths, Scope, Truth, path},
     wall_clock::{self, WallClock},
 };
-use crate::{Trouble, runs_as_root};
+use crate::{TestkitError, runs_as_root};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let mut sum = Tally::default();
     let Some(library) = wall_clock::library() else {
         sum.leave_out("libfaketime is not installed (`faketime` on Debian)");
@@ -43,7 +43,7 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
 }
 
 /// The clock jumps under a running server.
-fn running(setting: &Setting, library: &Path, mut dice: Dice) -> Result<Tally, Trouble> {
+fn running(setting: &Setting, library: &Path, mut dice: Dice) -> Result<Tally, TestkitError> {
     let mut stage = stage(setting, &mut dice)?;
     let clock = WallClock::new(stage.scratch.join("wall-clock"), library)?;
     let mut tally = Tally::default();
@@ -143,7 +143,7 @@ fn restarted(
     library: &Path,
     case: &Case,
     mut dice: Dice,
-) -> Result<Tally, Trouble> {
+) -> Result<Tally, TestkitError> {
     let mut stage = stage(setting, &mut dice)?;
     let clock = WallClock::new(stage.scratch.join("wall-clock"), library)?;
     let mut tally = Tally {
@@ -192,7 +192,7 @@ fn restarted(
 }
 
 /// With the upstream down, what is too old still answers; what was purged does not.
-fn helpful(stage: &Stage, case: &Case, tally: &mut Tally) -> Result<(), Trouble> {
+fn helpful(stage: &Stage, case: &Case, tally: &mut Tally) -> Result<(), TestkitError> {
     stage.pace.down(true);
     let mut visitor = Visitor::new(stage.addr()?);
     let mut helped = 0;
@@ -218,7 +218,7 @@ fn helpful(stage: &Stage, case: &Case, tally: &mut Tally) -> Result<(), Trouble>
 }
 
 /// No page is older than this test, whatever the clock says.
-fn ages(stage: &Stage, tally: &mut Tally) -> Result<(), Trouble> {
+fn ages(stage: &Stage, tally: &mut Tally) -> Result<(), TestkitError> {
     let mut visitor = Visitor::new(stage.addr()?);
     for page in 0..stage.truth.count() {
         let answer = visitor.ask(&get(page))?;
@@ -228,7 +228,7 @@ fn ages(stage: &Stage, tally: &mut Tally) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn stage(setting: &Setting, dice: &mut Dice) -> Result<Stage, Trouble> {
+fn stage(setting: &Setting, dice: &mut Dice) -> Result<Stage, TestkitError> {
     let lengths = Lengths {
         usual: 100..20_000,
         long_every: 30,
@@ -244,7 +244,7 @@ fn stage(setting: &Setting, dice: &mut Dice) -> Result<Stage, Trouble> {
     Stage::new(&setting.galley, truth, &plan)
 }
 
-fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), Trouble> {
+fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), TestkitError> {
     let mut editor = Editor::new(stage)?;
     for way in Way::ALL {
         let scope = match any_scope(dice, PAGES) {
@@ -258,7 +258,7 @@ fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), Trouble
 }
 
 /// How the server is started for it to see another clock since boot, or another boot.
-fn through(stage: &Stage, case: &Case) -> Result<Vec<String>, Trouble> {
+fn through(stage: &Stage, case: &Case) -> Result<Vec<String>, TestkitError> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     if case.slept_days > 0 {
         let offset = (case.slept_days * 86_400).to_string();

@@ -19,9 +19,9 @@ use super::{
     tally::Tally,
     truth::{Lengths, Scope, Truth},
 };
-use crate::{Trouble, trouble::During, wait::pause};
+use crate::{TestkitError, error::Context, wait::pause};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let (rounds, running) = match setting.form {
         Form::Short => (6, Duration::from_millis(1_500)),
         Form::Long => (80, Duration::from_secs(20)),
@@ -58,7 +58,7 @@ fn while_running(
     dice: &Dice,
     length: Duration,
     sum: &mut Tally,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     let over = AtomicBool::new(false);
     let mut tally = Tally::default();
     let mut done = 0;
@@ -101,7 +101,7 @@ fn while_running(
 }
 
 /// Entries are damaged while the server does not run; some are those from before a purge.
-fn entries(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), Trouble> {
+fn entries(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), TestkitError> {
     *sum += stage.compare_forgiving(IN_PIECES)?;
     let old = keep_some(stage, dice);
     let mut editor = Editor::new(stage)?;
@@ -114,7 +114,7 @@ fn entries(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), Tr
     }
     for (path, bytes) in old {
         // As somebody who puts back a backup would.
-        fs::write(&path, bytes).during("bring back an old file")?;
+        fs::write(&path, bytes).context("bring back an old file")?;
     }
     let files = stage.entries();
     for _ in 0..files.len() / 4 {
@@ -151,12 +151,12 @@ enum Harm {
 }
 
 /// The log is damaged: what was purged stays purged, if need be with everything else.
-fn log(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), Trouble> {
+fn log(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), TestkitError> {
     *sum += stage.compare_forgiving(IN_PIECES)?;
     let mut editor = Editor::new(stage)?;
     // Files of before the purge are still there: nobody asks in between.
     sum.purges += edit(stage, &mut editor, dice)?;
-    let before = fs::read(stage.log_file()).during("read the log")?;
+    let before = fs::read(stage.log_file()).context("read the log")?;
     // One that touches no page: whether it holds is not asked.
     editor.order(Scope::Url(NOWHERE), Way::Request)?;
     stage.kill();
@@ -168,7 +168,7 @@ fn log(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), Troubl
         6 => Harm::Removed,
         _ => Harm::Overwritten,
     };
-    spoil(&stage.log_file(), &before, harm, dice).during("damage the log")?;
+    spoil(&stage.log_file(), &before, harm, dice).context("damage the log")?;
     stage.start()?;
     let after = stage.compare_forgiving(IN_PIECES)?;
     if harm == Harm::Torn {
@@ -267,7 +267,7 @@ fn flip(path: &Path, dice: &mut Dice) -> io::Result<()> {
     file.write_all_at(&byte, at)
 }
 
-fn edit(stage: &Stage, editor: &mut Editor, dice: &mut Dice) -> Result<u64, Trouble> {
+fn edit(stage: &Stage, editor: &mut Editor, dice: &mut Dice) -> Result<u64, TestkitError> {
     for way in Way::ALL {
         let scope = match any_scope(dice, PAGES) {
             // Everything at once would leave nothing to be wrong.

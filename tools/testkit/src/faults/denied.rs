@@ -16,9 +16,9 @@ use super::{
     tally::Tally,
     truth::{Lengths, Truth},
 };
-use crate::{Scratch, Trouble, runs_as_root, trouble::During, wait::came_true};
+use crate::{Scratch, TestkitError, error::Context, runs_as_root, wait::poll_until};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let rounds = match setting.form {
         Form::Short => 1,
         Form::Long => 6,
@@ -32,7 +32,7 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     Ok(sum)
 }
 
-fn one(binary: &Path, mut dice: Dice) -> Result<Tally, Trouble> {
+fn one(binary: &Path, mut dice: Dice) -> Result<Tally, TestkitError> {
     let lengths = Lengths {
         usual: 1_000..100_000,
         long_every: 30,
@@ -60,14 +60,14 @@ fn one(binary: &Path, mut dice: Dice) -> Result<Tally, Trouble> {
         tally += edit(&stage, &mut dice)?;
         tally += stage.compare()?;
     }
-    let off = came_true(PATIENCE, || says_off(&stage));
+    let off = poll_until(TIMEOUT, || says_off(&stage));
     tally.require(off, "nothing says that storing is off");
     let galley = stage.galley()?;
-    let is_said = came_true(PATIENCE, || galley.log().contains(DENIED));
+    let is_said = poll_until(TIMEOUT, || galley.log().contains(DENIED));
     tally.require(is_said, "the log does not say that permission is denied");
     open(&closed)?;
     let mut looks = Ok(());
-    let on = came_true(PATIENCE, || {
+    let on = poll_until(TIMEOUT, || {
         looks = edit(&stage, &mut dice).and_then(|edited| {
             tally += edited;
             tally += stage.compare()?;
@@ -97,7 +97,7 @@ fn closed_at_start(
     names: &[&str],
     dice: &mut Dice,
     tally: &mut Tally,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     *tally += stage.compare()?;
     stage.await_writes();
     stage.stop();
@@ -105,7 +105,7 @@ fn closed_at_start(
     stage.start()?;
     *tally += stage.compare()?;
     tally.require(
-        came_true(PATIENCE, || says_off(stage)),
+        poll_until(TIMEOUT, || says_off(stage)),
         "nothing says that the folder could not be used at the start",
     );
     let mut editor = Editor::new(stage)?;
@@ -122,7 +122,7 @@ fn closed_at_start(
     Ok(())
 }
 
-fn edit(stage: &Stage, dice: &mut Dice) -> Result<Tally, Trouble> {
+fn edit(stage: &Stage, dice: &mut Dice) -> Result<Tally, TestkitError> {
     let mut tally = Tally::default();
     let mut editor = Editor::new(stage)?;
     for way in Way::ALL {
@@ -133,18 +133,18 @@ fn edit(stage: &Stage, dice: &mut Dice) -> Result<Tally, Trouble> {
 }
 
 /// Takes away all rights on folders of the cache; which, with what they had.
-fn close(stage: &Stage, names: &[&str]) -> Result<Vec<(PathBuf, u32)>, Trouble> {
+fn close(stage: &Stage, names: &[&str]) -> Result<Vec<(PathBuf, u32)>, TestkitError> {
     let mut closed = Vec::new();
     for name in names {
         let path = stage.disk().join(name);
-        let before = fs::metadata(&path).during(format_args!("look at {}", path.display()))?;
+        let before = fs::metadata(&path).context(format_args!("look at {}", path.display()))?;
         set(&path, 0)?;
         closed.push((path, before.permissions().mode()));
     }
     Ok(closed)
 }
 
-fn open(closed: &[(PathBuf, u32)]) -> Result<(), Trouble> {
+fn open(closed: &[(PathBuf, u32)]) -> Result<(), TestkitError> {
     // From the outermost in: as an ordinary user the inner ones cannot be reached before.
     closed
         .iter()
@@ -152,9 +152,9 @@ fn open(closed: &[(PathBuf, u32)]) -> Result<(), Trouble> {
         .try_for_each(|(path, mode)| set(path, *mode))
 }
 
-fn set(path: &Path, mode: u32) -> Result<(), Trouble> {
+fn set(path: &Path, mode: u32) -> Result<(), TestkitError> {
     fs::set_permissions(path, Permissions::from_mode(mode))
-        .during(format_args!("change the rights of {}", path.display()))
+        .context(format_args!("change the rights of {}", path.display()))
 }
 
 fn says_off(stage: &Stage) -> bool {
@@ -168,4 +168,4 @@ const DENIED: &str = "permission denied";
 /// The user and group that own nothing, by Debian's numbers.
 const NOBODY: (u32, u32) = (65_534, 65_534);
 /// Storing is tried again after five seconds, then ten, then twenty.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

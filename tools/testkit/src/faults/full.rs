@@ -17,9 +17,9 @@ use super::{
     tally::Tally,
     truth::{Lengths, Scope, Truth},
 };
-use crate::{Scratch, Trouble, trouble::During, wait::came_true};
+use crate::{Scratch, TestkitError, error::Context, wait::poll_until};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let rounds = match setting.form {
         Form::Short => 1,
         Form::Long => 4,
@@ -40,7 +40,12 @@ pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
     Ok(sum)
 }
 
-fn one(setting: &Setting, mut dice: Dice, kind: Kind, mount: &Mount) -> Result<Tally, Trouble> {
+fn one(
+    setting: &Setting,
+    mut dice: Dice,
+    kind: Kind,
+    mount: &Mount,
+) -> Result<Tally, TestkitError> {
     let lengths = Lengths {
         usual: 20_000..120_000,
         long_every: 20,
@@ -88,9 +93,9 @@ fn turn_off(
     dice: &mut Dice,
     kind: Kind,
     tally: &mut Tally,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     let mut looks = Ok(());
-    let off = came_true(PATIENCE, || {
+    let off = poll_until(TIMEOUT, || {
         // What was purged makes room, maybe as much as the new pages need.
         looks = fill_up(ballast)
             .and_then(|()| edit(stage, dice, tally))
@@ -109,13 +114,13 @@ fn turn_off(
         ),
     );
     let galley = stage.galley()?;
-    let is_said = came_true(PATIENCE, || galley.log().contains(FULL));
+    let is_said = poll_until(TIMEOUT, || galley.log().contains(FULL));
     tally.require(is_said, "the log does not say that the disk is full");
     Ok(())
 }
 
 /// Killed and started with the disk as full as before.
-fn restart_full(stage: &mut Stage, form: Form, tally: &mut Tally) -> Result<(), Trouble> {
+fn restart_full(stage: &mut Stage, form: Form, tally: &mut Tally) -> Result<(), TestkitError> {
     let ballast = stage.disk().with_file_name("ballast");
     stage.kill();
     fill_up(&ballast)?;
@@ -135,10 +140,10 @@ fn free(
     ballast: &Path,
     dice: &mut Dice,
     tally: &mut Tally,
-) -> Result<(), Trouble> {
-    fs::remove_file(ballast).during("free the disk")?;
+) -> Result<(), TestkitError> {
+    fs::remove_file(ballast).context("free the disk")?;
     let mut looks = Ok(());
-    let on = came_true(PATIENCE, || {
+    let on = poll_until(TIMEOUT, || {
         // What is asked for is what is let through as a trial.
         looks = edit(stage, dice, tally).and_then(|()| {
             *tally += stage.compare()?;
@@ -168,7 +173,7 @@ fn free(
     Ok(())
 }
 
-fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), Trouble> {
+fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), TestkitError> {
     let mut editor = Editor::new(stage)?;
     for way in Way::ALL {
         let scope = match any_scope(dice, PAGES) {
@@ -193,12 +198,12 @@ fn says_off(stage: &Stage) -> bool {
 }
 
 /// Lets a file grow until nothing is left, to the last byte.
-fn fill_up(path: &Path) -> Result<(), Trouble> {
+fn fill_up(path: &Path) -> Result<(), TestkitError> {
     let mut file = File::options()
         .create(true)
         .append(true)
         .open(path)
-        .during("make the ballast")?;
+        .context("make the ballast")?;
     for size in [64 * 1024, 4096, 1] {
         let piece = vec![b'x'; size];
         while file.write_all(&piece).is_ok() {}
@@ -214,4 +219,4 @@ const ORDERS: usize = 60;
 /// What the reason is called.
 const FULL: &str = "the disk is full";
 /// Storing is tried again after five seconds, then ten, then twenty.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -22,11 +22,11 @@ use super::{
     truth::{Lengths, Scope, Truth, path},
 };
 use crate::{
-    Trouble,
-    wait::{came_true, pause},
+    TestkitError,
+    wait::{pause, poll_until},
 };
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let (rounds, lengths) = match setting.form {
         Form::Short => (8, lengths(1_500_000, vec![3_000_000, 20_000_000])),
         Form::Long => (200, lengths(4_000_000, vec![8_000_000, 24_000_000])),
@@ -71,7 +71,7 @@ fn lengths(long: usize, last: Vec<usize>) -> Lengths {
 }
 
 /// Sometimes it is killed while it starts, once or more; sometimes it ends in peace.
-fn start(stage: &mut Stage, dice: &mut Dice) -> Result<(), Trouble> {
+fn start(stage: &mut Stage, dice: &mut Dice) -> Result<(), TestkitError> {
     stage.start()?;
     let mut extra = 0;
     while extra < 3 && dice.once_in(4) {
@@ -98,7 +98,7 @@ struct Round<'a> {
 }
 
 /// Load until the kill; with what was in flight at that moment: purges and fills.
-fn one(stage: &mut Stage, dice: &Dice) -> Result<(Tally, (usize, usize)), Trouble> {
+fn one(stage: &mut Stage, dice: &Dice) -> Result<(Tally, (usize, usize)), TestkitError> {
     let pid = stage.galley()?.pid();
     let round = Round {
         stage,
@@ -129,7 +129,7 @@ fn one(stage: &mut Stage, dice: &Dice) -> Result<(Tally, (usize, usize)), Troubl
     stage.kill();
     stage.pace.slow(false);
     let Some(in_flight) = in_flight else {
-        return Err(Trouble::Malformed(
+        return Err(TestkitError::Malformed(
             "never were a purge and ten fills in flight at one moment".to_owned(),
         ));
     };
@@ -141,7 +141,7 @@ impl Round<'_> {
         self.killed.load(Ordering::SeqCst)
     }
 
-    fn finish(&self, tally: Result<Tally, Trouble>) {
+    fn finish(&self, tally: Result<Tally, TestkitError>) {
         let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
         match tally {
             Ok(tally) => *sum += tally,
@@ -150,7 +150,7 @@ impl Round<'_> {
     }
 
     /// An editor: changes content and purges, in one of the ways, as fast as answers come or a little slower.
-    fn edit(&self, mut dice: Dice, way: Way) -> Result<Tally, Trouble> {
+    fn edit(&self, mut dice: Dice, way: Way) -> Result<Tally, TestkitError> {
         let mut tally = Tally::default();
         let mut editor = Editor::new(self.stage)?;
         while !self.is_over() {
@@ -179,7 +179,7 @@ impl Round<'_> {
     }
 
     /// A visitor: asks for any page, again and again.
-    fn visit(&self, mut dice: Dice) -> Result<Tally, Trouble> {
+    fn visit(&self, mut dice: Dice) -> Result<Tally, TestkitError> {
         let mut tally = Tally::default();
         let truth = &self.stage.truth;
         let mut visitor = Visitor::new(self.stage.addr()?);
@@ -207,7 +207,7 @@ impl Round<'_> {
             (purges >= 1 && fills >= 10).then_some((purges, fills))
         };
         let mut found = None;
-        came_true(PATIENCE, || {
+        poll_until(TIMEOUT, || {
             // Watched without a pause: a purge is in progress for less than a millisecond.
             for _ in 0..20_000 {
                 if now().is_some() {
@@ -246,4 +246,4 @@ const BETWEEN_PURGES: Duration = Duration::from_millis(12);
 const LEAST_LOAD: Duration = Duration::from_millis(60);
 const MOST_LOAD: Duration = Duration::from_millis(500);
 /// For the moment to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

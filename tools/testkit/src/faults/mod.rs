@@ -25,7 +25,7 @@ pub(crate) mod wall_clock;
 use std::path::PathBuf;
 
 pub use self::tally::Tally;
-use crate::Trouble;
+use crate::TestkitError;
 
 /// What is run, and how much of it.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ impl Part {
     /// # Errors
     /// When the tools of the test fail, not the server: what the server does wrong is in the tally. A server that does not
     /// start is an error too.
-    pub fn run(self, setting: &Setting) -> Result<Tally, Trouble> {
+    pub fn run(self, setting: &Setting) -> Result<Tally, TestkitError> {
         match self {
             Self::Kill => kill::run(setting),
             Self::Sync => sync::run(setting),

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::{Scratch, Trouble, process::run, runs_as_root, trouble::During};
+use crate::{Scratch, TestkitError, error::Context, process::run, runs_as_root};
 
 /// Which file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(super) struct Mount {
 
 impl Mount {
     /// Mounts 20 MB at `scratch/NAME`, or says why that cannot be done here.
-    pub(super) fn new(scratch: &Scratch, kind: Kind) -> Result<Result<Self, String>, Trouble> {
+    pub(super) fn new(scratch: &Scratch, kind: Kind) -> Result<Result<Self, String>, TestkitError> {
         if !runs_as_root() {
             return Ok(Err("only root may mount".to_owned()));
         }
@@ -45,8 +45,8 @@ impl Mount {
             Kind::Tmpfs => mount.args(["-t", "tmpfs", "-o", "size=20m,mode=755", "tmpfs"]),
             Kind::Ext4 => {
                 let image = scratch.join("ext4.image");
-                let file = fs::File::create(&image).during("make an image")?;
-                file.set_len(20 << 20).during("make an image")?;
+                let file = fs::File::create(&image).context("make an image")?;
+                file.set_len(20 << 20).context("make an image")?;
                 let mut mkfs = Command::new("mkfs.ext4");
                 // No room kept back for root, as whom the server runs here.
                 mkfs.args(["-q", "-F", "-m", "0"]).arg(&image);

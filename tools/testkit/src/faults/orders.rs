@@ -5,7 +5,7 @@ use super::{
     stage::{HOST, ORDER_PATH, Stage, Visitor, tag, with_token},
     truth::{ENDS, FOLDERS, Scope, TAGS, path},
 };
-use crate::{Trouble, client::Request};
+use crate::{TestkitError, client::Request};
 
 /// How an order reaches the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(super) struct Editor {
 }
 
 impl Editor {
-    pub(super) fn new(stage: &Stage) -> Result<Self, Trouble> {
+    pub(super) fn new(stage: &Stage) -> Result<Self, TestkitError> {
         Ok(Self {
             site: Visitor::new(stage.addr()?),
             admin: Visitor::new(stage.admin()?),
@@ -49,7 +49,12 @@ impl Editor {
     ///
     /// # Errors
     /// When the acknowledgement did not come: the purge may hold or not.
-    pub(super) fn edit(&mut self, stage: &Stage, scope: Scope, way: Way) -> Result<(), Trouble> {
+    pub(super) fn edit(
+        &mut self,
+        stage: &Stage,
+        scope: Scope,
+        way: Way,
+    ) -> Result<(), TestkitError> {
         let changed = stage.truth.change(scope);
         if self.order(scope, way)? == Promise::Kept {
             stage.truth.acknowledge(&changed);
@@ -58,7 +63,7 @@ impl Editor {
     }
 
     /// Orders a purge; it has been acknowledged when this returns well.
-    pub(super) fn order(&mut self, scope: Scope, way: Way) -> Result<Promise, Trouble> {
+    pub(super) fn order(&mut self, scope: Scope, way: Way) -> Result<Promise, TestkitError> {
         let (visitor, request) = match (way, by_answer(scope)) {
             (Way::Admin, _) => (&mut self.admin, by_admin(scope)),
             (Way::Answer, Some(request)) => (&mut self.site, request),
@@ -73,7 +78,7 @@ impl Editor {
                 Promise::Kept
             })
         } else {
-            Err(Trouble::Malformed(format!(
+            Err(TestkitError::Malformed(format!(
                 "a purge was refused: {}",
                 answer.beginning()
             )))

@@ -23,13 +23,13 @@ use super::{
     truth::{Lengths, Scope, Truth, VERSION_FIELD, number, path},
 };
 use crate::{
-    Scratch, Trouble,
+    Scratch, TestkitError,
     client::Request,
-    origin::{Application, Origin, Responder, Wire},
+    origin::{FastCgiOrigin, FastCgiWriter, Origin, ResponseWriter},
     wait::pause,
 };
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let steps = match setting.form {
         Form::Short => 30,
         Form::Long => 500,
@@ -124,7 +124,7 @@ impl Script {
 /// Kept alive as long as the steps run.
 enum Upstream {
     Http(Origin),
-    FastCgi(Responder),
+    FastCgi(FastCgiOrigin),
 }
 
 impl Upstream {
@@ -137,7 +137,7 @@ impl Upstream {
     }
 }
 
-fn one(setting: &Setting, speech: Speech, steps: usize) -> Result<Tally, Trouble> {
+fn one(setting: &Setting, speech: Speech, steps: usize) -> Result<Tally, TestkitError> {
     let lengths = Lengths {
         usual: 300..20_000,
         long_every: 6,
@@ -188,19 +188,19 @@ fn upstream(
     speech: Speech,
     script: &Arc<Script>,
     folder: &Scratch,
-) -> Result<(Upstream, String), Trouble> {
+) -> Result<(Upstream, String), TestkitError> {
     let script = Arc::clone(script);
     match speech {
         Speech::Http => {
-            let origin = Origin::start_forgetting(move |seen, wire| {
+            let origin = Origin::start_unrecorded(move |seen, writer| {
                 let page = number(seen.path()).unwrap_or(0);
-                http(&script, page, wire);
+                http(&script, page, writer);
             })?;
             let line = format!("upstream = [\"{}\"]", origin.url());
             Ok((Upstream::Http(origin), line))
         }
         Speech::FastCgi => {
-            let responder = Responder::start(move |asked, app| {
+            let responder = FastCgiOrigin::start(move |asked, app| {
                 let target = asked.param("REQUEST_URI").split('?').next();
                 let page = number(target.unwrap_or_default()).unwrap_or(0);
                 fastcgi(&script, page, app);
@@ -222,7 +222,7 @@ fn work(
     worker: usize,
     steps: usize,
     mut dice: Dice,
-) -> Result<Tally, Trouble> {
+) -> Result<Tally, TestkitError> {
     let mut tally = Tally::default();
     let mut editor = Editor::new(stage)?;
     let mut visitor = Visitor::new(stage.addr()?);
@@ -256,7 +256,7 @@ fn store(
     script: &Script,
     page: usize,
     tally: &mut Tally,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     // A purge that a slow end of an exchange still has to bring may take a copy away once more.
     let mut said = Vec::new();
     for _ in 0..20 {
@@ -292,7 +292,7 @@ fn is_brief(page: usize) -> bool {
     page % 3 == 1
 }
 
-fn soften(visitor: &mut Visitor, page: usize) -> Result<(), Trouble> {
+fn soften(visitor: &mut Visitor, page: usize) -> Result<(), TestkitError> {
     let request = Request::new("PURGE", &path(page))
         .host(HOST)
         .field("X-Purge-Soft", "1");
@@ -300,7 +300,7 @@ fn soften(visitor: &mut Visitor, page: usize) -> Result<(), Trouble> {
     if answer.status == 200 {
         Ok(())
     } else {
-        Err(Trouble::Malformed(format!(
+        Err(TestkitError::Malformed(format!(
             "a soft purge was refused: {}",
             answer.beginning()
         )))
@@ -314,7 +314,7 @@ fn ask(
     page: usize,
     has_copy: bool,
     tally: &mut Tally,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     let addr = stage.addr()?;
     let floor = script.truth.floor(page);
     let answers: Vec<_> = thread::scope(|scope| {
@@ -354,52 +354,55 @@ fn ask(
     Ok(())
 }
 
-fn http(script: &Script, page: usize, wire: &mut Wire<'_>) {
+fn http(script: &Script, page: usize, writer: &mut ResponseWriter<'_>) {
     let (fields, body) = script.answer(page);
     let head = |more: &str| format!("HTTP/1.1 200 OK\r\n{fields}{more}\r\n").into_bytes();
     let whole = head(&format!("Content-Length: {}\r\n", body.len()));
     let half = body.get(..body.len() / 2).unwrap_or_default();
-    let send = |wire: &mut Wire<'_>, parts: &[&[u8]]| {
-        let _ = wire.write(&parts.concat());
+    let send = |writer: &mut ResponseWriter<'_>, parts: &[&[u8]]| {
+        let _ = writer.write(&parts.concat());
     };
     match script.fault(page) {
-        Fault::None => return send(wire, &[&whole, &body]),
+        Fault::None => return send(writer, &[&whole, &body]),
         Fault::Status => {
-            let _ = wire.answer(500, &[], b"database error");
+            let _ = writer.answer(500, &[], b"database error");
             return;
         }
-        Fault::TooMuch => send(wire, &[&whole, &body, b"HTTP/1.1 200 OK\r\n\r\nmore of it"]),
+        Fault::TooMuch => send(
+            writer,
+            &[&whole, &body, b"HTTP/1.1 200 OK\r\n\r\nmore of it"],
+        ),
         Fault::Closes => {}
-        Fault::Resets => return wire.reset(),
-        Fault::HalfHead => send(wire, &[&whole[..whole.len() / 2]]),
-        Fault::Short => send(wire, &[&whole, half]),
+        Fault::Resets => return writer.reset(),
+        Fault::HalfHead => send(writer, &[&whole[..whole.len() / 2]]),
+        Fault::Short => send(writer, &[&whole, half]),
         Fault::ShortPieces => {
             let mut size = String::new();
             let _ = write!(size, "{:x}\r\n", half.len());
             let chunked = head("Transfer-Encoding: chunked\r\n");
-            send(wire, &[&chunked, size.as_bytes(), half, b"\r\n"]);
+            send(writer, &[&chunked, size.as_bytes(), half, b"\r\n"]);
         }
-        Fault::Rubbish => send(wire, &[b"\x00\x01\x02 what is this\r\n\r\n", half]),
+        Fault::Rubbish => send(writer, &[b"\x00\x01\x02 what is this\r\n\r\n", half]),
         Fault::BadHead => send(
-            wire,
+            writer,
             &[&head("Content-Length: 5\r\nContent-Length: 6\r\n"), &body],
         ),
-        Fault::HangsFirst => wire.wait_for_close(),
+        Fault::HangsFirst => writer.wait_for_close(),
         Fault::HangsMidway => {
-            send(wire, &[&whole, half]);
-            wire.wait_for_close();
+            send(writer, &[&whole, half]);
+            writer.wait_for_close();
         }
         Fault::NoEnd => {
             let mut size = String::new();
             let _ = write!(size, "{:x}\r\n", body.len());
             let chunked = head("Transfer-Encoding: chunked\r\n");
-            send(wire, &[&chunked, size.as_bytes(), &body, b"\r\n"]);
+            send(writer, &[&chunked, size.as_bytes(), &body, b"\r\n"]);
         }
     }
-    wire.close();
+    writer.close();
 }
 
-fn fastcgi(script: &Script, page: usize, app: &mut Application<'_>) {
+fn fastcgi(script: &Script, page: usize, app: &mut FastCgiWriter<'_>) {
     let (fields, body) = script.answer(page);
     let sized = format!("{fields}Content-Length: {}", body.len());
     let half = body.get(..body.len() / 2).unwrap_or_default();

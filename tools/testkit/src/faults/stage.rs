@@ -23,12 +23,12 @@ use super::{
     truth::{TAGS, Truth, VERSION_FIELD, number, path},
 };
 use crate::{
-    Galley, Launch, Scratch, Trouble,
+    Galley, Launch, Scratch, TestkitError,
     client::{Connection, Request, Response},
-    origin::{Origin, Seen, Wire},
+    error::Context,
+    origin::{Origin, ReceivedRequest, ResponseWriter},
     process::run,
-    trouble::During,
-    wait::{came_true, pause},
+    wait::{pause, poll_until},
 };
 
 /// What differs between the stages.
@@ -109,22 +109,23 @@ pub(super) struct Stage {
 
 impl Stage {
     /// The upstream runs when this returns, the server does not.
-    pub(super) fn new(binary: &Path, truth: Truth, plan: &Plan) -> Result<Self, Trouble> {
+    pub(super) fn new(binary: &Path, truth: Truth, plan: &Plan) -> Result<Self, TestkitError> {
         let scratch = Scratch::new()?;
         let truth = Arc::new(truth);
         let pace = Arc::new(Pace::default());
         let origin = {
             let (truth, pace) = (Arc::clone(&truth), Arc::clone(&pace));
-            Origin::start_forgetting(move |seen, wire| serve(&truth, &pace, seen, wire))?
+            Origin::start_unrecorded(move |seen, writer| serve(&truth, &pace, seen, writer))?
         };
         let disk = plan.disk.clone().unwrap_or_else(|| scratch.join("cache"));
         let token = scratch.write("admin.token", TOKEN)?;
-        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).during("close the token")?;
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600))
+            .context("close the token")?;
         let config = scratch.write("galley.toml", text(plan, &scratch, &disk, &origin.url()))?;
         scratch.dir("run")?;
         if let Some((uid, gid)) = plan.user {
             for path in [scratch.path(), &token, &scratch.join("run")] {
-                chown(path, Some(uid), Some(gid)).during("give away the stage's folder")?;
+                chown(path, Some(uid), Some(gid)).context("give away the stage's folder")?;
             }
         }
         Ok(Self {
@@ -141,11 +142,11 @@ impl Stage {
     }
 
     /// Starts the server; one that runs ends first, by SIGTERM.
-    pub(super) fn start(&mut self) -> Result<(), Trouble> {
+    pub(super) fn start(&mut self) -> Result<(), TestkitError> {
         self.start_under(Launch::default())
     }
 
-    pub(super) fn start_under(&mut self, mut launch: Launch) -> Result<(), Trouble> {
+    pub(super) fn start_under(&mut self, mut launch: Launch) -> Result<(), TestkitError> {
         self.galley = None;
         launch.user = self.user;
         let run = self.scratch.join("run");
@@ -169,24 +170,23 @@ impl Stage {
     }
 
     /// # Errors
-    /// [`Trouble::Malformed`] when it does not run.
-    pub(super) fn galley(&self) -> Result<&Galley, Trouble> {
+    /// [`TestkitError::Malformed`] when it does not run.
+    pub(super) fn galley(&self) -> Result<&Galley, TestkitError> {
         self.galley
             .as_ref()
-            .ok_or_else(|| Trouble::Malformed("the server does not run".to_owned()))
+            .ok_or_else(|| TestkitError::Malformed("the server does not run".to_owned()))
     }
 
-    pub(super) fn addr(&self) -> Result<SocketAddr, Trouble> {
+    pub(super) fn addr(&self) -> Result<SocketAddr, TestkitError> {
         Ok(self.galley()?.addr())
     }
 
-    pub(super) fn admin(&self) -> Result<SocketAddr, Trouble> {
+    pub(super) fn admin(&self) -> Result<SocketAddr, TestkitError> {
         let admin = self.galley()?.admin().unwrap_or_default();
         let authority = admin.strip_prefix("http://").unwrap_or(&admin);
-        authority
-            .trim_end_matches('/')
-            .parse()
-            .map_err(|_| Trouble::Malformed(format!("no address of the admin interface: {admin}")))
+        authority.trim_end_matches('/').parse().map_err(|_| {
+            TestkitError::Malformed(format!("no address of the admin interface: {admin}"))
+        })
     }
 
     /// The folder of the cache.
@@ -208,7 +208,7 @@ impl Stage {
     }
 
     /// `GET` of a path at the admin interface, as text.
-    pub(super) fn told(&self, path: &str) -> Result<String, Trouble> {
+    pub(super) fn told(&self, path: &str) -> Result<String, TestkitError> {
         Ok(with_token(Request::get(path)).send(self.admin()?)?.text())
     }
 
@@ -229,19 +229,19 @@ impl Stage {
 
     /// Waits until no page waits to be written, as far as the server says; a while at most.
     pub(super) fn await_writes(&self) {
-        came_true(PATIENCE, || {
+        poll_until(TIMEOUT, || {
             self.told("/metrics")
                 .is_ok_and(|text| text.lines().any(|line| line == "galley_disk_waiting 0"))
         });
     }
 
     /// Asks for every page once and compares it; the pages are spread over some visitors.
-    pub(super) fn compare(&self) -> Result<Tally, Trouble> {
+    pub(super) fn compare(&self) -> Result<Tally, TestkitError> {
         self.compare_forgiving(usize::MAX)
     }
 
     /// The same; a page longer than `once` may break off once.
-    pub(super) fn compare_forgiving(&self, once: usize) -> Result<Tally, Trouble> {
+    pub(super) fn compare_forgiving(&self, once: usize) -> Result<Tally, TestkitError> {
         let addr = self.addr()?;
         let sum = Mutex::new(Tally::default());
         thread::scope(|scope| {
@@ -276,10 +276,10 @@ impl Visitor {
     }
 
     /// After an error the next request goes over a new connection.
-    pub(super) fn ask(&mut self, request: &Request) -> Result<Response, Trouble> {
+    pub(super) fn ask(&mut self, request: &Request) -> Result<Response, TestkitError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => Connection::within(self.addr, PATIENCE)?,
+            None => Connection::within(self.addr, TIMEOUT)?,
         };
         let answer = connection.exchange(request)?;
         let closes = answer.all("connection").iter().any(|value| {
@@ -350,7 +350,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Copies the server to where any user can run it.
-pub(super) fn public_copy(binary: &Path, scratch: &Scratch) -> Result<PathBuf, Trouble> {
+pub(super) fn public_copy(binary: &Path, scratch: &Scratch) -> Result<PathBuf, TestkitError> {
     // Not by this process: a fork while it has the copy open for writing would keep the copy from being run.
     let copy = scratch.join("galley-copy");
     let mut command = std::process::Command::new("/usr/bin/install");
@@ -384,27 +384,33 @@ fn text(plan: &Plan, scratch: &Scratch, disk: &Path, origin: &str) -> String {
 }
 
 /// The upstream: pages, and answers that order purges.
-fn serve(truth: &Truth, pace: &Pace, seen: &Seen, wire: &mut Wire<'_>) {
+fn serve(truth: &Truth, pace: &Pace, seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     if let Some(order) = seen.path().strip_prefix(ORDER_PATH) {
-        wire.body();
+        writer.body();
         let order = order.replacen("url/", "/", 1);
-        wire.answer(200, &[("Galley-Purge", &order)], b"ordered\n");
+        writer.answer(200, &[("Galley-Purge", &order)], b"ordered\n");
         return;
     }
     let Some(page) = number(seen.path()) else {
-        wire.answer(404, &[], b"no page\n");
+        writer.answer(404, &[], b"no page\n");
         return;
     };
     if pace.down.load(Ordering::SeqCst) {
-        wire.answer(503, &[], b"down\n");
+        writer.answer(503, &[], b"down\n");
         return;
     }
     pace.composing.fetch_add(1, Ordering::SeqCst);
-    compose(truth, pace, page, seen, wire);
+    compose(truth, pace, page, seen, writer);
     pace.composing.fetch_sub(1, Ordering::SeqCst);
 }
 
-fn compose(truth: &Truth, pace: &Pace, page: usize, seen: &Seen, wire: &mut Wire<'_>) {
+fn compose(
+    truth: &Truth,
+    pace: &Pace,
+    page: usize,
+    seen: &ReceivedRequest,
+    writer: &mut ResponseWriter<'_>,
+) {
     // The content at the begin of the fetch: a purge that comes meanwhile makes it old.
     let version = truth.version(page);
     let body = truth.compose(page, version);
@@ -425,10 +431,10 @@ fn compose(truth: &Truth, pace: &Pace, page: usize, seen: &Seen, wire: &mut Wire
     ];
     let (first, rest) = body.split_at(dice.below(body.len()));
     if dice.once_in(3) {
-        let sent = wire.chunked(200, &fields) && (first.is_empty() || wire.chunk(first));
+        let sent = writer.chunked(200, &fields) && (first.is_empty() || writer.chunk(first));
         if sent {
             rest_after(wait);
-            let _ = (rest.is_empty() || wire.chunk(rest)) && wire.last_chunk();
+            let _ = (rest.is_empty() || writer.chunk(rest)) && writer.last_chunk();
         }
         return;
     }
@@ -437,9 +443,9 @@ fn compose(truth: &Truth, pace: &Pace, page: usize, seen: &Seen, wire: &mut Wire
         let _ = write!(head, "{name}: {value}\r\n");
     }
     let _ = write!(head, "Content-Length: {}\r\n\r\n", body.len());
-    if wire.write(&[head.as_bytes(), first].concat()) {
+    if writer.write(&[head.as_bytes(), first].concat()) {
         rest_after(wait);
-        let _ = wire.write(rest);
+        let _ = writer.write(rest);
     }
 }
 
@@ -459,7 +465,7 @@ pub(super) const ORDER_PATH: &str = "/order/";
 pub(super) const HOST: &str = "faults.test";
 const TOKEN: &str = "faults-token-0123456789";
 /// For an answer on a machine that is busy with others.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const READERS: usize = 4;
 const LEAST_SLOW: Duration = Duration::from_millis(20);
 const MOST_SLOW: Duration = Duration::from_millis(150);

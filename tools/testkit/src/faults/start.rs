@@ -15,9 +15,9 @@ use super::{
     tally::Tally,
     truth::{Lengths, Scope, TAGS, Truth},
 };
-use crate::{Trouble, place::free_port, wait::pause};
+use crate::{TestkitError, place::free_port, wait::pause};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     // A disk that is busy with other things has less room in its queue; the short form judges no numbers.
     let (pages, times, percent) = match setting.form {
         Form::Short => (5_000, 1, 60),
@@ -108,7 +108,7 @@ fn report(took: &mut [Duration], entries: usize, ending: Ending, form: Form, tal
 }
 
 /// Starts the server, and asks from before that until the first page comes from the cache.
-fn first_hit(stage: &mut Stage, addr: SocketAddr, dice: &Dice) -> Result<Duration, Trouble> {
+fn first_hit(stage: &mut Stage, addr: SocketAddr, dice: &Dice) -> Result<Duration, TestkitError> {
     let count = stage.truth.count();
     let mut dice = dice.clone();
     let began = Instant::now();
@@ -116,7 +116,7 @@ fn first_hit(stage: &mut Stage, addr: SocketAddr, dice: &Dice) -> Result<Duratio
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut visitor = Visitor::new(addr);
-            while began.elapsed() < PATIENCE {
+            while began.elapsed() < TIMEOUT {
                 match visitor.ask(&get(dice.below(count))) {
                     Ok(answer) if answer.is_hit() => {
                         let took = began.elapsed();
@@ -132,10 +132,12 @@ fn first_hit(stage: &mut Stage, addr: SocketAddr, dice: &Dice) -> Result<Duratio
         stage.start()
     })?;
     let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.ok_or_else(|| Trouble::Malformed(format!("no hit came within {PATIENCE:?} of a start")))
+    found.ok_or_else(|| {
+        TestkitError::Malformed(format!("no hit came within {TIMEOUT:?} of a start"))
+    })
 }
 
-fn look_at_some(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), Trouble> {
+fn look_at_some(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), TestkitError> {
     let mut visitor = Visitor::new(stage.addr()?);
     for _ in 0..LOOKS {
         let page = dice.below(stage.truth.count());
@@ -146,6 +148,6 @@ fn look_at_some(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(),
 
 const LOOKS: usize = 500;
 const WANTED: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// A page for which the queue to the disk had no room is written when it is generated again, not as long as the memory has it.
 const PASSES: usize = 4;

@@ -9,9 +9,9 @@ use super::{
     trace,
     truth::{Lengths, Truth},
 };
-use crate::{Strace, Trouble};
+use crate::{Strace, TestkitError};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     let purges = match setting.form {
         Form::Short => 12,
         Form::Long => 120,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Launch, Trouble, trouble::During};
+use crate::{Launch, TestkitError, error::Context};
 
 /// The clock that a server is shown.
 pub(crate) struct WallClock {
@@ -15,7 +15,7 @@ pub(crate) struct WallClock {
 
 impl WallClock {
     /// `file` holds its offset. At first it shows the machine's time.
-    pub(crate) fn new(file: PathBuf, library: &Path) -> Result<Self, Trouble> {
+    pub(crate) fn new(file: PathBuf, library: &Path) -> Result<Self, TestkitError> {
         let clock = Self {
             library: library.to_owned(),
             file,
@@ -25,10 +25,10 @@ impl WallClock {
     }
 
     /// So many seconds from the machine's own.
-    pub(crate) fn set(&self, seconds: i64) -> Result<(), Trouble> {
+    pub(crate) fn set(&self, seconds: i64) -> Result<(), TestkitError> {
         let fresh = self.file.with_extension("new");
-        fs::write(&fresh, format!("{seconds:+}\n")).during("set the wall clock")?;
-        fs::rename(fresh, &self.file).during("set the wall clock")
+        fs::write(&fresh, format!("{seconds:+}\n")).context("set the wall clock")?;
+        fs::rename(fresh, &self.file).context("set the wall clock")
     }
 
     /// How a server is started to see it.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::net;
 
 use super::stage::HOST;
-use crate::Trouble;
-use crate::trouble::During;
+use crate::TestkitError;
+use crate::error::Context;
 
 /// A connection of a browser.
 pub(crate) struct Asker {
@@ -26,12 +26,12 @@ pub(super) struct Counted {
 }
 
 impl Asker {
-    pub(crate) fn open(addr: SocketAddr) -> Result<Self, Trouble> {
-        Self::over(TcpStream::connect(addr).during("connect")?)
+    pub(crate) fn open(addr: SocketAddr) -> Result<Self, TestkitError> {
+        Self::over(TcpStream::connect(addr).context("connect")?)
     }
 
     /// Of a client with an address of its own.
-    pub(crate) fn open_from(from: Ipv4Addr, addr: SocketAddr) -> Result<Self, Trouble> {
+    pub(crate) fn open_from(from: Ipv4Addr, addr: SocketAddr) -> Result<Self, TestkitError> {
         let opened = || {
             let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
             net::bind(&socket, &SocketAddrV4::new(from, 0))?;
@@ -39,33 +39,33 @@ impl Asker {
             Ok::<_, rustix::io::Errno>(TcpStream::from(socket))
         };
         let opened = opened().map_err(std::io::Error::from);
-        Self::over(opened.during(format_args!("connect from {from}"))?)
+        Self::over(opened.context(format_args!("connect from {from}"))?)
     }
 
-    fn over(stream: TcpStream) -> Result<Self, Trouble> {
-        stream.set_nodelay(true).during("set TCP_NODELAY")?;
-        let patience = Some(Duration::from_secs(60));
-        stream.set_read_timeout(patience).during("set a timeout")?;
+    fn over(stream: TcpStream) -> Result<Self, TestkitError> {
+        stream.set_nodelay(true).context("set TCP_NODELAY")?;
+        let timeout = Some(Duration::from_secs(60));
+        stream.set_read_timeout(timeout).context("set a timeout")?;
         Ok(Self {
             stream,
             buffer: Vec::new(),
         })
     }
 
-    pub(super) fn many(addr: SocketAddr, count: usize) -> Result<Vec<Self>, Trouble> {
+    pub(super) fn many(addr: SocketAddr, count: usize) -> Result<Vec<Self>, TestkitError> {
         (0..count).map(|_| Self::open(addr)).collect()
     }
 
-    pub(super) fn ask(&mut self, path: &str) -> Result<(), Trouble> {
+    pub(super) fn ask(&mut self, path: &str) -> Result<(), TestkitError> {
         self.send(&request("GET", path, ""))
     }
 
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
-        self.stream.write_all(bytes).during("ask")
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<(), TestkitError> {
+        self.stream.write_all(bytes).context("ask")
     }
 
     /// Reads one answer and counts it; `path` is what it must speak of, by its last line.
-    pub(super) fn hear(&mut self, path: &str, counted: &mut Counted) -> Result<(), Trouble> {
+    pub(super) fn hear(&mut self, path: &str, counted: &mut Counted) -> Result<(), TestkitError> {
         let (head, body) = self.answer()?;
         let is_right = head.starts_with("HTTP/1.1 200") && body.ends_with(path.as_bytes());
         counted.answers += 1;
@@ -80,7 +80,7 @@ impl Asker {
     }
 
     /// Head and body of the next answer.
-    pub(crate) fn answer(&mut self) -> Result<(String, Vec<u8>), Trouble> {
+    pub(crate) fn answer(&mut self) -> Result<(String, Vec<u8>), TestkitError> {
         let mut piece = [0; 16 * 1024];
         loop {
             if let Some((head, end)) = whole(&self.buffer) {
@@ -89,8 +89,8 @@ impl Asker {
                 self.buffer.drain(..end);
                 return Ok((text, body));
             }
-            match self.stream.read(&mut piece).during("hear")? {
-                0 => return Err(Trouble::Malformed("the server has left".to_owned())),
+            match self.stream.read(&mut piece).context("hear")? {
+                0 => return Err(TestkitError::Malformed("the server has left".to_owned())),
                 count => self.buffer.extend_from_slice(&piece[..count]),
             }
         }
@@ -102,7 +102,7 @@ pub(super) fn ask_all(
     askers: &mut [Asker],
     count: u64,
     path: &mut dyn FnMut(u64) -> String,
-) -> Result<Counted, Trouble> {
+) -> Result<Counted, TestkitError> {
     let mut counted = Counted::default();
     let mut asked = 0;
     while asked < count {
@@ -129,7 +129,7 @@ pub(super) fn latencies(
     asker: &mut Asker,
     count: u64,
     path: &mut dyn FnMut(u64) -> String,
-) -> Result<(Vec<Duration>, Counted), Trouble> {
+) -> Result<(Vec<Duration>, Counted), TestkitError> {
     let mut counted = Counted::default();
     let mut all = Vec::new();
     for number in 0..count {

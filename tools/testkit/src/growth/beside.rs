@@ -9,8 +9,8 @@ use super::asker::{Asker, ask_all, latencies, per_mille, request};
 use super::entries::wrong;
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
-use crate::Trouble;
-use crate::wait::{came_true, pause};
+use crate::TestkitError;
+use crate::wait::{pause, poll_until};
 
 /// What goes on, and how many do it at one time.
 #[derive(Clone, Copy)]
@@ -71,7 +71,7 @@ impl Work {
     }
 }
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let mut figures = Vec::new();
     let cache = "memory = \"256MiB\"\ndisk = \"{dir}/cache\"\ndisk_size = \"64MiB\"";
     let stage = Stage::start(setting, cache, Vec::new())?;
@@ -119,14 +119,14 @@ fn beside<T>(
     addr: SocketAddr,
     work: Work,
     done: &AtomicU64,
-    measure: impl FnOnce() -> Result<T, Trouble>,
-) -> Result<T, Trouble> {
+    measure: impl FnOnce() -> Result<T, TestkitError>,
+) -> Result<T, TestkitError> {
     let (over, next) = (AtomicBool::new(false), AtomicU64::new(0));
     let (over, next) = (&over, &next);
     thread::scope(|scope| {
         let clients: Vec<_> = (0..work.clients())
             .map(|_| {
-                scope.spawn(move || -> Result<(), Trouble> {
+                scope.spawn(move || -> Result<(), TestkitError> {
                     let mut client = Asker::open(addr)?;
                     while !over.load(Ordering::Relaxed) {
                         client.send(&work.request(next.fetch_add(1, Ordering::Relaxed)))?;
@@ -139,7 +139,7 @@ fn beside<T>(
             })
             .collect();
         // Each of them has begun.
-        came_true(PATIENCE, || {
+        poll_until(TIMEOUT, || {
             done.load(Ordering::Relaxed) >= clients.len() as u64
                 || clients.iter().any(thread::ScopedJoinHandle::is_finished)
         });
@@ -148,11 +148,11 @@ fn beside<T>(
         for client in clients {
             client
                 .join()
-                .map_err(|_| Trouble::Malformed("a client has panicked".to_owned()))??;
+                .map_err(|_| TestkitError::Malformed("a client has panicked".to_owned()))??;
         }
         measured
     })
 }
 
 /// For a first answer on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);

@@ -9,15 +9,15 @@ use super::entries::wrong;
 use super::slices::{CLIENTS, Side, Slice, SlicePairs, warm};
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
-use crate::trouble::During;
-use crate::{Redis, Scratch, Trouble};
+use crate::error::Context;
+use crate::{Redis, Scratch, TestkitError};
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let scratch = Scratch::new()?;
     let redis = Redis::start(&scratch.join("redis"))?;
     let key = scratch.write("cluster.key", "0123456789abcdef0123456789abcdef")?;
     let only_for_us = Permissions::from_mode(0o600);
-    fs::set_permissions(&key, only_for_us).during("protect the key")?;
+    fs::set_permissions(&key, only_for_us).context("protect the key")?;
     let cache = "memory = \"64MiB\"\n";
     let lines = format!(
         "{cache}[cluster]\nengine = \"{}\"\nnode = \"n1\"\nkey_file = \"{}\"\n",

@@ -4,9 +4,9 @@ use super::asker::{Asker, ask_all};
 use super::entries::wrong;
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
-use crate::Trouble;
+use crate::TestkitError;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let mut figures = Vec::new();
     let stage = Stage::start(setting, "memory = \"64MiB\"", Vec::new())?;
     let mut first = Asker::many(stage.addr(), 64)?;

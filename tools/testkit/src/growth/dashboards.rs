@@ -14,9 +14,9 @@ use super::entries::wrong;
 use super::slices::{CLIENTS, Side, Slice, SlicePairs, warm};
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
-use crate::Trouble;
+use crate::TestkitError;
 use crate::client::{Connection, Request};
-use crate::trouble::During;
+use crate::error::Context;
 
 /// `galley dashboard`; ends with its handle.
 struct Dashboard {
@@ -26,7 +26,7 @@ struct Dashboard {
     key: String,
 }
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let stage = Stage::start(setting, "memory = \"64MiB\"", Vec::new())?;
     let dashboard = Dashboard::start(setting, &stage)?;
     let mut askers = Asker::many(stage.addr(), CLIENTS)?;
@@ -54,7 +54,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
 }
 
 impl Dashboard {
-    fn start(setting: &Setting, stage: &Stage) -> Result<Self, Trouble> {
+    fn start(setting: &Setting, stage: &Stage) -> Result<Self, TestkitError> {
         let admin = stage.galley.admin();
         let admin = admin.ok_or_else(|| malformed("the server has no admin interface"))?;
         let mut child = Command::new(&setting.galley)
@@ -63,11 +63,11 @@ impl Dashboard {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .during("start a dashboard")?;
+            .context("start a dashboard")?;
         let mut line = String::new();
         if let Some(output) = child.stdout.take() {
             let read = BufReader::new(output).read_line(&mut line);
-            read.during("read the dashboard's address")?;
+            read.context("read the dashboard's address")?;
         }
         let parsed = line.trim().strip_prefix("http://").and_then(|rest| {
             let (addr, login) = rest.split_once("/#login=")?;
@@ -85,7 +85,7 @@ impl Dashboard {
         Ok(dashboard)
     }
 
-    fn log_in(&mut self, login: &str) -> Result<(), Trouble> {
+    fn log_in(&mut self, login: &str) -> Result<(), TestkitError> {
         let body = json!({ "token": login }).to_string();
         let request = Request::post("/login", "application/json", body);
         let request = request.field("Origin", format!("http://{}", self.addr));
@@ -105,7 +105,7 @@ impl Dashboard {
     }
 
     /// Pages that listen, each of which has got its first sample.
-    fn pages(&self) -> Result<Vec<Connection>, Trouble> {
+    fn pages(&self) -> Result<Vec<Connection>, TestkitError> {
         let open = || {
             let mut page = Connection::open(self.addr)?;
             let request = Request::get("/api/live").cookie(&self.cookie);
@@ -114,12 +114,12 @@ impl Dashboard {
         };
         let pages = (0..PAGES)
             .map(|_| open())
-            .collect::<Result<Vec<_>, Trouble>>()?;
+            .collect::<Result<Vec<_>, TestkitError>>()?;
         for page in &pages {
             let mut piece = [0; 16 * 1024];
             let mut heard = Vec::new();
             while !heard.windows(DATA.len()).any(|part| part == DATA) {
-                let count = page.stream().read(&mut piece).during("hear a sample")?;
+                let count = page.stream().read(&mut piece).context("hear a sample")?;
                 if count == 0 {
                     return Err(malformed("the dashboard has left"));
                 }
@@ -137,8 +137,8 @@ impl Drop for Dashboard {
     }
 }
 
-fn malformed(what: &str) -> Trouble {
-    Trouble::Malformed(what.to_owned())
+fn malformed(what: &str) -> TestkitError {
+    TestkitError::Malformed(what.to_owned())
 }
 
 const PAGES: usize = 10;

@@ -8,10 +8,10 @@ use super::asker::{Asker, ask_all, per_mille, request};
 use super::dice::Dice;
 use super::stage::{Stage, TAGS};
 use super::{Figure, Form, Promise, Setting, amount};
-use crate::Trouble;
-use crate::trouble::During;
+use crate::TestkitError;
+use crate::error::Context;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let mut figures = Vec::new();
     for entries in setting
         .form
@@ -23,7 +23,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
     Ok(figures)
 }
 
-fn among(setting: &Setting, entries: u64, figures: &mut Vec<Figure>) -> Result<(), Trouble> {
+fn among(setting: &Setting, entries: u64, figures: &mut Vec<Figure>) -> Result<(), TestkitError> {
     let case = format!("{entries} entries");
     // The log of purges is on the disk, the pages too: a queue of theirs may fall behind, which harms nothing here.
     let memory = (entries * 4096).max(64 << 20);
@@ -84,7 +84,7 @@ fn purge(
     stage: &Stage,
     (entries, case): (u64, &str),
     figures: &mut Vec<Figure>,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     let mut editor = Asker::open(stage.addr())?;
     let (mut acknowledged, mut synced) = (Vec::new(), Vec::new());
     let purges = setting.form.pick(3, 30);
@@ -95,7 +95,9 @@ fn purge(
         let (head, _) = editor.answer()?;
         acknowledged.push(began.elapsed());
         if !head.starts_with("HTTP/1.1 200") {
-            return Err(Trouble::Malformed(format!("a purge was refused: {head}")));
+            return Err(TestkitError::Malformed(format!(
+                "a purge was refused: {head}"
+            )));
         }
     }
     acknowledged.sort_unstable();
@@ -140,7 +142,7 @@ fn purge(
 }
 
 /// What the sweeper's search for the dead costs the hits beside it.
-fn sweep(stage: &Stage, case: &str, figures: &mut Vec<Figure>) -> Result<(), Trouble> {
+fn sweep(stage: &Stage, case: &str, figures: &mut Vec<Figure>) -> Result<(), TestkitError> {
     let mut asker = Asker::open(stage.addr())?;
     let mut path = |number: u64| format!("/e/{}", 500 + number % 400);
     let count = if stage.stored("entries")? > 900 {
@@ -163,16 +165,16 @@ fn sweep(stage: &Stage, case: &str, figures: &mut Vec<Figure>) -> Result<(), Tro
 }
 
 /// How long the disk takes for a record of a purge.
-fn sync(stage: &Stage) -> Result<Duration, Trouble> {
+fn sync(stage: &Stage) -> Result<Duration, TestkitError> {
     let path = stage.scratch.join("sync");
     let mut file = File::options()
         .create(true)
         .append(true)
         .open(path)
-        .during("open a file")?;
-    file.write_all(&[7; 64]).during("write a file")?;
+        .context("open a file")?;
+    file.write_all(&[7; 64]).context("write a file")?;
     let began = Instant::now();
-    file.sync_data().during("sync a file")?;
+    file.sync_data().context("sync a file")?;
     Ok(began.elapsed())
 }
 

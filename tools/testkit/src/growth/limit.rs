@@ -4,10 +4,10 @@ use super::asker::{Asker, ask_all};
 use super::entries::{MB, wrong};
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
-use crate::Trouble;
+use crate::TestkitError;
 use crate::group::Group;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let group = match Group::make("growth", LIMIT) {
         Ok(group) => group,
         Err(why) => return Ok(vec![Figure::left_out("256 MB", why)]),

@@ -20,7 +20,7 @@ mod stage;
 
 use std::path::PathBuf;
 
-use crate::Trouble;
+use crate::TestkitError;
 
 /// What is run, and how much of it.
 #[derive(Debug, Clone)]
@@ -99,7 +99,7 @@ impl Part {
     ///
     /// # Errors
     /// When the tools fail, or the server answers what is no answer at all.
-    pub fn run(self, setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+    pub fn run(self, setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
         match self {
             Self::Entries => entries::run(setting),
             Self::Connections => connections::run(setting),

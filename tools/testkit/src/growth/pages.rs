@@ -6,9 +6,9 @@ use super::asker::{Asker, ask_all, request};
 use super::entries::{MB, wrong};
 use super::stage::Stage;
 use super::{Figure, Form, Promise, Setting, amount};
-use crate::Trouble;
+use crate::TestkitError;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
     let pages = setting.form.pick(300, 1_800);
     (setting.progress)(&format!("{pages} pages of 47 KB"));
     let case = format!("{pages} pages of 47 KB");
@@ -19,7 +19,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
     let mut figures = vec![wrong(&case, filled.wrong)];
     // The threads that compress are of low priority, and may be behind.
     let mut asked = Ok(0);
-    crate::wait::came_true(PATIENCE, || {
+    crate::wait::poll_until(TIMEOUT, || {
         asked = count_coded(&stage, pages);
         asked.as_ref().map_or(true, |coded| *coded == pages)
     });
@@ -52,7 +52,7 @@ pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, Trouble> {
 }
 
 /// Pages that are hits in a coding.
-fn count_coded(stage: &Stage, pages: u64) -> Result<u64, Trouble> {
+fn count_coded(stage: &Stage, pages: u64) -> Result<u64, TestkitError> {
     let mut asker = Asker::open(stage.addr())?;
     let mut coded = 0;
     for number in 0..pages {
@@ -68,7 +68,7 @@ fn count_coded(stage: &Stage, pages: u64) -> Result<u64, Trouble> {
 }
 
 /// Until all are compressed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// With its heads, in gzip and br.
 const MOST_EACH: f64 = 25_000.0;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::amount;
 use super::asker::{Asker, ask_all};
 use super::stage::Stage;
-use crate::Trouble;
+use crate::TestkitError;
 
 /// Hits without a pause.
 #[derive(Clone, Copy, Default)]
@@ -24,7 +24,7 @@ impl Slice {
         stage: &Stage,
         askers: &mut [Asker],
         length: Duration,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, TestkitError> {
         let (began, before) = (Instant::now(), stage.processor());
         let mut slice = Self::default();
         while began.elapsed() < length {
@@ -76,8 +76,8 @@ impl SlicePairs {
     pub(super) fn measure(
         count: usize,
         progress: fn(&str),
-        mut slice: impl FnMut(Side) -> Result<Slice, Trouble>,
-    ) -> Result<Self, Trouble> {
+        mut slice: impl FnMut(Side) -> Result<Slice, TestkitError>,
+    ) -> Result<Self, TestkitError> {
         let mut pairs = Vec::with_capacity(count);
         for pair in 0..count {
             progress(&format!("pair {} of slices", pair + 1));
@@ -118,7 +118,7 @@ impl SlicePairs {
 }
 
 /// Fetches what the slices ask for.
-pub(super) fn warm(askers: &mut [Asker]) -> Result<(), Trouble> {
+pub(super) fn warm(askers: &mut [Asker]) -> Result<(), TestkitError> {
     ask_all(askers, 2_000, &mut path).map(drop)
 }
 

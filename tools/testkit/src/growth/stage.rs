@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::{Setting, sample_page};
-use crate::origin::{Origin, Seen, Wire};
-use crate::{Galley, Launch, Scratch, Trouble};
+use crate::origin::{Origin, ReceivedRequest, ResponseWriter};
+use crate::{Galley, Launch, Scratch, TestkitError};
 
 /// The host of the site.
 pub(super) const HOST: &str = "example.test";
@@ -24,8 +24,8 @@ impl Stage {
         setting: &Setting,
         cache: &str,
         through: Vec<String>,
-    ) -> Result<Self, Trouble> {
-        let origin = Origin::start_forgetting(answer)?;
+    ) -> Result<Self, TestkitError> {
+        let origin = Origin::start_unrecorded(answer)?;
         let scratch = Scratch::new()?;
         let dir = scratch.path().display();
         let text = format!(
@@ -72,7 +72,7 @@ impl Stage {
     }
 
     /// A number of `galley status --json`, the first of that name below `memory`.
-    pub(super) fn stored(&self, name: &str) -> Result<u64, Trouble> {
+    pub(super) fn stored(&self, name: &str) -> Result<u64, TestkitError> {
         let output = self.galley.cli(&["status", "--json"])?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let number = text
@@ -81,12 +81,12 @@ impl Stage {
             .map(|(_, rest)| rest.trim_start())
             .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
             .and_then(|digits| digits.parse().ok());
-        number.ok_or_else(|| Trouble::Malformed(format!("no `{name}` in {text}")))
+        number.ok_or_else(|| TestkitError::Malformed(format!("no `{name}` in {text}")))
     }
 }
 
 /// `/e/N` small, `/s/N` slow, `/r/N` short-lived, `/c/N` large text, `/w/N` a page of WordPress. Each ends with its path, and carries tags by its number.
-fn answer(seen: &Seen, wire: &mut Wire<'_>) {
+fn answer(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     let path = seen.path();
     let number = path.rsplit('/').next().and_then(|last| last.parse().ok());
     let number: u64 = number.unwrap_or_default();
@@ -118,7 +118,7 @@ fn answer(seen: &Seen, wire: &mut Wire<'_>) {
     if path.starts_with("/w/") {
         fields.extend(LINKS.map(|link| ("Link", link)));
     }
-    wire.answer(200, &fields, body.as_bytes());
+    writer.answer(200, &fields, body.as_bytes());
 }
 
 /// What WordPress says in the head of a page.

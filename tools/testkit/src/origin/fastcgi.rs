@@ -16,11 +16,11 @@ use std::{
 };
 
 use super::socket::{Listening, Serving, Socket, lock};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// A request as it arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct FastCgiRequest {
     /// The variables. Where a name came twice, the later value; see `names` for what was sent.
     pub params: BTreeMap<String, String>,
     /// Names of the variables in the order sent.
@@ -35,7 +35,7 @@ pub struct Asked {
     pub number: usize,
 }
 
-impl Asked {
+impl FastCgiRequest {
     /// A variable, or nothing.
     pub fn param(&self, name: &str) -> &str {
         self.params
@@ -47,32 +47,32 @@ impl Asked {
 
 /// A running application. Ends with this value; panics then if a script panicked.
 #[derive(Debug)]
-pub struct Responder {
+pub struct FastCgiOrigin {
     serving: Serving,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<FastCgiRequest>>>,
 }
 
-impl Responder {
+impl FastCgiOrigin {
     /// Listens on a free port of 127.0.0.1 and calls `script` for each request, when its variables are complete.
     ///
     /// A script that sends no end gets one: status 0, request complete.
     pub fn start(
-        script: impl Fn(&Asked, &mut Application<'_>) + Send + Sync + 'static,
-    ) -> Result<Self, Trouble> {
+        script: impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, TestkitError> {
         Ok(Self::on(Listening::tcp()?, script))
     }
 
     /// The same on a unix socket at `path`.
     pub fn start_unix(
         path: &Path,
-        script: impl Fn(&Asked, &mut Application<'_>) + Send + Sync + 'static,
-    ) -> Result<Self, Trouble> {
+        script: impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, TestkitError> {
         Ok(Self::on(Listening::unix(path.to_owned())?, script))
     }
 
     fn on(
         listening: Listening,
-        script: impl Fn(&Asked, &mut Application<'_>) + Send + Sync + 'static,
+        script: impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let notes = Arc::clone(&asked);
@@ -90,7 +90,7 @@ impl Responder {
     }
 
     /// All requests so far, also those whose scripts still run.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn requests(&self) -> Vec<FastCgiRequest> {
         lock(&self.asked).clone()
     }
 
@@ -112,10 +112,10 @@ impl Responder {
 
 /// The way back to the web server, and the request's stdin.
 #[derive(Debug)]
-pub struct Application<'a> {
+pub struct FastCgiWriter<'a> {
     socket: &'a mut Socket,
     id: u16,
-    notes: &'a Mutex<Vec<Asked>>,
+    notes: &'a Mutex<Vec<FastCgiRequest>>,
     number: usize,
     stdin_ended: bool,
     aborted: bool,
@@ -123,7 +123,7 @@ pub struct Application<'a> {
     closed: bool,
 }
 
-impl Application<'_> {
+impl FastCgiWriter<'_> {
     /// Writes a CGI head and a body: `answer("Status: 404 Not Found\r\nContent-Type: text/plain", b"...")`.
     pub fn answer(&mut self, head: &str, body: &[u8]) -> bool {
         let mut out = head.trim_end().as_bytes().to_vec();
@@ -233,8 +233,8 @@ impl Application<'_> {
 fn serve_one(
     socket: &mut Socket,
     connection: usize,
-    notes: &Mutex<Vec<Asked>>,
-    script: &impl Fn(&Asked, &mut Application<'_>),
+    notes: &Mutex<Vec<FastCgiRequest>>,
+    script: &impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>),
 ) -> bool {
     let Some((id, mut asked)) = read_request(socket) else {
         return false;
@@ -245,7 +245,7 @@ fn serve_one(
         asked.number = notes.len();
         notes.push(asked.clone());
     }
-    let mut application = Application {
+    let mut application = FastCgiWriter {
         socket,
         id,
         notes,
@@ -270,8 +270,8 @@ fn serve_one(
 }
 
 /// Reads up to the end of the variables.
-fn read_request(socket: &mut Socket) -> Option<(u16, Asked)> {
-    let mut asked = Asked::default();
+fn read_request(socket: &mut Socket) -> Option<(u16, FastCgiRequest)> {
+    let mut asked = FastCgiRequest::default();
     let mut request = None;
     let mut params = Vec::new();
     loop {

@@ -61,11 +61,11 @@ impl Gate {
         let waited = self
             .inner
             .1
-            .wait_timeout_while(state, PATIENCE, |state| !done(state));
+            .wait_timeout_while(state, TIMEOUT, |state| !done(state));
         let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         let late = timeout.timed_out() && !done(&state);
         drop(state);
-        assert!(!late, "waited {PATIENCE:?} {what}");
+        assert!(!late, "waited {TIMEOUT:?} {what}");
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -73,4 +73,4 @@ impl Gate {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::socket::{Listening, Serving, Socket, lock};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// What the origin remembers of the requests so far.
 #[derive(Debug, Default)]
@@ -16,13 +16,13 @@ struct Notes {
     /// How many there were.
     count: usize,
     /// All of them, unless `forgets`.
-    seen: Vec<Seen>,
+    seen: Vec<ReceivedRequest>,
     forgets: bool,
 }
 
 /// A request as it arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedRequest {
     /// Method.
     pub method: String,
     /// Target as in the request line.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub number: usize,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// The first field of this name, in any case.
     pub fn field(&self, name: &str) -> Option<&str> {
         let found = self
@@ -68,15 +68,15 @@ impl Origin {
     ///
     /// What the script leaves of the request's body is read and thrown away afterwards, unless it closed the connection.
     pub fn start(
-        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
-    ) -> Result<Self, Trouble> {
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, TestkitError> {
         Self::noting(Notes::default(), script)
     }
 
-    /// The same for any number of requests: it keeps none, and [`seen`](Self::seen) stays empty.
-    pub fn start_forgetting(
-        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
-    ) -> Result<Self, Trouble> {
+    /// The same for any number of requests: it keeps none, and [`requests`](Self::requests) stays empty.
+    pub fn start_unrecorded(
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, TestkitError> {
         let notes = Notes {
             forgets: true,
             ..Notes::default()
@@ -86,13 +86,13 @@ impl Origin {
 
     fn noting(
         notes: Notes,
-        script: impl Fn(&Seen, &mut Wire<'_>) + Send + Sync + 'static,
-    ) -> Result<Self, Trouble> {
+        script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
+    ) -> Result<Self, TestkitError> {
         let listening = Listening::tcp()?;
         let addr = match &listening {
             Listening::Tcp(_, addr) => *addr,
             Listening::Unix(..) => {
-                return Err(Trouble::Malformed(
+                return Err(TestkitError::Malformed(
                     "a TCP listener without an address".to_owned(),
                 ));
             }
@@ -113,18 +113,18 @@ impl Origin {
     }
 
     /// An origin that answers every request with 200, these fields and this body.
-    pub fn constant(fields: &[(&str, &str)], body: &str) -> Result<Self, Trouble> {
+    pub fn constant(fields: &[(&str, &str)], body: &str) -> Result<Self, TestkitError> {
         let fields: Vec<(String, String)> = fields
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         let body = body.to_owned();
-        Self::start(move |_, wire| {
+        Self::start(move |_, writer| {
             let fields: Vec<(&str, &str)> = fields
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str()))
                 .collect();
-            wire.answer(200, &fields, body.as_bytes());
+            writer.answer(200, &fields, body.as_bytes());
         })
     }
 
@@ -139,7 +139,7 @@ impl Origin {
     }
 
     /// All requests so far, also those whose scripts still run.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn requests(&self) -> Vec<ReceivedRequest> {
         lock(&self.notes).seen.clone()
     }
 
@@ -165,7 +165,7 @@ impl Origin {
 
 /// The way back to the client, and the rest of the request's body.
 #[derive(Debug)]
-pub struct Wire<'a> {
+pub struct ResponseWriter<'a> {
     socket: &'a mut Socket,
     unread: &'a mut Vec<u8>,
     body: Framing,
@@ -181,7 +181,7 @@ enum Framing {
     Chunked,
 }
 
-impl Wire<'_> {
+impl ResponseWriter<'_> {
     /// Writes these bytes. False when the client is gone.
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         !self.closed && self.socket.write_all(bytes).is_ok()
@@ -221,7 +221,7 @@ impl Wire<'_> {
         self.write(b"0\r\n\r\n")
     }
 
-    /// The whole body of the request; also noted in [`Origin::seen`].
+    /// The whole body of the request; also noted in [`Origin::requests`].
     pub fn body(&mut self) -> Vec<u8> {
         let body = match std::mem::replace(&mut self.body, Framing::Length(0)) {
             Framing::Length(length) => take(self.socket, self.unread, length),
@@ -265,7 +265,7 @@ fn serve_one(
     unread: &mut Vec<u8>,
     connection: usize,
     notes: &Mutex<Notes>,
-    script: &impl Fn(&Seen, &mut Wire<'_>),
+    script: &impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>),
 ) -> bool {
     let Some(mut seen) = read_head(socket, unread) else {
         return false;
@@ -290,7 +290,7 @@ fn serve_one(
         Framing::Length(length)
     };
     let head_only = seen.method == "HEAD";
-    let mut wire = Wire {
+    let mut writer = ResponseWriter {
         socket,
         unread,
         body,
@@ -299,11 +299,11 @@ fn serve_one(
         head_only,
         closed: false,
     };
-    script(&seen, &mut wire);
-    if wire.closed {
+    script(&seen, &mut writer);
+    if writer.closed {
         return false;
     }
-    wire.body();
+    writer.body();
     true
 }
 
@@ -315,7 +315,7 @@ fn head(status: u16, fields: &[(&str, &str)]) -> Vec<u8> {
     out
 }
 
-fn read_head(socket: &mut Socket, unread: &mut Vec<u8>) -> Option<Seen> {
+fn read_head(socket: &mut Socket, unread: &mut Vec<u8>) -> Option<ReceivedRequest> {
     let head = take_through(socket, unread, b"\r\n\r\n")?;
     let text = String::from_utf8_lossy(&head).into_owned();
     let mut lines = text.trim_end_matches("\r\n").split("\r\n");
@@ -325,7 +325,7 @@ fn read_head(socket: &mut Socket, unread: &mut Vec<u8>) -> Option<Seen> {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_owned(), value.trim().as_bytes().to_vec()))
         .collect();
-    Some(Seen {
+    Some(ReceivedRequest {
         method,
         target,
         fields,

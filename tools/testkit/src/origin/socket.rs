@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use crate::trouble::{During, Trouble};
+use crate::error::{Context, TestkitError};
 
 /// A TCP or unix stream.
 #[derive(Debug)]
@@ -50,10 +50,10 @@ impl Socket {
         }
     }
 
-    pub(super) fn limit_writes(&self, patience: Duration) {
+    pub(super) fn limit_writes(&self, timeout: Duration) {
         let _ = match self {
-            Self::Tcp(stream) => stream.set_write_timeout(Some(patience)),
-            Self::Unix(stream) => stream.set_write_timeout(Some(patience)),
+            Self::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
+            Self::Unix(stream) => stream.set_write_timeout(Some(timeout)),
         };
     }
 }
@@ -87,15 +87,15 @@ pub(super) enum Listening {
 }
 
 impl Listening {
-    pub(super) fn tcp() -> Result<Self, Trouble> {
-        let listener = TcpListener::bind("127.0.0.1:0").during("listen on 127.0.0.1")?;
-        let addr = listener.local_addr().during("ask for an address")?;
+    pub(super) fn tcp() -> Result<Self, TestkitError> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("listen on 127.0.0.1")?;
+        let addr = listener.local_addr().context("ask for an address")?;
         Ok(Self::Tcp(listener, addr))
     }
 
-    pub(super) fn unix(path: PathBuf) -> Result<Self, Trouble> {
+    pub(super) fn unix(path: PathBuf) -> Result<Self, TestkitError> {
         let listener =
-            UnixListener::bind(&path).during(format_args!("listen on {}", path.display()))?;
+            UnixListener::bind(&path).context(format_args!("listen on {}", path.display()))?;
         Ok(Self::Unix(listener, path))
     }
 

@@ -11,8 +11,8 @@ use super::resources::Effort;
 use super::stage::{HOST, Stage};
 use super::visitors::{Counted, Visitor, Wanted, step_back};
 use super::{Row, Setting};
-use crate::Trouble;
-use crate::wait::{came_true, pause};
+use crate::TestkitError;
+use crate::wait::{pause, poll_until};
 
 /// Whence the crawler asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum From {
     Many,
 }
 
-pub(super) fn run(setting: &Setting, from: From) -> Result<Row, Trouble> {
+pub(super) fn run(setting: &Setting, from: From) -> Result<Row, TestkitError> {
     let (per_second, connections) = setting.form.pick((100, 24), (1_000, 400));
     let stage = Stage::start(setting, "1h")?;
     let mut probe = Probe::new(setting, &stage)?;
@@ -60,7 +60,7 @@ pub(super) fn run(setting: &Setting, from: From) -> Result<Row, Trouble> {
             })
             .collect();
         // Until PHP has more to do than it can: from then on the queue is full.
-        came_true(PATIENCE, || pace.next.load(Ordering::Relaxed) > per_second);
+        poll_until(TIMEOUT, || pace.next.load(Ordering::Relaxed) > per_second);
         let before = Work::by(&stage);
         probe.measure(&stage, When::Loaded, &mut row);
         row.notes.push(before.until(&Work::by(&stage)));
@@ -78,7 +78,8 @@ pub(super) fn run(setting: &Setting, from: From) -> Result<Row, Trouble> {
             .collect::<Vec<_>>()
     });
     for client in clients {
-        let counted = client.map_err(|_| Trouble::Malformed("a client has panicked".to_owned()))?;
+        let counted =
+            client.map_err(|_| TestkitError::Malformed("a client has panicked".to_owned()))?;
         row.count(Counted::default(), counted);
     }
     stage.close(&mut row);
@@ -147,4 +148,4 @@ fn crawl(mut visitor: Visitor, pace: &Pace, over: &AtomicBool) -> Counted {
     counted
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);

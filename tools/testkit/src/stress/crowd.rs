@@ -7,9 +7,9 @@ use super::probe::{Probe, When};
 use super::stage::{HOST, Stage};
 use super::visitors::{Counted, Visitor, Wanted, round, step_back};
 use super::{Row, Setting};
-use crate::Trouble;
+use crate::TestkitError;
 
-pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Row, TestkitError> {
     let (connections, misses) = setting.form.pick((400, 50), (4_000, 500));
     let stage = Stage::start(setting, "1h")?;
     let mut probe = Probe::new(setting, &stage)?;
@@ -30,7 +30,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
         over.store(true, Ordering::Relaxed);
         (readers.join(), composed)
     });
-    let panicked = |_| Trouble::Malformed("a client has panicked".to_owned());
+    let panicked = |_| TestkitError::Malformed("a client has panicked".to_owned());
     row.count(stored.map_err(panicked)?, composed.map_err(panicked)?);
     let rounds = rounds.load(Ordering::Relaxed);
     row.notes.push(format!(

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::stage::{HOST, Stage};
-use crate::Trouble;
+use crate::TestkitError;
 use crate::client::{Browser, Request};
 
 /// Logged in.
@@ -15,9 +15,9 @@ pub(super) struct Editor {
 
 impl Editor {
     /// How long a save is waited for.
-    pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+    pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-    pub(super) fn log_in(stage: &Stage) -> Result<Self, Trouble> {
+    pub(super) fn log_in(stage: &Stage) -> Result<Self, TestkitError> {
         let mut browser = Browser::new(stage.addr(), HOST);
         browser.login(&stage.wordpress.user, &stage.wordpress.password)?;
         let key = browser.get("/wp-admin/admin-ajax.php?action=rest-nonce")?;
@@ -37,7 +37,7 @@ impl Editor {
         let body = format!("{{\"content\":\"<p>Version {number}</p>\"}}");
         let request = Request::post(&target, "application/json", body)
             .field("X-WP-Nonce", &self.key)
-            .patience(Self::PATIENCE);
+            .timeout(Self::TIMEOUT);
         let began = Instant::now();
         let answer = self
             .browser

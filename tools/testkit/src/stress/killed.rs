@@ -10,10 +10,10 @@ use super::stage::{HOST, Stage};
 use super::visitors::{Counted, Visitor, Wanted};
 use super::{Form, Row, Setting};
 use crate::faults::dice::Dice;
-use crate::wait::{came_true, pause};
-use crate::{PhpFpm, Trouble};
+use crate::wait::{pause, poll_until};
+use crate::{PhpFpm, TestkitError};
 
-pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Row, TestkitError> {
     let long = setting.killed_for.unwrap_or(
         setting
             .form
@@ -48,14 +48,15 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
     });
     let (workers, masters) = killed?;
     for client in clients {
-        let counted = client.map_err(|_| Trouble::Malformed("a client has panicked".to_owned()))?;
+        let counted =
+            client.map_err(|_| TestkitError::Malformed("a client has panicked".to_owned()))?;
         row.count(counted, Counted::default());
     }
     row.notes.push(format!(
         "{workers} workers were killed, and all of PHP {masters} times"
     ));
     let mut visitor = Visitor::new(addr, HOST);
-    let is_back = came_true(PATIENCE, || {
+    let is_back = poll_until(TIMEOUT, || {
         let mut counted = Counted::default();
         visitor.get(COMPOSED, Wanted::Composed, &mut counted);
         counted.failures + counted.refused == 0
@@ -70,7 +71,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
 }
 
 /// Kills until the time is over; returns how many workers and how often everything.
-fn kill(fpm: &mut PhpFpm, long: Duration, form: Form) -> Result<(u32, u32), Trouble> {
+fn kill(fpm: &mut PhpFpm, long: Duration, form: Form) -> Result<(u32, u32), TestkitError> {
     let until = Instant::now() + long;
     let mut dice = Dice::new(20_260_101);
     let (mut workers, mut masters) = (0, 0);
@@ -121,4 +122,4 @@ const COMPOSED: &str = "/wp-login.php";
 /// Between two pages of one reader.
 const BREATH: Duration = Duration::from_millis(20);
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! The parts of the stress test.
 
 use super::{Row, Setting, crawl, crowd, killed, slow, soak};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// One kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Part {
     ///
     /// # Errors
     /// When the tools fail, or a part of the stage does not start.
-    pub fn run(self, setting: &Setting) -> Result<Row, Trouble> {
+    pub fn run(self, setting: &Setting) -> Result<Row, TestkitError> {
         match self {
             Self::Soak => soak::run(setting),
             Self::Crowd => crowd::run(setting),

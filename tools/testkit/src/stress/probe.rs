@@ -6,7 +6,7 @@ use super::editor::Editor;
 use super::stage::{HOST, Stage};
 use super::visitors::{Counted, Visitor, Wanted, step_down, step_forward};
 use super::{Row, Setting, Times};
-use crate::Trouble;
+use crate::TestkitError;
 use crate::growth::asker::per_mille;
 use crate::wait::pause;
 
@@ -27,7 +27,7 @@ pub(super) struct Probe {
 
 impl Probe {
     /// The editor is logged in when this returns.
-    pub(super) fn new(setting: &Setting, stage: &Stage) -> Result<Self, Trouble> {
+    pub(super) fn new(setting: &Setting, stage: &Stage) -> Result<Self, TestkitError> {
         Ok(Self {
             visitor: Visitor::new(stage.addr(), HOST),
             editor: Editor::log_in(stage)?,
@@ -57,10 +57,10 @@ impl Probe {
         row.count(counted, Counted::default());
         let (mut saved, mut refused) = (Vec::new(), Vec::new());
         for number in 0..self.saves {
-            // A save that was refused took longer than any: it counts as the patience that an editor has.
+            // A save that was refused took longer than any: it counts as the timeout that an editor has.
             let took = self.editor.save(number).unwrap_or_else(|why| {
                 refused.push(why);
-                Editor::PATIENCE
+                Editor::TIMEOUT
             });
             saved.push(took);
         }

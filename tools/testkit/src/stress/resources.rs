@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::Galley;
-use crate::wait::came_true;
+use crate::wait::poll_until;
 
 /// Memory and descriptors at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Held {
     /// The same, when the connections that have been closed are gone; as it is after ten seconds otherwise.
     pub(super) fn settled(pid: u32, first: Self) -> Self {
         let mut held = Self::by(pid);
-        came_true(PATIENCE, || {
+        poll_until(TIMEOUT, || {
             held = Self::by(pid);
             held.descriptors <= first.descriptors
         });
@@ -92,4 +92,4 @@ impl Effort {
 }
 
 /// For the ends of thousands of connections on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,10 +15,10 @@ use rustix::net::{self, AddressFamily, SocketType, sockopt};
 use super::probe::{Probe, When};
 use super::stage::{HOST, Stage};
 use super::{Row, Setting};
-use crate::Trouble;
-use crate::wait::{came_true, pause};
+use crate::TestkitError;
+use crate::wait::{pause, poll_until};
 
-pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Row, TestkitError> {
     let people = setting.form.pick(8, 50);
     let stage = Stage::start(setting, "1h")?;
     let mut probe = Probe::new(setting, &stage)?;
@@ -39,10 +39,10 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
             all[1].push(scope.spawn(move || fate(download(addr, number, day))));
         }
         // Those whose download waits for a place have sent their request, which is as far as they get.
-        came_true(PATIENCE, || day.begun.load(Ordering::Relaxed) >= 2 * people);
+        poll_until(TIMEOUT, || day.begun.load(Ordering::Relaxed) >= 2 * people);
         probe.measure(&stage, When::Loaded, &mut row);
         // A client that waits for a slot now gets a response within the queue timeout.
-        came_true(PATIENCE, || day.told.load(Ordering::Relaxed) >= people);
+        poll_until(TIMEOUT, || day.told.load(Ordering::Relaxed) >= people);
         day.is_over.store(true, Ordering::Relaxed);
         all.map(|some| {
             some.into_iter()
@@ -51,7 +51,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
         })
     });
     for (what, all) in [("uploads", uploads), ("readers", readers)] {
-        let panicked = |_| Trouble::Malformed("a client has panicked".to_owned());
+        let panicked = |_| TestkitError::Malformed("a client has panicked".to_owned());
         let all: Result<Vec<Fate>, _> = all.into_iter().map(|one| one.map_err(panicked)).collect();
         count(what, &all?, &mut row);
     }
@@ -111,7 +111,7 @@ fn upload(addr: SocketAddr, number: u64, day: &Day) -> std::io::Result<Fate> {
         pause(BREATH);
     }
     let asked = Instant::now();
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     Ok(judge(&answer, asked.elapsed()))
@@ -225,7 +225,7 @@ const PIECE: usize = 1024;
 const BREATH: Duration = Duration::from_millis(50);
 
 /// Much longer than anybody waits for a place.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

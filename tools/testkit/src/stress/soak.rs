@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::resources::Held;
 use super::visitors::{Counted, Visitor, Wanted, round};
 use super::{Row, Setting};
-use crate::wait::came_true;
-use crate::{FpmOptions, Galley, PhpFpm, Scratch, Trouble};
+use crate::wait::poll_until;
+use crate::{FpmOptions, Galley, PhpFpm, Scratch, TestkitError};
 
-pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
+pub(super) fn run(setting: &Setting) -> Result<Row, TestkitError> {
     let requests = setting
         .requests
         .unwrap_or(setting.form.pick(200_000, 5_000_000));
@@ -64,7 +64,7 @@ pub(super) fn run(setting: &Setting) -> Result<Row, Trouble> {
             .map(|first| (counted, [first, last]))
     });
     let (counted, held) =
-        counted.ok_or_else(|| Trouble::Malformed("a client has panicked".to_owned()))?;
+        counted.ok_or_else(|| TestkitError::Malformed("a client has panicked".to_owned()))?;
     row.held = held;
     row.count(counted, Counted::default());
     if row.refused > 0 {
@@ -114,7 +114,7 @@ fn watch(
     let part = (requests / 20).max(1);
     let mut first = None;
     for step in 1..=20 {
-        came_true(Duration::from_secs(86_400), || {
+        poll_until(Duration::from_secs(86_400), || {
             done() || next.load(Ordering::Relaxed) >= part * step
         });
         let held = Held::by(galley.pid());

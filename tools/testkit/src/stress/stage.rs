@@ -9,7 +9,7 @@ use super::resources::Held;
 use super::visitors::{Counted, Visitor, Wanted};
 use super::{Row, Setting};
 use crate::group::Group;
-use crate::{FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, Trouble, WordPress};
+use crate::{FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, TestkitError, WordPress};
 
 /// The host of the site.
 pub(super) const HOST: &str = "stress.test";
@@ -28,14 +28,14 @@ pub(super) struct Stage {
 
 impl Stage {
     /// `life`: how long pages are fresh.
-    pub(super) fn start(setting: &Setting, life: &str) -> Result<Self, Trouble> {
+    pub(super) fn start(setting: &Setting, life: &str) -> Result<Self, TestkitError> {
         (setting.progress)("starting WordPress, its database and PHP");
         let scratch = Scratch::new()?;
         let group = Group::make("stress", LIMIT);
         let parts = match &group {
             Ok(group) => group
                 .inside(|| Parts::start(setting, &scratch, life))
-                .map_err(Trouble::Refused)?,
+                .map_err(TestkitError::Refused)?,
             Err(_) => Parts::start(setting, &scratch, life),
         }?;
         let pages = pages(&parts.wordpress)?;
@@ -108,7 +108,7 @@ impl Stage {
     }
 
     /// Every page is generated once, and stored.
-    fn warm(&self) -> Result<(), Trouble> {
+    fn warm(&self) -> Result<(), TestkitError> {
         let mut visitor = Visitor::new(self.addr(), HOST);
         let mut counted = Counted::default();
         for page in &self.pages {
@@ -117,7 +117,7 @@ impl Stage {
         if counted.failures == 0 {
             return Ok(());
         }
-        Err(Trouble::Refused(format!(
+        Err(TestkitError::Refused(format!(
             "pages cannot be generated: {}\n{}",
             counted.complaints.join("\n"),
             self.galley.log()
@@ -133,7 +133,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn start(setting: &Setting, scratch: &Scratch, life: &str) -> Result<Self, Trouble> {
+    fn start(setting: &Setting, scratch: &Scratch, life: &str) -> Result<Self, TestkitError> {
         let options = Options {
             mu_plugins: vec![("stress.php".to_owned(), LARGE.to_owned())],
             ..Options::default()
@@ -167,7 +167,7 @@ impl Parts {
 }
 
 /// Paths of the front page and of posts and pages.
-fn pages(wordpress: &WordPress) -> Result<Vec<String>, Trouble> {
+fn pages(wordpress: &WordPress) -> Result<Vec<String>, TestkitError> {
     let said = wordpress.php(
         "foreach (get_posts(['numberposts' => 20, 'post_type' => ['post', 'page'], 'has_password' => false]) as $post) { \
          echo wp_parse_url(get_permalink($post), PHP_URL_PATH), \"\\n\"; }",
@@ -180,7 +180,7 @@ fn pages(wordpress: &WordPress) -> Result<Vec<String>, Trouble> {
             .map(str::to_owned),
     );
     if pages.len() < 5 {
-        return Err(Trouble::Refused(format!(
+        return Err(TestkitError::Refused(format!(
             "the site has too few pages: {said}"
         )));
     }

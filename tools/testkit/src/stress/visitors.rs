@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::Trouble;
+use crate::TestkitError;
 use crate::growth::asker::Asker;
 
 /// A visitor, who connects anew when the connection has been lost.
@@ -35,7 +35,7 @@ pub(super) enum Wanted {
     Composed,
 }
 
-type Answer = Result<(String, Vec<u8>), Trouble>;
+type Answer = Result<(String, Vec<u8>), TestkitError>;
 
 impl Visitor {
     pub(super) fn new(addr: SocketAddr, host: &'static str) -> Self {
@@ -59,7 +59,7 @@ impl Visitor {
         (0..count).map(|_| Self::new(addr, host)).collect()
     }
 
-    pub(super) fn connect(&mut self) -> Result<&mut Asker, Trouble> {
+    pub(super) fn connect(&mut self) -> Result<&mut Asker, TestkitError> {
         let asker = match (self.asker.take(), self.from) {
             (Some(asker), _) => asker,
             (None, Some(from)) => Asker::open_from(from, self.addr)?,
@@ -68,7 +68,7 @@ impl Visitor {
         Ok(self.asker.insert(asker))
     }
 
-    fn ask(&mut self, path: &str) -> Result<(), Trouble> {
+    fn ask(&mut self, path: &str) -> Result<(), TestkitError> {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/html,*/*\r\n\r\n",
             self.host
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_copy_must_be_complete_and_other_requests_get_a_response() {
         let page = |head: &str, body: &str| Ok((format!("HTTP/1.1 {head}\r\n\r\n"), body.into()));
-        let lost = || Err(Trouble::Malformed("the server has left".to_owned()));
+        let lost = || Err(TestkitError::Malformed("the server has left".to_owned()));
         for (wanted, answer, failures, refused) in [
             (Wanted::Stored, page("200 OK", "<html></html>\n"), 0, 0),
             (Wanted::Stored, page("200 OK", "0123/e/1"), 0, 0),

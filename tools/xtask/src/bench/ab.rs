@@ -108,7 +108,7 @@ fn scaled(arguments: &[String], share: f64) -> Vec<String> {
 
 /// True if it ended well. It is killed at the deadline, and when a signal asks this process to end.
 fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, Complaint> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status.success());
@@ -173,7 +173,7 @@ fn percentile(csv: &str, percent: u32) -> Option<Duration> {
     Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
 }
 
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) fn ask(
     wanted: Wanted<'_>,
     dir: &Path,
 ) -> Result<Answer, Complaint> {
-    let mut connection = Connection::within(addr, PATIENCE)?;
+    let mut connection = Connection::within(addr, TIMEOUT)?;
     on(&mut connection, head, wanted, dir)
 }
 
@@ -143,7 +143,7 @@ pub(crate) fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>,
     Err(format!("the body is not {program}: {said}").into())
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -84,7 +84,7 @@ async fn end(children: &mut Signals, child: &Child) {
             signal_to(pid, Signal::TERM);
         }
     }
-    let _ = tokio::time::timeout(PATIENCE, until_childless(children, child)).await;
+    let _ = tokio::time::timeout(TIMEOUT, until_childless(children, child)).await;
     for _ in 0..SWEEPS {
         let left = Tree::below(&[own]);
         if left.is_empty() {
@@ -93,7 +93,7 @@ async fn end(children: &mut Signals, child: &Child) {
         for pid in left {
             signal_to(pid, Signal::KILL);
         }
-        let _ = tokio::time::timeout(PATIENCE, until_childless(children, child)).await;
+        let _ = tokio::time::timeout(TIMEOUT, until_childless(children, child)).await;
     }
 }
 
@@ -104,6 +104,6 @@ fn signal_to(pid: u32, signal: Signal) {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Rounds for programs that start processes faster than they are ended.
 const SWEEPS: u32 = 20;

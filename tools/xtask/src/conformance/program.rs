@@ -51,7 +51,7 @@ impl Program {
 
     /// The same, when something accepts connections at `addr`.
     pub(super) fn listening(mut self, addr: SocketAddr) -> Result<Self, Complaint> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(addr).is_err() {
             let ended = self.child.try_wait()?;
             if ended.is_some() || Instant::now() > deadline {
@@ -79,6 +79,6 @@ impl Drop for Program {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);

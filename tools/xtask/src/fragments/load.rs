@@ -11,12 +11,12 @@ use galley_load::{
     Workload,
 };
 use galley_testkit::{
-    Trouble,
+    TestkitError,
     exactness::fragments::{Site, Visits},
 };
 
 /// Requests pages of `site` at this rate for this time.
-pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits, Trouble> {
+pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits, TestkitError> {
     if time.is_zero() {
         return Ok(Visits::default());
     }
@@ -41,7 +41,7 @@ pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits
 }
 
 /// Responses per second to one request that is repeated on some connections for this time, which must be the pages that are wanted.
-pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f64, Trouble> {
+pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f64, TestkitError> {
     let workload = Workload {
         requests: Box::new(Repeated(head)),
         connections: MEMBER_CONNECTIONS,
@@ -50,7 +50,7 @@ pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f6
     let outcome = sent(addr, workload, time)?;
     let failed = outcome.unexpected_status + outcome.broken + outcome.unsent;
     if failed > 0 {
-        return Err(Trouble::Refused(format!(
+        return Err(TestkitError::Refused(format!(
             "{failed} requests of a member failed"
         )));
     }
@@ -59,8 +59,8 @@ pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f6
     Ok(responses / time.as_secs_f64())
 }
 
-fn sent(addr: SocketAddr, workload: Workload, time: Duration) -> Result<LoadOutcome, Trouble> {
-    let refused = |error: galley_load::LoadError| Trouble::Refused(error.to_string());
+fn sent(addr: SocketAddr, workload: Workload, time: Duration) -> Result<LoadOutcome, TestkitError> {
+    let refused = |error: galley_load::LoadError| TestkitError::Refused(error.to_string());
     let target = Target {
         addr,
         tls: None,
@@ -72,7 +72,7 @@ fn sent(addr: SocketAddr, workload: Workload, time: Duration) -> Result<LoadOutc
     let mut outcomes = client.run(Limit::Time(time)).map_err(refused)?;
     outcomes
         .pop()
-        .ok_or_else(|| Trouble::Refused("the load has no outcome".to_owned()))
+        .ok_or_else(|| TestkitError::Refused("the load has no outcome".to_owned()))
 }
 
 /// The same request each time.

@@ -50,7 +50,7 @@ fn browsers_request(target: &str, browser: &str) -> Request {
         .field("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
         .field("Accept-Encoding", "gzip")
         .field("Connection", "close")
-        .patience(PATIENCE)
+        .timeout(TIMEOUT)
 }
 
 fn seen(stack: &Stack, response: &Response) -> Result<Seen, Complaint> {
@@ -126,4 +126,4 @@ pub(super) const DESKTOP: &str =
     "Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0";
 pub(super) const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1";
 /// Longer than PHP takes for a page while others wait for it.
-const PATIENCE: Duration = Duration::from_secs(28);
+const TIMEOUT: Duration = Duration::from_secs(28);

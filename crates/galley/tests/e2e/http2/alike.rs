@@ -7,7 +7,7 @@ use galley_testkit::wait_for;
 use super::ask::Client;
 use super::attacks::metrics;
 use crate::fast_path::{FIELDS, PATHS, origin, settled};
-use crate::support::{PATIENCE, Plan, Stage, hosted};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, with_host};
 
 /// Everything of an answer that must not depend on the protocol.
 fn comparable(answer: &Response) -> String {
@@ -45,12 +45,12 @@ fn comparable(answer: &Response) -> String {
     format!("{}\n{}\n\n{body}", answer.status, fields.join("\n"))
 }
 
-fn agree(stage: &Stage, client: &Client, request: &Request) {
-    let by_http_1 = hosted(request.clone()).field("Connection", "close");
+fn agree(site: &TestSite, client: &Client, request: &Request) {
+    let by_http_1 = with_host(request.clone()).field("Connection", "close");
     // The first may be the one that has it generated.
-    stage.ask(by_http_1.clone());
-    let by_1 = stage.ask(by_http_1);
-    let by_2 = client.ask(request);
+    site.send(by_http_1.clone());
+    let by_1 = site.send(by_http_1);
+    let by_2 = client.send(request);
     let (one, two) = (comparable(&by_1), comparable(&by_2));
     assert!(
         one == two,
@@ -67,37 +67,37 @@ fn agree(stage: &Stage, client: &Client, request: &Request) {
     }
 }
 
-fn start(lane: &str) -> (Stage, galley_testkit::origin::Origin) {
+fn start(lane: &str) -> (TestSite, galley_testkit::origin::Origin) {
     let origin = origin();
-    let stage = Plan::behind(&format!("upstream = [\"{}\"]", origin.url()))
+    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
         .server(&format!("h2c = true\nfast_path = {lane}"))
         .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
         .more("[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"")
         .file("file.txt", "a file ".repeat(2000))
         .start();
-    settled(&stage);
-    wait_for("the file to be coded", PATIENCE, || {
+    settled(&site);
+    wait_for("the file to be coded", TIMEOUT, || {
         let asked = Request::get("/file.txt").field("Accept-Encoding", "gzip");
-        stage.ask(asked).has("content-encoding")
+        site.send(asked).has("content-encoding")
     });
-    (stage, origin)
+    (site, origin)
 }
 
 #[test]
 fn requests_of_every_kind_are_answered_alike_by_both_protocols() {
     for lane in ["true", "false"] {
-        let (stage, _origin) = start(lane);
-        let client = Client::open(stage.addr());
+        let (site, _origin) = start(lane);
+        let client = Client::open(site.addr());
         for method in ["GET", "HEAD", "OPTIONS", "DELETE", "NONSENSE"] {
             for path in PATHS.iter().chain(&["/file.txt", "/file.txt?x"]) {
                 let request = Request::new(method, path);
-                agree(&stage, &client, &request);
+                agree(&site, &client, &request);
                 let is_plain = matches!(method, "GET" | "HEAD");
                 for field in FIELDS.iter().filter(|_| is_plain) {
                     let (name, value) = field.split_once(": ").unwrap();
                     // These two belong to HTTP/1.
                     if name != "Upgrade" && name != "Content-Length" {
-                        agree(&stage, &client, &request.clone().field(name, value));
+                        agree(&site, &client, &request.clone().field(name, value));
                     }
                 }
             }
@@ -115,45 +115,45 @@ fn requests_of_every_kind_are_answered_alike_by_both_protocols() {
             "//tagged",
             "/wp-login.php?a[]=b&c=%zz",
         ] {
-            agree(&stage, &client, &Request::get(target));
+            agree(&site, &client, &Request::get(target));
         }
         for host in ["elsewhere.test", "EXAMPLE.test.:8080", "example.test:80"] {
-            agree(&stage, &client, &Request::get("/tagged").host(host));
+            agree(&site, &client, &Request::get("/tagged").host(host));
         }
         for body in ["", "a", "name=value"] {
             let type_ = "application/x-www-form-urlencoded";
-            agree(&stage, &client, &Request::post("/form", type_, body));
+            agree(&site, &client, &Request::post("/form", type_, body));
         }
     }
 }
 
 #[test]
 fn a_stream_is_logged_and_counted_as_a_request_is() {
-    let (stage, _origin) = start("true");
-    let client = Client::open(stage.addr());
-    let before = stage.status_number("hit");
-    client.ask(
+    let (site, _origin) = start("true");
+    let client = Client::open(site.addr());
+    let before = site.status_number("hit");
+    client.send(
         &Request::get("/tagged")
             .field("User-Agent", "two")
             .field("Referer", "http://a.test/"),
     );
-    let line = stage.access_line("\"two\"");
+    let line = site.access_line("\"two\"");
     assert!(
         line.contains("\"GET /tagged HTTP/2.0\" 200")
             && line.contains("outcome=hit")
             && line.contains("\"http://a.test/\""),
         "{line}"
     );
-    assert_eq!(stage.status_number("hit"), before + 1);
-    client.ask(&Request::get("/private").field("User-Agent", "three"));
-    let line = stage.access_line("\"three\"");
+    assert_eq!(site.status_number("hit"), before + 1);
+    client.send(&Request::get("/private").field("User-Agent", "three"));
+    let line = site.access_line("\"three\"");
     assert!(
         line.contains("\"GET /private HTTP/2.0\" 200") && line.contains("outcome=pass"),
         "{line}"
     );
     // Counted with its connection, at its end.
     drop(client);
-    wait_for("the connection to be counted", PATIENCE, || {
-        metrics(&stage).contains("galley_http2_streams_total 2\n")
+    wait_for("the connection to be counted", TIMEOUT, || {
+        metrics(&site).contains("galley_http2_streams_total 2\n")
     });
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio_rustls::TlsConnector;
 
-use crate::support::{HOST, PATIENCE};
+use crate::support::{HOST, TIMEOUT};
 
 /// A connection. What it asks names the tests' host unless the request does.
 pub struct Client {
@@ -72,12 +72,12 @@ impl Client {
         Self { runtime, sender }
     }
 
-    pub fn ask(&self, request: &Request) -> Response {
+    pub fn send(&self, request: &Request) -> Response {
         self.try_ask(request).unwrap()
     }
 
     pub fn get(&self, target: &str) -> Response {
-        self.ask(&Request::get(target))
+        self.send(&Request::get(target))
     }
 
     /// The answer, or why the stream or the connection ended.
@@ -99,7 +99,7 @@ impl Client {
             answers
         };
         self.runtime
-            .block_on(async { tokio::time::timeout(PATIENCE, work).await })
+            .block_on(async { tokio::time::timeout(TIMEOUT, work).await })
             .expect("answers in time")
     }
 }

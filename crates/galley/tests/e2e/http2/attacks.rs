@@ -9,7 +9,7 @@ use galley_testkit::client::frames::{
 use galley_testkit::wait_for;
 
 use super::ask::Client;
-use crate::support::{HOST, PATIENCE, Plan, Stage};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite};
 
 /// Error codes (RFC 9113 section 7).
 pub const PROTOCOL_ERROR: u32 = 1;
@@ -21,8 +21,8 @@ pub const ENHANCE_YOUR_CALM: u32 = 11;
 const PADDED: u8 = 8;
 
 /// A site of files that speaks HTTP/2 without TLS.
-pub fn files(server: &str) -> Stage {
-    Plan::files()
+pub fn files(server: &str) -> TestSite {
+    SiteBuilder::files()
         .server(&format!("h2c = true\n{server}"))
         .file("page.html", "a page ".repeat(1500))
         .start()
@@ -51,13 +51,13 @@ pub fn reset(stream: u32) -> Vec<u8> {
     bytes_of(RST_STREAM, 0, stream, &CANCEL.to_be_bytes())
 }
 
-pub fn open(stage: &Stage) -> Frames {
-    Frames::open(stage.addr(), &[], PATIENCE).unwrap()
+pub fn open(site: &TestSite) -> Frames {
+    Frames::open(site.addr(), &[], TIMEOUT).unwrap()
 }
 
 /// `GET /metrics`.
-pub fn metrics(stage: &Stage) -> String {
-    let socket = stage.galley.admin().unwrap();
+pub fn metrics(site: &TestSite) -> String {
+    let socket = site.galley.admin().unwrap();
     let output = std::process::Command::new("curl")
         .args(["-s", "--unix-socket", socket.trim_start_matches("unix:")])
         .arg("http://galley/metrics")
@@ -73,11 +73,11 @@ fn farewell(frames: &[Frame]) -> Option<u32> {
 }
 
 /// Sends these bytes and holds that the connection is ended for a flood, and that others are served as before.
-fn floods(stage: &Stage, what: &str, bytes: &[u8]) {
-    let others = Client::open(stage.addr());
+fn floods(site: &TestSite, what: &str, bytes: &[u8]) {
+    let others = Client::open(site.addr());
     assert_eq!(others.get("/page.html").status, 200, "{what}");
     let count = || {
-        let metrics = metrics(stage);
+        let metrics = metrics(site);
         let line = metrics
             .lines()
             .find(|line| line.starts_with("galley_http2_ended_total{reason=\"flood\"}"));
@@ -85,12 +85,12 @@ fn floods(stage: &Stage, what: &str, bytes: &[u8]) {
             .unwrap()
     };
     let before = count();
-    let mut frames = open(stage);
+    let mut frames = open(site);
     // The end may come before all is written.
     let _ = frames.write(bytes);
     let came = frames.until_closed().unwrap();
     assert_eq!(farewell(&came), Some(ENHANCE_YOUR_CALM), "{what}: {came:?}");
-    wait_for("the connection to be counted", PATIENCE, || {
+    wait_for("the connection to be counted", TIMEOUT, || {
         count() == before + 1
     });
     assert_eq!(others.get("/page.html").status, 200, "{what}");
@@ -102,53 +102,49 @@ fn odd(count: u32) -> impl Iterator<Item = u32> {
 
 #[test]
 fn floods_end_their_connection() {
-    let stage = files("");
+    let site = files("");
     let rapid = odd(400).flat_map(|stream| [get(stream, "/page.html"), reset(stream)].concat());
-    floods(&stage, "rapid reset", &rapid.collect::<Vec<u8>>());
+    floods(&site, "rapid reset", &rapid.collect::<Vec<u8>>());
     // A window beyond all bounds breaks a rule, and the server has to reset (CVE-2025-8671).
     let too_much = |stream| bytes_of(WINDOW_UPDATE, 0, stream, &0x7fff_ffff_u32.to_be_bytes());
     let made = odd(400).flat_map(|stream| [post(stream), too_much(stream)].concat());
-    floods(&stage, "made you reset", &made.collect::<Vec<u8>>());
+    floods(&site, "made you reset", &made.collect::<Vec<u8>>());
     let head = bytes_of(HEADERS, END_STREAM, 1, &block(&fields("GET", "/")));
     let more = bytes_of(CONTINUATION, 0, 1, &block(&[("a", "b")])).repeat(3000);
-    floods(&stage, "continuation", &[head, more].concat());
-    floods(&stage, "ping", &bytes_of(PING, 0, 0, &[0; 8]).repeat(2000));
+    floods(&site, "continuation", &[head, more].concat());
+    floods(&site, "ping", &bytes_of(PING, 0, 0, &[0; 8]).repeat(2000));
     floods(
-        &stage,
+        &site,
         "answers to pings",
         &bytes_of(PING, 1, 0, &[0; 8]).repeat(2000),
     );
     floods(
-        &stage,
+        &site,
         "settings",
         &settings_frame(&[(4, 70_000)]).repeat(2000),
     );
     floods(
-        &stage,
+        &site,
         "empty settings",
         &bytes_of(SETTINGS, 0, 0, &[]).repeat(2000),
     );
     floods(
-        &stage,
+        &site,
         "priority",
         &bytes_of(PRIORITY, 0, 1, &[0, 0, 0, 0, 9]).repeat(2000),
     );
-    floods(
-        &stage,
-        "unknown",
-        &bytes_of(99, 0, 1, &[1; 40]).repeat(2000),
-    );
+    floods(&site, "unknown", &bytes_of(99, 0, 1, &[1; 40]).repeat(2000));
     let empty = [post(1), bytes_of(DATA, 0, 1, &[]).repeat(2000)].concat();
-    floods(&stage, "empty data", &empty);
+    floods(&site, "empty data", &empty);
     // Nothing but padding is nothing too.
     let padded = [
         post(1),
         bytes_of(DATA, PADDED, 1, &[3, 0, 0, 0]).repeat(2000),
     ]
     .concat();
-    floods(&stage, "padding", &padded);
+    floods(&site, "padding", &padded);
     let window = bytes_of(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes());
-    floods(&stage, "window updates", &window.repeat(2000));
+    floods(&site, "window updates", &window.repeat(2000));
     let long = "v".repeat(10_000);
     let large: Vec<_> = fields("GET", "/")
         .into_iter()
@@ -160,8 +156,8 @@ fn floods_end_their_connection() {
     for piece in rest.chunks(16_000) {
         bytes.extend(bytes_of(CONTINUATION, 0, 1, piece));
     }
-    floods(&stage, "a header list without end", &bytes);
-    let warnings = stage.galley.log();
+    floods(&site, "a header list without end", &bytes);
+    let warnings = site.galley.log();
     let warnings = warnings.matches("an HTTP/2 connection was ended").count();
     assert_eq!(warnings, 1, "clients do not fill the log");
 }
@@ -169,8 +165,8 @@ fn floods_end_their_connection() {
 /// Resets that come one at a time, each after its request was answered or was sent to PHP.
 #[test]
 fn resets_that_take_their_time_are_counted_too() {
-    let stage = files("");
-    let mut frames = open(&stage);
+    let site = files("");
+    let mut frames = open(&site);
     let mut sent = 0;
     for stream in odd(1000) {
         let pair = [get(stream, "/page.html"), reset(stream)].concat();
@@ -191,8 +187,8 @@ fn resets_that_take_their_time_are_counted_too() {
 
 #[test]
 fn a_stream_too_many_is_refused_and_the_others_go_on() {
-    let stage = files("");
-    let mut frames = open(&stage);
+    let site = files("");
+    let mut frames = open(&site);
     for stream in odd(101) {
         frames.write(&post(stream)).unwrap();
     }
@@ -212,8 +208,8 @@ fn a_stream_too_many_is_refused_and_the_others_go_on() {
 /// What cannot have come by HTTP/1 with the same meaning never reaches anybody.
 #[test]
 fn malformed_requests_are_refused_by_themselves() {
-    let stage = files("");
-    let mut frames = open(&stage);
+    let site = files("");
+    let mut frames = open(&site);
     let cases = malformed_fields()
         .into_iter()
         .chain(malformed_pseudo_fields());
@@ -237,7 +233,7 @@ fn malformed_requests_are_refused_by_themselves() {
         if farewell(&answer).is_some() {
             // What is no field at all leaves the compression without a known state, and ends the connection.
             ended.push(what);
-            (frames, stream) = (open(&stage), 1);
+            (frames, stream) = (open(&site), 1);
         }
     }
     // One is as good as the other for who sent it, but a field that is only unfit must not end what others ask.

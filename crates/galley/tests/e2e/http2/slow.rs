@@ -7,7 +7,7 @@ use galley_testkit::client::frames::{END_STREAM, Frame, Frames, block, bytes_of,
 use galley_testkit::wait_for;
 
 use super::attacks::{CANCEL, ENHANCE_YOUR_CALM, fields, files, get, metrics, open};
-use crate::support::{PATIENCE, Plan};
+use crate::support::{SiteBuilder, TIMEOUT};
 
 /// Identifier of the setting of the initial window (RFC 9113 section 6.5.2).
 const INITIAL_WINDOW: u16 = 4;
@@ -15,7 +15,7 @@ const INITIAL_WINDOW: u16 = 4;
 /// The client reads, and keeps every window shut or opens it by a byte now and then.
 #[test]
 fn windows_that_stay_shut_end_their_connection() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .server("h2c = true\nwrite_timeout = \"1s\"\nidle_timeout = \"10m\"")
         .file("page.html", "a page ".repeat(1500))
         .file("large.bin", vec![7; 4_000_000])
@@ -26,7 +26,7 @@ fn windows_that_stay_shut_end_their_connection() {
         ("/large.bin", true),
     ] {
         let closed = [(INITIAL_WINDOW, 0)];
-        let mut frames = Frames::open(stage.addr(), &closed, PATIENCE).unwrap();
+        let mut frames = Frames::open(site.addr(), &closed, TIMEOUT).unwrap();
         frames.write(&get(1, path)).unwrap();
         frames.until(|frame| frame.kind == HEADERS).unwrap();
         let mut left = if dribbles { 200 } else { 0 };
@@ -47,20 +47,20 @@ fn windows_that_stay_shut_end_their_connection() {
         frames.until_closed().unwrap();
     }
     let slow = "galley_http2_ended_total{reason=\"slow\"} 3";
-    wait_for("them to be counted", PATIENCE, || {
-        metrics(&stage).contains(slow)
+    wait_for("them to be counted", TIMEOUT, || {
+        metrics(&site).contains(slow)
     });
-    stage.access_line("HTTP/2.0\" 200 0");
+    site.access_line("HTTP/2.0\" 200 0");
 }
 
 /// A player that is paused beside downloads that go on.
 #[test]
 fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .server("h2c = true\nwrite_timeout = \"500ms\"")
         .file("large.bin", vec![7; 4_000_000])
         .start();
-    let mut frames = Frames::open(stage.addr(), &[(INITIAL_WINDOW, 0)], PATIENCE).unwrap();
+    let mut frames = Frames::open(site.addr(), &[(INITIAL_WINDOW, 0)], TIMEOUT).unwrap();
     frames
         .write(&[get(1, "/large.bin"), get(3, "/large.bin")].concat())
         .unwrap();
@@ -97,14 +97,14 @@ fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
 /// A hundred answers that nobody takes are handles on what is stored, not copies.
 #[test]
 fn windows_that_never_open_hold_no_memory() {
-    let stage = Plan::files()
+    let site = SiteBuilder::files()
         .server("h2c = true")
         .file("large.bin", vec![7; 8_000_000])
         .start();
-    let before = stage.peak_memory();
+    let before = site.peak_memory();
     let mut connections = Vec::new();
     for _ in 0..5 {
-        let mut frames = open(&stage);
+        let mut frames = open(&site);
         for number in 0..100 {
             frames.write(&get(2 * number + 1, "/large.bin")).unwrap();
         }
@@ -113,7 +113,7 @@ fn windows_that_never_open_hold_no_memory() {
         frames.until(|frame| frame.kind == PING).unwrap();
         connections.push(frames);
     }
-    let grown = stage.grown_since(before);
+    let grown = site.grown_since(before);
     // Copies would be 4 GB. The helper threads that look for the file have room of their own.
     assert!(
         grown < 200_000_000,
@@ -123,9 +123,9 @@ fn windows_that_never_open_hold_no_memory() {
 
 #[test]
 fn a_head_that_does_not_end_ends_the_connection() {
-    let stage = files("head_timeout = \"400ms\"");
+    let site = files("head_timeout = \"400ms\"");
     let greeted = || {
-        let mut frames = open(&stage);
+        let mut frames = open(&site);
         frames.write(&get(1, "/page.html")).unwrap();
         frames.until(Frame::ends_stream).unwrap();
         frames
@@ -139,16 +139,16 @@ fn a_head_that_does_not_end_ends_the_connection() {
     cut.write(head.get(..head.len() - 3).unwrap()).unwrap();
     cut.until_closed().unwrap();
     let slow = "galley_http2_ended_total{reason=\"slow\"} 2";
-    wait_for("both to be counted", PATIENCE, || {
-        metrics(&stage).contains(slow)
+    wait_for("both to be counted", TIMEOUT, || {
+        metrics(&site).contains(slow)
     });
     greeted();
 }
 
 #[test]
 fn an_idle_connection_gets_goaway() {
-    let stage = files("idle_timeout = \"300ms\"");
-    let mut frames = open(&stage);
+    let site = files("idle_timeout = \"300ms\"");
+    let mut frames = open(&site);
     frames.write(&get(1, "/page.html")).unwrap();
     let came = frames.until_closed().unwrap();
     assert!(
@@ -161,10 +161,10 @@ fn an_idle_connection_gets_goaway() {
 
 #[test]
 fn a_body_that_does_not_come_is_a_408() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .server("h2c = true\nbody_timeout = \"300ms\"")
         .start();
-    let mut frames = open(&stage);
+    let mut frames = open(&site);
     frames
         .write(&head_frame(1, 0, &fields("POST", "/form")))
         .unwrap();
@@ -172,10 +172,10 @@ fn a_body_that_does_not_come_is_a_408() {
     frames
         .until(|frame| frame.stream == 1 && frame.ends_stream())
         .unwrap();
-    let line = stage.access_line("POST /form");
+    let line = site.access_line("POST /form");
     assert!(
         line.contains("HTTP/2.0\" 408") && line.contains("refused:timeout"),
         "{line}"
     );
-    assert_eq!(stage.runs("/form"), 0);
+    assert_eq!(site.runs("/form"), 0);
 }

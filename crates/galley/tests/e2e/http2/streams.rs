@@ -8,24 +8,24 @@ use galley_testkit::wait_for;
 
 use super::ask::Client;
 use super::attacks::{fields, files, get, open, reset};
-use crate::support::{HOST, PATIENCE, Plan, Stage, noise, number_in, sha256};
+use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number, random_bytes, sha256};
 
 const HASH: &str =
     "<?php $in = file_get_contents('php://input'); echo strlen($in), ' ', hash('sha256', $in);";
 
 #[test]
 fn uploads_beside_each_other_arrive_whole() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .server("h2c = true")
         .file("hash.php", HASH)
         .start();
-    assert_arrive(&stage, &[0, 1, 65_535, 65_536, 1_000_000, 3_000_000]);
+    assert_arrive(&site, &[0, 1, 65_535, 65_536, 1_000_000, 3_000_000]);
 }
 
 /// Bodies of these sizes arrive whole on one connection, at once and after `100 Continue`.
-fn assert_arrive(stage: &Stage, sizes: &[usize]) {
-    let client = Client::open(stage.addr());
-    let bodies: Vec<_> = sizes.iter().copied().map(noise).collect();
+fn assert_arrive(site: &TestSite, sizes: &[usize]) {
+    let client = Client::open(site.addr());
+    let bodies: Vec<_> = sizes.iter().copied().map(random_bytes).collect();
     let requests: Vec<Request> = bodies
         .iter()
         .flat_map(|body| {
@@ -43,41 +43,41 @@ fn assert_arrive(stage: &Stage, sizes: &[usize]) {
 
 #[test]
 fn streamed_uploads_beside_each_other_arrive_whole() {
-    let origin = Origin::start(|_, wire| {
-        let body = wire.body();
+    let origin = Origin::start(|_, writer| {
+        let body = writer.body();
         let text = format!("{} {}", body.len(), sha256(&body));
-        wire.answer(200, &[], text.as_bytes());
+        writer.answer(200, &[], text.as_bytes());
     })
     .unwrap();
     let rule = "[[site.rule]]\npath = \"/*\"\nstream_request = true";
-    let php = Plan::php().file("hash.php", HASH);
-    for plan in [php, Plan::origin(&origin, "wordpress")] {
-        let stage = plan.server("h2c = true").more(rule).start();
-        assert_arrive(&stage, &[1, 65_535, 1_000_000, 3_000_000]);
+    let php = SiteBuilder::php().file("hash.php", HASH);
+    for plan in [php, SiteBuilder::origin(&origin, "wordpress")] {
+        let site = plan.server("h2c = true").more(rule).start();
+        assert_arrive(&site, &[1, 65_535, 1_000_000, 3_000_000]);
     }
 }
 
 #[test]
 fn a_body_beyond_the_limit_is_declined_before_its_end() {
-    let stage = Plan::php()
+    let site = SiteBuilder::php()
         .server("h2c = true\nrequest_body = \"100KiB\"")
         .start();
-    let client = Client::open(stage.addr());
+    let client = Client::open(site.addr());
     for request in [
-        Request::new("POST", "/form").body(noise(5_000_000)),
-        Request::new("POST", "/form").chunked(&[&noise(5_000_000)]),
+        Request::new("POST", "/form").body(random_bytes(5_000_000)),
+        Request::new("POST", "/form").chunked(&[&random_bytes(5_000_000)]),
     ] {
-        assert_eq!(client.ask(&request).status, 413);
+        assert_eq!(client.send(&request).status, 413);
     }
     // It is the stream that was refused.
     assert_eq!(client.get("/after").status, 200);
-    assert_eq!(stage.runs("/form"), 0);
+    assert_eq!(site.runs("/form"), 0);
 }
 
 #[test]
 fn trailers_are_read_and_go_no_further() {
-    let stage = Plan::php().server("h2c = true").start();
-    let mut frames = open(&stage);
+    let site = SiteBuilder::php().server("h2c = true").start();
+    let mut frames = open(&site);
     frames
         .write(&head_frame(1, 0, &fields("POST", "/form")))
         .unwrap();
@@ -101,14 +101,14 @@ fn trailers_are_read_and_go_no_further() {
 
 #[test]
 fn crumbs_of_cookies_are_one_cookie() {
-    let stage = Plan::php().server("h2c = true").start();
-    let client = Client::open(stage.addr());
+    let site = SiteBuilder::php().server("h2c = true").start();
+    let client = Client::open(site.addr());
     let in_crumbs = Request::get("/page")
         .field("Cookie", "a=1")
         .field("Cookie", "wordpress_logged_in_x=me")
         .field("Cookie", "b=2");
     for _ in 0..2 {
-        let answer = client.ask(&in_crumbs);
+        let answer = client.send(&in_crumbs);
         let text = answer.text();
         assert!(!answer.is_hit(), "somebody who is logged in");
         let wanted = "HTTP_COOKIE=a=1; wordpress_logged_in_x=me; b=2\n";
@@ -117,34 +117,34 @@ fn crumbs_of_cookies_are_one_cookie() {
     let anonymous = Request::get("/page")
         .field("Cookie", "_ga=1")
         .field("Cookie", "_gid=2");
-    client.ask(&anonymous);
-    assert!(client.ask(&anonymous).is_hit());
+    client.send(&anonymous);
+    assert!(client.send(&anonymous).is_hit());
 }
 
 fn origin() -> Origin {
-    Origin::start(|seen, wire| match seen.path() {
+    Origin::start(|seen, writer| match seen.path() {
         "/hints" => {
-            wire.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x\r\n\r\n");
-            wire.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x\r\n\r\n");
+            writer.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
         }
         "/hinted" => {
             let links = "</a.css>; rel=preload; as=style, </?p=1>; rel=shortlink";
-            wire.answer(200, &[("Content-Type", "text/html"), ("Link", links)], b"<html></html>");
+            writer.answer(200, &[("Content-Type", "text/html"), ("Link", links)], b"<html></html>");
         }
         "/broken" => {
-            wire.write(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nCache-Control: private\r\nContent-Length: 1000000\r\n\r\n");
-            wire.write(&noise(500_000));
-            wire.close();
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nCache-Control: private\r\nContent-Length: 1000000\r\n\r\n");
+            writer.write(&random_bytes(500_000));
+            writer.close();
         }
         "/pieces" => {
-            wire.chunked(200, &[("Content-Type", "text/html"), ("Connection", "keep-alive"), ("Keep-Alive", "5")]);
+            writer.chunked(200, &[("Content-Type", "text/html"), ("Connection", "keep-alive"), ("Keep-Alive", "5")]);
             for number in 0..200 {
-                wire.chunk(format!("piece {number} ").repeat(100).as_bytes());
+                writer.chunk(format!("piece {number} ").repeat(100).as_bytes());
             }
-            wire.last_chunk();
+            writer.last_chunk();
         }
         _ => {
-            wire.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
+            writer.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
         }
     })
     .unwrap()
@@ -154,25 +154,25 @@ fn origin() -> Origin {
 fn a_page_that_is_generated_again_is_hinted_at_to_who_navigates() {
     let origin = origin();
     let begin = |options: &str| {
-        Plan::origin(&origin, "wordpress")
+        SiteBuilder::origin(&origin, "wordpress")
             .server("h2c = true")
             .site(options)
             .start()
     };
-    let stage = begin("early_hints = true");
-    let client = Client::open(stage.addr());
+    let site = begin("early_hints = true");
+    let client = Client::open(site.addr());
     let navigation = Request::get("/hinted").field("Sec-Fetch-Mode", "navigate");
     let purged = |request: &Request| {
-        stage.purge(&["--prefix", "/hinted"]);
-        let answer = client.ask(request);
+        site.purge(&["--prefix", "/hinted"]);
+        let answer = client.send(request);
         assert!(!answer.is_hit());
         (answer.interim, answer.status)
     };
     let bare = vec![];
-    let first = client.ask(&navigation);
+    let first = client.send(&navigation);
     assert_eq!(first.interim, bare, "nothing is known of it");
     assert_eq!(purged(&navigation), (vec![103], 200));
-    let hit = client.ask(&navigation);
+    let hit = client.send(&navigation);
     assert!(hit.is_hit() && hit.interim.is_empty());
     for other in [
         Request::get("/hinted"),
@@ -182,25 +182,25 @@ fn a_page_that_is_generated_again_is_hinted_at_to_who_navigates() {
         assert_eq!(purged(&other), (bare.clone(), 200));
     }
     // Over HTTP/1.1 nobody wants them.
-    stage.purge(&["--prefix", "/hinted"]);
-    assert_eq!(stage.ask(navigation.clone()).interim, bare);
+    site.purge(&["--prefix", "/hinted"]);
+    assert_eq!(site.send(navigation.clone()).interim, bare);
     let silent = begin("");
     let client = Client::open(silent.addr());
-    client.ask(&navigation);
+    client.send(&navigation);
     silent.purge(&["--prefix", "/hinted"]);
-    assert_eq!(client.ask(&navigation).interim, bare);
+    assert_eq!(client.send(&navigation).interim, bare);
 }
 
 #[test]
 fn what_arrives_from_the_upstream_leaves_by_the_stream() {
     let origin = origin();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .server("h2c = true")
         .start();
-    let client = Client::open(stage.addr());
+    let client = Client::open(site.addr());
     // Only on the way of one visitor's own request.
     let own = Request::get("/hints").field("Cookie", "wordpress_logged_in_x=me");
-    let hints = client.ask(&own);
+    let hints = client.send(&own);
     assert_eq!((hints.status, hints.interim), (200, vec![103]));
     let wanted: String = (0..200)
         .map(|number| format!("piece {number} ").repeat(100))
@@ -220,24 +220,24 @@ fn what_arrives_from_the_upstream_leaves_by_the_stream() {
 
 #[test]
 fn a_head_over_the_limit_is_a_431() {
-    let stage = files("head_size = \"8KiB\"");
-    let client = Client::open(stage.addr());
+    let site = files("head_size = \"8KiB\"");
+    let client = Client::open(site.addr());
     let sized = |bytes: usize| Request::get("/page.html").field("X-Large", "v".repeat(bytes));
-    assert_eq!(client.ask(&sized(7_000)).status, 200);
+    assert_eq!(client.send(&sized(7_000)).status, 200);
     // Ours, and logged; then the library's.
     for bytes in [8_200, 9_000, 14_000] {
-        assert_eq!(client.ask(&sized(bytes)).status, 431, "{bytes}");
+        assert_eq!(client.send(&sized(bytes)).status, 431, "{bytes}");
     }
-    let line = stage.access_line(" 431 ");
+    let line = site.access_line(" 431 ");
     assert!(line.contains("refused:head-too-large"), "{line}");
     assert_eq!(client.get("/page.html").status, 200);
 }
 
 #[test]
 fn hits_and_others_follow_each_other_on_one_connection() {
-    let stage = Plan::php().server("h2c = true").start();
-    stage.get("/page");
-    let mut frames = open(&stage);
+    let site = SiteBuilder::php().server("h2c = true").start();
+    site.get("/page");
+    let mut frames = open(&site);
     // Room for hits beside what every client gives.
     let room = bytes_of(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes());
     frames.write(&room).unwrap();
@@ -258,8 +258,8 @@ fn hits_and_others_follow_each_other_on_one_connection() {
             frames.until(Frame::ends_stream).unwrap();
         }
     }
-    wait_for("the lines of twenty hits", PATIENCE, || {
-        let log = stage.access();
+    wait_for("the lines of twenty hits", TIMEOUT, || {
+        let log = site.access();
         let is_hit = |line: &&str| line.contains("HTTP/2.0") && line.contains("outcome=hit ");
         log.lines().filter(is_hit).count() == 20
     });
@@ -268,7 +268,7 @@ fn hits_and_others_follow_each_other_on_one_connection() {
 #[test]
 fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
     // More than the client has room for, more than is sent at once, and a head of more than one frame.
-    let origin = Origin::start(|seen, wire| {
+    let origin = Origin::start(|seen, writer| {
         let long = "x".repeat(20_000);
         let mut fields = vec![("Content-Type", "text/html")];
         if seen.path() == "/head" {
@@ -279,17 +279,17 @@ fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
         } else {
             2_000
         };
-        wire.answer(200, &fields, &noise(bytes));
+        writer.answer(200, &fields, &random_bytes(bytes));
     })
     .unwrap();
-    let stage = Plan::origin(&origin, "wordpress")
+    let site = SiteBuilder::origin(&origin, "wordpress")
         .server("h2c = true")
         .start();
-    let client = Client::open(stage.addr());
-    let wide = Client::wide(stage.addr());
+    let client = Client::open(site.addr());
+    let wide = Client::wide(site.addr());
     for (client, target) in [(&client, "/body"), (&wide, "/body"), (&wide, "/head")] {
         client.get(target);
-        let hits = || number_in(&stage.why(target), "hits");
+        let hits = || json_number(&site.why(target), "hits");
         let before = hits();
         let response = client.get(target);
         assert!(response.is_hit(), "{target}: {}", response.cache_status());
@@ -299,12 +299,12 @@ fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
 
 #[test]
 fn what_is_urgent_leaves_first() {
-    let stage = files("");
-    wait_for("the file to be in memory", PATIENCE, || {
-        stage.get("/page.html");
-        stage.status_small_files("entries") == 1
+    let site = files("");
+    wait_for("the file to be in memory", TIMEOUT, || {
+        site.get("/page.html");
+        site.status_small_files("entries") == 1
     });
-    let mut frames = open(&stage);
+    let mut frames = open(&site);
     let asked = [(3, "u=7"), (5, "u=5, i"), (7, "u=0"), (9, "u=3")].map(|(stream, priority)| {
         let mut fields = fields("GET", "/page.html");
         fields.push(("priority", priority));
@@ -324,32 +324,32 @@ fn what_is_urgent_leaves_first() {
 
 #[test]
 fn a_reset_gives_the_place_at_the_upstream_back() {
-    let stage = Plan::php().server("h2c = true").start();
-    stage.hold("/slow");
-    let mut frames = open(&stage);
+    let site = SiteBuilder::php().server("h2c = true").start();
+    site.hold("/slow");
+    let mut frames = open(&site);
     frames.write(&get(1, "/slow?nocache=1")).unwrap();
-    stage.wait_until_held("/slow");
+    site.wait_until_held("/slow");
     frames.write(&reset(1)).unwrap();
-    let line = stage.access_line("/slow");
+    let line = site.access_line("/slow");
     assert!(line.contains("HTTP/2.0\" 499"), "{line}");
-    stage.release("/slow");
+    site.release("/slow");
 }
 
 #[test]
 fn the_end_of_the_server_lets_streams_end() {
-    let mut stage = Plan::php().server("h2c = true").start();
-    stage.hold("/slow");
-    let mut frames = open(&stage);
+    let mut site = SiteBuilder::php().server("h2c = true").start();
+    site.hold("/slow");
+    let mut frames = open(&site);
     frames.write(&get(1, "/slow")).unwrap();
-    stage.wait_until_held("/slow");
-    let mut idle = open(&stage);
+    site.wait_until_held("/slow");
+    let mut idle = open(&site);
     idle.write(&get(1, "/other")).unwrap();
     idle.until(Frame::ends_stream).unwrap();
-    stage.galley.signal(galley_testkit::Signal::TERM);
+    site.galley.signal(galley_testkit::Signal::TERM);
     let farewell = idle.until(|frame| frame.kind == GOAWAY).unwrap();
     assert_eq!(farewell.last().unwrap().code(), Some(0));
     frames.until(|frame| frame.kind == GOAWAY).unwrap();
-    stage.release("/slow");
+    site.release("/slow");
     let rest = frames.until_closed().unwrap();
     assert!(
         rest.iter()
@@ -357,14 +357,14 @@ fn the_end_of_the_server_lets_streams_end() {
         "the answer is whole: {rest:?}"
     );
     assert!(!rest.iter().any(|frame| frame.kind == RST_STREAM));
-    assert!(stage.galley.stop().success());
+    assert!(site.galley.stop().success());
 }
 
 #[test]
 fn only_who_begins_with_it_speaks_http_2_and_only_where_it_is_allowed() {
-    let stage = files("");
+    let site = files("");
     assert_eq!(
-        stage.get("/page.html").status,
+        site.get("/page.html").status,
         200,
         "HTTP/1 on the same port"
     );
@@ -373,14 +373,14 @@ fn only_who_begins_with_it_speaks_http_2_and_only_where_it_is_allowed() {
         .field("Upgrade", "h2c")
         .field("HTTP2-Settings", "AAMAAABkAAQAAP__");
     assert_eq!(
-        stage.ask(upgrade).status,
+        site.send(upgrade).status,
         200,
         "the upgrade of old is not known"
     );
-    let answer = stage.all_of(b"PRI * HTTP/2.0\r\nHost: a\r\n\r\n");
+    let answer = site.send_raw(b"PRI * HTTP/2.0\r\nHost: a\r\n\r\n");
     assert!(answer.starts_with(b"HTTP/1.1 505"));
-    let off = Plan::files().file("page.html", "x").start();
-    let answer = off.all_of(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    let off = SiteBuilder::files().file("page.html", "x").start();
+    let answer = off.send_raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert!(
         answer.starts_with(b"HTTP/1.1 505"),
         "{}",

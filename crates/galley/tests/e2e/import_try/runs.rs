@@ -10,7 +10,7 @@ use galley_testkit::Signal;
 use super::plants;
 use super::site::OldSite;
 use super::{apache, caddy, nginx, varnish};
-use crate::support::words;
+use crate::support::output_text;
 
 /// Nothing is planted, and nothing is found; then all is planted at once, and all is found.
 fn compare(site: &OldSite, more: &[Plant]) {
@@ -97,7 +97,7 @@ fn the_report_for_people_says_where_and_what_to_do() {
     let draft = site.draft().to_string().replace("/new/", "/elsewhere/");
     let draft = site.scratch.write("draft.toml", draft).unwrap();
     let output = site.import(&["--try", "--draft", draft.to_str().unwrap()]);
-    let said = words(&output);
+    let said = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     for wanted in [
         "redirect\n  http://shop.test/new/ is http://shop.test/elsewhere/ at Galley",
@@ -161,11 +161,11 @@ fn a_configuration_that_does_not_run_is_no_comparison() {
         "alike",
     );
     let output = site.import(&["--try"]);
-    let said = words(&output);
+    let said = output_text(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("unknown directive \"nonsense\""), "{said}");
     let output = small().import(&["--try", "--draft", "/nonexistent.toml"]);
-    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
 }
 
 #[test]

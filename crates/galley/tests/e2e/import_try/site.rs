@@ -8,7 +8,7 @@ use serde_json::Value;
 use toml::Table;
 
 use super::planting::PlantedDraft;
-use crate::support::{binary, words};
+use crate::support::{binary, output_text};
 
 /// The site, and the configuration of its old server.
 pub struct OldSite {
@@ -72,8 +72,8 @@ impl OldSite {
     /// The draft of the import.
     pub fn draft(&self) -> Table {
         let output = self.import(&["--json"]);
-        let value: Value =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", words(&output)));
+        let value: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", output_text(&output)));
         value["configuration"].as_str().unwrap().parse().unwrap()
     }
 
@@ -86,8 +86,8 @@ impl OldSite {
     /// The same with other arguments.
     pub fn try_with(&self, arguments: &[&str]) -> TryOutcome {
         let output = self.import(&[&["--try", "--json"], arguments].concat());
-        let report =
-            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", words(&output)));
+        let report = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", output_text(&output)));
         TryOutcome {
             code: output.status.code(),
             report,

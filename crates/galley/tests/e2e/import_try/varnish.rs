@@ -42,16 +42,16 @@ sub vcl_deliver {
 
 /// The server behind Varnish and Galley: pages that show what they are asked.
 pub fn backend() -> Origin {
-    Origin::start(|seen, wire| {
+    Origin::start(|seen, writer| {
         let body = format!("<html><head><title>Page</title></head><body>{}</body></html>\n", seen.target);
         let status = if seen.target.contains("missing") { 404 } else { 200 };
         if seen.method == "HEAD" {
             let length = body.len();
             let head = format!("HTTP/1.1 {status} X\r\nContent-Type: text/html; charset=UTF-8\r\nX-Debug: 1\r\nContent-Length: {length}\r\n\r\n");
-            wire.write(head.as_bytes());
+            writer.write(head.as_bytes());
         } else {
             let fields = [("Content-Type", "text/html; charset=UTF-8"), ("X-Debug", "1"), ("Link", "</a.css>; rel=preload")];
-            wire.answer(status, &fields, body.as_bytes());
+            writer.answer(status, &fields, body.as_bytes());
         }
     })
     .unwrap()

@@ -6,7 +6,7 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
 use super::{config, reloaded};
-use crate::support::{HOST, Is, PATIENCE, Plan, hosted};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, with_host};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 /// A port that was free a moment ago.
@@ -17,9 +17,9 @@ fn free() -> SocketAddr {
 
 #[test]
 fn pages_of_other_rules_for_keys_are_not_found() {
-    let stage = Plan::php().start();
+    let stage = SiteBuilder::php().start();
     // The key of this page is the same under both rules.
-    stage.get("/page/").is(200);
+    stage.get("/page/").assert_status(200);
     assert!(stage.get("/page/").is_hit());
     let before = config(&stage);
     let said = reloaded(&stage, &format!("{before}\nignore_query = [\"a\"]\n"));
@@ -34,25 +34,25 @@ fn pages_of_other_rules_for_keys_are_not_found() {
 
 #[test]
 fn limits_are_changed_and_answers_of_before_stay() {
-    let stage = Plan::php().start();
-    stage.get("/page/").is(200);
+    let stage = SiteBuilder::php().start();
+    stage.get("/page/").assert_status(200);
     let changed = config(&stage).replace("[[site]]\n", "[[site]]\nrequest_body = \"1KiB\"\n");
     let said = reloaded(&stage, &changed);
     assert!(said.contains("request_body changed"), "{said}");
     assert!(stage.get("/page/").is_hit());
     let large = Request::post("/form", "text/plain", vec![b'x'; 4096]);
-    assert_eq!(stage.ask(large).status, 413);
+    assert_eq!(stage.send(large).status, 413);
 }
 
 #[test]
 fn listeners_are_added_and_removed() {
     let (one, other) = (free(), free());
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .file("a.txt", "a")
         .server(&format!("listen = [\"{one}\"]"))
         .start();
-    let at = |addr: SocketAddr| hosted(Request::get("/a.txt")).send(addr);
-    at(one).unwrap().is(200);
+    let at = |addr: SocketAddr| with_host(Request::get("/a.txt")).send(addr);
+    at(one).unwrap().assert_status(200);
     let socket = stage.scratch.join("web.sock");
     let before = config(&stage);
     let both = before.replace(
@@ -67,33 +67,33 @@ fn listeners_are_added_and_removed() {
         said.contains(&format!("listener `http://{other}`: added")),
         "{said}"
     );
-    at(one).unwrap().is(200);
-    at(other).unwrap().is(200);
+    at(one).unwrap().assert_status(200);
+    at(other).unwrap().assert_status(200);
     assert!(socket.exists());
     assert!(stage.status().contains(&format!("http://{other}")));
     let last = before.replace(&one.to_string(), &other.to_string());
-    let mut kept = Connection::within(one, PATIENCE).unwrap();
-    kept.exchange(&hosted(Request::get("/a.txt")))
+    let mut kept = Connection::within(one, TIMEOUT).unwrap();
+    kept.exchange(&with_host(Request::get("/a.txt")))
         .unwrap()
-        .is(200);
+        .assert_status(200);
     reloaded(&stage, &last);
-    kept.exchange(&hosted(Request::get("/a.txt")))
+    kept.exchange(&with_host(Request::get("/a.txt")))
         .unwrap()
-        .is(200);
-    at(other).unwrap().is(200);
-    wait_for("the listener to be closed", PATIENCE, || {
+        .assert_status(200);
+    at(other).unwrap().assert_status(200);
+    wait_for("the listener to be closed", TIMEOUT, || {
         TcpStream::connect(one).is_err()
     });
     assert!(!socket.exists());
     reloaded(&stage, &before);
-    at(one).unwrap().is(200);
+    at(one).unwrap().assert_status(200);
 }
 
 #[test]
 fn a_listener_begins_to_speak_tls_on_its_address() {
     let authority = Authority::new();
     let address = free();
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .file("a.txt", "a")
         .server(&format!("listen = [\"127.0.0.1:0\", \"{address}\"]"))
         .start();
@@ -112,14 +112,14 @@ fn a_listener_begins_to_speak_tls_on_its_address() {
     let request = format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
     let said = Tls::connect(&authority.client(), HOST, address)
         .unwrap()
-        .all_of(request.as_bytes());
+        .send_raw(request.as_bytes());
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
 }
 
 #[test]
 fn a_replaced_certificate_is_sent_at_once() {
     let authority = Authority::new();
-    let stage = over_tls(Plan::files().file("a.txt", "a"), &authority).start();
+    let stage = over_tls(SiteBuilder::files().file("a.txt", "a"), &authority).start();
     let shown = || {
         let tls = Tls::connect(&authority.client(), HOST, tls_addr(&stage));
         tls.unwrap().certificate()
@@ -137,17 +137,17 @@ fn a_replaced_certificate_is_sent_at_once() {
 
 #[test]
 fn logs_are_opened_and_closed() {
-    let stage = Plan::files().file("a.txt", "a").start();
-    stage.get("/a.txt?one").is(200);
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
+    stage.get("/a.txt?one").assert_status(200);
     let new = stage.scratch.join("new.log");
     let old = stage.scratch.join("access.log");
     let before = config(&stage);
     let with = before.replace(&old.display().to_string(), &new.display().to_string());
     reloaded(&stage, &with);
-    stage.get("/a.txt?two").is(200);
+    stage.get("/a.txt?two").assert_status(200);
     let read = |file| std::fs::read_to_string(file).unwrap_or_default();
-    wait_for("the line", PATIENCE, || read(&new).contains("?two"));
-    wait_for("the line before", PATIENCE, || read(&old).contains("?one"));
+    wait_for("the line", TIMEOUT, || read(&new).contains("?two"));
+    wait_for("the line before", TIMEOUT, || read(&old).contains("?one"));
     assert!(!read(&old).contains("?two") && !read(&new).contains("?one"));
     let pid = stage.galley.pid();
     let is_open = || {
@@ -157,12 +157,12 @@ fn logs_are_opened_and_closed() {
         let mut targets = all.filter_map(|fd| std::fs::read_link(fd.path()).ok());
         targets.any(|target| target == old)
     };
-    wait_for("the log to be closed", PATIENCE, || !is_open());
+    wait_for("the log to be closed", TIMEOUT, || !is_open());
 }
 
 #[test]
 fn the_error_log_goes_to_another_file_with_another_level() {
-    let stage = Plan::files()
+    let stage = SiteBuilder::files()
         .file("a.txt", "a")
         .log("level = \"warn\"")
         .start();
@@ -186,7 +186,7 @@ fn the_error_log_goes_to_another_file_with_another_level() {
 
 #[test]
 fn a_watched_file_that_changes_is_read() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
     let root = stage.scratch.join("root");
     let site = |host: &str| {
         format!(
@@ -206,23 +206,23 @@ fn a_watched_file_that_changes_is_read() {
     };
     assert_eq!((status("one.test"), status("two.test")), (200, 421));
     std::fs::write(&included, site("two.test")).unwrap();
-    wait_for("the reload", PATIENCE, || status("two.test") == 200);
+    wait_for("the reload", TIMEOUT, || status("two.test") == 200);
     // A connection that the former generation has accepted is answered by it.
-    wait_for("the former site to end", PATIENCE, || {
+    wait_for("the former site to end", TIMEOUT, || {
         status("one.test") == 421
     });
     std::fs::write(&included, "nothing = 1\n").unwrap();
     stage
         .galley
-        .wait_for_log("the old configuration remains in use", PATIENCE);
+        .wait_for_log("the old configuration remains in use", TIMEOUT);
     assert_eq!(status("two.test"), 200);
     std::fs::write(&included, site("one.test")).unwrap();
-    wait_for("the next reload", PATIENCE, || status("one.test") == 200);
+    wait_for("the next reload", TIMEOUT, || status("one.test") == 200);
 }
 
 #[test]
 fn a_file_that_a_watched_pattern_matches_is_read_when_it_appears() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
     let root = stage.scratch.join("root");
     let watched = config(&stage).replace("[server]\n", "[server]\nwatch = true\n");
     let pattern = stage.scratch.join("sites.d/*.toml");
@@ -240,13 +240,13 @@ fn a_file_that_a_watched_pattern_matches_is_read_when_it_appears() {
         .unwrap();
     stage
         .galley
-        .wait_for_log("the old configuration remains in use", PATIENCE);
+        .wait_for_log("the old configuration remains in use", TIMEOUT);
     let site = format!(
         "[[site]]\nhosts = [\"new.test\"]\nroot = \"{}\"\n",
         root.display()
     );
     std::fs::write(&file, site).unwrap();
-    wait_for("the site", PATIENCE, || status() == 200);
+    wait_for("the site", TIMEOUT, || status() == 200);
     std::fs::remove_file(&file).unwrap();
-    wait_for("the site to be removed", PATIENCE, || status() == 421);
+    wait_for("the site to be removed", TIMEOUT, || status() == 421);
 }

@@ -11,7 +11,7 @@ use galley_testkit::wait_for;
 
 use super::{config, reloaded};
 use crate::http2::ask::Client;
-use crate::support::{HOST, Is, PATIENCE, Plan, Stage, hosted};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, with_host};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 /// What the clients of a test came to.
@@ -42,7 +42,7 @@ impl Clients {
         &self,
         kind: &str,
         open: impl Fn() -> Result<C, String>,
-        ask: impl Fn(&mut C) -> Exchanged,
+        send: impl Fn(&mut C) -> Exchanged,
     ) {
         let mut connection = None;
         while !self.is_over.load(Ordering::Relaxed) {
@@ -50,7 +50,7 @@ impl Clients {
                 self.reconnected.fetch_add(1, Ordering::Relaxed);
                 open().unwrap_or_else(|error| panic!("{kind}: connect: {error}"))
             });
-            match ask(&mut used) {
+            match send(&mut used) {
                 Ok(AfterRequest::Kept) => connection = Some(used),
                 Ok(AfterRequest::Closed) => {}
                 Ok(AfterRequest::NotRequested) => continue,
@@ -110,7 +110,7 @@ fn ask_http2(client: &mut Client) -> Exchanged {
 
 /// Runs `work` while six kinds of clients ask for `/kept/`; none of their requests may fail.
 pub(super) fn under_load(
-    stage: &Stage,
+    stage: &TestSite,
     authority: &Authority,
     work: impl FnOnce(),
 ) -> (usize, usize) {
@@ -120,7 +120,7 @@ pub(super) fn under_load(
     let tls = || Tls::connect(&trusted, HOST, secure).map_err(|error| error.to_string());
     let tcp = |at: SocketAddr| {
         let stream = TcpStream::connect(at).map_err(|error| error.to_string())?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Ok(stream)
     };
     std::thread::scope(|scope| {
@@ -160,9 +160,9 @@ pub(super) fn under_load(
     (answered, clients.reconnected.load(Ordering::Relaxed))
 }
 
-pub(super) fn page() -> Plan {
+pub(super) fn page() -> SiteBuilder {
     let head = "Content-Type: text/html\nCache-Control: max-age=3600";
-    let plan = Plan::php().server("h2c = true");
+    let plan = SiteBuilder::php().server("h2c = true");
     plan.scratch.write("notes/head_kept_", head).unwrap();
     plan.file("a.txt", "a")
 }
@@ -182,7 +182,7 @@ fn five_hundred_reloads_under_load_fail_no_request() {
 fn reloads_under_load(reloads: usize) {
     let authority = Authority::new();
     let stage = over_tls(page(), &authority).start();
-    stage.get("/kept/").is(200);
+    stage.get("/kept/").assert_status(200);
     let stored = Instant::now();
     let before = config(&stage);
     let root = stage.scratch.join("root");
@@ -218,14 +218,14 @@ fn reloads_under_load(reloads: usize) {
     // Once for each scheme.
     assert_eq!(stage.runs("/kept/"), 2);
     // All generations are counted: each answer, a moment after it was sent, and those of this test.
-    wait_for("all requests to be counted", PATIENCE, || {
+    wait_for("all requests to be counted", TIMEOUT, || {
         stage.status_number("requests") >= answered as u64
     });
 }
 
 /// Waits until so many connections are accepted: the kernel reports a silent one after a second.
-fn accepts(stage: &Stage, connections: u64) {
-    wait_for("the silent connection", PATIENCE, || {
+fn accepts(stage: &TestSite, connections: u64) {
+    wait_for("the silent connection", TIMEOUT, || {
         stage.status_number("connections") == connections
     });
 }
@@ -233,19 +233,19 @@ fn accepts(stage: &Stage, connections: u64) {
 #[test]
 fn connections_of_before_get_their_next_response_and_then_the_end() {
     let stage = page().start();
-    stage.get("/kept/").is(200);
+    stage.get("/kept/").assert_status(200);
     let (mut used, mut silent) = (stage.connect(), stage.connect());
-    used.exchange(&hosted(Request::get("/kept/")))
+    used.exchange(&with_host(Request::get("/kept/")))
         .unwrap()
-        .is(200);
+        .assert_status(200);
     stage.hold("/slow/");
-    let mut slow = stage.begin("/slow/");
+    let mut slow = stage.start_request("/slow/");
     stage.wait_until_held("/slow/");
     accepts(&stage, 3);
     reloaded(&stage, &config(&stage));
     for connection in [&mut used, &mut silent] {
         let response = connection
-            .exchange(&hosted(Request::get("/kept/")))
+            .exchange(&with_host(Request::get("/kept/")))
             .unwrap();
         assert_eq!(
             response.expect_status(200).field("connection"),
@@ -253,12 +253,12 @@ fn connections_of_before_get_their_next_response_and_then_the_end() {
         );
     }
     stage.release("/slow/");
-    slow.receive("GET").unwrap().is(200);
+    slow.receive("GET").unwrap().assert_status(200);
     let mut new = stage.connect();
     for _ in 0..2 {
-        new.exchange(&hosted(Request::get("/kept/")))
+        new.exchange(&with_host(Request::get("/kept/")))
             .unwrap()
-            .is(200);
+            .assert_status(200);
     }
 }
 
@@ -268,25 +268,25 @@ fn a_purge_that_is_acknowledged_during_a_reload_is_final() {
         let stage = plan.workers(4).start();
         // A run that begins before the purge ends after it, in the generation before.
         stage.hold("/kept/");
-        let mut early = stage.begin("/kept/");
+        let mut early = stage.start_request("/kept/");
         stage.wait_until_held("/kept/");
         reloaded(&stage, &config(&stage));
         stage.purge(&["--all"]);
         stage.release("/kept/");
-        early.receive("GET").unwrap().is(200);
+        early.receive("GET").unwrap().assert_status(200);
         let now = stage.get("/kept/").expect_status(200);
         assert!(!now.is_hit(), "{}", now.beginning());
         assert!(now.text().contains("run=2\n"), "{}", now.text());
         // One that comes from a connection of the generation before counts for the next.
         let mut before = stage.connect();
         before
-            .exchange(&hosted(Request::get("/kept/")))
+            .exchange(&with_host(Request::get("/kept/")))
             .unwrap()
-            .is(200);
+            .assert_status(200);
         reloaded(&stage, &config(&stage));
         assert!(stage.get("/kept/").is_hit());
-        let purge = hosted(Request::new("PURGE", "/kept/"));
-        before.exchange(&purge).unwrap().is(200);
+        let purge = with_host(Request::new("PURGE", "/kept/"));
+        before.exchange(&purge).unwrap().assert_status(200);
         assert!(
             stage
                 .get("/kept/")
@@ -312,7 +312,7 @@ fn pages_after_purges_are_new_while_reloads_go_on() {
             // Both a connection that outlives generations and new ones.
             let mut kept = stage.connect();
             while !is_over.load(Ordering::Relaxed) && !reloads.is_finished() {
-                let purge = hosted(Request::new("PURGE", "/kept/"));
+                let purge = with_host(Request::new("PURGE", "/kept/"));
                 let purged = kept.exchange(&purge).unwrap().expect_status(200);
                 let before = stage.runs("/kept/");
                 let run = |text: &str| {
@@ -332,7 +332,7 @@ fn pages_after_purges_are_new_while_reloads_go_on() {
 #[test]
 fn memory_and_descriptors_are_flat_after_many_reloads() {
     let stage = page().server("drain_timeout = \"2s\"").start();
-    stage.get("/kept/").is(200);
+    stage.get("/kept/").assert_status(200);
     let pid = stage.galley.pid();
     let descriptors = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     let threads = || fs::read_dir(format!("/proc/{pid}/task")).unwrap().count();
@@ -351,12 +351,12 @@ fn memory_and_descriptors_are_flat_after_many_reloads() {
     let rounds = |count: usize| {
         for _ in 0..count {
             reloaded(&stage, &config(&stage));
-            stage.get("/kept/").is(200);
+            stage.get("/kept/").assert_status(200);
         }
     };
     let (first_descriptors, first_threads) = (descriptors(), threads());
     let settle = || {
-        wait_for("the generations before to end", PATIENCE, || {
+        wait_for("the generations before to end", TIMEOUT, || {
             threads() <= first_threads && descriptors() <= first_descriptors + 4
         });
     };
@@ -379,7 +379,7 @@ fn a_response_takes_as_long_as_it_takes_whatever_is_reloaded() {
     let stage = plan.workers(10).start();
     let begin = |target: &str| {
         stage.pause(target);
-        let connection = stage.begin(target);
+        let connection = stage.start_request(target);
         stage.wait_until_paused(target);
         connection
     };
@@ -388,8 +388,8 @@ fn a_response_takes_as_long_as_it_takes_whatever_is_reloaded() {
     accepts(&stage, 2);
     let began = Instant::now();
     reloaded(&stage, &config(&stage));
-    assert!(idle.is_closed_within(PATIENCE));
-    wait_for("the drain time-out", PATIENCE, || {
+    assert!(idle.is_closed_within(TIMEOUT));
+    wait_for("the drain time-out", TIMEOUT, || {
         began.elapsed() > 4 * drain
     });
     stage.resume("/long/");
@@ -403,14 +403,14 @@ fn a_response_takes_as_long_as_it_takes_whatever_is_reloaded() {
     }
     assert!(all[0].receive("GET").is_err(), "it was cut off");
     stage.resume("/long5/");
-    all[5].receive("GET").unwrap().is(200);
+    all[5].receive("GET").unwrap().assert_status(200);
 }
 
 #[test]
 fn a_tunnel_outlives_a_reload() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = listener.local_addr().unwrap();
-    let stage = Plan::behind(&format!("upstream = [\"http://{upstream}\"]"))
+    let stage = SiteBuilder::behind(&format!("upstream = [\"http://{upstream}\"]"))
         .site("preset = \"none\"\nupgrade = [\"websocket\"]")
         .start();
     let echo = std::thread::spawn(move || {
@@ -428,11 +428,11 @@ fn a_tunnel_outlives_a_reload() {
             stream.write_all(&piece[..count]).unwrap();
         }
     });
-    let mut connection = Connection::within(stage.addr(), PATIENCE).unwrap();
+    let mut connection = Connection::within(stage.addr(), TIMEOUT).unwrap();
     let request = Request::get("/chat")
         .field("Connection", "Upgrade")
         .field("Upgrade", "websocket");
-    let switched = connection.exchange(&hosted(request)).unwrap();
+    let switched = connection.exchange(&with_host(request)).unwrap();
     assert_eq!(switched.status, 101);
     reloaded(&stage, &config(&stage));
     let mut stream = connection.stream();

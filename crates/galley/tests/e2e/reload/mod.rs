@@ -9,32 +9,32 @@ mod upgrades;
 use std::fs;
 use std::process::Output;
 
-use crate::support::{Stage, words};
+use crate::support::{TestSite, output_text};
 
 /// The configuration that the stage was started with.
-fn config(stage: &Stage) -> String {
-    fs::read_to_string(stage.galley.config()).unwrap()
+fn config(site: &TestSite) -> String {
+    fs::read_to_string(site.galley.config()).unwrap()
 }
 
 /// Writes another configuration in one step and has it read.
-fn reload_with(stage: &Stage, config: &str) -> Output {
-    let file = stage.galley.config();
+fn reload_with(site: &TestSite, config: &str) -> Output {
+    let file = site.galley.config();
     let new = file.with_extension("new");
     fs::write(&new, config).unwrap();
     fs::rename(&new, file).unwrap();
-    stage.galley.cli(&["reload"]).unwrap()
+    site.galley.cli(&["reload"]).unwrap()
 }
 
 /// The same, and it must succeed. What it says.
 #[track_caller]
-fn reloaded(stage: &Stage, config: &str) -> String {
-    let output = reload_with(stage, config);
+fn reloaded(site: &TestSite, config: &str) -> String {
+    let output = reload_with(site, config);
     assert_eq!(
         output.status.code(),
         Some(0),
         "{}\n{}",
-        words(&output),
-        stage.galley.log()
+        output_text(&output),
+        site.galley.log()
     );
-    words(&output)
+    output_text(&output)
 }

@@ -7,102 +7,99 @@ use galley_testkit::wait_for;
 
 use super::{config, reload_with, reloaded};
 use crate::managed::{children, lives};
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, words};
+use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, output_text};
 
-fn managed() -> Stage {
-    Plan::behind("php = \"managed\"\nphp_workers = 2")
-        .file("index.php", LAB)
+fn managed() -> TestSite {
+    SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+        .file("index.php", TEST_PAGE)
         .start()
 }
 
 /// The masters of PHP-FPM.
-fn masters(stage: &Stage) -> BTreeSet<u32> {
-    let all = children(stage.galley.pid()).into_iter();
+fn masters(site: &TestSite) -> BTreeSet<u32> {
+    let all = children(site.galley.pid()).into_iter();
     all.filter(|(_, line)| line.contains("php-fpm"))
         .map(|(pid, _)| pid)
         .collect()
 }
 
 /// Masters and their workers.
-fn processes(stage: &Stage) -> BTreeSet<u32> {
-    let masters = masters(stage);
+fn processes(site: &TestSite) -> BTreeSet<u32> {
+    let masters = masters(site);
     let workers = masters.iter().flat_map(|master| children(*master));
     let workers: BTreeSet<u32> = workers.map(|(pid, _)| pid).collect();
     masters.union(&workers).copied().collect()
 }
 
-fn form(stage: &Stage, host: &str) -> u16 {
+fn form(site: &TestSite, host: &str) -> u16 {
     let form = Request::form("/page", &[("a", "b")]).host(host);
-    form.send(stage.addr()).unwrap().status
+    form.send(site.addr()).unwrap().status
 }
 
 #[test]
 fn pools_that_are_the_same_keep_their_processes() {
-    let stage = managed();
-    stage.get("/one").is(200);
-    let before = processes(&stage);
+    let site = managed();
+    site.get("/one").assert_status(200);
+    let before = processes(&site);
     assert_eq!(before.len(), 3);
     for _ in 0..3 {
-        reloaded(&stage, &config(&stage));
-        assert_eq!(form(&stage, "example.test"), 200);
+        reloaded(&site, &config(&site));
+        assert_eq!(form(&site, "example.test"), 200);
     }
-    let changed = config(&stage).replace("[[site]]\n", "[[site]]\nqueue = 50\n");
-    reloaded(&stage, &changed);
-    assert_eq!(form(&stage, "example.test"), 200);
-    assert_eq!(processes(&stage), before);
-    assert!(stage.get("/one").is_hit());
+    let changed = config(&site).replace("[[site]]\n", "[[site]]\nqueue = 50\n");
+    reloaded(&site, &changed);
+    assert_eq!(form(&site, "example.test"), 200);
+    assert_eq!(processes(&site), before);
+    assert!(site.get("/one").is_hit());
 }
 
 #[test]
 fn pools_are_added_changed_and_removed() {
-    let stage = managed();
-    let before = processes(&stage);
-    let first = config(&stage);
-    let root = stage.scratch.join("root");
+    let site = managed();
+    let before = processes(&site);
+    let first = config(&site);
+    let root = site.scratch.join("root");
     let more = format!(
         "{first}\n[[site]]\nhosts = [\"other.test\"]\nroot = \"{}\"\ncron = \"off\"\nphp = \"managed\"\nphp_workers = 1\n",
         root.display()
     );
-    reloaded(&stage, &more);
-    assert_eq!(form(&stage, "other.test"), 200);
-    assert_eq!(masters(&stage).len(), 2);
-    assert!(processes(&stage).is_superset(&before));
+    reloaded(&site, &more);
+    assert_eq!(form(&site, "other.test"), 200);
+    assert_eq!(masters(&site).len(), 2);
+    assert!(processes(&site).is_superset(&before));
     // A request to the pool that is changed goes on meanwhile.
-    stage.hold("/slow");
+    site.hold("/slow");
     let slow = Request::form("/slow", &[("a", "b")]).host("example.test");
-    let mut connection = stage.connect();
+    let mut connection = site.connect();
     connection.send(&slow).unwrap();
-    stage.wait_until_held("/slow");
+    site.wait_until_held("/slow");
     let changed = more.replace("php_workers = 2", "php_workers = 3");
-    let said = reloaded(&stage, &changed);
+    let said = reloaded(&site, &changed);
     assert!(said.contains("site `example.test`: PHP changed"), "{said}");
-    assert_eq!(form(&stage, "example.test"), 200);
+    assert_eq!(form(&site, "example.test"), 200);
     assert!(
         before.iter().all(|pid| lives(*pid)),
         "PHP ended under a request"
     );
-    stage.release("/slow");
-    connection.receive("POST").unwrap().is(200);
-    wait_for("the pool before to end", PATIENCE, || {
+    site.release("/slow");
+    connection.receive("POST").unwrap().assert_status(200);
+    wait_for("the pool before to end", TIMEOUT, || {
         !before.iter().any(|pid| lives(*pid))
     });
-    assert_eq!(processes(&stage).len(), 6);
-    reloaded(&stage, &changed.replace(&more[first.len()..], ""));
-    wait_for("the removed pool to end", PATIENCE, || {
-        masters(&stage).len() == 1
+    assert_eq!(processes(&site).len(), 6);
+    reloaded(&site, &changed.replace(&more[first.len()..], ""));
+    wait_for("the removed pool to end", TIMEOUT, || {
+        masters(&site).len() == 1
     });
-    assert_eq!(form(&stage, "example.test"), 200);
+    assert_eq!(form(&site, "example.test"), 200);
 }
 
 #[test]
 fn php_that_does_not_start_changes_nothing() {
-    let stage = managed();
-    let before = processes(&stage);
-    let first = config(&stage);
-    let broken = stage
-        .scratch
-        .write("broken", "#!/bin/sh\nexit 3\n")
-        .unwrap();
+    let site = managed();
+    let before = processes(&site);
+    let first = config(&site);
+    let broken = site.scratch.write("broken", "#!/bin/sh\nexit 3\n").unwrap();
     std::process::Command::new("chmod")
         .arg("+x")
         .arg(&broken)
@@ -112,10 +109,14 @@ fn php_that_does_not_start_changes_nothing() {
         "php = \"managed\"",
         &format!("php = \"managed\"\nphp_binary = \"{}\"", broken.display()),
     );
-    let output = reload_with(&stage, &wrong);
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
-    assert!(words(&output).contains("php_binary"), "{}", words(&output));
-    assert_eq!(form(&stage, "example.test"), 200);
-    assert_eq!(processes(&stage), before);
-    reloaded(&stage, &first);
+    let output = reload_with(&site, &wrong);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(
+        output_text(&output).contains("php_binary"),
+        "{}",
+        output_text(&output)
+    );
+    assert_eq!(form(&site, "example.test"), 200);
+    assert_eq!(processes(&site), before);
+    reloaded(&site, &first);
 }

@@ -3,11 +3,11 @@
 use std::net::TcpListener;
 
 use super::{config, reload_with, reloaded};
-use crate::support::{Is, PATIENCE, Plan, words};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, output_text};
 
 #[test]
 fn an_invalid_file_changes_nothing_and_is_reported_with_file_and_line() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
     let good = config(&stage);
     let wrong = good.replace("[cache]", "[cache]\nmemroy = \"1MiB\"\nmax_object = \"-1\"");
     let line = wrong
@@ -16,17 +16,17 @@ fn an_invalid_file_changes_nothing_and_is_reported_with_file_and_line() {
         .unwrap()
         + 1;
     let output = reload_with(&stage, &wrong);
-    assert_eq!(output.status.code(), Some(2), "{}", words(&output));
-    let said = words(&output);
+    assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
+    let said = output_text(&output);
     let place = format!("galley.toml:{line}");
     for word in ["memroy", "memory", "max_object", &place] {
         assert!(said.contains(word), "`{word}` is not in\n{said}");
     }
     stage
         .galley
-        .wait_for_log("the old configuration remains in use", PATIENCE);
+        .wait_for_log("the old configuration remains in use", TIMEOUT);
     assert!(stage.galley.log().contains(&place));
-    stage.get("/a.txt").is(200);
+    stage.get("/a.txt").assert_status(200);
     let status = reload_status(&stage, &good);
     assert!(
         status.contains("\"ok\":false") && status.contains("memroy"),
@@ -38,7 +38,7 @@ fn an_invalid_file_changes_nothing_and_is_reported_with_file_and_line() {
 }
 
 /// What the status says of the last reload. The file is put right for that.
-fn reload_status(stage: &crate::support::Stage, good: &str) -> String {
+fn reload_status(stage: &crate::support::TestSite, good: &str) -> String {
     std::fs::write(stage.galley.config(), good).unwrap();
     let status = stage.status();
     let last = status.split("\"last_reload\":").nth(1).unwrap();
@@ -47,7 +47,7 @@ fn reload_status(stage: &crate::support::Stage, good: &str) -> String {
 
 #[test]
 fn a_listener_that_cannot_be_had_changes_nothing() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let good = config(&stage);
@@ -56,14 +56,18 @@ fn a_listener_that_cannot_be_had_changes_nothing() {
         &format!("listen = [\"127.0.0.1:0\", \"{address}\"]"),
     );
     let output = reload_with(&stage, &wrong);
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
-    assert!(words(&output).contains(&address), "{}", words(&output));
-    stage.get("/a.txt").is(200);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(
+        output_text(&output).contains(&address),
+        "{}",
+        output_text(&output)
+    );
+    stage.get("/a.txt").assert_status(200);
 }
 
 #[test]
 fn options_that_need_a_restart_are_named_and_the_rest_is_in_force() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
     let changed = config(&stage)
         .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
         .replace("[server]\n", "[server]\nworkers = 7\n")
@@ -74,19 +78,19 @@ fn options_that_need_a_restart_are_named_and_the_rest_is_in_force() {
         "{said}"
     );
     assert!(said.contains("[server]: head_timeout changed"), "{said}");
-    stage.get("/a.txt").is(200);
+    stage.get("/a.txt").assert_status(200);
 }
 
 #[test]
 fn check_shows_what_a_reload_would_change() {
-    let stage = Plan::files().file("a.txt", "a").start();
+    let stage = SiteBuilder::files().file("a.txt", "a").start();
     let good = config(&stage);
     let diff = |arguments: &[&str]| {
         let output = stage
             .galley
             .cli(&[&["check", "--diff"], arguments].concat());
         let output = output.unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(diff(&[]), "no difference\n");
@@ -113,16 +117,20 @@ fn check_shows_what_a_reload_would_change() {
         .arg(&other)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
-    assert!(words(&output).contains("galley.toml"), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert!(
+        output_text(&output).contains("galley.toml"),
+        "{}",
+        output_text(&output)
+    );
 }
 
 #[test]
 fn without_a_server_the_command_says_so() {
-    let mut stage = Plan::files().start();
+    let mut stage = SiteBuilder::files().start();
     stage.galley.stop();
     let output = stage.galley.cli(&["reload"]).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
     let wrong = config(&stage).replace("[cache]", "[cache]\nmemroy = 1");
     assert_eq!(reload_with(&stage, &wrong).status.code(), Some(2));
 }

@@ -11,7 +11,7 @@ use super::config;
 use super::load::{page, under_load};
 use crate::managed::children;
 use crate::serving::{Serving, is_alive, pid};
-use crate::support::{Is, LAB, PATIENCE, Plan, Stage, hosted};
+use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, with_host};
 use crate::tls_support::{Authority, over_tls};
 
 /// Pages that every upgrade hands over.
@@ -36,81 +36,81 @@ fn fifty_upgrades_under_load_fail_no_request() {
 
 fn upgrades_under_load(upgrades: usize) {
     let authority = Authority::new();
-    let stage = over_tls(page().disk(), &authority).start();
-    stage.get("/kept/").is(200);
+    let site = over_tls(page().disk(), &authority).start();
+    site.get("/kept/").assert_status(200);
     let stored: Vec<String> = (0..STORED).map(|n| format!("/stored/{n}/")).collect();
     let storable = ["Content-Type: text/html", "Cache-Control: max-age=3600"];
     for target in stored.iter().map(String::as_str).chain(["/edited/"]) {
-        stage.head(target, &storable);
-        stage.get(target).is(200);
+        site.head(target, &storable);
+        site.get(target).assert_status(200);
     }
-    let serving = Serving::new(&stage);
-    let (answered, reconnected) = under_load(&stage, &authority, || {
+    let serving = Serving::new(&site);
+    let (answered, reconnected) = under_load(&site, &authority, || {
         for number in 0..upgrades {
             let before = serving.pid.get();
             let said = serving.upgrade();
             assert_ne!(serving.pid.get(), before);
             let pages = said["pages"].as_u64().unwrap();
             assert!(pages >= STORED, "upgrade {number}: {said}");
-            let hits = stored.iter().filter(|page| stage.get(page).is_hit());
+            let hits = stored.iter().filter(|page| site.get(page).is_hit());
             assert_eq!(hits.count() as u64, STORED, "hits after upgrade {number}");
             // An edit while both processes may answer.
-            let run = stage.runs("/edited/");
-            stage.purge(&["--prefix", "/edited"]);
-            let edited = run_of(&stage.get("/edited/").expect_status(200).text());
+            let run = site.runs("/edited/");
+            site.purge(&["--prefix", "/edited"]);
+            let edited = run_of(&site.get("/edited/").expect_status(200).text());
             assert!(edited > run, "run {edited} after edit {number}");
-            wait_for("the process before to end", PATIENCE, || !is_alive(before));
+            wait_for("the process before to end", TIMEOUT, || !is_alive(before));
         }
     });
     assert!(
         answered > upgrades && reconnected > upgrades,
         "{answered} {reconnected}"
     );
-    assert!(stage.get("/kept/").is_hit());
+    assert!(site.get("/kept/").is_hit());
     // Once for each scheme, in the first process.
-    assert_eq!(stage.runs("/kept/"), 2);
+    assert_eq!(site.runs("/kept/"), 2);
 }
 
 #[test]
 fn pages_of_a_server_without_a_disk_go_on_and_so_do_its_purges() {
-    let stage = page().start();
-    let serving = Serving::new(&stage);
-    stage.get("/kept/").is(200);
-    stage.purge(&["--prefix", "/kept"]);
+    let site = page().start();
+    let serving = Serving::new(&site);
+    site.get("/kept/").assert_status(200);
+    site.purge(&["--prefix", "/kept"]);
     assert_eq!(serving.upgrade()["pages"].as_u64(), Some(0));
     // Until then each of both stores for itself.
-    wait_for("the process before to end", PATIENCE, || {
-        !is_alive(stage.galley.pid())
+    wait_for("the process before to end", TIMEOUT, || {
+        !is_alive(site.galley.pid())
     });
-    assert!(!stage.get("/kept/").is_hit());
-    assert!(stage.get("/kept/").is_hit());
+    assert!(!site.get("/kept/").is_hit());
+    assert!(site.get("/kept/").is_hit());
     assert!(serving.upgrade()["pages"].as_u64().unwrap() >= 1);
-    let kept = stage.get("/kept/");
+    let kept = site.get("/kept/");
     assert!(kept.is_hit(), "{}", kept.beginning());
-    stage.purge(&["--all"]);
-    assert!(!stage.get("/kept/").is_hit());
+    site.purge(&["--all"]);
+    assert!(!site.get("/kept/").is_hit());
 }
 
 #[test]
 fn pages_after_purges_are_new_while_upgrades_go_on() {
     for plan in [page(), page().disk()] {
-        let stage = plan.workers(4).start();
-        let serving = Serving::new(&stage);
+        let site = plan.workers(4).start();
+        let serving = Serving::new(&site);
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {
             // Both a connection that outlives processes and new ones.
             let purges = scope.spawn(|| {
-                let mut kept = stage.connect();
+                let mut kept = site.connect();
                 let mut count = 0;
                 while !is_over.load(order) {
-                    let purge = hosted(Request::new("PURGE", "/kept/"));
+                    let purge = with_host(Request::new("PURGE", "/kept/"));
                     let purged = kept.exchange(&purge).unwrap().expect_status(200);
-                    let before = stage.runs("/kept/");
-                    let new = run_of(&stage.get("/kept/").expect_status(200).text());
+                    let before = site.runs("/kept/");
+                    let new = run_of(&site.get("/kept/").expect_status(200).text());
                     assert!(new > before, "run {new} after {before} were purged");
                     if purged.field("connection") == Some("close") {
-                        kept = stage.connect();
+                        kept = site.connect();
                     }
                     count += 1;
                 }
@@ -130,68 +130,67 @@ fn pages_after_purges_are_new_while_upgrades_go_on() {
 
 #[test]
 fn managed_php_goes_on_with_its_processes_and_ends_with_the_last_galley() {
-    let stage = Plan::behind("php = \"managed\"\nphp_workers = 2")
-        .file("index.php", LAB)
+    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+        .file("index.php", TEST_PAGE)
         .file(
             "opcache.php",
             "<?php header('Cache-Control: no-store');\n\
              echo opcache_get_status(false)['opcache_statistics']['start_time'];",
         )
         .start();
-    let serving = Serving::new(&stage);
-    stage.get("/one").is(200);
-    let opcode_cache = stage.get("/opcache.php").expect_status(200).text();
+    let serving = Serving::new(&site);
+    site.get("/one").assert_status(200);
+    let opcode_cache = site.get("/opcache.php").expect_status(200).text();
     let of_php = |(_, line): &(u32, String)| line.contains("php-fpm");
-    let masters = children(stage.galley.pid()).into_iter().filter(of_php);
+    let masters = children(site.galley.pid()).into_iter().filter(of_php);
     let masters: Vec<u32> = masters.map(|(pid, _)| pid).collect();
     assert_eq!(masters.len(), 1);
     let before = children(masters[0]);
     for _ in 0..2 {
         let old = serving.pid.get();
         assert_eq!(serving.upgrade()["pools"].as_u64(), Some(1));
-        wait_for("the process before to end", PATIENCE, || !is_alive(old));
+        wait_for("the process before to end", TIMEOUT, || !is_alive(old));
         let form = Request::form("/page", &[("a", "b")]);
-        assert_eq!(stage.ask(form).status, 200);
+        assert_eq!(site.send(form).status, 200);
         assert_eq!(children(masters[0]), before);
-        let now = stage.get("/opcache.php").expect_status(200).text();
+        let now = site.get("/opcache.php").expect_status(200).text();
         assert_eq!(now, opcode_cache, "the opcode cache began anew");
     }
     // One that dies is started again, by a process that did not start it.
     kill_process(pid(masters[0]), Signal::KILL).unwrap();
     let last = serving.pid.get();
     let started = || children(last).into_iter().find(of_php);
-    wait_for("PHP to be started again", PATIENCE, || {
-        started().is_some() && stage.ask(Request::form("/page", &[("a", "b")])).status == 200
+    wait_for("PHP to be started again", TIMEOUT, || {
+        started().is_some() && site.send(Request::form("/page", &[("a", "b")])).status == 200
     });
     let (new, _) = started().unwrap();
     drop(serving);
     assert!(!is_alive(last));
-    wait_for("PHP to end", PATIENCE, || !is_alive(new));
+    wait_for("PHP to end", TIMEOUT, || !is_alive(new));
 }
 
 #[test]
 fn a_new_process_that_does_not_start_changes_nothing() {
-    let stage = page().disk().start();
-    let serving = Serving::new(&stage);
-    stage.get("/kept/").is(200);
-    let before = config(&stage);
+    let site = page().disk().start();
+    let serving = Serving::new(&site);
+    site.get("/kept/").assert_status(200);
+    let before = config(&site);
     let wrong = before.replace("[[site]]", "[[site]]\ncolour = 1");
-    fs::write(stage.galley.config(), wrong).unwrap();
-    let output = stage.galley.cli(&["upgrade"]).unwrap();
+    fs::write(site.galley.config(), wrong).unwrap();
+    let output = site.galley.cli(&["upgrade"]).unwrap();
     // The command reads the file, too.
     assert_ne!(output.status.code(), Some(0));
-    stage.galley.signal(galley_testkit::Signal::USR2);
-    stage
-        .galley
-        .wait_for_log("upgrade: this process continues", PATIENCE);
-    stage.galley.wait_for_log("colour", PATIENCE);
-    fs::write(stage.galley.config(), before).unwrap();
-    assert!(stage.get("/kept/").is_hit());
-    stage.purge(&["--all"]);
-    assert!(!stage.get("/kept/").is_hit());
+    site.galley.signal(galley_testkit::Signal::USR2);
+    site.galley
+        .wait_for_log("upgrade: this process continues", TIMEOUT);
+    site.galley.wait_for_log("colour", TIMEOUT);
+    fs::write(site.galley.config(), before).unwrap();
+    assert!(site.get("/kept/").is_hit());
+    site.purge(&["--all"]);
+    assert!(!site.get("/kept/").is_hit());
     // And the next one starts.
     serving.upgrade();
-    assert!(stage.get("/kept/").is_hit());
+    assert!(site.get("/kept/").is_hit());
 }
 
 #[test]
@@ -223,14 +222,14 @@ fn killed_while_upgrading(kills: usize) -> Duration {
         // A port that another process finds again: one that was started by a process that died early opens its own sockets.
         let port = galley_testkit::free_port().unwrap();
         let listen = format!("listen = [\"127.0.0.1:{port}\"]");
-        let stage = page().disk().server(&listen).start();
-        let serving = Serving::new(&stage);
-        stage.get("/kept/").is(200);
-        let old = stage.galley.pid();
-        stage.galley.signal(galley_testkit::Signal::USR2);
+        let site = page().disk().server(&listen).start();
+        let serving = Serving::new(&site);
+        site.get("/kept/").assert_status(200);
+        let old = site.galley.pid();
+        site.galley.signal(galley_testkit::Signal::USR2);
         // Spread over the moments of an upgrade, in an order without a pattern.
         std::thread::sleep(Duration::from_millis(round * 37 % 90));
-        let new = successor(&stage, old);
+        let new = successor(&site, old);
         let kills_old = round % 2 == 0;
         // Before there is another process there is nothing to be killed.
         let (killed, other) = match new {
@@ -242,16 +241,13 @@ fn killed_while_upgrading(kills: usize) -> Duration {
         let at = Instant::now();
         let _ = kill_process(pid(killed), Signal::KILL);
         let mut is_over = false;
-        wait_for("one process to serve", PATIENCE, || {
-            let asked = hosted(Request::get("/kept/")).send(stage.addr());
+        wait_for("one process to serve", TIMEOUT, || {
+            let asked = with_host(Request::get("/kept/")).send(site.addr());
             let serves = asked.is_ok_and(|response| response.status == 200);
             // The old process had answered everything, and has ended.
             is_over = !kills_old
-                && stage
-                    .galley
-                    .log()
-                    .contains("another process has taken over")
-                && !is_alive(stage.galley.pid());
+                && site.galley.log().contains("another process has taken over")
+                && !is_alive(site.galley.pid());
             is_over || serves
         });
         if is_over {
@@ -260,12 +256,12 @@ fn killed_while_upgrading(kills: usize) -> Duration {
         longest = longest.max(at.elapsed());
         done += 1;
         // The admin interface may need a moment longer.
-        wait_for("a purge to be acknowledged", PATIENCE, || {
-            let purged = stage.galley.cli(&["purge", "--all"]).unwrap();
+        wait_for("a purge to be acknowledged", TIMEOUT, || {
+            let purged = site.galley.cli(&["purge", "--all"]).unwrap();
             purged.status.code() == Some(0)
         });
-        let before = stage.runs("/kept/");
-        let run = run_of(&stage.get("/kept/").expect_status(200).text());
+        let before = site.runs("/kept/");
+        let run = run_of(&site.get("/kept/").expect_status(200).text());
         assert!(
             run > before,
             "round {round}: run {run} after {before} were purged"
@@ -275,8 +271,8 @@ fn killed_while_upgrading(kills: usize) -> Duration {
 }
 
 /// The process that `old` has started, if there is one by now.
-fn successor(stage: &Stage, old: u32) -> Option<u32> {
-    let config = stage.galley.config().display().to_string();
+fn successor(site: &TestSite, old: u32) -> Option<u32> {
+    let config = site.galley.config().display().to_string();
     let mut found = children(old).into_iter();
     found
         .find(|(_, line)| line.contains(&config) && line.contains("run"))

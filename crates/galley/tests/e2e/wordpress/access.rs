@@ -5,8 +5,8 @@ use std::net::Ipv4Addr;
 
 use galley_testkit::client::{Connection, Request, Response};
 
-use super::stack::{GUARDED, PATIENCE, Stack, assert_no_text, assert_text};
-use crate::support::Is;
+use super::stack::{GUARDED, Stack, TIMEOUT, assert_no_text, assert_text};
+use crate::support::AssertStatus;
 
 both! {
     a_protected_post_opens_where_the_administration_is_closed,
@@ -17,7 +17,7 @@ both! {
 /// Another client than the one that the other tests are.
 fn from(stack: &Stack, number: u8, request: Request) -> Response {
     let address = Ipv4Addr::new(127, 0, 0, number);
-    let mut connection = Connection::from_address(address, stack.addr(), PATIENCE).unwrap();
+    let mut connection = Connection::from_address(address, stack.addr(), TIMEOUT).unwrap();
     connection.exchange(&stack.named(request)).unwrap()
 }
 
@@ -26,33 +26,33 @@ fn a_protected_post_opens_where_the_administration_is_closed(stack: &Stack) {
         "echo wp_insert_post(['post_name' => 'guarded', 'post_title' => 'guarded', 'post_content' => 'The secret text.', \
          'post_password' => 'sesame', 'post_status' => 'publish', 'post_author' => 1]);",
     );
-    let ask = |request: Request| from(stack, 2, request.host(GUARDED));
+    let send = |request: Request| from(stack, 2, request.host(GUARDED));
     for target in [
         "/wp-login.php",
         "/wp-admin/",
         "/wp-admin/users.php",
         "/wp-login.php?action=lostpassword",
     ] {
-        ask(Request::get(target)).is(403);
+        send(Request::get(target)).assert_status(403);
     }
     // Administrators come from elsewhere.
-    from(stack, 1, Request::get("/wp-login.php").host(GUARDED)).is(200);
+    from(stack, 1, Request::get("/wp-login.php").host(GUARDED)).assert_status(200);
 
-    let page = ask(Request::get("/guarded/")).expect_status(200);
+    let page = send(Request::get("/guarded/")).expect_status(200);
     assert_text(&page, "action=postpass");
     assert_no_text(&page, "The secret text.");
     let form = |more: &[(&str, &str)]| {
         let fields = [&[("post_password", "sesame"), ("Submit", "Enter")], more].concat();
         let referer = format!("http://{GUARDED}/guarded/");
-        ask(Request::form("/wp-login.php?action=postpass", &fields).field("Referer", referer))
+        send(Request::form("/wp-login.php?action=postpass", &fields).field("Referer", referer))
     };
     let answer = form(&[]).expect_status(302);
     let cookies = answer.all("set-cookie");
     let cookie = cookies.iter().find(|line| line.starts_with("wp-postpass_"));
     let cookie = cookie.unwrap().split(';').next().unwrap();
-    let page = ask(Request::get("/guarded/").cookie(cookie)).expect_status(200);
+    let page = send(Request::get("/guarded/").cookie(cookie)).expect_status(200);
     assert_text(&page, "The secret text.");
-    assert_no_text(&ask(Request::get("/guarded/")), "The secret text.");
+    assert_no_text(&send(Request::get("/guarded/")), "The secret text.");
 
     // In PHP the body's action wins over that of the address: this would log in.
     let password = stack.wordpress.password.as_str();
@@ -69,8 +69,8 @@ fn a_protected_post_opens_where_the_administration_is_closed(stack: &Stack) {
         answer.beginning()
     );
 
-    ask(Request::get("/wp-admin/css/login.min.css")).is(200);
-    let ajax = ask(Request::get("/wp-admin/admin-ajax.php?action=nobody"));
+    send(Request::get("/wp-admin/css/login.min.css")).assert_status(200);
+    let ajax = send(Request::get("/wp-admin/admin-ajax.php?action=nobody"));
     assert_eq!(
         (ajax.status, ajax.text().as_str()),
         (400, "0"),
@@ -92,8 +92,8 @@ fn passwords_are_not_tried_without_end(stack: &Stack) {
         .expect_status(429);
     assert_eq!(stopped.cache_status(), "galley; detail=limited");
     assert!(stopped.has("retry-after"));
-    from(stack, 5, Request::get("/wp-login.php")).is(200);
-    guess(6).is(200);
+    from(stack, 5, Request::get("/wp-login.php")).assert_status(200);
+    guess(6).assert_status(200);
 }
 
 fn two_methods_of_xmlrpc_are_refused_and_others_served(stack: &Stack) {

@@ -60,7 +60,7 @@ fn spellings_lead_to_one_page(stack: &Stack) {
         assert_way(&stack.get(target).expect_status(200), HIT);
     }
     for host in ["WP.test", "wp.test.", "wp.test:80"] {
-        assert_way(&stack.ask(Request::get("/spelled/").host(host)), HIT);
+        assert_way(&stack.send(Request::get("/spelled/").host(host)), HIT);
     }
     assert_eq!(stack.runs("/spelled/"), 1);
 }

@@ -2,7 +2,7 @@
 
 use galley_testkit::client::{Request, Response};
 
-use crate::support::Is;
+use crate::support::AssertStatus;
 
 use super::stack::{LOUD, QUIET, Stack};
 
@@ -57,7 +57,7 @@ fn no_route_tells_a_login_name(stack: &Stack) {
         let of = |host: &str| {
             let mut request = request.clone();
             request.target = request.target.replace("SITE", host);
-            stack.ask(request.host(host))
+            stack.send(request.host(host))
         };
         told += usize::from(tells(&of(LOUD)));
         let answer = of(QUIET);
@@ -74,10 +74,12 @@ fn no_route_tells_a_login_name(stack: &Stack) {
     // What is written on pages stays.
     let feed = stack.get_from(QUIET, "/feed/").expect_status(200);
     assert!(feed.text().contains("Ann Author"));
-    stack.get_from(QUIET, &format!("/author/{LOGIN}/")).is(200);
+    stack
+        .get_from(QUIET, &format!("/author/{LOGIN}/"))
+        .assert_status(200);
     let posts = "/wp-json/wp/v2/posts?_embed=wp:term";
-    stack.get_from(QUIET, posts).is(200);
-    stack.get_from(QUIET, "/?sitemap=index").is(301);
+    stack.get_from(QUIET, posts).assert_status(200);
+    stack.get_from(QUIET, "/?sitemap=index").assert_status(301);
 }
 
 const ROUTES: &[&str] = &[

@@ -5,7 +5,7 @@ use galley_testkit::client::{Browser, Response};
 use galley_testkit::wait_for;
 
 use super::stack::{
-    HIT, PATIENCE, Stack, assert_no_text, assert_refetched, assert_text, assert_way,
+    HIT, Stack, TIMEOUT, assert_no_text, assert_refetched, assert_text, assert_way,
 };
 
 both! {
@@ -115,7 +115,7 @@ fn a_pending_comment_is_shown_to_its_author_by_the_cookie(stack: &Stack) {
         assert_no_text(&stranger, "Bea");
     }
     // The comment has purged the page softly; the background fetch may still be in progress.
-    wait_for("the page to be fetched again", PATIENCE, || {
+    wait_for("the page to be fetched again", TIMEOUT, || {
         stack.get("/pending-cookie/").field("cache-status") == Some(HIT)
     });
     // Approved past the server; the purge is what tells it.
@@ -155,7 +155,7 @@ fn an_approved_comment_is_shown_to_all_soon(stack: &Stack) {
             answer.beginning()
         );
         // A visitor's form purges softly: the page answers as it was until it is refreshed.
-        wait_for("the comment to be shown", PATIENCE, || {
+        wait_for("the comment to be shown", TIMEOUT, || {
             stack.get("/approved/").text().contains(text)
         });
         let stranger = stack.get("/approved/");

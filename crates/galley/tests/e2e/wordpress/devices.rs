@@ -22,13 +22,13 @@ fn is_mobile(page: &Response) -> bool {
     yes
 }
 
-fn ask(stack: &Stack, host: &str, path: &str, fields: &[(&str, &str)]) -> Response {
+fn send(stack: &Stack, host: &str, path: &str, fields: &[(&str, &str)]) -> Response {
     let request = fields
         .iter()
         .fold(Request::get(path).host(host), |request, (name, value)| {
             request.field(name, value)
         });
-    stack.ask(request).expect_status(200)
+    stack.send(request).expect_status(200)
 }
 
 fn without_variants_all_get_the_desktop_page(stack: &Stack) {
@@ -41,7 +41,7 @@ fn without_variants_all_get_the_desktop_page(stack: &Stack) {
         &[],
     ];
     for (number, fields) in rows.iter().enumerate() {
-        let page = ask(stack, HOST, "/one-for-all/", fields);
+        let page = send(stack, HOST, "/one-for-all/", fields);
         assert_way(&page, if number == 0 { STORED } else { HIT });
         assert!(!is_mobile(&page), "{fields:?}");
     }
@@ -64,7 +64,7 @@ fn with_variants_each_gets_its_own(stack: &Stack) {
     for round in 0..2 {
         for (rows, mobile) in [(&phones[..], true), (&desktops[..], false)] {
             for (number, fields) in rows.iter().enumerate() {
-                let page = ask(stack, PHONES, "/two-for-all/", fields);
+                let page = send(stack, PHONES, "/two-for-all/", fields);
                 assert_eq!(is_mobile(&page), mobile, "{fields:?}: {}", page.beginning());
                 match number {
                     0 => assert_refetched(&page),

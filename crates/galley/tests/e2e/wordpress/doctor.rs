@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use galley_testkit::{Scratch, wait_for};
 use serde_json::Value;
 
-use super::stack::{HOST, HOUR, Kind, PATIENCE, Plan, Stack};
+use super::stack::{HOST, HOUR, Kind, SiteBuilder, Stack, TIMEOUT};
 
 /// A machine on which nothing is wrong.
 const FINE: &[(&str, &str)] = &[
@@ -113,7 +113,7 @@ fn put(machine: &Scratch, name: &str, text: &str) {
 
 #[test]
 fn each_fault_of_the_machine_is_found_and_nothing_else() {
-    let stack = Stack::start(Kind::Fpm, &Plan::new([(HOST, HOUR.to_owned())]));
+    let stack = Stack::start(Kind::Fpm, &SiteBuilder::new([(HOST, HOUR.to_owned())]));
     let machine = Scratch::new().unwrap();
     for (name, text) in FINE {
         put(&machine, name, text);
@@ -145,7 +145,7 @@ fn assert_object_cache(stack: &Stack, machine: &Scratch) {
     let mut redis = Command::new("redis-server");
     redis.args(["--port", "0", "--save", "", "--unixsocket"]);
     let mut redis = redis.arg(&socket).stdout(Stdio::null()).spawn().unwrap();
-    wait_for("the doctor to find Redis", PATIENCE, || {
+    wait_for("the doctor to find Redis", TIMEOUT, || {
         let (_, found) = examine(stack, machine.path());
         let found = of(&found, "object cache");
         let names_it = |text: &Value| {
@@ -166,7 +166,7 @@ fn assert_object_cache(stack: &Stack, machine: &Scratch) {
 
 #[test]
 fn faults_of_wordpress_and_its_database_are_found() {
-    let mut stack = Stack::start(Kind::Fpm, &Plan::new([(HOST, HOUR.to_owned())]));
+    let mut stack = Stack::start(Kind::Fpm, &SiteBuilder::new([(HOST, HOUR.to_owned())]));
     let machine = Scratch::new().unwrap();
     let assert_levels = |stack: &Stack, checks: &[&str], wanted: &str| {
         let (_, found) = examine(stack, machine.path());
@@ -191,7 +191,7 @@ fn faults_of_wordpress_and_its_database_are_found() {
     )
     .unwrap();
     // PHP looks at a file that it has compiled every two seconds.
-    wait_for("PHP to read the new configuration", PATIENCE, || {
+    wait_for("PHP to read the new configuration", TIMEOUT, || {
         of(&examine(&stack, machine.path()).1, "page cache")["level"] == "notice"
     });
     assert_levels(&stack, &["errors"], "notice");

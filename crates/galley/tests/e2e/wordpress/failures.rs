@@ -4,10 +4,10 @@ use std::fs;
 use std::thread::{self, JoinHandle};
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::{Trouble, wait_for};
+use galley_testkit::{TestkitError, wait_for};
 
 use super::stack::{
-    Kind, PATIENCE, Plan, STORED, Stack, assert_no_text, assert_text, assert_way, run_of,
+    Kind, STORED, SiteBuilder, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, run_of,
 };
 
 both_alone! {
@@ -22,14 +22,14 @@ const BRIEF: &str = "brief.test";
 /// The same, asked for anew behind the visitor's back.
 const CALM: &str = "calm.test";
 
-fn plan() -> Plan {
+fn plan() -> SiteBuilder {
     let ttl = |revalidate: &str| {
         format!(
             "connect_timeout = \"2s\"\n[site.ttl]\ndefault = \"1s\"\n\
              stale_while_revalidate = \"{revalidate}\"\nstale_if_error = \"1d\""
         )
     };
-    Plan::new([(BRIEF, ttl("0s")), (CALM, ttl("1d"))])
+    SiteBuilder::new([(BRIEF, ttl("0s")), (CALM, ttl("1d"))])
 }
 
 /// Asks until an answer is as wanted. All that came are shown where none is, and where a look at one fails.
@@ -40,7 +40,7 @@ fn ask_until(
     is_wanted: impl Fn(&Response) -> bool,
 ) {
     let mut seen = Seen(Vec::new());
-    wait_for(&format!("{host}{path} to be {what}"), PATIENCE, || {
+    wait_for(&format!("{host}{path} to be {what}"), TIMEOUT, || {
         let answer = stack.get_from(host, path);
         let line = format!("{} {}", answer.status, answer.cache_status());
         if seen.0.last() != Some(&line) {
@@ -174,7 +174,7 @@ fn asking(
     stack: &Stack,
     path: &str,
     is_wanted: fn(&Response) -> bool,
-) -> JoinHandle<Result<Response, Trouble>> {
+) -> JoinHandle<Result<Response, TestkitError>> {
     let (addr, request) = (stack.addr(), stack.named(Request::get(path)));
     thread::spawn(move || {
         loop {

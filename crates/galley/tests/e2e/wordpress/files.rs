@@ -63,9 +63,9 @@ fn a_picture_is_uploaded_and_served(stack: &Stack) {
     assert_eq!(picture.body, PNG);
     assert_eq!(picture.field("content-type"), Some("image/png"));
     let etag = picture.field("etag").unwrap().to_owned();
-    let same = stack.ask(Request::get(&file).field("If-None-Match", etag.as_bytes()));
+    let same = stack.send(Request::get(&file).field("If-None-Match", etag.as_bytes()));
     assert_eq!(same.status, 304);
-    let part = stack.ask(Request::get(&file).field("Range", "bytes=1-3"));
+    let part = stack.send(Request::get(&file).field("Range", "bytes=1-3"));
     assert_eq!((part.status, part.text().as_str()), (206, "PNG"));
     for _ in 0..2 {
         let page = stack.get(&page).expect_status(200);
@@ -180,7 +180,7 @@ fn scripts_in_uploads_neither_run_nor_leave(stack: &Stack) {
         "/wp-content/uploads/picture.php.jpg/x.php",
     ] {
         for request in [Request::get(target), Request::form(target, &[("a", "b")])] {
-            let answer = stack.ask(request);
+            let answer = stack.send(request);
             let text = answer.text();
             assert!(
                 !text.contains("RAN42") && !text.contains("SOURCE"),
@@ -233,7 +233,7 @@ fn private_files_do_not_leave(stack: &Stack) {
         "/wp-content/../.htaccess",
         "/wp-content/..%2f.htaccess",
     ] {
-        let answer = stack.ask(Request::get(target));
+        let answer = stack.send(Request::get(target));
         assert!(
             [400, 403, 404].contains(&answer.status),
             "{target}: {}",

@@ -4,14 +4,14 @@ use galley_testkit::Scratch;
 
 use super::stack::Stack;
 use crate::load::{load, report};
-use crate::support::{Is, words};
+use crate::support::{AssertStatus, output_text};
 
 both! { a_share_of_the_requests_is_logged_in }
 
 fn a_share_of_the_requests_is_logged_in(stack: &Stack) {
     stack.publish(["load-first", "load-second"]);
     for page in ["/load-first/", "/load-second/"] {
-        stack.get(page).is(200);
+        stack.get(page).assert_status(200);
     }
     let dir = Scratch::new().unwrap();
     let password = dir.write("password", &stack.wordpress.password).unwrap();
@@ -35,7 +35,7 @@ fn a_share_of_the_requests_is_logged_in(stack: &Stack) {
         load(&[&run[..], &login, &[password_file]].concat())
     };
     let output = logged_in(&password);
-    assert_eq!(output.status.code(), Some(0), "{}", words(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
     let seen = report(&output);
     assert_eq!(
         (&seen["responses"], &seen["failures"]),
@@ -51,7 +51,7 @@ fn a_share_of_the_requests_is_logged_in(stack: &Stack) {
     let wrong = dir.write("wrong", "no password").unwrap();
     let wrong = wrong.display().to_string();
     let output = logged_in(&wrong);
-    assert_eq!(output.status.code(), Some(1), "{}", words(&output));
-    let said = words(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    let said = output_text(&output);
     assert!(said.contains("did not log `editor` in"), "{said}");
 }

@@ -5,7 +5,7 @@ use galley_testkit::wait_for;
 use serde_json::Value;
 
 use super::stack::{
-    HIT, PATIENCE, STORED, Stack, assert_no_text, assert_refetched, assert_text, assert_way, run_of,
+    HIT, STORED, Stack, TIMEOUT, assert_no_text, assert_refetched, assert_text, assert_way, run_of,
 };
 
 mod fpm_alone {
@@ -61,18 +61,18 @@ fn feeds_answer_conditional_readers(stack: &Stack) {
     );
     let runs = stack.runs("/author/tomas/feed/");
     for (name, value) in [("If-None-Match", &etag), ("If-Modified-Since", &modified)] {
-        let same = stack.ask(Request::get("/author/tomas/feed/").field(name, value.as_bytes()));
+        let same = stack.send(Request::get("/author/tomas/feed/").field(name, value.as_bytes()));
         assert_eq!(same.status, 304, "{name}: {}", same.beginning());
         assert_way(&same, HIT);
         assert_eq!(same.field("etag"), Some(etag.as_str()));
     }
     let old = Request::get("/author/tomas/feed/")
         .field("If-Modified-Since", "Mon, 01 Jan 2001 00:00:00 GMT");
-    let _ = stack.ask(old).expect_status(200);
+    let _ = stack.send(old).expect_status(200);
     assert_eq!(stack.runs("/author/tomas/feed/"), runs);
     // A conditional first visit gets the whole feed stored, not its 304.
     let first = Request::get("/author/ines/feed/").field("If-None-Match", "\"something else\"");
-    assert_way(&stack.ask(first).expect_status(200), STORED);
+    assert_way(&stack.send(first).expect_status(200), STORED);
     let _ = stack.get("/author/ines/feed/").expect_status(200);
 }
 
@@ -107,7 +107,7 @@ fn rest_reads_of_strangers_are_kept_with_their_totals(stack: &Stack) {
     assert_way(&stack.get("/wp-json/"), HIT);
     // An application that asks for JSON alone has a copy of its own; here it is the same.
     let activity = Request::get("/wp-json/").field("Accept", "application/json");
-    assert_way(&stack.ask(activity).expect_status(200), STORED);
+    assert_way(&stack.send(activity).expect_status(200), STORED);
     let _ = stack.get("/wp-json/wp/v2/users/me").expect_status(401);
     assert!(!stack.get("/wp-json/wp/v2/users/me").is_hit());
     let _ = stack
@@ -129,7 +129,7 @@ fn rest_of_an_editor_passes_and_writes(stack: &Stack) {
         "application/json",
         r#"{"title": "written over rest", "slug": "over-rest", "content": "By REST.", "status": "publish"}"#,
     );
-    let refused = stack.ask(write.clone());
+    let refused = stack.send(write.clone());
     assert_eq!(refused.status, 401, "{}", refused.beginning());
     let written = editor
         .send(write.field("X-WP-Nonce", nonce.as_bytes()))
@@ -174,7 +174,7 @@ fn an_invalid_nonce_is_wordpress_business(stack: &Stack) {
         .send(Request::get(target).field("X-WP-Nonce", "0123456789"))
         .unwrap();
     assert_eq!(refused.status, 403, "{}", refused.beginning());
-    let stranger = stack.ask(Request::get(target).field("X-WP-Nonce", "0123456789"));
+    let stranger = stack.send(Request::get(target).field("X-WP-Nonce", "0123456789"));
     assert_eq!(
         stranger.status,
         200,
@@ -194,7 +194,7 @@ fn an_application_password_reaches_php(stack: &Stack) {
     let target = "/wp-json/wp/v2/users/me?context=edit&by=application";
     for _ in 0..2 {
         let own = Request::get(target).field("Authorization", format!("Basic {said}"));
-        let answer = stack.ask(own).expect_status(200);
+        let answer = stack.send(own).expect_status(200);
         assert_way(&answer, "galley; fwd=bypass; detail=authorization");
         assert_eq!(json(&answer)["email"], "editor@example.org");
         assert_no_text(&stack.get(target).expect_status(401), "editor@example.org");
@@ -239,7 +239,7 @@ fn xmlrpc_passes(stack: &Stack) {
     for _ in 0..2 {
         let before = stack.runs("/xmlrpc.php");
         let answer = stack
-            .ask(Request::post("/xmlrpc.php", "text/xml", call))
+            .send(Request::post("/xmlrpc.php", "text/xml", call))
             .expect_status(200);
         assert_way(&answer, "galley; fwd=method; detail=method");
         assert_text(&answer, "<int>42</int>");
@@ -258,7 +258,7 @@ fn scheduled_tasks_reach_php(stack: &Stack) {
             let answer = stack.get(target).expect_status(200);
             assert_way(&answer, "galley; fwd=bypass; detail=path");
             // It answers before it works, where it can.
-            wait_for("the scheduler to run", PATIENCE, || {
+            wait_for("the scheduler to run", TIMEOUT, || {
                 stack.runs("/wp-cron.php") > before
             });
         }
@@ -280,7 +280,7 @@ fn a_scheduled_post_goes_live(stack: &Stack) {
     assert_way(&early, STORED);
     // Due already, but only the scheduler makes a post public. It is called as WordPress calls itself: with its lock. A run
     // of the server's own that began before writes its older list of tasks over this one: then it is asked for again.
-    wait_for("the post to be published", PATIENCE, || {
+    wait_for("the post to be published", TIMEOUT, || {
         let status = stack.php(
             "$post = get_page_by_path('due-now', OBJECT, 'post'); echo $post->post_status;
              if ($post->post_status === 'future') {
@@ -312,7 +312,7 @@ fn work_after_the_answer_holds_up_nobody(stack: &Stack) {
     let answers: Vec<_> = (0..3)
         .map(|number| {
             let request = Request::get(&format!("/wp-login.php?{number}"));
-            let brief = stack.named(request).patience(PATIENCE / 4);
+            let brief = stack.named(request).timeout(TIMEOUT / 4);
             brief.send(stack.addr()).map(|answer| answer.status)
         })
         .collect();

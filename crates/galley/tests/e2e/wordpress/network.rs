@@ -7,7 +7,8 @@ use galley_testkit::SampleContent;
 use galley_testkit::client::login;
 
 use super::stack::{
-    HIT, HOUR, Kind, Plan, STORED, Stack, assert_no_text, assert_refetched, assert_text, assert_way,
+    HIT, HOUR, Kind, STORED, SiteBuilder, Stack, assert_no_text, assert_refetched, assert_text,
+    assert_way,
 };
 
 both_alone! { a_network_in_directories }
@@ -34,7 +35,7 @@ RewriteRule . index.php [L]
 
 /// A network of two sites at the first site of the plan, made of a single one by WordPress's own functions: in directories, or, where
 /// the plan has names below its host, with a host of its own. Each has a post `note`, of the same number.
-pub fn network(kind: Kind, plan: &mut Plan) -> Stack {
+pub fn network(kind: Kind, plan: &mut SiteBuilder) -> Stack {
     let is_host = plan.has_names_below;
     let (domain, path, home) = if is_host {
         (SECOND, "/", "http://second.net.test")
@@ -84,7 +85,7 @@ if ( file_exists( __DIR__ . '/../notes/network' ) ) {{
 }
 
 fn a_network_in_directories(kind: Kind) {
-    let mut plan = Plan::new([(NET, format!("multisite = true\n{HOUR}"))]);
+    let mut plan = SiteBuilder::new([(NET, format!("multisite = true\n{HOUR}"))]);
     let stack = network(kind, &mut plan);
     for (path, title, own) in [
         ("/note/", "Note of 1", "http://net.test/wp-includes/"),

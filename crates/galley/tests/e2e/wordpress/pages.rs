@@ -5,7 +5,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
 use super::stack::{
-    HIT, HOST, PATIENCE, STORED, Stack, assert_no_text, assert_text, assert_way, run_of,
+    HIT, HOST, STORED, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, run_of,
 };
 
 both! {
@@ -91,14 +91,14 @@ fn the_whole_sample_site_is_generated_once(stack: &Stack) {
 
 fn head_is_get_without_the_body(stack: &Stack) {
     stack.publish(["head-first"]);
-    let head = stack.ask(Request::head("/head-first/")).expect_status(200);
+    let head = stack.send(Request::head("/head-first/")).expect_status(200);
     assert_way(&head, STORED);
     // The head has left before the page is whole; who comes meanwhile shares it.
     assert_text(&stack.get("/head-first/"), "Text of head-first.");
     let get = stack.get("/head-first/").expect_status(200);
     assert_way(&get, HIT);
     assert_text(&get, "method=GET");
-    let again = stack.ask(Request::head("/head-first/")).expect_status(200);
+    let again = stack.send(Request::head("/head-first/")).expect_status(200);
     assert_way(&again, HIT);
     assert_eq!(again.field("content-length"), get.field("content-length"));
     assert_eq!(again.field("etag"), get.field("etag"));
@@ -112,14 +112,14 @@ fn conditional_visits_cost_a_304(stack: &Stack) {
     stack.get("/conditional/");
     let etag = stack.get("/conditional/").field("etag").unwrap().to_owned();
     assert!(etag.starts_with('"'), "strong: {etag}");
-    let ask = |etag: &str| {
-        stack.ask(Request::get("/conditional/").field("If-None-Match", etag.as_bytes()))
+    let send = |etag: &str| {
+        stack.send(Request::get("/conditional/").field("If-None-Match", etag.as_bytes()))
     };
-    let same = ask(&etag).expect_status(304);
+    let same = send(&etag).expect_status(304);
     assert_way(&same, HIT);
     assert_eq!(same.field("etag"), Some(etag.as_str()));
-    let _ = ask(&format!("\"other\", W/{etag}")).expect_status(304);
-    assert_way(&ask("\"other\"").expect_status(200), HIT);
+    let _ = send(&format!("\"other\", W/{etag}")).expect_status(304);
+    assert_way(&send("\"other\"").expect_status(200), HIT);
     assert_eq!(stack.runs("/conditional/"), 1);
 }
 
@@ -140,12 +140,12 @@ fn posts_of_forms_are_never_stored(stack: &Stack) {
     stack.get("/posted/");
     for round in 0..2 {
         let form = Request::form("/posted/", &[("message", "CANARY")]);
-        let answer = stack.ask(form).expect_status(200);
+        let answer = stack.send(form).expect_status(200);
         assert_way(&answer, "galley; fwd=method; detail=method");
         assert_eq!(run_of(&answer), 2 + 2 * round, "PHP is asked each time");
         assert_text(&answer, "method=POST");
         // What was posted may have changed the page. Anybody can post, so the stored page answers until it is refreshed.
-        wait_for("the page to be refreshed", PATIENCE, || {
+        wait_for("the page to be refreshed", TIMEOUT, || {
             run_of(&stack.get("/posted/")) == 3 + 2 * round
         });
         assert_text(&stack.get("/posted/"), "method=GET");
@@ -245,30 +245,30 @@ fn parameters_that_only_look_like_tracking_are_not_dropped(stack: &Stack) {
 
 fn redirects_get_their_tracking_parameters_back(stack: &Stack) {
     let [id] = stack.publish(["moved-here"]);
-    let ask = |target: &str| stack.get(target).expect_status(301);
+    let send = |target: &str| stack.get(target).expect_status(301);
     let location = |answer: &Response| answer.field("location").unwrap().to_owned();
-    let first = ask("/moved-here?utm_source=one&fbclid=two");
+    let first = send("/moved-here?utm_source=one&fbclid=two");
     assert_way(&first, STORED);
     assert_eq!(
         location(&first),
         "http://wp.test/moved-here/?utm_source=one&fbclid=two"
     );
-    let other = ask("/moved-here?gclid=three");
+    let other = send("/moved-here?gclid=three");
     assert_way(&other, HIT);
     assert_eq!(location(&other), "http://wp.test/moved-here/?gclid=three");
-    assert_eq!(location(&ask("/moved-here")), "http://wp.test/moved-here/");
+    assert_eq!(location(&send("/moved-here")), "http://wp.test/moved-here/");
     assert_eq!(stack.runs("/moved-here"), 1);
 
-    let short = ask(&format!("/?utm_medium=mail&p={id}"));
+    let short = send(&format!("/?utm_medium=mail&p={id}"));
     assert_eq!(
         location(&short),
         "http://wp.test/moved-here/?utm_medium=mail"
     );
-    let short = ask(&format!("/?p={id}&fbclid=x"));
+    let short = send(&format!("/?p={id}&fbclid=x"));
     assert_way(&short, HIT);
     assert_eq!(location(&short), "http://wp.test/moved-here/?fbclid=x");
     // One that counts stays where WordPress puts it.
-    let mixed = ask("/moved-here?a=1&utm_source=one");
+    let mixed = send("/moved-here?a=1&utm_source=one");
     assert_eq!(
         location(&mixed),
         "http://wp.test/moved-here/?a=1&utm_source=one"
@@ -288,7 +288,7 @@ fn cookies_that_mean_nobody_do_not_matter(stack: &Stack) {
         "a=1, wordpress_logged_in_x",
     ];
     for (number, cookies) in harmless.iter().enumerate() {
-        let answer = stack.ask(Request::get("/cookies/").cookie(cookies));
+        let answer = stack.send(Request::get("/cookies/").cookie(cookies));
         assert_way(&answer, if number == 0 { STORED } else { HIT });
         let seen = String::from_utf8_lossy(&answer.raw).into_owned();
         assert!(!seen.contains("CANARY"), "{cookies}: {seen}");
@@ -324,7 +324,7 @@ fn what_a_stranger_claims_is_in_no_page(stack: &Stack) {
         .fold(Request::get("/claims/"), |request, (name, value)| {
             request.field(name, value)
         });
-    stack.ask(request);
+    stack.send(request);
     let page = stack.get("/claims/").expect_status(200);
     assert_way(&page, HIT);
     let seen = String::from_utf8_lossy(&page.raw).to_lowercase();
@@ -335,7 +335,7 @@ fn what_a_stranger_claims_is_in_no_page(stack: &Stack) {
     assert_eq!(stack.runs("/claims/"), 1);
     // Nor may a claim send anybody round in circles.
     for (name, value) in claims {
-        let front = stack.ask(Request::get("/claims/").field(name, value).host(HOST));
+        let front = stack.send(Request::get("/claims/").field(name, value).host(HOST));
         assert!([200, 206].contains(&front.status), "{name}: {value}");
     }
 }
@@ -343,11 +343,11 @@ fn what_a_stranger_claims_is_in_no_page(stack: &Stack) {
 fn scripts_ask_whole(stack: &Stack) {
     stack.publish(["scripted"]);
     stack.get("/scripted/");
-    let script = stack.ask(Request::get("/scripted/").field("X-Requested-With", "XMLHttpRequest"));
+    let script = stack.send(Request::get("/scripted/").field("X-Requested-With", "XMLHttpRequest"));
     assert_way(&script, "galley; fwd=bypass; detail=ajax");
-    let foreign = stack.ask(Request::get("/scripted/").field("Origin", "https://other.example"));
+    let foreign = stack.send(Request::get("/scripted/").field("Origin", "https://other.example"));
     assert_way(&foreign, "galley; fwd=bypass; detail=origin");
-    let own = stack.ask(Request::get("/scripted/").field("Origin", "http://wp.test"));
+    let own = stack.send(Request::get("/scripted/").field("Origin", "http://wp.test"));
     assert_way(&own, HIT);
     assert_eq!(run_of(&own), 1);
 }
@@ -359,7 +359,7 @@ fn a_page_that_sets_a_cookie_is_nobody_elses(stack: &Stack) {
     for way in ways {
         let before = stack.runs("/sets-cookie/");
         let request = Request::get("/sets-cookie/?utm_source=CANARY").cookie("_ga=CANARY");
-        let answer = stack.ask(request).expect_status(200);
+        let answer = stack.send(request).expect_status(200);
         assert_way(&answer, way);
         assert_eq!(answer.field("set-cookie"), Some("seen=1; path=/"));
         assert!(run_of(&answer) > before);

@@ -5,7 +5,7 @@ use galley_testkit::wait_for;
 use serde_json::Value;
 
 use super::stack::{
-    HIT, PATIENCE, STORED, Stack, assert_no_text, assert_text, assert_way, between, run_of, summary,
+    HIT, STORED, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, between, run_of, summary,
 };
 
 both! {
@@ -59,7 +59,7 @@ fn logging_in_and_out(stack: &Stack) {
         assert_eq!(run_of(&page), runs + round, "composed for this editor");
     }
     // The login purges softly where it leads to; what is generated then is for strangers again.
-    wait_for("the page to be refreshed", PATIENCE, || {
+    wait_for("the page to be refreshed", TIMEOUT, || {
         let again = stack.get("/login-page/").expect_status(200);
         assert_no_text(&again, "wpadminbar");
         again.cache_status() == HIT
@@ -136,7 +136,7 @@ fn login_pages_are_never_stored(stack: &Stack) {
     }
     let wrong = Request::form("/wp-login.php", &[("log", "editor"), ("pwd", "wrong")])
         .cookie("wordpress_test_cookie=WP%20Cookie%20check");
-    let answer = stack.ask(wrong).expect_status(200);
+    let answer = stack.send(wrong).expect_status(200);
     assert_text(&answer, "login_error");
 }
 
@@ -293,7 +293,7 @@ fn a_visitor_with_a_cart_passes(stack: &Stack) {
         "wordpress_no_cache=1",
     ] {
         let before = stack.runs("/shop/");
-        let answer = stack.ask(Request::get("/shop/").cookie(cookies));
+        let answer = stack.send(Request::get("/shop/").cookie(cookies));
         assert_way(&answer, BYPASS);
         assert_eq!(run_of(&answer), before + 1, "{cookies}");
         assert_eq!(answer.field("x-lab-cookie"), Some(cookies));

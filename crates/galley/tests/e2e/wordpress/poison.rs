@@ -44,7 +44,7 @@ impl Tried<'_> {
         self.pages += 1;
         // A page of its own for each, which nothing was said to before.
         let page = format!("/poisoned/?number={}{kind:?}", self.pages);
-        let dirty = self.stack.ask(request(&page, kind, group));
+        let dirty = self.stack.send(request(&page, kind, group));
         let clean = self.stack.get(&page);
         let names: Vec<&str> = group.iter().map(|one| one.text).collect();
         assert!(!shows_a_canary(&clean), "{names:?}: {}", clean.beginning());

@@ -7,7 +7,7 @@ use galley_testkit::client::{Browser, Request, Response};
 use galley_testkit::wait_for;
 
 use super::stack::{
-    HIT, HOST, PATIENCE, STORED, Stack, WHOLE, assert_no_text, assert_refetched, assert_text,
+    HIT, HOST, STORED, Stack, TIMEOUT, WHOLE, assert_no_text, assert_refetched, assert_text,
     assert_way, between, run_of,
 };
 
@@ -131,11 +131,11 @@ fn a_purge_by_method(stack: &Stack) {
     let pages = ["/by-method/", "/by-method-other/"];
     warm(stack, &pages);
     let _ = stack
-        .ask(Request::new("PURGE", "/by-method/"))
+        .send(Request::new("PURGE", "/by-method/"))
         .expect_status(200);
     assert_anew(stack, &pages[..1], &pages[1..]);
     let pattern = Request::new("PURGE", "/by-method.*").field("X-Purge-Method", "regex");
-    let _ = stack.ask(pattern).expect_status(200);
+    let _ = stack.send(pattern).expect_status(200);
     assert_anew(stack, &pages, &[]);
 }
 
@@ -166,7 +166,7 @@ fn a_soft_purge_serves_the_old_page_once_more(stack: &Stack) {
         old.beginning()
     );
     assert_text(&old, "Text of softly.");
-    wait_for("the new page", PATIENCE, || {
+    wait_for("the new page", TIMEOUT, || {
         stack.get("/softly/").text().contains("Changed softly.")
     });
     assert_way(&stack.get("/softly/"), HIT);
@@ -239,7 +239,7 @@ fn two_hundred_first_visits_are_one_request(stack: &Stack) {
             })
             .collect();
         stack.wait_for_note("held", path);
-        wait_for("all to have asked", PATIENCE, || {
+        wait_for("all to have asked", TIMEOUT, || {
             asked.load(Ordering::Relaxed) == VISITORS
         });
         stack.set("go", path, "");
@@ -300,7 +300,7 @@ fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
                 1 => Request::new("PURGE", "/").field("Surrogate-Key", "lab-promise"),
                 _ => Request::new("PURGE", "/promise.*").field("X-Purge-Method", "regex"),
             };
-            let _ = stack.ask(order).expect_status(200);
+            let _ = stack.send(order).expect_status(200);
             floor.store(version, Ordering::Release);
             // Generated here at the latest, so that there are hits until the next purge.
             stack.get(path);

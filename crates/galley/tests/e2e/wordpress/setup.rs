@@ -11,7 +11,7 @@ use galley_testkit::{
 };
 use serde_json::Value;
 
-use super::stack::PATIENCE;
+use super::stack::TIMEOUT;
 
 const HOST: &str = "setup.test";
 
@@ -171,7 +171,7 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
     let dir = server.scratch.join("setup");
     let mut galley =
         Galley::start_under(binary, &dir, &server.output(), &Launch::default()).unwrap();
-    wait_for("a hit", PATIENCE, || {
+    wait_for("a hit", TIMEOUT, || {
         let page = Request::get("/").host(HOST).send(galley.addr()).unwrap();
         assert_eq!(page.status, 200);
         page.cache_status() == "galley; hit"

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use galley_testkit::client::{Connection, Request, Response};
 
-use super::stack::{CLOSED, PATIENCE, Stack};
+use super::stack::{CLOSED, Stack, TIMEOUT};
 
 both! {
     no_spelling_of_a_closed_address_shows_it,
@@ -15,9 +15,9 @@ both! {
 const STRANGER: u8 = 3;
 const FRIEND: u8 = 1;
 
-fn ask(stack: &Stack, client: u8, request: &Request) -> Response {
+fn send(stack: &Stack, client: u8, request: &Request) -> Response {
     let address = Ipv4Addr::new(127, 0, 0, client);
-    let mut connection = Connection::from_address(address, stack.addr(), PATIENCE).unwrap();
+    let mut connection = Connection::from_address(address, stack.addr(), TIMEOUT).unwrap();
     connection
         .exchange(&stack.named(request.clone().host(CLOSED)))
         .unwrap()
@@ -149,12 +149,12 @@ fn no_spelling_of_a_closed_address_shows_it(stack: &Stack) {
     let mut shown = 0;
     let mut open = Vec::new();
     for (label, request) in requests(ids) {
-        let friend = ask(stack, FRIEND, &request);
+        let friend = send(stack, FRIEND, &request);
         if !friend.text().contains("SECRETWORD") {
             continue;
         }
         shown += 1;
-        let stranger = ask(stack, STRANGER, &request);
+        let stranger = send(stack, STRANGER, &request);
         if stranger.status != 403 {
             open.push(format!("{label}: {}", stranger.status));
         }
@@ -182,12 +182,12 @@ fn what_is_not_closed_stays_open(stack: &Stack) {
         "/wp-login.php",
         "/wp-includes/css/buttons.min.css",
     ] {
-        let answer = ask(stack, STRANGER, &Request::get(target));
+        let answer = send(stack, STRANGER, &Request::get(target));
         assert_ne!(answer.status, 403, "{target}: {}", answer.beginning());
     }
     let fields = [("name", "Ann"), ("action", "nobody")];
     let request = Request::form("/wp-admin/admin-ajax.php", &fields);
-    assert_eq!(ask(stack, STRANGER, &request).status, 400);
+    assert_eq!(send(stack, STRANGER, &request).status, 400);
 }
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";

@@ -38,7 +38,7 @@ pub const LOUD: &str = "loud.test";
 pub const QUIET: &str = "quiet.test";
 
 /// For everything that must happen but may take a while on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const STORED: &str = "galley; fwd=uri-miss; stored";
 pub const HIT: &str = "galley; hit";
@@ -51,8 +51,9 @@ pub fn assert_refetched(answer: &Response) {
     }
 }
 
-pub static FPM: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Fpm, &Plan::shared()));
-pub static APACHE: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Apache, &Plan::shared()));
+pub static FPM: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Fpm, &SiteBuilder::shared()));
+pub static APACHE: LazyLock<Stack> =
+    LazyLock::new(|| Stack::start(Kind::Apache, &SiteBuilder::shared()));
 
 /// What generates the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub enum Kind {
 }
 
 /// What a stack is made of.
-pub struct Plan {
+pub struct SiteBuilder {
     pub options: Options,
     /// Sites: host and further lines, tables last.
     pub sites: Vec<(&'static str, String)>,
@@ -74,7 +75,7 @@ pub struct Plan {
     pub has_names_below: bool,
 }
 
-impl Plan {
+impl SiteBuilder {
     fn shared() -> Self {
         let phones = format!("device_variants = true\n{HOUR}");
         let rule =
@@ -174,7 +175,7 @@ pub struct Stack {
 }
 
 impl Stack {
-    pub fn start(kind: Kind, plan: &Plan) -> Self {
+    pub fn start(kind: Kind, plan: &SiteBuilder) -> Self {
         let scratch = Scratch::new().unwrap();
         open_to_all(scratch.dir("notes").unwrap());
         let (database, wordpress) = wordpress_from_template(scratch.path(), &plan.options).unwrap();
@@ -224,7 +225,7 @@ impl Stack {
 
     /// Asks on a connection of its own; the first site's host is named unless the request names one.
     #[track_caller]
-    pub fn ask(&self, request: Request) -> Response {
+    pub fn send(&self, request: Request) -> Response {
         self.named(request)
             .send(self.addr())
             .unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.galley.log()))
@@ -232,13 +233,13 @@ impl Stack {
 
     #[track_caller]
     pub fn get(&self, target: &str) -> Response {
-        self.ask(Request::get(target))
+        self.send(Request::get(target))
     }
 
     /// Asks another site.
     #[track_caller]
     pub fn get_from(&self, host: &str, target: &str) -> Response {
-        self.ask(Request::get(target).host(host))
+        self.send(Request::get(target).host(host))
     }
 
     /// The request with the first site's host, unless it names one.
@@ -252,7 +253,7 @@ impl Stack {
     }
 
     pub fn connect(&self) -> Connection {
-        Connection::within(self.addr(), PATIENCE).unwrap()
+        Connection::within(self.addr(), TIMEOUT).unwrap()
     }
 
     /// A browser without cookies.
@@ -343,7 +344,7 @@ impl Stack {
     /// Waits until PHP has written a note of this kind.
     #[track_caller]
     pub fn wait_for_note(&self, kind: &str, path: &str) {
-        wait_for(&format!("PHP to be {kind} at {path}"), PATIENCE, || {
+        wait_for(&format!("PHP to be {kind} at {path}"), TIMEOUT, || {
             self.note(kind, path).exists()
         });
     }

@@ -5,8 +5,8 @@
 
 use std::fmt::Write as _;
 
-use galley_testkit::Trouble;
-use galley_testkit::origin::{Origin, Responder};
+use galley_testkit::TestkitError;
+use galley_testkit::origin::{FastCgiOrigin, Origin};
 
 use super::dice::Dice;
 
@@ -190,8 +190,8 @@ impl Page {
 }
 
 /// Starts the upstream that speaks HTTP.
-pub fn http() -> Result<Origin, Trouble> {
-    Origin::start_forgetting(|seen, wire| {
+pub fn http() -> Result<Origin, TestkitError> {
+    Origin::start_unrecorded(|seen, writer| {
         let page = Page::of(&Wanted {
             path: seen.path(),
             fragments: seen.field("galley-fragment"),
@@ -203,13 +203,13 @@ pub fn http() -> Result<Origin, Trouble> {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        let _ = wire.answer(page.status, &fields, page.body.as_bytes());
+        let _ = writer.answer(page.status, &fields, page.body.as_bytes());
     })
 }
 
 /// Starts the one that speaks FastCGI.
-pub fn fastcgi() -> Result<Responder, Trouble> {
-    Responder::start(|asked, application| {
+pub fn fastcgi() -> Result<FastCgiOrigin, TestkitError> {
+    FastCgiOrigin::start(|asked, application| {
         let param = |name: &str| Some(asked.param(name)).filter(|value| !value.is_empty());
         let uri = asked.param("REQUEST_URI");
         let page = Page::of(&Wanted {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use galley_testkit::client::{Request, Response};
-use galley_testkit::origin::{Origin, Responder};
+use galley_testkit::origin::{FastCgiOrigin, Origin};
 use galley_testkit::{Galley, Scratch, wait_for};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use super::pages;
 use super::sites::{self, GeneratedSite, Surroundings};
 use super::steps::{self, Ask, Step};
 use crate::http2_client::Client;
-use crate::support::{PATIENCE, SERVER};
+use crate::support::{SERVER, TIMEOUT};
 
 /// A server with generated sites.
 struct Stage {
@@ -26,7 +26,7 @@ struct Stage {
     http2: Client,
     config: String,
     sites: Vec<(GeneratedSite, Vec<String>)>,
-    _upstreams: (Origin, Responder),
+    _upstreams: (Origin, FastCgiOrigin),
     scratch: Scratch,
 }
 
@@ -98,7 +98,7 @@ impl Stage {
 
     /// Waits until the server has stored, refreshed and rendered what earlier requests caused.
     fn settle(&self) {
-        wait_for("the end of all fetches", PATIENCE, || {
+        wait_for("the end of all fetches", TIMEOUT, || {
             self.status()["upstream"]["fetches_in_progress"] == 0
         });
     }
@@ -129,7 +129,7 @@ impl Stage {
             request = request.field(name, value);
         }
         if ask.is_http2 {
-            self.http2.ask(&request)
+            self.http2.send(&request)
         } else {
             request.send(self.galley.addr()).unwrap()
         }

@@ -1,7 +1,7 @@
 //! What is done to comments.
 
 use super::{AJAX, Act, FORM, LINK, REST, VISITOR, act};
-use crate::{Trouble, client::Request, exactness::editor::Editor};
+use crate::{TestkitError, client::Request, exactness::editor::Editor};
 
 pub(super) const ACTS: &[Act] = &[
     act("comment", VISITOR, "a comment that is shown at once", |e| {
@@ -99,7 +99,7 @@ pub(super) fn comment(
     author: &str,
     email: &str,
     text: &str,
-) -> Result<(), Trouble> {
+) -> Result<(), TestkitError> {
     let post = editor.site.fill(post)?;
     let fields = [
         ("comment_post_ID", post.as_str()),

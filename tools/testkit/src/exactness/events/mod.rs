@@ -13,7 +13,7 @@ mod shop_settings;
 mod spared;
 
 use super::{Form, editor::Editor};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// The theme that an event needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub(super) struct Act {
     pub(super) short: bool,
     /// PHP that lets time pass before the reference is generated, where WordPress itself shows a change only later.
     pub(super) later: Option<&'static str>,
-    pub(super) run: fn(&mut Editor<'_>) -> Result<(), Trouble>,
+    pub(super) run: fn(&mut Editor<'_>) -> Result<(), TestkitError>,
 }
 
 /// The acts of a form under a theme, in order.
@@ -124,7 +124,7 @@ const fn act(
     name: &'static str,
     way: &'static str,
     what: &'static str,
-    run: fn(&mut Editor<'_>) -> Result<(), Trouble>,
+    run: fn(&mut Editor<'_>) -> Result<(), TestkitError>,
 ) -> Act {
     Act {
         name,

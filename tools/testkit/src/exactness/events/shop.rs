@@ -1,7 +1,7 @@
 //! What is done to products, orders and coupons of the shop. Each event has products of its own.
 
 use super::{API, Act, FORM, LINK, REST, VISITOR, act};
-use crate::{Trouble, client::Request, exactness::editor::Editor};
+use crate::{TestkitError, client::Request, exactness::editor::Editor};
 
 pub(super) const ACTS: &[Act] = &[
     act("price", API, "price of a product", |e| {
@@ -194,24 +194,24 @@ pub(super) const ACTS: &[Act] = &[
 ];
 
 /// A change of a product by the interface of the shop.
-fn product(e: &mut Editor<'_>, name: &str, body: &str) -> Result<(), Trouble> {
+fn product(e: &mut Editor<'_>, name: &str, body: &str) -> Result<(), TestkitError> {
     e.api("POST", &format!("wc/v3/products/[[product.{name}]]"), body)
 }
 
 /// A change of a variation, by its place.
-fn variation(e: &mut Editor<'_>, name: &str, place: usize, body: &str) -> Result<(), Trouble> {
+fn variation(e: &mut Editor<'_>, name: &str, place: usize, body: &str) -> Result<(), TestkitError> {
     let target =
         format!("wc/v3/products/[[product.{name}]]/variations/[[variation.{name}.{place}]]");
     e.api("POST", &target, body)
 }
 
-fn order(e: &mut Editor<'_>, name: &str, status: &str) -> Result<(), Trouble> {
+fn order(e: &mut Editor<'_>, name: &str, status: &str) -> Result<(), TestkitError> {
     let body = format!(r#"{{"status":"{status}"}}"#);
     e.api("POST", &format!("wc/v3/orders/[[order.{name}]]"), &body)
 }
 
 /// An order of somebody without cookies, paid at once.
-fn checkout(e: &Editor<'_>, product: &str, quantity: usize) -> Result<(), Trouble> {
+fn checkout(e: &Editor<'_>, product: &str, quantity: usize) -> Result<(), TestkitError> {
     let body = e
         .site
         .fill(&format!("product={product}&quantity={quantity}"))?;
@@ -221,7 +221,7 @@ fn checkout(e: &Editor<'_>, product: &str, quantity: usize) -> Result<(), Troubl
 }
 
 /// A moment of a sale that was far away is over, and the task that looks for such runs.
-fn time_comes(e: &mut Editor<'_>, name: &str, field: &str) -> Result<(), Trouble> {
+fn time_comes(e: &mut Editor<'_>, name: &str, field: &str) -> Result<(), TestkitError> {
     // Past the functions of WordPress: time passes without an edit.
     e.command_line(&format!(
         "$GLOBALS['wpdb']->query( \"UPDATE {{$GLOBALS['wpdb']->postmeta}} SET meta_value = '1000' WHERE post_id = [[product.{name}]] AND meta_key = '{field}'\" ); \
@@ -232,7 +232,7 @@ fn time_comes(e: &mut Editor<'_>, name: &str, field: &str) -> Result<(), Trouble
 }
 
 /// Of a visitor whose comments are approved already.
-fn review(e: &mut Editor<'_>) -> Result<(), Trouble> {
+fn review(e: &mut Editor<'_>) -> Result<(), TestkitError> {
     let body = e.site.fill(
         "comment_post_ID=[[product.mexico]]&comment_parent=0&author=Anneke&email=anneke%40example.org&url=&comment=Good.&rating=4",
     )?;

@@ -1,7 +1,7 @@
 //! Settings of the shop: on its own page of the administration, and its tax rates.
 
 use super::{AJAX, Act, FORM, act};
-use crate::{Trouble, exactness::editor::Editor};
+use crate::{TestkitError, exactness::editor::Editor};
 
 pub(super) const ACTS: &[Act] = &[
     act("shop-shipping", FORM, "cost of shipping", |e| {
@@ -38,7 +38,7 @@ pub(super) const ACTS: &[Act] = &[
     }),
 ];
 
-fn setting(e: &mut Editor<'_>, name: &str, value: &str) -> Result<(), Trouble> {
+fn setting(e: &mut Editor<'_>, name: &str, value: &str) -> Result<(), TestkitError> {
     e.form(
         "/wp-admin/admin.php?page=wc-settings",
         "woocommerce-settings",

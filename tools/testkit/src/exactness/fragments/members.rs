@@ -4,13 +4,13 @@ use std::{thread, time::Duration};
 
 use super::{MemberLoad, MemberRates, stage::Stage};
 use crate::{
-    Trouble, client,
+    TestkitError, client,
     client::{Connection, Request, Response},
     exactness::site::{FRESH, HOST},
 };
 
 impl Stage {
-    pub(super) fn members(&self, load: MemberLoad<'_>) -> Result<MemberRates, Trouble> {
+    pub(super) fn members(&self, load: MemberLoad<'_>) -> Result<MemberRates, TestkitError> {
         self.site.wordpress.php(&format!(
             "wp_create_user('{MEMBER}', '{PASSWORD}', '{MEMBER}@example.org');"
         ))?;
@@ -30,7 +30,7 @@ impl Stage {
     }
 
     /// Requests the page until the member gets a stored one.
-    fn assembled(&self, request: &Request) -> Result<Response, Trouble> {
+    fn assembled(&self, request: &Request) -> Result<Response, TestkitError> {
         let mut connection = Connection::open(self.site.addr())?;
         let mut seen = Vec::new();
         for _ in 0..ATTEMPTS {
@@ -41,7 +41,7 @@ impl Stage {
             seen.push(response.cache_status().to_owned());
             thread::sleep(PAUSE);
         }
-        Err(Trouble::Refused(format!(
+        Err(TestkitError::Refused(format!(
             "a member got no stored page: {}",
             seen.join(", ")
         )))

@@ -14,7 +14,7 @@ mod stage;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use self::{dice::Dice, stage::Stage};
-use crate::Trouble;
+use crate::TestkitError;
 
 /// Which site.
 #[derive(Debug, Clone)]
@@ -124,10 +124,10 @@ pub struct MemberRates {
 }
 
 /// Sends this request to a server again and again, and returns the responses per second.
-pub type MemberLoad<'a> = &'a mut dyn FnMut(SocketAddr, Vec<u8>) -> Result<f64, Trouble>;
+pub type MemberLoad<'a> = &'a mut dyn FnMut(SocketAddr, Vec<u8>) -> Result<f64, TestkitError>;
 
 /// Puts load on a site for some time.
-pub type Load<'a> = &'a mut dyn FnMut(Site<'_>) -> Result<Visits, Trouble>;
+pub type Load<'a> = &'a mut dyn FnMut(Site<'_>) -> Result<Visits, TestkitError>;
 
 /// A site that is warm.
 pub struct Fragments(Stage);
@@ -137,7 +137,7 @@ impl Fragments {
     ///
     /// # Errors
     /// When a part does not start, or pages are not stored.
-    pub fn start(setting: &Setting) -> Result<Self, Trouble> {
+    pub fn start(setting: &Setting) -> Result<Self, TestkitError> {
         Stage::start(setting).map(Self)
     }
 
@@ -154,7 +154,7 @@ impl Fragments {
         &mut self,
         load: Load<'_>,
         progress: &mut dyn FnMut(&EditCost),
-    ) -> Result<Vec<EditCost>, Trouble> {
+    ) -> Result<Vec<EditCost>, TestkitError> {
         let mut costs = Vec::new();
         for edit in EDITS {
             let cost = self.0.cost_of(edit, load)?;
@@ -173,7 +173,7 @@ impl Fragments {
         edits: usize,
         sample: usize,
         seed: u64,
-    ) -> Result<Comparison, Trouble> {
+    ) -> Result<Comparison, TestkitError> {
         self.0.compare(edits, sample, &mut Dice::new(seed))
     }
 
@@ -181,7 +181,7 @@ impl Fragments {
     ///
     /// # Errors
     /// When the edit is refused, or not all pages are patched in time.
-    pub fn patching(&mut self) -> Result<Patching, Trouble> {
+    pub fn patching(&mut self) -> Result<Patching, TestkitError> {
         self.0.patching()
     }
 
@@ -189,7 +189,7 @@ impl Fragments {
     ///
     /// # Errors
     /// When the member gets no stored page, or load cannot be made.
-    pub fn members(&mut self, load: MemberLoad<'_>) -> Result<MemberRates, Trouble> {
+    pub fn members(&mut self, load: MemberLoad<'_>) -> Result<MemberRates, TestkitError> {
         self.0.members(load)
     }
 }

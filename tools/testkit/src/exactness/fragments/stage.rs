@@ -9,15 +9,15 @@ use super::{
     Comparison, Edit, EditCost, Load, Patching, Setting, Site as LoadedSite, Visits, dice::Dice,
 };
 use crate::{
-    Trouble,
+    TestkitError,
+    error::Context,
     exactness::{
         self, Form, With, diff,
         editor::Editor,
         look::{Seen, look},
         site::{FRESH, HOST, Site},
     },
-    trouble::During,
-    wait::came_true,
+    wait::poll_until,
 };
 
 /// See the module.
@@ -34,7 +34,7 @@ struct Counted {
 }
 
 impl Stage {
-    pub(super) fn start(setting: &Setting) -> Result<Self, Trouble> {
+    pub(super) fn start(setting: &Setting) -> Result<Self, TestkitError> {
         let site = Site::start(&exactness::Setting {
             galley: setting.galley.clone(),
             plugin: setting.plugin.clone(),
@@ -48,7 +48,7 @@ impl Stage {
         })?;
         let found = site.targets.len();
         if found < setting.pages {
-            return Err(Trouble::Refused(format!(
+            return Err(TestkitError::Refused(format!(
                 "the site has {found} of the {} pages that were requested: it needs more posts",
                 setting.pages
             )));
@@ -59,7 +59,7 @@ impl Stage {
     }
 
     /// Requests every page until all are stored and nothing is fetched in the background any more.
-    fn warm(&self) -> Result<(), Trouble> {
+    fn warm(&self) -> Result<(), TestkitError> {
         let mut cold = Vec::new();
         for _ in 0..ROUNDS {
             let seen = self.look(HOST, &self.site.targets)?;
@@ -75,7 +75,7 @@ impl Stage {
         }
         let count = cold.len();
         cold.truncate(SHOWN);
-        Err(Trouble::Refused(format!(
+        Err(TestkitError::Refused(format!(
             "{count} of {} pages are not stored, among them {}",
             self.site.targets.len(),
             cold.join(", ")
@@ -83,10 +83,10 @@ impl Stage {
     }
 
     /// Waits until the server fetches nothing and patches nothing.
-    fn settle(&self) -> Result<(), Trouble> {
+    fn settle(&self) -> Result<(), TestkitError> {
         let mut before = None;
         let mut quiet_since = Instant::now();
-        let is_settled = came_true(PATIENCE, || {
+        let is_settled = poll_until(TIMEOUT, || {
             let now = self.counted().ok().map(|now| (now.fetches, now.patched));
             if now != before {
                 before = now;
@@ -97,18 +97,18 @@ impl Stage {
         if is_settled {
             return Ok(());
         }
-        Err(Trouble::Late {
+        Err(TestkitError::Late {
             what: "the server to fetch nothing".to_owned(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             log: self.site.log(),
         })
     }
 
     /// Waits until the server compresses nothing.
-    fn settle_compression(&self) -> Result<(), Trouble> {
+    fn settle_compression(&self) -> Result<(), TestkitError> {
         let mut spent = self.processor()?.compress;
         let mut quiet_since = Instant::now();
-        let is_settled = came_true(PATIENCE, || {
+        let is_settled = poll_until(TIMEOUT, || {
             let now = self.processor().map_or(spent, |now| now.compress);
             if now != spent {
                 spent = now;
@@ -119,14 +119,14 @@ impl Stage {
         if is_settled {
             return Ok(());
         }
-        Err(Trouble::Late {
+        Err(TestkitError::Late {
             what: "the server to compress nothing".to_owned(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             log: self.site.log(),
         })
     }
 
-    fn counted(&self) -> Result<Counted, Trouble> {
+    fn counted(&self) -> Result<Counted, TestkitError> {
         let counter = |name| self.site.counter(name, With::Galley);
         Ok(Counted {
             fetches: counter("galley_fills_total")?,
@@ -135,12 +135,16 @@ impl Stage {
         })
     }
 
-    fn look(&self, host: &str, targets: &[String]) -> Result<Vec<Seen>, Trouble> {
+    fn look(&self, host: &str, targets: &[String]) -> Result<Vec<Seen>, TestkitError> {
         let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
         look(self.site.addr(), host, &targets)
     }
 
-    pub(super) fn cost_of(&mut self, edit: &Edit, load: Load<'_>) -> Result<EditCost, Trouble> {
+    pub(super) fn cost_of(
+        &mut self,
+        edit: &Edit,
+        load: Load<'_>,
+    ) -> Result<EditCost, TestkitError> {
         self.warm()?;
         let mut editor = Editor::log_in(&self.site, HOST)?;
         let before = self.counted()?;
@@ -177,7 +181,11 @@ impl Stage {
     }
 
     /// The load, and at the same time a look at some pages for the comparison: these are visits like the others.
-    fn visited(&self, early: &[String], load: Load<'_>) -> Result<(Vec<Seen>, Visits), Trouble> {
+    fn visited(
+        &self,
+        early: &[String],
+        load: Load<'_>,
+    ) -> Result<(Vec<Seen>, Visits), TestkitError> {
         let site = LoadedSite {
             addr: self.site.addr(),
             host: HOST,
@@ -204,7 +212,7 @@ impl Stage {
         edits: usize,
         sample: usize,
         dice: &mut Dice,
-    ) -> Result<Comparison, Trouble> {
+    ) -> Result<Comparison, TestkitError> {
         let count = self.site.fill("[[count.post]]")?.parse().unwrap_or(1);
         let mut posts: Vec<usize> = (0..count).collect();
         let mut editor = Editor::log_in(&self.site, HOST)?;
@@ -232,7 +240,12 @@ impl Stage {
         Ok(done)
     }
 
-    fn compared(&self, pages: &[String], when: &str, done: &mut Comparison) -> Result<(), Trouble> {
+    fn compared(
+        &self,
+        pages: &[String],
+        when: &str,
+        done: &mut Comparison,
+    ) -> Result<(), TestkitError> {
         let seen = self.look(HOST, pages)?;
         let truth = self.look(FRESH, pages)?;
         done.compared += pages.len();
@@ -247,7 +260,7 @@ impl Stage {
         Ok(())
     }
 
-    pub(super) fn patching(&mut self) -> Result<Patching, Trouble> {
+    pub(super) fn patching(&mut self) -> Result<Patching, TestkitError> {
         self.warm()?;
         let sizes = self.look(HOST, &every_nth(&self.site.targets, EARLY))?;
         let bytes = sizes
@@ -275,11 +288,11 @@ impl Stage {
     }
 
     /// Processor time of the server's threads up to now.
-    fn processor(&self) -> Result<Processor, Trouble> {
+    fn processor(&self) -> Result<Processor, TestkitError> {
         let mut spent = Processor::default();
         let tasks = format!("/proc/{}/task", self.site.pid());
         for task in fs::read_dir(&tasks)
-            .during("read the server's threads")?
+            .context("read the server's threads")?
             .flatten()
         {
             let name = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
@@ -333,7 +346,7 @@ const ROUNDS: usize = 4;
 const EARLY: usize = 60;
 /// Without a fetch and a patch for this long, nothing is under way.
 const QUIET: Duration = Duration::from_millis(1500);
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// Pages that a message names.
 const SHOWN: usize = 5;
 /// Pages that are compared at a time: each is held twice.

@@ -9,7 +9,7 @@ use galley_testkit::wait_for;
 use serde_json::json;
 
 use super::super::stack::{
-    HOUR, Kind, PATIENCE, Plan, Stack, assert_no_text, assert_text, between,
+    HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_no_text, assert_text, between,
 };
 use super::{PLUGIN, TOKEN, id_of, install, rest, turn};
 
@@ -146,7 +146,7 @@ fn found(text: &str) -> &str {
 
 #[test]
 fn every_condition_of_a_query_is_known() {
-    let mut plan = Plan::new([(PLUGIN, HOUR.to_owned())]);
+    let mut plan = SiteBuilder::new([(PLUGIN, HOUR.to_owned())]);
     plan.token = Some(TOKEN);
     let probes = ("probes.php".to_owned(), PROBES.to_owned());
     plan.options.mu_plugins.push(probes);
@@ -157,7 +157,7 @@ fn every_condition_of_a_query_is_known() {
     for Row { query, change } in ROWS {
         let path = format!("/probe-{query}/");
         let subjects = stack.php(&format!("echo serialize(probe_subjects('{query}'));"));
-        wait_for("a warm page", PATIENCE, || stack.get(&path).is_hit());
+        wait_for("a warm page", TIMEOUT, || stack.get(&path).is_hit());
         let before = stack.get(&path).text();
         stack.php(&format!(
             "$other = username_exists('editor'); extract(unserialize('{subjects}')); {change}"
@@ -180,7 +180,7 @@ fn every_condition_of_a_query_is_known() {
 /// A list without ranks is purged by posts that leave it or come in, not by such as it did not show.
 #[test]
 fn what_leaves_a_list_that_did_not_show_it_purges_nothing() {
-    let mut plan = Plan::new([(PLUGIN, HOUR.to_owned())]);
+    let mut plan = SiteBuilder::new([(PLUGIN, HOUR.to_owned())]);
     plan.token = Some(TOKEN);
     let probes = ("probes.php".to_owned(), PROBES.to_owned());
     plan.options.mu_plugins.push(probes);
@@ -191,7 +191,7 @@ fn what_leaves_a_list_that_did_not_show_it_purges_nothing() {
     let make = "extract(probe_subjects('members-leave')); echo $id;";
     let ids = [0; 5].map(|_| stack.php(make).trim().to_owned());
     let path = format!("/probe-{name}/");
-    let warm = || wait_for("a warm page", PATIENCE, || stack.get(&path).is_hit());
+    let warm = || wait_for("a warm page", TIMEOUT, || stack.get(&path).is_hit());
     warm();
     let shown = found(&stack.get(&path).text()).to_owned();
     assert!(
@@ -257,7 +257,7 @@ fn pictures_are_seen_as_long_as_their_post_is() {
     let status = |wanted: &str| {
         for path in paths {
             stack.get(path);
-            wait_for("a warm page", PATIENCE, || stack.get(path).is_hit());
+            wait_for("a warm page", TIMEOUT, || stack.get(path).is_hit());
         }
         stack.php(&format!(
             "wp_update_post(['ID' => {id}, 'post_status' => '{wanted}']);"
@@ -272,7 +272,7 @@ fn pictures_are_seen_as_long_as_their_post_is() {
     assert_text(&stack.get(paths[2]), "smoked eel");
     for path in paths {
         stack.get(path);
-        wait_for("a warm page", PATIENCE, || stack.get(path).is_hit());
+        wait_for("a warm page", TIMEOUT, || stack.get(path).is_hit());
     }
     stack.php(&format!(
         "wp_update_post(['ID' => {id}, 'post_name' => 'salt-and-smoke']);"

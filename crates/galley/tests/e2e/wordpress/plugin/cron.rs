@@ -8,7 +8,7 @@ use galley_testkit::{Cron, Galley, wait_for};
 use serde_json::json;
 
 use super::super::network::{NET, network};
-use super::super::stack::{HIT, HOUR, Kind, PATIENCE, Plan, Stack, assert_text, assert_way};
+use super::super::stack::{HIT, HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_text, assert_way};
 use super::{PLUGIN, TOKEN, assert_hit, install, rest};
 
 both_alone! { a_scheduled_post_appears_though_nobody_reaches_php, a_scheduled_post_is_seen_at_its_second }
@@ -30,8 +30,8 @@ add_filter( 'wp_insert_post_data', function ( $data ) {
 } );
 "#;
 
-fn plan(host: &'static str, lines: &str) -> Plan {
-    let mut plan = Plan::new([(host, format!("{lines}\n{HOUR}"))]);
+fn plan(host: &'static str, lines: &str) -> SiteBuilder {
+    let mut plan = SiteBuilder::new([(host, format!("{lines}\n{HOUR}"))]);
     plan.token = Some(TOKEN);
     plan.options.cron = Cron::OnVisits;
     // A program's call to a host that nobody has would keep WordPress's lock for a minute.
@@ -48,7 +48,7 @@ fn calls(stack: &Stack) -> String {
 
 /// A second run begins when the first has ended.
 fn wait_for_runs(stack: &Stack) {
-    wait_for("tasks to be run", PATIENCE, || {
+    wait_for("tasks to be run", TIMEOUT, || {
         stack.runs("/wp-cron.php") > 1
     });
 }
@@ -73,7 +73,7 @@ fn a_scheduled_post_appears_though_nobody_reaches_php(kind: Kind) {
          $wpdb->update($wpdb->posts, ['post_date' => $past, 'post_date_gmt' => $past], ['ID' => {id}]); \
          wp_clear_scheduled_hook('publish_future_post', [{id}]); wp_schedule_single_event(time() - 5, 'publish_future_post', [{id}]);"
     ));
-    wait_for("the post on the home page", PATIENCE * 2, || {
+    wait_for("the post on the home page", TIMEOUT * 2, || {
         stack.get("/").text().contains("Right on time")
     });
     assert_eq!(
@@ -101,7 +101,7 @@ fn seen_after(stack: &Stack, title: &str, due: u64) -> f64 {
             .unwrap()
             .as_secs_f64()
     };
-    wait_for("the post on the home page", PATIENCE, || {
+    wait_for("the post on the home page", TIMEOUT, || {
         stack.get("/").text().contains(title)
     });
     now() - f64::from(u32::try_from(due).unwrap())
@@ -153,7 +153,7 @@ fn visits_start_the_tasks_where_galley_does_not() {
     let stack = Stack::start(Kind::Fpm, &plan(PLUGIN, "cron = \"off\""));
     install(&stack);
     let claim = galley_testkit::client::Request::get("/").field("Galley-Cron", "kept");
-    assert_text(&stack.ask(claim), "tasks: visits");
+    assert_text(&stack.send(claim), "tasks: visits");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn all_blogs_of_a_network_have_their_tasks_run() {
         "foreach ([1, 2] as $id) { switch_to_blog($id); _set_cron_array([]); restore_current_blog(); } \
          switch_to_blog(2); wp_schedule_single_event(time() - 5, 'a_task_of_the_second'); restore_current_blog();",
     );
-    wait_for("the second blog to be called", PATIENCE * 2, || {
+    wait_for("the second blog to be called", TIMEOUT * 2, || {
         calls(&stack).contains("http://net.test/second/wp-cron.php?doing_wp_cron\n")
     });
     let calls = calls(&stack);

@@ -126,7 +126,7 @@ fn xml_rpc_publishes_what_was_missing() {
             stack.wordpress.password,
             members.concat()
         );
-        let answer = stack.ask(Request::post("/xmlrpc.php", "text/xml", call)).expect_status(200);
+        let answer = stack.send(Request::post("/xmlrpc.php", "text/xml", call)).expect_status(200);
         assert_no_text(&answer, "fault");
     });
     assert_text(&pages[0], "Sent by a program.");
@@ -150,7 +150,7 @@ fn a_scheduled_post_appears_when_cron_runs() {
     let pages = around.edit(stack, || {
         let _ = stack.get("/wp-cron.php?doing_wp_cron").expect_status(200);
         // WordPress answers first and publishes then.
-        galley_testkit::wait_for("cron to publish", super::super::stack::PATIENCE, || {
+        galley_testkit::wait_for("cron to publish", super::super::stack::TIMEOUT, || {
             stack.php("$found = get_posts(['name' => 'right-on-time']); echo count($found);").trim() == "1"
                 && stack.php("global $wpdb; echo $wpdb->get_var(\"SELECT COUNT(*) FROM $wpdb->options WHERE option_name LIKE 'galley\\\\_pending\\\\_%'\");").trim() == "0"
         });

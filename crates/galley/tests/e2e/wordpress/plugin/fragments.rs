@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
-use super::super::stack::{HOUR, Kind, PATIENCE, Plan, Stack, assert_text};
+use super::super::stack::{HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_text};
 use super::pages::explained;
 use super::{PLUGIN, TOKEN, births, install, is_patched, rest, start};
 
@@ -67,7 +67,7 @@ fn pages_are_patched_before_a_visitor_requests_them() {
     let new = json!({ "title": title, "status": "publish" });
     rest(&stack, "POST", "/wp/v2/posts", &new);
     for path in paths {
-        wait_for("the patched page", PATIENCE, || {
+        wait_for("the patched page", TIMEOUT, || {
             let entry = &explained(&stack, path)["entry"];
             entry["standing"] == "valid" && entry["fragments"].to_string().contains("widget/")
         });
@@ -96,7 +96,7 @@ fn menus_and_lists_of_categories_are_patched() {
     let category = stack.php("echo get_the_category(get_page_by_path('salt-smoke-and-patience', OBJECT, 'post')->ID)[0]->term_id;");
     for path in posts {
         stack.get(path);
-        wait_for("the shared menu of the page", PATIENCE, || {
+        wait_for("the shared menu of the page", TIMEOUT, || {
             let page = explained(&stack, path);
             let parts = page["entry"]["fragments"].as_array().cloned();
             parts.unwrap_or_default().iter().any(|part| {
@@ -158,12 +158,12 @@ fn requests_to_php(stack: &Stack) -> u64 {
 /// Background requests leave visitors half of the slots, so that with one slot they often find none.
 #[test]
 fn every_fragment_is_tried_again_while_php_is_busy() {
-    let mut plan = Plan::new([(PLUGIN, format!("in_flight = 1\n{HOUR}"))]);
+    let mut plan = SiteBuilder::new([(PLUGIN, format!("in_flight = 1\n{HOUR}"))]);
     plan.token = Some(TOKEN);
     let stack = Stack::start(Kind::Fpm, &plan);
     install(&stack);
     stack.get("/about/");
-    wait_for("the shared fragments of the page", PATIENCE, || {
+    wait_for("the shared fragments of the page", TIMEOUT, || {
         parts_with(&stack, "/about/", "shared") > 3
     });
 }
@@ -171,7 +171,7 @@ fn every_fragment_is_tried_again_while_php_is_busy() {
 /// Stores pages, and waits until PHP has shown which of their parts other pages share.
 fn store_with_parts(stack: &Stack, paths: &[&str]) {
     for path in paths {
-        wait_for("the shared fragments of the page", PATIENCE, || {
+        wait_for("the shared fragments of the page", TIMEOUT, || {
             stack.get(path);
             parts_with(stack, path, "shared") > 3
         });
@@ -182,7 +182,7 @@ fn store_with_parts(stack: &Stack, paths: &[&str]) {
 /// Waits until the server requests nothing any more: it gathers the new parts of several pages before it has them rendered.
 fn wait_until_quiet(stack: &Stack) {
     let mut last = (requests_to_php(stack), Instant::now());
-    wait_for("the server to request nothing", PATIENCE, || {
+    wait_for("the server to request nothing", TIMEOUT, || {
         let now = requests_to_php(stack);
         if now != last.0 {
             last = (now, Instant::now());
@@ -217,7 +217,7 @@ fn parts_that_change_without_a_purge_are_switched_off() {
     // The parts are rendered for the first page, so that a purge of its address purges what was rendered.
     let paths = ["/about/", "/salt-smoke-and-patience/"];
     store_with_parts(&stack, &paths);
-    wait_for("a second difference", PATIENCE, || {
+    wait_for("a second difference", TIMEOUT, || {
         for text in ["second quotation", "first quotation"] {
             quote(text);
             assert_text(&generated(&stack, paths[1]), text);
@@ -256,7 +256,7 @@ fn a_part_that_cannot_be_rendered_is_named() {
     let title = "Posted While It Fails";
     let new = json!({ "title": title, "status": "publish" });
     rest(&stack, "POST", "/wp/v2/posts", &new);
-    wait_for("a failure", PATIENCE, || {
+    wait_for("a failure", TIMEOUT, || {
         parts_with(&stack, path, "failed") > 0
     });
     assert_text(&stack.get(path), title);
@@ -282,7 +282,7 @@ fn a_part_that_cannot_be_rendered_is_not_tried_with_every_page() {
     let parts = explained(&stack, "/about/")["entry"]["fragments"].clone();
     let parts = parts.as_array().map_or(0, Vec::len);
     assert!(parts > 3, "{parts}");
-    wait_for("a rendering", PATIENCE, || tried() > 0);
+    wait_for("a rendering", TIMEOUT, || tried() > 0);
     for _ in 0..20 {
         generated(&stack, "/about/");
         generated(&stack, "/salt-smoke-and-patience/");

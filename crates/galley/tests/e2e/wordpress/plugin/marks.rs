@@ -4,7 +4,7 @@ use galley_testkit::client::Response;
 use galley_testkit::wait_for;
 use serde_json::json;
 
-use super::super::stack::{PATIENCE, Stack, assert_no_text, assert_text, assert_way};
+use super::super::stack::{Stack, TIMEOUT, assert_no_text, assert_text, assert_way};
 use super::members::{ASSEMBLED, PATH, member, start, store, visit};
 use super::pages::explained;
 use super::rest;
@@ -139,7 +139,7 @@ fn marks_of_authors_and_commenters_mean_nothing() {
     // Nothing of them is on another page.
     store(stack, PATH);
     for browser in [&mut ann, &mut bob] {
-        wait_for("an assembled page", PATIENCE, || {
+        wait_for("an assembled page", TIMEOUT, || {
             let page = visit(browser, PATH);
             assert_no_text(&page, "theft");
             page.cache_status() == ASSEMBLED

@@ -8,7 +8,7 @@ use galley_testkit::wait_for;
 use serde_json::json;
 
 use super::super::stack::{
-    HOUR, Kind, PATIENCE, Plan, Stack, assert_no_text, assert_text, assert_way, between,
+    HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, between,
 };
 use super::{PLUGIN, TOKEN, id_of, install, rest};
 
@@ -32,7 +32,7 @@ pub fn start(theme: &str) -> Stack {
 /// With this code in WordPress, too.
 fn start_with(theme: &str, code: &str) -> Stack {
     let members = format!("members = \"fragments\"\n{HOUR}");
-    let mut plan = Plan::new([(PLUGIN, members)]);
+    let mut plan = SiteBuilder::new([(PLUGIN, members)]);
     plan.token = Some(TOKEN);
     plan.options.mu_plugins = vec![
         ("count.php".to_owned(), COUNT.to_owned()),
@@ -68,7 +68,7 @@ fn runs(stack: &Stack, path: &str) -> usize {
 
 /// Has the page stored.
 pub fn store(stack: &Stack, path: &str) {
-    wait_for("the page to be stored", PATIENCE, || {
+    wait_for("the page to be stored", TIMEOUT, || {
         stack.get(path).is_hit()
     });
 }
@@ -159,7 +159,7 @@ fn purges_and_logouts_end_what_is_kept_of_members() {
         &json!({ "content": text }),
     );
     assert_text(&visit(&mut ann, PATH), text);
-    wait_for("the page to be stored for strangers", PATIENCE, || {
+    wait_for("the page to be stored for strangers", TIMEOUT, || {
         let page = visit(&mut ann, PATH);
         assert_text(&page, text);
         page.cache_status() == ASSEMBLED
@@ -196,7 +196,7 @@ fn purges_and_logouts_end_what_is_kept_of_members() {
     let mut thief = stack.visitor();
     thief.jar = ann.jar.clone();
     store(stack, "/");
-    wait_for("her front page to be assembled", PATIENCE, || {
+    wait_for("her front page to be assembled", TIMEOUT, || {
         visit(&mut ann, "/").cache_status() == ASSEMBLED
     });
     let page = visit(&mut ann, "/").text();

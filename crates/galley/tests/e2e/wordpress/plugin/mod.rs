@@ -24,7 +24,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use galley_testkit::client::{Browser, Request, Response};
 use serde_json::Value;
 
-use super::stack::{HIT, HOUR, Kind, Plan, Stack, assert_way};
+use super::stack::{HIT, HOUR, Kind, SiteBuilder, Stack, assert_way};
 
 const PLUGIN: &str = "plugin.test";
 const TOKEN: &str = "a-token-of-the-plugin-tests-0123456789";
@@ -48,7 +48,7 @@ fn turn() -> (&'static Stack, MutexGuard<'static, ()>) {
 
 /// A WordPress with the plugin active and connected.
 fn start(kind: Kind) -> Stack {
-    let mut plan = Plan::new([(PLUGIN, HOUR.to_owned())]);
+    let mut plan = SiteBuilder::new([(PLUGIN, HOUR.to_owned())]);
     plan.token = Some(TOKEN);
     let stack = Stack::start(kind, &plan);
     install(&stack);

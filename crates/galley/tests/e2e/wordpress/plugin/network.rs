@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::network::{NET, SECOND, network};
 use super::super::stack::{
-    HIT, HOUR, Kind, PATIENCE, Plan, Stack, assert_no_text, assert_text, assert_way,
+    HIT, HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_no_text, assert_text, assert_way,
 };
 use super::{Around, Edited, TOKEN, install, nonce_in, rest, rest_at};
 
@@ -36,7 +36,7 @@ static NETWORK: LazyLock<Edited> = LazyLock::new(|| {
 
 /// In directories, or with hosts of their own.
 fn start_network(with_hosts: bool) -> Stack {
-    let mut plan = Plan::new([(NET, format!("multisite = {}\n{HOUR}", !with_hosts))]);
+    let mut plan = SiteBuilder::new([(NET, format!("multisite = {}\n{HOUR}", !with_hosts))]);
     plan.has_names_below = with_hosts;
     plan.token = Some(TOKEN);
     let stack = network(Kind::Fpm, &mut plan);
@@ -250,7 +250,7 @@ fn a_plugin_of_the_network_changes_all_sites() {
     let switched = |code: &str| {
         for path in pages {
             // Until what was softened before is renewed.
-            wait_for(&format!("{path} to be a hit"), PATIENCE, || {
+            wait_for(&format!("{path} to be a hit"), TIMEOUT, || {
                 stack.get(path).cache_status() == HIT
             });
         }

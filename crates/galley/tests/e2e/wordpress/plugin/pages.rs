@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use galley_testkit::client::Request;
 use serde_json::Value;
 
-use super::super::stack::{PATIENCE, Stack};
+use super::super::stack::{Stack, TIMEOUT};
 use super::{Around, assert_hit, id_of, turn};
 
 /// What the server stored for an address.
@@ -161,7 +161,7 @@ fn a_download_that_outgrows_the_buffer_is_not_held_in_memory() {
          for ($i = 0; $i < 40; $i++) { echo str_repeat('x', 1 << 20); } echo (int) (memory_get_peak_usage() < 32 << 20); exit; }",
     )
     .unwrap();
-    let answer = stack.ask(Request::get("/?download=1").patience(PATIENCE));
+    let answer = stack.send(Request::get("/?download=1").timeout(TIMEOUT));
     assert_eq!(answer.body.len(), (40 << 20) + 1);
     assert_eq!(
         answer.body.last(),

@@ -6,7 +6,7 @@ use std::{io, time::Duration};
 /// Why a part could not be started, used or ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum TestkitError {
     /// An operation on a file, socket or process failed.
     #[error("{what}: {source}")]
     Io {
@@ -32,12 +32,12 @@ pub enum Trouble {
         log: String,
     },
     /// Something did not happen in time.
-    #[error("waited {patience:?} for {what}\n{log}")]
+    #[error("waited {timeout:?} for {what}\n{log}")]
     Late {
         /// The condition that did not come true.
         what: String,
         /// How long it was waited for.
-        patience: Duration,
+        timeout: Duration,
         /// The end of what the part wrote; may be empty.
         log: String,
     },
@@ -52,7 +52,7 @@ pub enum Trouble {
     Refused(String),
 }
 
-impl Trouble {
+impl TestkitError {
     /// True if a deadline passed, in a wait or on a socket.
     pub fn is_timeout(&self) -> bool {
         match self {
@@ -73,22 +73,22 @@ impl Trouble {
 }
 
 /// Adds what was being done to an I/O error.
-pub(crate) trait During<T> {
-    /// Turns the error into [`Trouble::Io`].
-    fn during(self, what: impl std::fmt::Display) -> Result<T, Trouble>;
+pub(crate) trait Context<T> {
+    /// Turns the error into [`TestkitError::Io`].
+    fn context(self, what: impl std::fmt::Display) -> Result<T, TestkitError>;
 }
 
-impl<T> During<T> for io::Result<T> {
-    fn during(self, what: impl std::fmt::Display) -> Result<T, Trouble> {
-        self.map_err(|source| Trouble::Io {
+impl<T> Context<T> for io::Result<T> {
+    fn context(self, what: impl std::fmt::Display) -> Result<T, TestkitError> {
+        self.map_err(|source| TestkitError::Io {
             what: what.to_string(),
             source,
         })
     }
 }
 
-impl<T> During<T> for Result<T, rustix::io::Errno> {
-    fn during(self, what: impl std::fmt::Display) -> Result<T, Trouble> {
-        self.map_err(io::Error::from).during(what)
+impl<T> Context<T> for Result<T, rustix::io::Errno> {
+    fn context(self, what: impl std::fmt::Display) -> Result<T, TestkitError> {
+        self.map_err(io::Error::from).context(what)
     }
 }
