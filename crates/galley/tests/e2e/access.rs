@@ -8,7 +8,7 @@ use std::time::Duration;
 use galley_testkit::client::{Connection, Request, Response};
 
 use crate::support::{
-    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, said, with_host,
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, page_value, with_host,
 };
 
 /// Another client than those of other numbers.
@@ -151,7 +151,7 @@ fn php_sees_the_password_where_that_is_asked_for() {
         .site("basic_auth = \"{dir}/people\"\nbasic_auth_forward = true")
         .start();
     let answer = stage.send(Request::get("/x").field("Authorization", JANE));
-    assert_eq!(said(&answer.text(), "HTTP_AUTHORIZATION"), JANE);
+    assert_eq!(page_value(&answer.text(), "HTTP_AUTHORIZATION"), JANE);
 }
 
 #[test]

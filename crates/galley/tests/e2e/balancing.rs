@@ -106,7 +106,7 @@ impl Server {
 
 fn behind(servers: &[String], lines: &str) -> TestSite {
     let line = format!("upstream = [{}]", servers.join(", "));
-    SiteBuilder::behind(&line).site(lines).start()
+    SiteBuilder::upstream_line(&line).site(lines).start()
 }
 
 /// Health checks that decide within half a second.
@@ -396,7 +396,9 @@ fn fastcgi_servers_share_requests_and_stand_in_for_each_other() {
         a.address(),
         b.address()
     );
-    let site = SiteBuilder::behind(&line).file("index.php", "").start();
+    let site = SiteBuilder::upstream_line(&line)
+        .file("index.php", "")
+        .start();
     for n in 0..40 {
         site.send(Request::form(&format!("/form{n}"), &[("a", "b")]))
             .assert_status(200);
@@ -411,7 +413,7 @@ fn fastcgi_servers_share_requests_and_stand_in_for_each_other() {
 
 #[test]
 fn php_fpm_by_socket_and_by_port_with_health_checks() {
-    let plan = SiteBuilder::behind("").file("index.php", TEST_PAGE);
+    let plan = SiteBuilder::upstream_line("").file("index.php", TEST_PAGE);
     let pool = vec![("ping.path".to_owned(), "/ping".to_owned())];
     let start = |name: &str, listen| {
         let options = FpmOptions {
@@ -448,7 +450,7 @@ fn php_fpm_by_socket_and_by_port_with_health_checks() {
 
 #[test]
 fn apache_may_die_under_load() {
-    let plan = SiteBuilder::behind("");
+    let plan = SiteBuilder::upstream_line("");
     plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
     let rewrite =
         "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";

@@ -3,7 +3,7 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, said};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, page_value};
 
 const MISS: &str = "galley; fwd=uri-miss; stored";
 
@@ -98,7 +98,7 @@ fn tracking_parameters_share_a_page_and_stay_unseen() {
     assert_eq!(first.cache_status(), MISS);
     let first = first.text();
     assert!(!first.contains("canary"), "{first}");
-    assert_eq!(said(&first, "query"), "a=1&b=2");
+    assert_eq!(page_value(&first, "query"), "a=1&b=2");
     for target in [
         "/page?a=1&b=2",
         "/page?b=2&a=1",
@@ -220,7 +220,7 @@ fn personal_answers_are_never_shared() {
                 .expect_status(200);
             assert!(!answer.is_hit(), "{page}: {}", answer.cache_status());
             let text = answer.text();
-            let run = said(&text, "run").to_owned();
+            let run = page_value(&text, "run").to_owned();
             if let Some(cookie) = answer.field("set-cookie") {
                 assert!(
                     cookie.contains(&format!("={run}")),
@@ -229,7 +229,7 @@ fn personal_answers_are_never_shared() {
             }
             // A request that was trimmed for nothing is asked again, whole.
             assert_eq!(
-                said(&text, "HTTP_COOKIE"),
+                page_value(&text, "HTTP_COOKIE"),
                 format!("visitor={round}"),
                 "{page}"
             );
@@ -279,7 +279,11 @@ fn sessions_pass_and_leave_nothing_behind() {
             );
             let text = answer.text();
             let name = format!("HTTP_{}", field.to_uppercase());
-            assert_eq!(said(&text, &name), value, "{page}: a session travels whole");
+            assert_eq!(
+                page_value(&text, &name),
+                value,
+                "{page}: a session travels whole"
+            );
         }
     }
     // Two cookie lines are one list of cookies.
@@ -516,7 +520,7 @@ fn a_stale_page_answers_while_one_refresh_runs() {
     assert_eq!(site.runs("/page"), 2, "one refresh, however many visitors");
     site.release("/page");
     wait_for("the new page", TIMEOUT, || {
-        said(&site.get("/page").text(), "run") == "2"
+        page_value(&site.get("/page").text(), "run") == "2"
     });
     // The refresh is nobody's request.
     let text = site.send(Request::get("/page").cookie("_ga=canary")).text();
@@ -560,7 +564,7 @@ fn a_stale_page_answers_while_php_is_down() {
     site.fpm.as_mut().unwrap().restart().unwrap();
     wait_for("the new page", TIMEOUT, || {
         let answer = site.get("/page").expect_status(200);
-        said(&answer.text(), "run") == "2"
+        page_value(&answer.text(), "run") == "2"
     });
     site.get("/never-seen").assert_status(200);
 }

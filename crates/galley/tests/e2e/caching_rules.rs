@@ -3,7 +3,7 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, said};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
 
 fn hits(site: &TestSite, page: &str) -> bool {
     site.get(page);
@@ -105,9 +105,9 @@ fn vary_cookies_make_copies_of_their_own() {
         .start();
     let send = |cookies: &str| site.send(Request::get("/page").cookie(cookies));
     let euro = send("currency=eur; _ga=1").text();
-    assert_eq!(said(&euro, "HTTP_COOKIE"), "currency=eur");
+    assert_eq!(page_value(&euro, "HTTP_COOKIE"), "currency=eur");
     let dollar = send("_ga=2; currency=usd").text();
-    assert_eq!(said(&dollar, "HTTP_COOKIE"), "currency=usd");
+    assert_eq!(page_value(&dollar, "HTTP_COOKIE"), "currency=usd");
     assert_eq!(send("currency=eur").text(), euro);
     assert!(send("x=y; currency=usd").is_hit());
     assert!(
@@ -227,7 +227,7 @@ fn two_sites_share_nothing() {
     let other = |target: &str| site.send(Request::get(target).host("other.test"));
     site.get("/page").assert_status(200);
     let theirs = other("/page").expect_status(200);
-    assert!(!theirs.is_hit() && said(&theirs.text(), "HTTP_HOST") == "other.test");
+    assert!(!theirs.is_hit() && page_value(&theirs.text(), "HTTP_HOST") == "other.test");
     assert!(site.get("/page").is_hit() && other("/page").is_hit());
     site.purge(&["--site", "other.test", "--all"]);
     assert!(site.get("/page").is_hit(), "the other site's purge");
@@ -235,7 +235,7 @@ fn two_sites_share_nothing() {
     // The port that was asked for is part of the page, since PHP makes addresses of it.
     let with_port = site.send(Request::get("/page").host("example.test:8080"));
     assert!(
-        !with_port.is_hit() || said(&with_port.text(), "HTTP_HOST") == "example.test:8080",
+        !with_port.is_hit() || page_value(&with_port.text(), "HTTP_HOST") == "example.test:8080",
         "{}",
         with_port.text()
     );
@@ -249,8 +249,8 @@ fn json_and_pages_have_separate_entries() {
         .text();
     let json = site.send(Request::get("/x").field("Accept", "application/json"));
     assert!(!json.is_hit());
-    assert_eq!(said(&json.text(), "HTTP_ACCEPT"), "application/json");
-    assert!(said(&page, "HTTP_ACCEPT").starts_with("text/html"));
+    assert_eq!(page_value(&json.text(), "HTTP_ACCEPT"), "application/json");
+    assert!(page_value(&page, "HTTP_ACCEPT").starts_with("text/html"));
     assert!(
         site.send(
             Request::get("/x").field("Accept", "application/ld+json, application/json;q=0.5")

@@ -253,7 +253,7 @@ fn apache_that_compresses_blindly_is_decoded_for_the_store() {
     };
     let (dir, web) = (plan.scratch.join("apache"), plan.scratch.join("web"));
     let apache = Apache::start(&dir, &web, &options).unwrap();
-    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", apache.url())).start();
+    let site = SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", apache.url())).start();
     let direct = Request::get("/a.html")
         .host("localhost")
         .field("Accept-Encoding", "identity");

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, run_concurrently, said, with_host};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, page_value, run_concurrently, with_host};
 
 #[test]
 fn two_hundred_first_visits_are_one_fetch() {
@@ -205,8 +205,8 @@ fn php_that_dies_amid_a_page_breaks_it_off_for_all() {
     let answer = site.get("/page").expect_status(200);
     assert!(!answer.is_hit() && answer.text().ends_with("</html>\n"));
     assert_eq!(
-        said(&site.get("/page").text(), "run"),
-        said(&answer.text(), "run")
+        page_value(&site.get("/page").text(), "run"),
+        page_value(&answer.text(), "run")
     );
     site.get("/page").assert_status(200);
 }

@@ -40,7 +40,7 @@ pub fn page() -> String {
 }
 
 fn stage(origin: &Origin, site: &str) -> TestSite {
-    SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+    SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
         .site(site)
         .start()
 }
@@ -310,7 +310,7 @@ fn a_page_that_proved_hot_is_compressed_again_densely() {
 fn what_comes_back_from_the_disk_is_compressed_again() {
     let origin = origin();
     let line = format!("upstream = [\"{}\"]", origin.url());
-    let mut stage = SiteBuilder::behind(&line).disk().start();
+    let mut stage = SiteBuilder::upstream_line(&line).disk().start();
     wait_for_coded(&stage, "/a", "br");
     stage.wait_for_disk(1);
     stage.restart();

@@ -11,7 +11,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use crate::support::{SiteBuilder, TIMEOUT, TestSite, said};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, page_value};
 
 /// A test for each file, and one that no file is without.
 macro_rules! files {
@@ -162,7 +162,11 @@ impl Contract {
                 "{name}: {page} is gone: {}",
                 answer.cache_status()
             );
-            assert_eq!(said(&answer.text(), "run"), runs[page], "{name}: {page}");
+            assert_eq!(
+                page_value(&answer.text(), "run"),
+                runs[page],
+                "{name}: {page}"
+            );
         }
         for page in strings(&row["stale"]) {
             named.push(page);
@@ -172,9 +176,13 @@ impl Contract {
                 status.contains("detail=revalidating"),
                 "{name}: {page}: {status}"
             );
-            assert_eq!(said(&answer.text(), "run"), runs[page], "{name}: {page}");
+            assert_eq!(
+                page_value(&answer.text(), "run"),
+                runs[page],
+                "{name}: {page}"
+            );
             wait_for(&format!("{page}, composed again"), TIMEOUT, || {
-                said(&site.get(page).text(), "run") != runs[page]
+                page_value(&site.get(page).text(), "run") != runs[page]
             });
         }
         for page in strings(&row["purged"]) {
@@ -185,7 +193,11 @@ impl Contract {
                 "{name}: {page} is still there: {}",
                 answer.cache_status()
             );
-            assert_ne!(said(&answer.text(), "run"), runs[page], "{name}: {page}");
+            assert_ne!(
+                page_value(&answer.text(), "run"),
+                runs[page],
+                "{name}: {page}"
+            );
             assert!(
                 self.fill(site, page) != runs[page],
                 "{name}: {page} is not kept again"
@@ -203,7 +215,7 @@ impl Contract {
         wait_for(&format!("{page} to be a hit"), TIMEOUT, || {
             let answer = site.get(page).expect_status(200);
             self.is_stripped(page, &answer);
-            said(&answer.text(), "run").clone_into(&mut run);
+            page_value(&answer.text(), "run").clone_into(&mut run);
             answer.is_hit()
         });
         run

@@ -7,7 +7,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, said};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
 
 const TOLD: &str = r#"<?php
 $told = fn ($name) => $_SERVER[$name] ?? 'nothing';
@@ -63,11 +63,14 @@ fn php_gets_the_capabilities_of_the_cache() {
             Request::form("/", &[("a", "b")]),
         ] {
             let text = site.send(claiming(request)).expect_status(200).text();
-            assert_eq!(said(&text, "capability"), "vhp=\"Surrogate/1.0 tags/1\"");
-            assert_eq!(said(&text, "lscache"), lscache, "{option}");
-            assert_eq!(said(&text, "edition"), edition, "{option}");
-            assert_eq!(said(&text, "as_field"), "nothing", "{option}");
-            assert_eq!(said(&text, "vary_value"), "nothing", "{option}");
+            assert_eq!(
+                page_value(&text, "capability"),
+                "vhp=\"Surrogate/1.0 tags/1\""
+            );
+            assert_eq!(page_value(&text, "lscache"), lscache, "{option}");
+            assert_eq!(page_value(&text, "edition"), edition, "{option}");
+            assert_eq!(page_value(&text, "as_field"), "nothing", "{option}");
+            assert_eq!(page_value(&text, "vary_value"), "nothing", "{option}");
         }
     }
 }
@@ -104,11 +107,11 @@ fn each_variant_of_litespeed_cache_is_a_copy_of_its_own() {
     ];
     site.head("/a/", &lines);
     let first = with_cookie(&site, "/a/", "_lscache_vary=x").expect_status(200);
-    assert_eq!(said(&first.text(), "HTTP_COOKIE"), "_lscache_vary=x");
+    assert_eq!(page_value(&first.text(), "HTTP_COOKIE"), "_lscache_vary=x");
     assert!(with_cookie(&site, "/a/", "_lscache_vary=x; other=1").is_hit());
     let second = with_cookie(&site, "/a/", "_lscache_vary=y");
     assert!(!second.is_hit(), "{}", second.cache_status());
-    assert_eq!(said(&second.text(), "HTTP_COOKIE"), "_lscache_vary=y");
+    assert_eq!(page_value(&second.text(), "HTTP_COOKIE"), "_lscache_vary=y");
     assert!(!site.get("/a/").is_hit());
     assert_eq!(site.runs("/a/"), 3);
     // Where nobody asked for it the cookie means nothing, and a page that depends on it is not kept.
@@ -188,6 +191,6 @@ fn what_was_removed_while_nobody_watched_is_purged_at_the_start() {
             .is_ok_and(|mut files| files.next().is_some())
     });
     wait_for("another run", TIMEOUT, || {
-        said(&site.get("/page").text(), "run") == "3"
+        page_value(&site.get("/page").text(), "run") == "3"
     });
 }

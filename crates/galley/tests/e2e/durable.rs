@@ -6,7 +6,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::Origin;
 use galley_testkit::{Galley, TestkitError};
 
-use crate::support::{AssertStatus, HOST, SiteBuilder, TestSite, binary, said};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TestSite, binary, page_value};
 
 #[derive(Clone, Copy, Debug)]
 enum End {
@@ -27,7 +27,7 @@ impl TestSite {
 
 /// Which run of the page this is.
 fn run(response: &Response) -> String {
-    said(&response.text(), "run").to_owned()
+    page_value(&response.text(), "run").to_owned()
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn variants_survive_without_a_preset() {
     })
     .unwrap();
     let line = format!("upstream = [\"{}\"]", origin.url());
-    let mut site = SiteBuilder::behind(&line)
+    let mut site = SiteBuilder::upstream_line(&line)
         .site("preset = \"none\"")
         .disk()
         .start();
@@ -291,7 +291,7 @@ fn what_came_faster_than_the_disk_is_written_when_it_has_time() {
     const PAGES: usize = 1500;
     let origin = Origin::constant(&[("Cache-Control", "max-age=600")], "<html></html>").unwrap();
     let line = format!("upstream = [\"{}\"]\nin_flight = 64", origin.url());
-    let mut site = SiteBuilder::behind(&line).disk().start();
+    let mut site = SiteBuilder::upstream_line(&line).disk().start();
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let site = &site;

@@ -15,7 +15,7 @@ fn body() -> Vec<u8> {
 
 /// Memory for bodies of six megabytes, and a disk.
 fn stage(origin: &Origin, site: &str) -> TestSite {
-    SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+    SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
         .cache("memory = \"16MiB\"\nmax_object = \"16MiB\"\ndisk = \"{dir}/cache\"")
         .site(site)
         .start()

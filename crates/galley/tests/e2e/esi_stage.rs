@@ -2,7 +2,7 @@
 
 use galley_testkit::client::{Request, Response};
 
-use crate::support::{SiteBuilder, TestSite, flat};
+use crate::support::{SiteBuilder, TestSite, note_name};
 
 /// Announces tags.
 pub const TAGS: &str = "Surrogate-Control: content=\"ESI/1.0\"";
@@ -90,7 +90,7 @@ pub trait Esi {
 impl Esi for TestSite {
     fn print(&self, path: &str, head: &[&str], body: &str) {
         self.head(path, head);
-        self.note(&format!("body{}", flat(path)), body);
+        self.note(&format!("body{}", note_name(path)), body);
     }
 
     fn text(&self, path: &str) -> String {

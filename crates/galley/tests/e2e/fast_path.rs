@@ -64,7 +64,7 @@ impl Both {
     pub fn with(line: &str) -> Self {
         let origin = origin();
         let site = |server: &str| {
-            SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+            SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
                 .site(line)
                 // Codings come when they come; both have to have the same ones.

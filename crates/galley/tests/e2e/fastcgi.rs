@@ -9,7 +9,8 @@ use galley_testkit::origin::{FastCgiOrigin, Gate};
 use galley_testkit::{FcgiWrap, wait_for};
 
 use crate::support::{
-    AssertStatus, HOST, SHORT_TIMEOUT, SiteBuilder, TIMEOUT, run_concurrently, said, with_host,
+    AssertStatus, HOST, SHORT_TIMEOUT, SiteBuilder, TIMEOUT, page_value, run_concurrently,
+    with_host,
 };
 
 #[test]
@@ -82,9 +83,12 @@ fn php_sees_what_wordpress_needs() {
         ("DOCUMENT_ROOT", root.to_str().unwrap()),
         ("SCRIPT_FILENAME", root.join("dump.php").to_str().unwrap()),
     ] {
-        assert_eq!(said(&text, name), wanted, "{name} in\n{text}");
+        assert_eq!(page_value(&text, name), wanted, "{name} in\n{text}");
     }
-    assert!(said(&text, "SERVER_SOFTWARE").contains("nginx"), "{text}");
+    assert!(
+        page_value(&text, "SERVER_SOFTWARE").contains("nginx"),
+        "{text}"
+    );
     for absent in [
         "\nHTTPS=",
         "\nHTTP_PROXY=",
@@ -117,7 +121,7 @@ fn the_front_controller_gets_what_is_no_file() {
         "/b%C3%A4r/?s=%26",
     ] {
         let answer = site.get(target).expect_status(200);
-        assert_eq!(said(&answer.text(), "uri"), target, "{target}");
+        assert_eq!(page_value(&answer.text(), "uri"), target, "{target}");
     }
 }
 
@@ -174,7 +178,7 @@ fn no_more_at_php_than_it_has_workers() {
         }
     };
     let responder = FastCgiOrigin::start(script).unwrap();
-    let site = SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
+    let site = SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site("in_flight = 2\nqueue = 20")
         .start();
@@ -554,7 +558,7 @@ fn a_rule_sends_paths_to_another_program() {
         let text = site.get(target).text();
         assert!(!text.contains("perl GET"), "{target}: {text}");
     }
-    assert_eq!(said(&site.get("/other").text(), "path"), "/other");
+    assert_eq!(page_value(&site.get("/other").text(), "path"), "/other");
 }
 
 #[test]
@@ -582,7 +586,10 @@ fn a_rules_php_generates_pages_and_the_files_beside_them_are_sent() {
         let answer = site.get(target).expect_status(200);
         assert_eq!(answer.text(), format!("other {script}"), "{target}");
     }
-    assert_eq!(said(&site.get("/elsewhere").text(), "path"), "/elsewhere");
+    assert_eq!(
+        page_value(&site.get("/elsewhere").text(), "path"),
+        "/elsewhere"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ const GOOD: &str = "Content-Type: text/html\r\nCache-Control: max-age=600";
 const BODY: &[u8] = b"<html><body>whole</body></html>";
 
 fn behind(responder: &FastCgiOrigin, lines: &str) -> TestSite {
-    SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
+    SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site(lines)
         .start()

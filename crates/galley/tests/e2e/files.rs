@@ -416,7 +416,7 @@ fn the_source_of_scripts_is_never_sent() {
     let stages = [
         with_scripts(SiteBuilder::files()).start(),
         with_scripts(SiteBuilder::php()).start(),
-        with_scripts(SiteBuilder::behind(&format!(
+        with_scripts(SiteBuilder::upstream_line(&format!(
             "upstream = [\"{}\"]",
             origin.url()
         )))

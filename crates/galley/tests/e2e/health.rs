@@ -81,7 +81,8 @@ fn a_server_with_php_is_ready_when_php_has_responded() {
     let site = on_a_port(SiteBuilder::php());
     send(&site, "/readyz", None).assert_status(200);
     assert_eq!(site.runs("/"), 1);
-    let plan = SiteBuilder::behind("php = \"unix:/nowhere/php.sock\"").file("index.php", "<?php");
+    let plan =
+        SiteBuilder::upstream_line("php = \"unix:/nowhere/php.sock\"").file("index.php", "<?php");
     let site = on_a_port(plan);
     let reasons = send(&site, "/readyz", Some(TOKEN));
     assert_eq!(reasons.status, 503);

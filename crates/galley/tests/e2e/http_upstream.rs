@@ -5,12 +5,12 @@ use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Apache, ApacheOptions, wait_for};
 
 use crate::support::{
-    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, run_concurrently, said,
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, page_value, run_concurrently,
     with_host,
 };
 
 fn behind(origin: &Origin, lines: &str) -> TestSite {
-    SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+    SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
         .site(lines)
         .start()
 }
@@ -72,9 +72,9 @@ fn apache_generates_and_galley_caches() {
     assert_eq!(first.cache_status(), "galley; fwd=uri-miss; stored");
     let text = first.text();
     assert!(!text.contains("canary"), "{text}");
-    assert_eq!(said(&text, "HTTP_HOST"), HOST);
-    assert_eq!(said(&text, "HTTP_X_FORWARDED_FOR"), "127.0.0.1");
-    assert_eq!(said(&text, "HTTP_X_FORWARDED_PROTO"), "http");
+    assert_eq!(page_value(&text, "HTTP_HOST"), HOST);
+    assert_eq!(page_value(&text, "HTTP_X_FORWARDED_FOR"), "127.0.0.1");
+    assert_eq!(page_value(&text, "HTTP_X_FORWARDED_PROTO"), "http");
     let second = site.get("/page");
     assert!(second.is_hit());
     assert_eq!(second.body, first.body);
@@ -445,7 +445,7 @@ fn the_next_server_answers_when_one_is_down() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let site = SiteBuilder::behind(&format!(
+    let site = SiteBuilder::upstream_line(&format!(
         "upstream = [\"http://{closed}\", \"{}\"]",
         origin.url()
     ))

@@ -188,7 +188,7 @@ fn root_is_given_up_once_the_sockets_are_bound() {
         .unwrap();
     let number = |at| row.split(':').nth(at).unwrap().parse::<u32>().unwrap();
     let (user, group) = (number(2), number(3));
-    let plan = SiteBuilder::behind("php = \"managed\"")
+    let plan = SiteBuilder::upstream_line("php = \"managed\"")
         .file(
             "index.php",
             "<?php header('Cache-Control: no-store'); echo file_get_contents('/proc/self/status');",

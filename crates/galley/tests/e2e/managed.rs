@@ -7,10 +7,10 @@ use std::time::Duration;
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, said};
+use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, page_value};
 
 fn managed() -> TestSite {
-    SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("index.php", TEST_PAGE)
         .start()
 }
@@ -156,7 +156,7 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
 
 #[test]
 fn php_runs_as_an_ordinary_user() {
-    let stage = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+    let stage = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .file("who.php", "<?php echo posix_geteuid();")
         .start();
     let answer = stage.get("/who.php").expect_status(200);
@@ -165,7 +165,7 @@ fn php_runs_as_an_ordinary_user() {
 
 #[test]
 fn two_sites_have_two_pools() {
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1").file("index.php", TEST_PAGE).more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
+    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1").file("index.php", TEST_PAGE).more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
     let stage = plan.start();
     let first = stage.get("/page").expect_status(200).text();
     let second = stage
@@ -173,7 +173,10 @@ fn two_sites_have_two_pools() {
         .expect_status(200)
         .text();
     assert_eq!(
-        (said(&first, "HTTP_HOST"), said(&second, "HTTP_HOST")),
+        (
+            page_value(&first, "HTTP_HOST"),
+            page_value(&second, "HTTP_HOST")
+        ),
         ("example.test", "other.test")
     );
     let masters = children(stage.galley.pid())
@@ -202,7 +205,7 @@ fn doctor_on_php(stage: &TestSite) -> serde_json::Value {
 
 #[test]
 fn the_doctor_finds_the_php_that_galley_runs_or_says_that_it_does_not() {
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .file("index.php", TEST_PAGE)
         .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"managed\"\nphp_workers = 1\n");
     let mut stage = plan.start();
@@ -237,7 +240,7 @@ fn the_doctor_finds_the_php_that_galley_runs_or_says_that_it_does_not() {
 
 #[test]
 fn the_kernel_limits_php_or_the_status_says_why_not() {
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .site("php_memory_high = \"512MiB\"\nphp_pids_max = 40")
         .file("index.php", TEST_PAGE);
     let stage = plan.start();

@@ -72,7 +72,9 @@ fn an_upstream_whose_name_cannot_be_resolved_is_reported() {
         "upstream = [\"http://nobody.invalid:80\"]",
         "php = \"nobody.invalid:9000\"",
     ] {
-        let site = SiteBuilder::behind(line).file("index.php", "<?php").start();
+        let site = SiteBuilder::upstream_line(line)
+            .file("index.php", "<?php")
+            .start();
         for _ in 0..2 {
             let answer = site.get("/").expect_status(502);
             is_dignified(&answer);

@@ -9,8 +9,8 @@ use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Apache, ApacheOptions, Galley, wait_for};
 
 use crate::support::{
-    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, run_concurrently, said,
-    with_host,
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, page_value,
+    run_concurrently, with_host,
 };
 
 /// Asks until the circuit breaker opens.
@@ -141,7 +141,7 @@ fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
         "upstream = [\"http://127.0.0.1:1\", \"{}\"]\nidle_share = 0",
         origin.url()
     );
-    let stage = SiteBuilder::behind(&line).start();
+    let stage = SiteBuilder::upstream_line(&line).start();
     for number in 0..30 {
         let path = format!("/page/{number}");
         assert_eq!(stage.get(&path).expect_status(200).text(), path);
@@ -249,7 +249,7 @@ fn idle_connections_leave_apaches_children_to_others() {
         wait_for("six in PHP at once", TIMEOUT, || stage.runs("/direct") == 6);
         stage.release("/direct");
         for one in asked {
-            assert_eq!(said(&one.join().unwrap(), "path"), "/direct");
+            assert_eq!(page_value(&one.join().unwrap(), "path"), "/direct");
         }
     });
     // What is kept is used: the next request makes no connection of its own.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use galley_testkit::client::Request;
 use galley_testkit::runs_as_root;
 
-use crate::support::{SiteBuilder, TestSite, said};
+use crate::support::{SiteBuilder, TestSite, page_value};
 
 /// Says for each thing that a site's code may try whether it worked.
 const PROBE: &str = r#"<?php
@@ -97,7 +97,12 @@ impl Told {
     fn check(&self, works: &[&str], fails: &[&str]) {
         for (names, wanted) in [(works, "yes"), (fails, "no")] {
             for name in names {
-                assert_eq!(said(&self.text, name), wanted, "{name}:\n{}", self.text);
+                assert_eq!(
+                    page_value(&self.text, name),
+                    wanted,
+                    "{name}:\n{}",
+                    self.text
+                );
             }
         }
     }
@@ -180,7 +185,7 @@ impl Around {
 }
 
 fn managed(lines: &str) -> SiteBuilder {
-    SiteBuilder::behind("php = \"managed\"\nphp_workers = 1").site(lines)
+    SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1").site(lines)
 }
 
 /// What every PHP needs, confined or not.

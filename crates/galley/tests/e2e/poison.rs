@@ -134,7 +134,7 @@ fn a_page_that_shows_all_it_gets_shows_the_next_visitor_no_canary() {
         }
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    // Most are stored as if nothing had been said, or else nothing would have been tried.
+    // Most are stored as if nothing had been page_value, or else nothing would have been tried.
     assert!(stored > attempts.len() * 3 / 4, "{stored} stored");
     assert!(hits > attempts.len() * 3 / 4, "{hits} hits");
 }

@@ -11,7 +11,8 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 
 use crate::support::{
-    AssertStatus, SiteBuilder, TIMEOUT, TestSite, json_number, output_text, run_concurrently, said,
+    AssertStatus, SiteBuilder, TIMEOUT, TestSite, json_number, output_text, page_value,
+    run_concurrently,
 };
 
 /// Keeps memory in its worker: each pattern takes some 48 KiB in the cache of compiled patterns, which lives as long as the
@@ -47,7 +48,7 @@ fn small() -> (u64, MemoryDivision) {
 
 fn measured() -> (TestSite, MemoryDivision) {
     let (cache, budget) = small();
-    let site = SiteBuilder::behind("php = \"managed\"")
+    let site = SiteBuilder::upstream_line("php = \"managed\"")
         .cache(&format!("memory = {cache}"))
         .file("grows.php", GROWS)
         .start();
@@ -108,17 +109,17 @@ fn a_worker_that_has_grown_is_replaced_after_its_request() {
     });
     site.note("go", "");
     let answer = busy.receive("POST").unwrap().expect_status(200);
-    let grown: u32 = said(&answer.text(), "pid").parse().unwrap();
+    let grown: u32 = page_value(&answer.text(), "pid").parse().unwrap();
     wait_for("its end", TIMEOUT, || {
         fs::read(format!("/proc/{grown}/cmdline")).map_or(true, |line| line.is_empty())
     });
     let answer = post(&site, "/grows.php").expect_status(200).text();
-    assert_ne!(said(&answer, "pid"), grown.to_string());
+    assert_ne!(page_value(&answer, "pid"), grown.to_string());
 }
 
 #[test]
 fn workers_that_have_answered_many_requests_are_replaced_and_nobody_sees_it() {
-    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("grows.php", GROWS)
         .start();
     let pids = run_concurrently(4, |_| {
@@ -127,7 +128,7 @@ fn workers_that_have_answered_many_requests_are_replaced_and_nobody_sees_it() {
         let mut pids = std::collections::BTreeSet::new();
         for _ in 0..1000 {
             let answer = connection.exchange(&request).unwrap().expect_status(200);
-            pids.insert(said(&answer.text(), "pid").to_owned());
+            pids.insert(page_value(&answer.text(), "pid").to_owned());
         }
         pids
     });
@@ -137,7 +138,7 @@ fn workers_that_have_answered_many_requests_are_replaced_and_nobody_sees_it() {
 
 #[test]
 fn a_hung_worker_is_ended_and_named() {
-    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+    let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .site("first_byte_timeout = \"1s\"\nphp_timeout = \"1s\"")
         .file(
             "hangs.php",
@@ -170,7 +171,7 @@ fn a_hung_worker_is_ended_and_named() {
 
 #[test]
 fn what_hangs_after_its_answer_is_ended_too() {
-    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+    let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .site("first_byte_timeout = \"1s\"\nphp_timeout = \"1s\"")
         .file(
             "task.php",
@@ -188,7 +189,7 @@ fn what_hangs_after_its_answer_is_ended_too() {
 
 #[test]
 fn numbers_are_in_the_metrics_and_in_the_table() {
-    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .disk()
         .file("grows.php", GROWS)
         .start();
@@ -232,7 +233,7 @@ fn numbers_are_in_the_metrics_and_in_the_table() {
 
 #[test]
 fn what_php_lacks_is_named_by_check_and_at_the_start() {
-    let plan = SiteBuilder::behind(
+    let plan = SiteBuilder::upstream_line(
         "php = \"managed\"\nphp_workers = 1\nphp_binary = \"{dir}/php-fpm-poor\"",
     );
     let path = plan.scratch.join("php-fpm-poor");
@@ -267,7 +268,7 @@ fn each_site_has_the_user_who_owns_its_files() {
         return;
     }
     const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\n\";";
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .file("who.php", WHO)
         .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}/../other\"\nphp = \"managed\"\nphp_workers = 1\n");
     let other = plan.scratch.dir("other").unwrap();
@@ -282,5 +283,8 @@ fn each_site_has_the_user_who_owns_its_files() {
         .send(Request::get("/who.php").host("other.test"))
         .expect_status(200)
         .text();
-    assert_eq!((said(&first, "uid"), said(&second, "uid")), ("33", "5"));
+    assert_eq!(
+        (page_value(&first, "uid"), page_value(&second, "uid")),
+        ("33", "5")
+    );
 }

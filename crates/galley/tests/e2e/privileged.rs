@@ -17,7 +17,7 @@ use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::pool::GROWS;
 use crate::support::{
-    SiteBuilder, TIMEOUT, TestSite, binary, found, json_number, output_text, said,
+    SiteBuilder, TIMEOUT, TestSite, binary, doctor_finding, json_number, output_text, page_value,
 };
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
@@ -40,7 +40,7 @@ pub(crate) fn plan(first: &str) -> Option<SiteBuilder> {
     }
     let second = "[[site]]\nhosts = [\"second.test\"]\nroot = \"{dir}/second\"\nphp = \"managed\"\nphp_workers = 1\nphp_user = \"news\"\n\
                   [[site]]\nhosts = [\"own.test\"]\nroot = \"{dir}/own\"\nphp = \"managed\"\nphp_workers = 1\n";
-    let plan = SiteBuilder::behind(first)
+    let plan = SiteBuilder::upstream_line(first)
         .site("php_user = \"games\"")
         .server("user = \"www-data\"")
         .more(second);
@@ -69,7 +69,7 @@ pub(crate) fn send(stage: &TestSite, host: &str) -> Response {
 
 pub(crate) fn of(stage: &TestSite, host: &str, what: &str) -> u32 {
     let text = send(stage, host).expect_status(200).text();
-    said(&text, what).parse().unwrap()
+    page_value(&text, what).parse().unwrap()
 }
 
 /// Whose processes they are: name in the list, parent, number.
@@ -141,11 +141,11 @@ fn each_site_has_its_user_and_galley_has_none_of_roots_rights() {
         ("own.test", www),
     ] {
         let text = send(&stage, host).expect_status(200).text();
-        assert_eq!(said(&text, "uid"), uid.to_string());
-        let groups: Vec<&str> = said(&text, "groups").split(',').collect();
+        assert_eq!(page_value(&text, "uid"), uid.to_string());
+        let groups: Vec<&str> = page_value(&text, "groups").split(',').collect();
         assert!(groups.contains(&gid.to_string().as_str()), "{text}");
         // No master is root's either.
-        let master = said(&text, "parent").parse().unwrap();
+        let master = page_value(&text, "parent").parse().unwrap();
         assert_eq!(
             status_line(master, "Uid:"),
             format!("{uid}\t{uid}\t{uid}\t{uid}")
@@ -220,7 +220,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     let mut stage = plan.start();
     let masters = ["example.test", "second.test"].map(|host| of(&stage, host, "parent"));
     let keeper = keeper(&stage).unwrap();
-    let finding = found(&stage, "privileged");
+    let finding = doctor_finding(&stage, "privileged");
     assert_eq!(finding["level"], "fine", "{finding}");
     let seen = finding["seen"].as_str().unwrap();
     assert!(seen.contains(&format!("process {keeper} ")), "{seen}");
@@ -228,7 +228,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     stage
         .galley
         .wait_for_log("the privileged process has ended", TIMEOUT);
-    let finding = found(&stage, "privileged");
+    let finding = doctor_finding(&stage, "privileged");
     assert_eq!(finding["level"], "wrong", "{finding}");
     assert!(
         finding["remedy"]
@@ -296,7 +296,7 @@ fn a_worker_of_another_user_is_measured_and_replaced() {
     let stage = plan.file("grows.php", GROWS).start();
     let target = "/grows.php?patterns=1700";
     let text = stage.send(Request::form(target, &[("a", "b")]));
-    let grown: u32 = said(&text.expect_status(200).text(), "pid")
+    let grown: u32 = page_value(&text.expect_status(200).text(), "pid")
         .parse()
         .unwrap();
     stage
@@ -322,7 +322,7 @@ fn other_programs_run_as_the_sites_user_too() {
     kill("-KILL", first);
     wait_for("another process", TIMEOUT, || {
         let answer = send(&stage, "example.test");
-        answer.status == 200 && said(&answer.text(), "pid") != first.to_string()
+        answer.status == 200 && page_value(&answer.text(), "pid") != first.to_string()
     });
     assert_eq!(of(&stage, "example.test", "uid"), games);
     let all: Vec<u32> = children(keeper(&stage).unwrap())
@@ -367,9 +367,10 @@ fn where_nobody_else_is_needed_nobody_keeps_root() {
     if !runs_as_root() {
         return;
     }
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1\nphp_user = \"www-data\"")
-        .file("who.php", WHO)
-        .server("user = \"www-data\"");
+    let plan =
+        SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1\nphp_user = \"www-data\"")
+            .file("who.php", WHO)
+            .server("user = \"www-data\"");
     let (uid, gid) = account("www-data");
     for folder in ["", "galley"] {
         chown(plan.scratch.dir(folder).unwrap(), Some(uid), Some(gid)).unwrap();

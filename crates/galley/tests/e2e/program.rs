@@ -7,8 +7,8 @@ use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
 use crate::support::{
-    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, json_number, output_text,
-    run_concurrently, said, with_host,
+    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, json_number, output_text, page_value,
+    run_concurrently, with_host,
 };
 
 /// Two processes of `php-cgi`, started through `env` with `variables`.
@@ -16,7 +16,7 @@ fn cgi(variables: &str) -> TestSite {
     let line = format!(
         "php = \"managed\"\nphp_workers = 2\nphp_command = [\"/usr/bin/env\", \"{variables}\", \"/usr/bin/php-cgi\"]"
     );
-    SiteBuilder::behind(&line)
+    SiteBuilder::upstream_line(&line)
         .file("index.php", TEST_PAGE)
         .file(
             "pid.php",
@@ -57,7 +57,7 @@ fn a_pid(site: &TestSite) -> u32 {
         .send(Request::form("/pid.php", &[("a", "b")]))
         .expect_status(200)
         .text();
-    said(&text, "pid").parse().unwrap()
+    page_value(&text, "pid").parse().unwrap()
 }
 
 fn restarts(site: &TestSite) -> u64 {
@@ -118,8 +118,8 @@ fn it_ends_with_the_server_and_runs_as_an_ordinary_user() {
         .send(Request::form("/pid.php", &[("a", "b")]))
         .expect_status(200)
         .text();
-    assert_ne!(said(&text, "uid"), "0", "PHP runs as root");
-    let all = group_of(said(&text, "pid").parse().unwrap());
+    assert_ne!(page_value(&text, "uid"), "0", "PHP runs as root");
+    let all = group_of(page_value(&text, "pid").parse().unwrap());
     assert!(all.len() >= 2, "{all:?}");
     assert_eq!(site.galley.stop().code(), Some(0));
     for pid in all {
@@ -146,7 +146,8 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
 
 #[test]
 fn a_missing_program_is_reported_at_start() {
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_command = [\"/nowhere/php-cgi\"]");
+    let plan =
+        SiteBuilder::upstream_line("php = \"managed\"\nphp_command = [\"/nowhere/php-cgi\"]");
     let (scratch, _, text) = plan.prepare();
     let trouble = galley_testkit::Galley::start_binary(
         crate::support::binary(),
@@ -160,7 +161,7 @@ fn a_missing_program_is_reported_at_start() {
 
 #[test]
 fn fcgiwrap_runs_beside_php_for_some_paths() {
-    let plan = SiteBuilder::behind("php = \"managed\"\nphp_workers = 1")
+    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .file("index.php", TEST_PAGE)
         .file("cgi-bin/hello.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n%s %s %s' \"$REQUEST_METHOD\" \"$QUERY_STRING\" \"$(cat)\"\n")
         .more("[[site.rule]]\npath = \"/cgi-bin/*\"\nphp = \"managed\"\nphp_command = [\"/usr/sbin/fcgiwrap\"]\nphp_workers = 2\ncache = false\n");

@@ -7,7 +7,7 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::{Apache, ApacheOptions};
 
 use crate::support::{
-    AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, output_text, said, with_host,
+    AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, output_text, page_value, with_host,
 };
 
 /// Prints what PHP knows of the client and the request.
@@ -58,7 +58,7 @@ fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
         ("HTTP_X_FORWARDED_HOST", "shop.test:8443"),
         ("HTTP_FORWARDED", "-"),
     ] {
-        assert_eq!(said(&text, name), value, "{name} in {text}");
+        assert_eq!(page_value(&text, name), value, "{name} in {text}");
     }
     // What a proxy does that ends TLS and says no more: WordPress finds no port in its host, and `https`.
     let plain = Request::get("/who.php").field("X-Forwarded-Proto", "https");
@@ -69,7 +69,7 @@ fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
         ("SERVER_PORT", "443"),
         ("HTTP_HOST", HOST),
     ] {
-        assert_eq!(said(&text, name), value, "{name} in {text}");
+        assert_eq!(page_value(&text, name), value, "{name} in {text}");
     }
     let unknown = Request::get("/who.php").field("X-Forwarded-Host", "evil.test");
     site.send(unknown).assert_status(421);
@@ -90,7 +90,7 @@ fn what_strangers_say_is_dropped() {
             ("HTTP_X_FORWARDED_HOST", HOST),
             ("HTTP_FORWARDED", "-"),
         ] {
-            assert_eq!(said(&text, name), value, "{name} in {text}");
+            assert_eq!(page_value(&text, name), value, "{name} in {text}");
         }
         site.access_line("127.0.0.9 ");
     }
@@ -106,8 +106,8 @@ fn the_field_that_is_named_counts_and_no_other() {
         let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nclient_field = \"{field}\"");
         let site = plan().server(&lines).start();
         let text = site.send(claims()).text();
-        assert_eq!(said(&text, "REMOTE_ADDR"), client, "{field}");
-        assert_eq!(said(&text, "HTTPS"), "on", "{field}");
+        assert_eq!(page_value(&text, "REMOTE_ADDR"), client, "{field}");
+        assert_eq!(page_value(&text, "HTTPS"), "on", "{field}");
     }
 }
 
@@ -192,9 +192,9 @@ fn the_proxy_protocol_names_the_client() {
         connection.write(&[&[*last], ASK].concat()).unwrap();
         for turn in 0..2 {
             let text = connection.receive("GET").unwrap().text();
-            assert_eq!(said(&text, "REMOTE_ADDR"), address, "{turn}");
-            assert!(said(&text, "REMOTE_PORT").ends_with(port));
-            assert_eq!(said(&text, "HTTPS"), "-");
+            assert_eq!(page_value(&text, "REMOTE_ADDR"), address, "{turn}");
+            assert!(page_value(&text, "REMOTE_PORT").ends_with(port));
+            assert_eq!(page_value(&text, "HTTPS"), "-");
             if turn == 0 {
                 connection.write(ASK).unwrap();
             }
@@ -208,7 +208,7 @@ fn the_proxy_protocol_names_the_client() {
         .unwrap();
     let request = with_host(Request::get("/who.php").field("X-Forwarded-For", "203.0.113.99"));
     let text = connection.exchange(&request).unwrap().text();
-    assert_eq!(said(&text, "REMOTE_ADDR"), "203.0.113.99");
+    assert_eq!(page_value(&text, "REMOTE_ADDR"), "203.0.113.99");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn curl_is_a_proxy_like_others() {
     let output = curl.output().unwrap();
     assert!(output.status.success(), "{}", output_text(&output));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said(&text, "REMOTE_ADDR"), "127.0.0.1");
+    assert_eq!(page_value(&text, "REMOTE_ADDR"), "127.0.0.1");
 }
 
 #[test]
@@ -284,7 +284,11 @@ fn apache_in_front_tells_who_asks() {
         let mut connection = Connection::from_address(visitor, apache.addr(), TIMEOUT).unwrap();
         let request = with_host(Request::get(way).field("X-Forwarded-For", "192.0.2.1"));
         let text = connection.exchange(&request).unwrap().text();
-        assert_eq!(said(&text, "REMOTE_ADDR"), "127.0.0.77", "{way}: {text}");
-        assert_eq!(said(&text, "HTTP_HOST"), HOST, "{way}: {text}");
+        assert_eq!(
+            page_value(&text, "REMOTE_ADDR"),
+            "127.0.0.77",
+            "{way}: {text}"
+        );
+        assert_eq!(page_value(&text, "HTTP_HOST"), HOST, "{way}: {text}");
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use galley_testkit::client::{Request, Response};
 
-use crate::support::{AssertStatus, SiteBuilder, TestSite, said, with_host};
+use crate::support::{AssertStatus, SiteBuilder, TestSite, page_value, with_host};
 
 fn tagged() -> TestSite {
     let stage = SiteBuilder::php().workers(4).start();
@@ -116,9 +116,9 @@ fn a_soft_purge_lets_the_old_page_answer_once_more() {
         "{}",
         stale.cache_status()
     );
-    assert_eq!(said(&stale.text(), "run"), "1");
+    assert_eq!(page_value(&stale.text(), "run"), "1");
     galley_testkit::wait_for("the new page", crate::support::TIMEOUT, || {
-        said(&stage.get("/a").text(), "run") != "1"
+        page_value(&stage.get("/a").text(), "run") != "1"
     });
     // A hard one that follows is stronger, and one that came before stays.
     stage.purge(&["--url", "/a"]);
@@ -378,14 +378,18 @@ fn a_page_generated_during_a_purge_is_not_served_after_it() {
                 stage.release("/page");
                 stage.resume("/page");
             });
-            assert_eq!(said(&early.text(), "run"), "1");
+            assert_eq!(page_value(&early.text(), "run"), "1");
             let after = stage.get("/page").expect_status(200);
             assert!(
                 !after.is_hit(),
                 "{arguments:?} held={held}: {}",
                 after.cache_status()
             );
-            assert_eq!(said(&after.text(), "run"), "2", "{arguments:?} held={held}");
+            assert_eq!(
+                page_value(&after.text(), "run"),
+                "2",
+                "{arguments:?} held={held}"
+            );
             assert!(
                 stage.get("/page").is_hit(),
                 "{arguments:?}: the new one is kept"
@@ -412,16 +416,20 @@ fn who_comes_after_a_purge_does_not_join_what_began_before_it() {
                     stage.unpause("/page");
                 }
                 let late = stage.get("/page").expect_status(200);
-                assert_eq!(said(&late.text(), "run"), "2", "{arguments:?} held={held}");
+                assert_eq!(
+                    page_value(&late.text(), "run"),
+                    "2",
+                    "{arguments:?} held={held}"
+                );
                 assert!(!early.is_finished());
                 stage.release("/page");
                 stage.resume("/page");
             });
-            assert_eq!(said(&early.text(), "run"), "1");
+            assert_eq!(page_value(&early.text(), "run"), "1");
             // And the older one, which ended later, did not take the place of the newer.
             let after = stage.get("/page");
             assert_eq!(
-                said(&after.text(), "run"),
+                page_value(&after.text(), "run"),
                 "2",
                 "{arguments:?} held={held}: {}",
                 after.cache_status()
@@ -441,10 +449,10 @@ fn a_tag_purge_waits_for_the_head_of_what_is_under_way() {
         stage.purge(&["--tag", "t1"]);
         let late = scope.spawn(|| stage.get("/page"));
         stage.release("/page");
-        assert_eq!(said(&early.join().unwrap().text(), "run"), "1");
-        assert_eq!(said(&late.join().unwrap().text(), "run"), "2");
+        assert_eq!(page_value(&early.join().unwrap().text(), "run"), "1");
+        assert_eq!(page_value(&late.join().unwrap().text(), "run"), "2");
     });
-    assert_eq!(said(&stage.get("/page").text(), "run"), "2");
+    assert_eq!(page_value(&stage.get("/page").text(), "run"), "2");
 }
 
 #[test]
@@ -463,13 +471,13 @@ fn a_refresh_that_raced_a_purge_is_not_kept() {
     stage.unhold("/page");
     let after = stage.get("/page");
     assert!(!after.is_hit());
-    assert_eq!(said(&after.text(), "run"), "3");
+    assert_eq!(page_value(&after.text(), "run"), "3");
     stage.release("/page");
     galley_testkit::wait_for("the old refresh to end", crate::support::TIMEOUT, || {
         stage.status_number("in_flight") == 0
     });
     assert_ne!(
-        said(&stage.get("/page").text(), "run"),
+        page_value(&stage.get("/page").text(), "run"),
         "2",
         "the refresh that began before the purge"
     );
@@ -517,7 +525,9 @@ fn purges_under_load_never_let_an_old_page_through() {
             stage
                 .send(Request::new("PURGE", "/page"))
                 .assert_status(200);
-            let run: usize = said(&stage.get("/page").text(), "run").parse().unwrap();
+            let run: usize = page_value(&stage.get("/page").text(), "run")
+                .parse()
+                .unwrap();
             // What had been begun when the purge was acknowledged may not answer; `before` was begun before it.
             assert!(
                 run > before,

@@ -10,8 +10,8 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
 use crate::support::{
-    AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, found, output_text, random_bytes, sha256,
-    with_host,
+    AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, doctor_finding, output_text, random_bytes,
+    sha256, with_host,
 };
 
 /// Sends 5 MB, or so many `pieces`, which tell who asked, and notes it when it has said everything.
@@ -308,7 +308,7 @@ fn an_upload_without_spool_space_is_rejected() {
     // Small ones need none.
     site.send(Request::form("/hash.php", &[("a", "b")]))
         .assert_status(200);
-    let finding = found(&site, "spools");
+    let finding = doctor_finding(&site, "spools");
     assert_ne!(finding["level"], "fine", "{finding}");
     let seen = finding["seen"].as_str().unwrap();
     assert!(seen.contains("2 request bodies were rejected"), "{seen}");
@@ -317,7 +317,7 @@ fn an_upload_without_spool_space_is_rejected() {
     wait_for("there to be room again", TIMEOUT, || {
         site.send(other()).status == 200
     });
-    let finding = found(&site, "spools");
+    let finding = doctor_finding(&site, "spools");
     assert_eq!(finding["level"], "notice", "{finding}");
     let table = output_text(&site.galley.cli(&["status"]).unwrap());
     assert!(table.contains("in memory; 2 requests rejected"), "{table}");

@@ -37,7 +37,7 @@ fn spooled(site: &TestSite) -> u64 {
 
 /// A site in front of a scripted FastCGI program with one slot.
 fn before(responder: &FastCgiOrigin) -> SiteBuilder {
-    SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
+    SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site("in_flight = 1")
         .more(RULE)
@@ -418,7 +418,7 @@ fn a_request_whose_body_was_begun_is_sent_once() {
         servers[0].url(),
         servers[1].url()
     );
-    let site = SiteBuilder::behind(&upstream).more(RULE).start();
+    let site = SiteBuilder::upstream_line(&upstream).more(RULE).start();
     // A kept connection may have been closed, for which other requests are repeated.
     for _ in 0..4 {
         site.get("/warm");

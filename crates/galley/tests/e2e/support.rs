@@ -81,13 +81,13 @@ impl SiteBuilder {
     }
 
     /// Whatever the line says: `php = "..."` or `upstream = [...]`.
-    pub fn behind(line: &str) -> Self {
+    pub fn upstream_line(line: &str) -> Self {
         Self::new(Behind::Line(line.to_owned()))
     }
 
     /// A scripted origin; `preset` is that of the site.
     pub fn origin(origin: &Origin, preset: &str) -> Self {
-        Self::behind(&format!("upstream = [\"{}\"]", origin.url()))
+        Self::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
             .site(&format!("preset = \"{preset}\""))
     }
 
@@ -307,47 +307,47 @@ impl TestSite {
 
     /// What a page is to send as its head, a line for each field; `Status: 404` sets the status.
     pub fn head(&self, page: &str, lines: &[&str]) {
-        self.note(&format!("head{}", flat(page)), &lines.join("\n"));
+        self.note(&format!("head{}", note_name(page)), &lines.join("\n"));
     }
 
     /// Lets the page wait before its head, until [`TestSite::release`].
     pub fn hold(&self, page: &str) {
-        self.note(&format!("hold{}", flat(page)), "");
+        self.note(&format!("hold{}", note_name(page)), "");
     }
 
     /// Later runs of the page do not wait; those that do go on waiting.
     pub fn unhold(&self, page: &str) {
-        fs::remove_file(self.notes().join(format!("hold{}", flat(page)))).unwrap();
+        fs::remove_file(self.notes().join(format!("hold{}", note_name(page)))).unwrap();
     }
 
     pub fn wait_until_held(&self, page: &str) {
-        self.wait_for_note(&format!("held{}", flat(page)));
+        self.wait_for_note(&format!("held{}", note_name(page)));
     }
 
     pub fn release(&self, page: &str) {
-        self.note(&format!("go{}", flat(page)), "");
+        self.note(&format!("go{}", note_name(page)), "");
     }
 
     /// Lets the page wait after its first bytes, until [`TestSite::resume`].
     pub fn pause(&self, page: &str) {
-        self.note(&format!("pause{}", flat(page)), "");
+        self.note(&format!("pause{}", note_name(page)), "");
     }
 
     pub fn unpause(&self, page: &str) {
-        fs::remove_file(self.notes().join(format!("pause{}", flat(page)))).unwrap();
+        fs::remove_file(self.notes().join(format!("pause{}", note_name(page)))).unwrap();
     }
 
     pub fn wait_until_paused(&self, page: &str) {
-        self.wait_for_note(&format!("paused{}", flat(page)));
+        self.wait_for_note(&format!("paused{}", note_name(page)));
     }
 
     pub fn resume(&self, page: &str) {
-        self.note(&format!("resume{}", flat(page)), "");
+        self.note(&format!("resume{}", note_name(page)), "");
     }
 
     /// How often the page was generated.
     pub fn runs(&self, page: &str) -> usize {
-        let path = self.notes().join(format!("runs{}", flat(page)));
+        let path = self.notes().join(format!("runs{}", note_name(page)));
         fs::read_to_string(path)
             .ok()
             .and_then(|text| text.parse().ok())
@@ -481,7 +481,7 @@ pub fn with_host(request: Request) -> Request {
 }
 
 /// A page's name in file names.
-pub fn flat(page: &str) -> String {
+pub fn note_name(page: &str) -> String {
     page.replace('/', "_")
 }
 
@@ -533,7 +533,7 @@ pub fn run_concurrently<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync)
 }
 
 /// The value behind `name=` at the beginning of a line of the lab's page.
-pub fn said<'a>(body: &'a str, name: &str) -> &'a str {
+pub fn page_value<'a>(body: &'a str, name: &str) -> &'a str {
     let start = format!("{name}=");
     body.lines()
         .find_map(|line| line.strip_prefix(start.as_str()))
@@ -626,7 +626,7 @@ echo 'body=', file_get_contents('php://input'), "\n</body></html>\n";
 "#;
 
 /// What the doctor finds in one check.
-pub(crate) fn found(stage: &TestSite, check: &str) -> serde_json::Value {
+pub(crate) fn doctor_finding(stage: &TestSite, check: &str) -> serde_json::Value {
     let output = stage.galley.cli(&["doctor", "--json"]).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let mut findings = value["findings"].as_array().unwrap().iter();

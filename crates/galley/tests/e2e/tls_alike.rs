@@ -21,7 +21,7 @@ impl All {
     fn start() -> Self {
         let (origin, authority) = (origin(), Authority::new());
         let plan = |server: &str| {
-            SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+            SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
                 // Codings come when they come; all have to have the same ones.
                 .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")

@@ -34,7 +34,7 @@ fn apache(scratch: &Scratch, certificate: &str) -> (Apache, u16) {
 }
 
 fn site(certificate: &str, lines: &str) -> (TestSite, Apache) {
-    let plan = SiteBuilder::behind("upstream = [\"https://127.0.0.1:{port}\"]").site(lines);
+    let plan = SiteBuilder::upstream_line("upstream = [\"https://127.0.0.1:{port}\"]").site(lines);
     let authority = Authority::new();
     let dir = plan.scratch.path();
     authority.issue(dir, "named", &["apache.internal"]);

@@ -67,7 +67,7 @@ fn has_turns() -> bool {
 
 #[test]
 fn threads_that_answer_have_short_turns_and_php_has_not() {
-    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("index.php", TEST_PAGE)
         .start();
     site.send(Request::form("/page", &[("a", "b")]))

@@ -7,7 +7,7 @@ use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
 use crate::http2::ask::Client;
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, said};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
 
 const SESSION: &str = "wordpress_logged_in_0123=editor|1|x";
 
@@ -16,7 +16,7 @@ const PLUGIN: &str = "Galley-Plugin: 0.3.0";
 
 fn run(site: &TestSite, page: &str) -> u64 {
     let response = site.get(page).expect_status(200);
-    said(&response.text(), "run").parse().unwrap()
+    page_value(&response.text(), "run").parse().unwrap()
 }
 
 /// Stores a page; which run of PHP it is.
@@ -36,7 +36,11 @@ fn is_stale_once(site: &TestSite, page: &str, old: u64) {
     let response = site.get(page);
     let status = response.cache_status();
     assert!(status.contains("detail=revalidating"), "{page}: {status}");
-    assert_eq!(said(&response.text(), "run"), old.to_string(), "{page}");
+    assert_eq!(
+        page_value(&response.text(), "run"),
+        old.to_string(),
+        "{page}"
+    );
     wait_for(&format!("a newer {page}"), TIMEOUT, || {
         run(site, page) != old
     });
@@ -57,7 +61,11 @@ fn an_anonymous_post_does_not_purge_where_the_plugin_says_what_changed() {
             let page = site.get("/a");
             assert_eq!(page.cache_status().split(';').nth(1), Some(" hit"));
             assert!(!page.cache_status().contains("detail"), "{method}");
-            assert_eq!(said(&page.text(), "run"), first.to_string(), "{method}");
+            assert_eq!(
+                page_value(&page.text(), "run"),
+                first.to_string(),
+                "{method}"
+            );
         }
     }
     // What the plugin orders holds, and a session purges softly on top of that.
@@ -93,7 +101,7 @@ fn one_post_leaves_a_page_to_fall_back_on_when_php_goes_down() {
     site.fpm.as_mut().unwrap().kill();
     for _ in 0..20 {
         let page = site.get("/a").expect_status(200);
-        assert_eq!(said(&page.text(), "run"), first.to_string());
+        assert_eq!(page_value(&page.text(), "run"), first.to_string());
     }
 }
 
@@ -108,10 +116,10 @@ fn posts_without_end_refresh_a_page_a_few_times_and_once_more_at_last() {
         let (mut misses, mut last) = (0, 0);
         for _ in 0..120 {
             let response = site.send(posts()).expect_status(200);
-            last = said(&response.text(), "run").parse().unwrap();
+            last = page_value(&response.text(), "run").parse().unwrap();
             let read = site.get(page).expect_status(200);
             misses += usize::from(!read.is_hit());
-            runs.insert(said(&read.text(), "run").parse().unwrap());
+            runs.insert(page_value(&read.text(), "run").parse().unwrap());
         }
         // Five at once, then one each five seconds, and one that was put off each five seconds.
         let most = 8 + 2 * usize::try_from(began.elapsed().as_secs() / 5).unwrap();

@@ -8,7 +8,7 @@ use std::thread;
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
-use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, json_number, said};
+use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, json_number, page_value};
 
 /// A server that does what the path says, and keeps all bytes that came on each of its connections.
 struct Server {
@@ -39,7 +39,7 @@ impl Server {
     }
 
     fn plan(&self, preset: &str) -> SiteBuilder {
-        SiteBuilder::behind(&format!("upstream = [\"http://{}\"]", self.addr))
+        SiteBuilder::upstream_line(&format!("upstream = [\"http://{}\"]", self.addr))
             .site(&format!("preset = \"{preset}\""))
     }
 }
@@ -281,7 +281,7 @@ fn php_over_fastcgi_never_hears_of_it() {
     let answer = connection.receive("GET").unwrap();
     answer.assert_status(200);
     let text = answer.text();
-    assert_eq!(said(&text, "HTTP_SEC_WEBSOCKET_VERSION"), "13");
+    assert_eq!(page_value(&text, "HTTP_SEC_WEBSOCKET_VERSION"), "13");
     assert!(
         !text.contains("HTTP_UPGRADE") && !text.contains("HTTP_CONNECTION"),
         "{text}"

@@ -119,7 +119,7 @@ fn an_answer_before_the_upload_is_read_is_an_answer() {
         }
     })
     .unwrap();
-    let site = SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
+    let site = SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .site("in_flight = 1")
         .start();

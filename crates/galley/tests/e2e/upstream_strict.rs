@@ -286,7 +286,7 @@ fn http_responses_that_can_be_read_in_two_ways_are_refused() {
         writer.close();
     })
     .unwrap();
-    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
+    let site = SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url())).start();
     for row in http_rows() {
         check(&site, &row);
     }
@@ -304,7 +304,7 @@ fn a_response_that_is_refused_gives_way_to_the_stale_one() {
         );
     })
     .unwrap();
-    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url())).start();
+    let site = SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url())).start();
     wait_for("the page in memory", TIMEOUT, || site.get("/page").is_hit());
     site.purge(&["--soft", "--url", "/page"]);
     wait_for("a refresh that is refused", TIMEOUT, || {
@@ -353,7 +353,7 @@ fn fastcgi_responses_without_content_have_none() {
         app.answer(head, body.as_bytes());
     })
     .unwrap();
-    let site = SiteBuilder::behind(&format!("php = \"{}\"", responder.address()))
+    let site = SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
         .file("index.php", "")
         .start();
     for (path, status) in [("/none", 204), ("/not-modified", 304), ("/reset", 205)] {
@@ -421,7 +421,7 @@ fn an_upstream_does_not_speak_for_this_cache() {
     })
     .unwrap();
     for preset in ["wordpress", "none"] {
-        let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+        let site = SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
             .site(&format!("preset = \"{preset}\""))
             .start();
         for path in ["/own", "/text", "/broken", "/among"] {

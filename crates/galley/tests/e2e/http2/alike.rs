@@ -69,7 +69,7 @@ fn agree(site: &TestSite, client: &Client, request: &Request) {
 
 fn start(lane: &str) -> (TestSite, galley_testkit::origin::Origin) {
     let origin = origin();
-    let site = SiteBuilder::behind(&format!("upstream = [\"{}\"]", origin.url()))
+    let site = SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
         .server(&format!("h2c = true\nfast_path = {lane}"))
         .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
         .more("[site.ttl]\ndefault = \"1h\"\n\"404\" = \"1h\"")

@@ -410,7 +410,7 @@ fn a_response_takes_as_long_as_it_takes_whatever_is_reloaded() {
 fn a_tunnel_outlives_a_reload() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream = listener.local_addr().unwrap();
-    let stage = SiteBuilder::behind(&format!("upstream = [\"http://{upstream}\"]"))
+    let stage = SiteBuilder::upstream_line(&format!("upstream = [\"http://{upstream}\"]"))
         .site("preset = \"none\"\nupgrade = [\"websocket\"]")
         .start();
     let echo = std::thread::spawn(move || {

@@ -10,7 +10,7 @@ use crate::managed::{children, lives};
 use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, output_text};
 
 fn managed() -> TestSite {
-    SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("index.php", TEST_PAGE)
         .start()
 }

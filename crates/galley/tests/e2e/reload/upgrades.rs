@@ -130,7 +130,7 @@ fn pages_after_purges_are_new_while_upgrades_go_on() {
 
 #[test]
 fn managed_php_goes_on_with_its_processes_and_ends_with_the_last_galley() {
-    let site = SiteBuilder::behind("php = \"managed\"\nphp_workers = 2")
+    let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("index.php", TEST_PAGE)
         .file(
             "opcache.php",
