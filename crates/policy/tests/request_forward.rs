@@ -1,6 +1,6 @@
-//! What leaves towards the upstream: field by field, variable by variable.
+//! Header fields and CGI variables of upstream requests.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ fn info(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> RequestInfo {
     info
 }
 
-fn whole(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> UpstreamRequest {
+fn whole_request(line: &RequestLineInfo<'_>, fields: &[(&str, &str)]) -> UpstreamRequest {
     let info = info(line, fields);
     forward::whole(
         &info,
@@ -84,17 +84,17 @@ fn variables(request: &UpstreamRequest, script: &Script) -> Vec<(String, String)
 }
 
 fn variable<'v>(variables: &'v [(String, String)], name: &str) -> Option<&'v str> {
-    let mut found = variables
+    let mut matching = variables
         .iter()
         .filter(|(n, _)| n == name)
         .map(|(_, value)| value.as_str());
-    let first = found.next();
-    assert_eq!(found.next(), None, "{name} twice");
+    let first = matching.next();
+    assert_eq!(matching.next(), None, "{name} twice");
     first
 }
 
 #[test]
-fn a_trimmed_request_is_made_from_facts() {
+fn a_trimmed_request_contains_only_parsed_values() {
     let head = [
         ("Cookie", "akm_mobile=1; _ga=2"),
         ("Accept", "text/html"),
@@ -125,7 +125,7 @@ fn a_trimmed_request_is_made_from_facts() {
 }
 
 #[test]
-fn the_address_is_added_apart_and_once() {
+fn the_client_address_is_added_separately_and_only_once() {
     let mut request = forward::trimmed(&info(&LINE, &[("X-Forwarded-For", "1.2.3.4")]));
     assert!(field(&request, "x-forwarded-for").is_empty());
     for _ in 0..2 {
@@ -137,7 +137,7 @@ fn the_address_is_added_apart_and_once() {
 }
 
 #[test]
-fn a_whole_request_keeps_what_is_the_clients() {
+fn a_whole_request_keeps_end_to_end_fields_of_the_client() {
     let head = [
         ("Host", "example.com"),
         ("Accept", "text/html"),
@@ -152,7 +152,7 @@ fn a_whole_request_keeps_what_is_the_clients() {
         ("X-Own", "1"),
         ("X-Own", "2"),
     ];
-    let request = whole(&LINE, &head);
+    let request = whole_request(&LINE, &head);
     assert_eq!(request.query.as_deref(), Some(&b"utm_source=x&b&a"[..]));
     assert_eq!(field(&request, "cookie"), ["a=1; b=2; c=3"]);
     assert_eq!(field(&request, "authorization"), ["Basic x"]);
@@ -164,7 +164,7 @@ fn a_whole_request_keeps_what_is_the_clients() {
 }
 
 #[test]
-fn a_whole_request_loses_what_is_not() {
+fn a_whole_request_drops_hop_by_hop_and_spoofable_fields() {
     for name in [
         "Connection",
         "Keep-Alive",
@@ -195,7 +195,7 @@ fn a_whole_request_loses_what_is_not() {
         "GALLEY-Heard",
         "galley-purge",
     ] {
-        let request = whole(
+        let request = whole_request(
             &LINE,
             &[("Connection", "Connection-Named"), (name, "CANARY")],
         );
@@ -211,31 +211,31 @@ fn a_whole_request_loses_what_is_not() {
         "X-Forwarded-Host",
         "X-Request-Id",
     ] {
-        let values = whole(&LINE, &[(name, "CANARY")]);
+        let values = whole_request(&LINE, &[(name, "CANARY")]);
         let values = field(&values, &name.to_ascii_lowercase()).join(",");
         assert!(!values.is_empty() && !values.contains("CANARY"), "{name}");
     }
 }
 
 #[test]
-fn the_plugin_gets_what_only_galley_can_know() {
-    let claimed = [
+fn galley_fields_for_the_plugin_cannot_be_set_by_clients() {
+    let client_fields = [
         ("Galley-Request", "shared"),
         ("Galley-Heard", "CANARY"),
         ("Galley-Cron", "run"),
     ];
-    let shared = forward::trimmed(&info(&LINE, &claimed));
+    let shared = forward::trimmed(&info(&LINE, &client_fields));
     assert_eq!(field(&shared, "galley-request"), ["shared"]);
     assert!(field(&shared, "galley-heard").is_empty());
-    let mut telling = shared.clone();
-    forward::set_acknowledged(&mut telling, "a1");
-    assert_eq!(field(&telling, "galley-heard"), ["a1"]);
-    let mut request = whole(&LINE, &claimed);
+    let mut acknowledging = shared.clone();
+    forward::set_acknowledged(&mut acknowledging, "a1");
+    assert_eq!(field(&acknowledging, "galley-heard"), ["a1"]);
+    let mut request = whole_request(&LINE, &client_fields);
     assert!(field(&request, "galley-request").is_empty());
     forward::for_plugin(&mut request, "a1 b2");
     assert_eq!(field(&request, "galley-request"), ["whole"]);
     assert_eq!(field(&request, "galley-heard"), ["a1 b2"]);
-    let mut request = whole(&LINE, &[]);
+    let mut request = whole_request(&LINE, &[]);
     forward::for_plugin(&mut request, "");
     assert!(field(&request, "galley-heard").is_empty());
     for (schedule, word) in [
@@ -243,14 +243,14 @@ fn the_plugin_gets_what_only_galley_can_know() {
         (Schedule::Kept, Some("kept")),
         (Schedule::Run, Some("run")),
     ] {
-        let mut request = whole(&LINE, &claimed);
+        let mut request = whole_request(&LINE, &client_fields);
         forward::schedule(&mut request, schedule);
         assert_eq!(field(&request, "galley-cron"), Vec::from_iter(word));
     }
 }
 
 #[test]
-fn connection_cannot_name_protected_fields_away() {
+fn connection_cannot_remove_protected_fields() {
     for name in [
         "Cookie",
         "Authorization",
@@ -260,7 +260,7 @@ fn connection_cannot_name_protected_fields_away() {
         "X-Requested-With",
         "Range",
     ] {
-        let request = whole(
+        let request = whole_request(
             &LINE,
             &[
                 ("Connection", name),
@@ -278,7 +278,7 @@ fn connection_cannot_name_protected_fields_away() {
 }
 
 #[test]
-fn overrides_travel_on_unsafe_methods_only() {
+fn method_overrides_are_forwarded_only_with_unsafe_methods() {
     for (method, expected) in [
         ("GET", 0),
         ("HEAD", 0),
@@ -286,7 +286,7 @@ fn overrides_travel_on_unsafe_methods_only() {
         ("POST", 1),
         ("DELETE", 1),
     ] {
-        let request = whole(
+        let request = whole_request(
             &RequestLineInfo { method, ..LINE },
             &[("X-HTTP-Method-Override", "PUT")],
         );
@@ -299,7 +299,7 @@ fn overrides_travel_on_unsafe_methods_only() {
 }
 
 #[test]
-fn a_rule_keeps_cookies_from_the_upstream() {
+fn a_rule_that_ignores_cookies_removes_them_from_upstream_requests() {
     let ignore = Ignore {
         cookie: true,
         ..Ignore::default()
@@ -326,10 +326,10 @@ fn a_rule_keeps_cookies_from_the_upstream() {
 }
 
 #[test]
-fn php_gets_what_wordpress_reads() {
+fn php_receives_the_variables_that_wordpress_reads() {
     let request = UpstreamRequest {
         body_length: BodyLength::Known(5),
-        ..whole(
+        ..whole_request(
             &LINE,
             &[
                 ("Content-Type", "text/plain"),
@@ -339,7 +339,7 @@ fn php_gets_what_wordpress_reads() {
             ],
         )
     };
-    let found = variables(&request, &script());
+    let received = variables(&request, &script());
     for (name, value) in [
         ("GATEWAY_INTERFACE", "CGI/1.1"),
         ("SERVER_PROTOCOL", "HTTP/1.1"),
@@ -366,24 +366,24 @@ fn php_gets_what_wordpress_reads() {
         ("HTTP_X_OWN", "1, 2"),
         ("HTTP_X_FORWARDED_FOR", "192.0.2.7"),
     ] {
-        assert_eq!(variable(&found, name), Some(value), "{name}");
+        assert_eq!(variable(&received, name), Some(value), "{name}");
     }
     assert!(
-        variable(&found, "SERVER_SOFTWARE")
+        variable(&received, "SERVER_SOFTWARE")
             .unwrap()
             .contains("nginx")
     );
-    assert_eq!(variable(&found, "HTTP_CONTENT_TYPE"), None);
+    assert_eq!(variable(&received, "HTTP_CONTENT_TYPE"), None);
 }
 
 #[test]
-fn variables_that_must_not_be_are_not() {
+fn forbidden_variables_are_not_sent() {
     let line = RequestLineInfo {
         scheme: Scheme::Http,
         target: b"/",
         ..LINE
     };
-    let mut request = whole(&line, &[("Host", "example.com:8080")]);
+    let mut request = whole_request(&line, &[("Host", "example.com:8080")]);
     for name in [
         "proxy",
         "x_own",
@@ -398,14 +398,14 @@ fn variables_that_must_not_be_are_not() {
             http::HeaderValue::from_static("CANARY"),
         ));
     }
-    let found = variables(
+    let received = variables(
         &request,
         &Script {
             path_info: Some(Vec::new()),
             ..script()
         },
     );
-    assert!(!found.iter().any(|(_, value)| value.contains("CANARY")));
+    assert!(!received.iter().any(|(_, value)| value.contains("CANARY")));
     for name in [
         "HTTPS",
         "PATH_INFO",
@@ -413,17 +413,17 @@ fn variables_that_must_not_be_are_not() {
         "CONTENT_TYPE",
         "HTTP_PROXY",
     ] {
-        assert_eq!(variable(&found, name), None, "{name}");
+        assert_eq!(variable(&received, name), None, "{name}");
     }
-    assert_eq!(variable(&found, "QUERY_STRING"), Some(""));
-    assert_eq!(variable(&found, "REQUEST_URI"), Some("/"));
-    assert_eq!(variable(&found, "SERVER_PORT"), Some("8080"));
-    assert_eq!(variable(&found, "SERVER_NAME"), Some("example.com"));
-    assert_eq!(variable(&found, "HTTP_HOST"), Some("example.com:8080"));
+    assert_eq!(variable(&received, "QUERY_STRING"), Some(""));
+    assert_eq!(variable(&received, "REQUEST_URI"), Some("/"));
+    assert_eq!(variable(&received, "SERVER_PORT"), Some("8080"));
+    assert_eq!(variable(&received, "SERVER_NAME"), Some("example.com"));
+    assert_eq!(variable(&received, "HTTP_HOST"), Some("example.com:8080"));
 }
 
 #[test]
-fn keys_are_canonical() {
+fn equivalent_requests_have_the_same_key() {
     let bytes = |line: &RequestLineInfo<'_>, fields: &[(&str, &str)]| {
         let mut out = vec![9; 3];
         write_key(&info(line, fields), &mut out);
@@ -479,7 +479,7 @@ fn keys_are_canonical() {
 }
 
 #[test]
-fn cgi_answers_are_read() {
+fn valid_cgi_responses_are_parsed() {
     for (head, status, fields) in [
         (&b"Content-Type: text/html\r\n\r\n"[..], 200, &[("content-type", "text/html")][..]),
         (b"Status: 404 Not Found\r\nX-A:b\r\n", 404, &[("x-a", "b")]),
@@ -493,14 +493,14 @@ fn cgi_answers_are_read() {
         (b"", 200, &[]),
         (b"\r\n", 200, &[]),
     ] {
-        let (found, map) = cgi::answer(head).unwrap();
+        let (actual_status, map) = cgi::answer(head).unwrap();
         let map: Vec<_> = map.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        assert_eq!((found.as_u16(), map.as_slice()), (status, fields), "{}", head.escape_ascii());
+        assert_eq!((actual_status.as_u16(), map.as_slice()), (status, fields), "{}", head.escape_ascii());
     }
 }
 
 #[test]
-fn malformed_cgi_answers_are_refused() {
+fn malformed_cgi_responses_are_rejected() {
     for (head, why) in [
         (&b"no colon\r\n"[..], BadCgiHead::Line),
         (b"HTTP/1.1 200 OK\r\n", BadCgiHead::Line),
@@ -525,16 +525,16 @@ fn malformed_cgi_answers_are_refused() {
             head.escape_ascii()
         );
     }
-    let many = "a: b\n".repeat(cgi::MAX_FIELDS + 1);
+    let too_many = "a: b\n".repeat(cgi::MAX_FIELDS + 1);
     assert_eq!(
-        cgi::answer(many.as_bytes()).unwrap_err(),
+        cgi::answer(too_many.as_bytes()).unwrap_err(),
         BadCgiHead::TooMany
     );
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_cgi_head(head in proptest::collection::vec(any::<u8>(), 0..120), text in "([aS:]|Status|: |[0-9]|\r|\n){0,20}") {
+    fn parsing_a_cgi_head_never_panics(head in proptest::collection::vec(any::<u8>(), 0..120), text in "([aS:]|Status|: |[0-9]|\r|\n){0,20}") {
         let _ = cgi::answer(&head);
         let _ = cgi::answer(text.as_bytes());
     }

@@ -1,6 +1,6 @@
-//! Which field of a response speaks for its life, and what it says.
+//! The field that determines the lifetime of a response, and its value.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,8 +34,8 @@ fn seconds(lifetime: Option<Duration>) -> Option<u64> {
 }
 
 const CC: (&str, &str) = ("cache-control", "max-age=1, private");
-/// Fields of a response, and what they say: by which of them, for how many seconds, whether for one client.
-const FIRST_VOICES: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
+/// Fields of a response with the field that takes precedence, the lifetime in seconds, and whether it is private.
+const PRECEDENCE: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
     (&[], Voice::Nobody, None, false),
     (&[CC], Voice::CacheControl, Some(1), true),
     (
@@ -132,7 +132,7 @@ const FIRST_VOICES: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
         Some(15),
         false,
     ),
-    // A malformed or empty targeted field is as if it were absent (RFC 9213 §2.1).
+    // A malformed or empty targeted field is ignored (RFC 9213 §2.1).
     (
         &[CC, ("galley-cache-control", "max-age=15,")],
         Voice::CacheControl,
@@ -145,7 +145,7 @@ const FIRST_VOICES: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
         Some(1),
         true,
     ),
-    // One that names no lifetime still replaces all of Cache-Control and Expires.
+    // A targeted field without a lifetime still replaces Cache-Control and Expires.
     (
         &[CC, ("cdn-cache-control", "public")],
         Voice::Cdn,
@@ -155,8 +155,8 @@ const FIRST_VOICES: &[(Rows<'static>, Voice, Option<u64>, bool)] = &[
 ];
 
 #[test]
-fn the_first_voice_speaks_alone() {
-    for (rows, voice, lifetime, private) in FIRST_VOICES {
+fn only_the_field_with_the_highest_precedence_counts() {
+    for (rows, voice, lifetime, private) in PRECEDENCE {
         let found = statement(
             &fields(rows),
             AddressedFields::OfPlugins,
@@ -172,7 +172,7 @@ fn the_first_voice_speaks_alone() {
 }
 
 #[test]
-fn without_a_preset_only_standards_speak() {
+fn without_a_preset_only_standard_fields_count() {
     let lifetime = |surrogate: &str| {
         let rows = fields(&[
             ("surrogate-control", surrogate),
@@ -191,13 +191,13 @@ fn without_a_preset_only_standards_speak() {
         ("max-age=11;other, max-age=12", Some(12)),
         ("max-age=11, max-age=12;galley", Some(12)),
     ];
-    for (surrogate, wanted) in table {
-        assert_eq!(lifetime(surrogate), wanted, "{surrogate}");
+    for (surrogate, expected) in table {
+        assert_eq!(lifetime(surrogate), expected, "{surrogate}");
     }
 }
 
 #[test]
-fn what_a_rule_ignores_does_not_speak() {
+fn fields_ignored_by_a_rule_do_not_count() {
     let rows = fields(&[
         ("galley-cache-control", "max-age=3"),
         ("cache-control", "max-age=1"),
@@ -218,7 +218,7 @@ fn what_a_rule_ignores_does_not_speak() {
 }
 
 #[test]
-fn expires_counts_from_date() {
+fn expires_is_relative_to_date() {
     let table: &[(Rows<'_>, u64)] = &[
         (&[("expires", "Sun, 06 Nov 1994 08:50:37 GMT")], 60),
         (
@@ -255,20 +255,20 @@ fn expires_counts_from_date() {
         (&[("expires", "-1")], 0),
         (&[("expires", "")], 0),
     ];
-    for (rows, wanted) in table {
+    for (rows, expected) in table {
         let found = statement(
             &fields(rows),
             AddressedFields::Standard,
             Ignore::default(),
             now(),
         );
-        assert_eq!(seconds(found.lifetime), Some(*wanted), "{rows:?}");
+        assert_eq!(seconds(found.lifetime), Some(*expected), "{rows:?}");
     }
 }
 
 #[test]
-fn age_on_arrival() {
-    // rows, delay, wanted
+fn initial_age_is_the_maximum_of_age_and_date() {
+    // Fields, response delay, expected age.
     let table: &[(Rows<'_>, u64, u64)] = &[
         (&[], 0, 0),
         (&[], 2, 2),
@@ -300,14 +300,14 @@ fn age_on_arrival() {
         (&[("date", "Sun, 06 Nov 1994 08:59:07 GMT")], 0, 0),
         (&[("date", "yesterday")], 0, 0),
     ];
-    for (rows, delay, wanted) in table {
+    for (rows, delay, expected) in table {
         let found = initial_age(&fields(rows), Duration::from_secs(*delay), now());
-        assert_eq!(found.as_secs(), *wanted, "{rows:?}");
+        assert_eq!(found.as_secs(), *expected, "{rows:?}");
     }
 }
 
 #[test]
-fn windows_need_permission() {
+fn stale_windows_follow_the_response_and_the_site() {
     let ttl = TtlTable {
         stale_while_revalidate: Duration::from_secs(10),
         stale_if_error: Duration::from_secs(20),
@@ -331,13 +331,17 @@ fn windows_need_permission() {
         ("max-age=5, stale-if-error=2", 404, 0, 2),
     ];
     for (text, status, swr, sie) in table {
-        let said = statement(
+        let lifetime_statement = statement(
             &fields(&[("cache-control", text)]),
             AddressedFields::OfPlugins,
             Ignore::default(),
             now(),
         );
-        let found = windows(&said, StatusCode::from_u16(*status).unwrap(), &ttl);
+        let found = windows(
+            &lifetime_statement,
+            StatusCode::from_u16(*status).unwrap(),
+            &ttl,
+        );
         assert_eq!(
             (found.while_revalidate.as_secs(), found.if_error.as_secs()),
             (*swr, *sie),
@@ -347,7 +351,7 @@ fn windows_need_permission() {
 }
 
 #[test]
-fn silence_asks_the_table() {
+fn without_a_lifetime_the_ttl_table_or_heuristics_apply() {
     let ttl = TtlTable {
         by_status: vec![(404, Duration::from_secs(4)), (403, Duration::from_secs(3))],
         default: Duration::from_secs(60),
@@ -374,10 +378,11 @@ fn silence_asks_the_table() {
             Some(6),
         ),
     ];
-    for (status, rows, preset, wanted) in table {
+    for (status, rows, preset, expected) in table {
         let fields = fields(rows);
         let policy = Policy::of(*preset);
-        let said = statement(&fields, policy.storage.fields, Ignore::default(), now());
+        let lifetime_statement =
+            statement(&fields, policy.storage.fields, Ignore::default(), now());
         let status = StatusCode::from_u16(*status).unwrap();
         let response = ResponseHead {
             status,
@@ -389,7 +394,7 @@ fn silence_asks_the_table() {
             ttl: ttl.clone(),
             ..policy
         };
-        let found = default_lifetime(&response, &said.control, &site);
-        assert_eq!(seconds(found), *wanted, "{status} {rows:?}");
+        let found = default_lifetime(&response, &lifetime_statement.control, &site);
+        assert_eq!(seconds(found), *expected, "{status} {rows:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Purge orders as existing plugins send them, and that they name exactly what requests are stored under.
+//! Purge requests of existing plugins. Their scopes match the keys of stored responses exactly.
 
 mod response_support;
 
@@ -42,17 +42,17 @@ fn tag(name: &str) -> Scope {
     Scope::Tag(name.to_owned())
 }
 
-fn order(method: &str, target: &str, rows: Rows<'_>) -> Result<Purge, PurgeError> {
+fn purge(method: &str, target: &str, rows: Rows<'_>) -> Result<Purge, PurgeError> {
     let site = Policy::default();
-    let mut orders = purges_from_request(&info(method, target, rows, &site), lines(rows), &site)?;
-    assert_eq!(orders.len(), 1, "{method} {target}: {orders:?}");
-    orders.pop().ok_or(PurgeError::NoPurge)
+    let mut purges = purges_from_request(&info(method, target, rows, &site), lines(rows), &site)?;
+    assert_eq!(purges.len(), 1, "{method} {target}: {purges:?}");
+    purges.pop().ok_or(PurgeError::NoPurge)
 }
 
 #[test]
 fn plugins_purge_one_url() {
     const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
-    purges_of(&[
+    assert_hard_purges(&[
         // W3 Total Cache, WP Rocket, Proxy Cache Purge: one URL.
         ("PURGE", "/a/", &[], url("/a/", None)),
         (
@@ -97,8 +97,8 @@ fn plugins_purge_everything_or_below_a_path() {
     let prefix = |path: &str| Scope::Prefix(path.into());
     const WORDPRESS: (&str, &str) = ("User-Agent", "WordPress/6.8; https://example.com");
     const REGEX: (&str, &str) = ("X-Purge-Method", "regex");
-    purges_of(&[
-        // All, and below a path.
+    assert_hard_purges(&[
+        // Everything, and prefixes.
         ("PURGE", "/.*", &[REGEX], host()),
         ("PURGE", "/.*", &[], host()),
         ("PURGE", "/*", &[], host()),
@@ -135,7 +135,7 @@ fn plugins_purge_everything_or_below_a_path() {
 
 #[test]
 fn plugins_purge_tags() {
-    purges_of(&[
+    assert_hard_purges(&[
         (
             "PURGE",
             "/",
@@ -147,18 +147,18 @@ fn plugins_purge_tags() {
     ]);
 }
 
-fn purges_of(table: &[(&str, &str, Rows<'_>, Scope)]) {
-    for (method, target, rows, wanted) in table {
+fn assert_hard_purges(table: &[(&str, &str, Rows<'_>, Scope)]) {
+    for (method, target, rows, expected) in table {
         assert_eq!(
-            order(method, target, rows),
-            Ok(hard(wanted.clone())),
+            purge(method, target, rows),
+            Ok(hard(expected.clone())),
             "{method} {target} {rows:?}"
         );
     }
 }
 
 #[test]
-fn soft_orders() {
+fn soft_purges_of_each_dialect() {
     let table: &[(Rows<'_>, Purge)] = &[
         (&[("Fastly-Soft-Purge", "1")], soft(url("/a", None))),
         (&[("X-Purge-Soft", "1")], soft(url("/a", None))),
@@ -166,13 +166,17 @@ fn soft_orders() {
         (&[("xkey-softpurge", "t")], soft(tag("t"))),
         (&[("xkey-purge", "t")], hard(tag("t"))),
     ];
-    for (rows, wanted) in table {
-        assert_eq!(order("PURGE", "/a", rows).as_ref(), Ok(wanted), "{rows:?}");
+    for (rows, expected) in table {
+        assert_eq!(
+            purge("PURGE", "/a", rows).as_ref(),
+            Ok(expected),
+            "{rows:?}"
+        );
     }
 }
 
 #[test]
-fn several_tags_are_several_orders() {
+fn several_tags_are_several_purges() {
     let site = Policy::default();
     let rows: Rows<'_> = &[
         ("X-Purge-Method", "tags"),
@@ -183,7 +187,7 @@ fn several_tags_are_several_orders() {
 }
 
 #[test]
-fn what_is_no_order() {
+fn other_requests_and_invalid_purges_are_rejected() {
     let long = "a".repeat(1100);
     let table: &[(&str, &str, Rows<'_>, PurgeError)] = &[
         ("GET", "/", &[], PurgeError::NoPurge),
@@ -203,21 +207,21 @@ fn what_is_no_order() {
             PurgeError::PatternTooLong,
         ),
     ];
-    for (method, target, rows, wanted) in table {
+    for (method, target, rows, expected) in table {
         assert_eq!(
-            order(method, target, rows),
-            Err(wanted.clone()),
+            purge(method, target, rows),
+            Err(expected.clone()),
             "{method} {target} {rows:?}"
         );
     }
     assert!(matches!(
-        order("PURGE", "/.*", &[("X-VC-Purge-Host", "a b")]),
+        purge("PURGE", "/.*", &[("X-VC-Purge-Host", "a b")]),
         Err(PurgeError::Host(_))
     ));
 }
 
 #[test]
-fn urls_in_any_spelling() {
+fn equivalent_urls_have_the_same_scope() {
     let site = Policy::default();
     let scope = |host: Option<&str>, path: &str, query: Option<&str>| Scope::Url {
         host: host.map(str::to_owned),
@@ -234,8 +238,8 @@ fn urls_in_any_spelling() {
         ("http://example.com", scope(Some("example.com"), "/", None)),
         ("/?", scope(None, "/", None)),
     ];
-    for (text, wanted) in table {
-        assert_eq!(url_scope(text, &site), Ok(wanted), "{text}");
+    for (text, expected) in table {
+        assert_eq!(url_scope(text, &site), Ok(expected), "{text}");
     }
     for text in ["", "a", "ftp://x/", "/%zz", "/a b", "http://a@b/"] {
         assert!(url_scope(text, &site).is_err(), "{text}");
@@ -246,7 +250,7 @@ fn urls_in_any_spelling() {
 }
 
 #[test]
-fn orders_in_answers() {
+fn purges_in_response_fields() {
     let site = Policy::default();
     let url = |path: &str| Scope::Url {
         host: None,
@@ -268,24 +272,24 @@ fn orders_in_answers() {
         ("/%zz, tag=", vec![]),
         ("", vec![]),
     ];
-    for (value, wanted) in table {
+    for (value, expected) in table {
         let mut fields = HeaderMap::new();
         fields.insert("x-litespeed-purge", HeaderValue::from_str(value).unwrap());
-        assert_eq!(from_response(&fields, &site), *wanted, "{value}");
+        assert_eq!(from_response(&fields, &site), *expected, "{value}");
     }
-    let many: Vec<String> = (0..=MAX_PURGES).map(|n| format!("t{n}")).collect();
+    let too_many: Vec<String> = (0..=MAX_PURGES).map(|n| format!("t{n}")).collect();
     let mut fields = HeaderMap::new();
     fields.insert(
         "galley-purge",
-        HeaderValue::from_str(&many.join(",")).unwrap(),
+        HeaderValue::from_str(&too_many.join(",")).unwrap(),
     );
     assert_eq!(from_response(&fields, &site), [hard(Scope::Site)]);
 }
 
 proptest! {
-    /// An order by URL names what a request for that URL is stored under, however either is spelled.
+    /// A purge by URL has the same scope as a request for that URL, whatever their spelling.
     #[test]
-    fn orders_and_requests_agree(
+    fn purges_and_requests_have_the_same_scope(
         path in "(/[a-zA-Z0-9.~_-]{0,5}|/%[2-7][0-9a-fA-F]|/\\.\\.?){1,5}",
         query in proptest::option::of("([ab]=[a-z%]{0,2}&?|utm_source=x&?|&){0,5}"),
     ) {
@@ -304,12 +308,12 @@ proptest! {
                 upgrade: false,
                 country: None,
             };
-            let mut asked = galley_policy::request_info::RequestInfo::default();
-            if asked.parse(&line, lines(&[]), &site).is_ok() {
+            let mut request = galley_policy::request_info::RequestInfo::default();
+            if request.parse(&line, lines(&[]), &site).is_ok() {
                 let stored = Scope::Url {
-                    host: Some(asked.host().to_owned()),
-                    path: asked.path().to_vec(),
-                    query: asked.query().map(<[u8]>::to_vec),
+                    host: Some(request.host().to_owned()),
+                    path: request.path().to_vec(),
+                    query: request.query().map(<[u8]>::to_vec),
                 };
                 prop_assert_eq!(scope, stored);
             }
@@ -317,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn never_panics(text in "[ -~]{0,40}", value in "[ -~]{0,40}") {
+    fn parsing_scopes_and_purges_never_panics(text in "[ -~]{0,40}", value in "[ -~]{0,40}") {
         let site = Policy::default();
         let _ = url_scope(&text, &site);
         let _ = prefix_scope(&text);
@@ -330,7 +334,7 @@ proptest! {
     }
 
     #[test]
-    fn interfaces_never_panic(
+    fn purge_interfaces_never_panic(
         path in "(/souin-api/souin|/service/)?[ -~]{0,30}",
         kind in "uri|uri-prefix|origin|group|x",
         selector in "(https?://)?[ -~]{0,30}",
@@ -349,27 +353,27 @@ proptest! {
                 upgrade: false,
                 country: None,
             };
-            let mut asked = galley_policy::request_info::RequestInfo::default();
-            if asked.parse(&line, lines(rows), &site).is_err() {
+            let mut request = galley_policy::request_info::RequestInfo::default();
+            if request.parse(&line, lines(rows), &site).is_err() {
                 continue;
             }
-            let dialect = Dialect::of(&asked, lines(rows), &site);
+            let dialect = Dialect::of(&request, lines(rows), &site);
             for body in [&body[..], json.as_bytes()] {
-                let orders = dialect.map(|dialect| dialect.purges(&asked, lines(rows), body, &site));
-                prop_assert!(!matches!(orders, Some(Ok(orders)) if orders.is_empty()));
+                let purges = dialect.map(|dialect| dialect.purges(&request, lines(rows), body, &site));
+                prop_assert!(!matches!(purges, Some(Ok(purges)) if purges.is_empty()));
             }
         }
     }
 }
 
 #[test]
-fn keys_and_batches_of_souin() {
+fn souin_keys_and_batches() {
     let site = Policy::default();
     let json: Rows<'_> = &[("Content-Type", "application/json; charset=utf-8")];
     let batch = |body: &str| {
-        let asked = info("POST", "/souin-api/souin/", json, &site);
-        let dialect = Dialect::of(&asked, lines(json), &site).expect("a batch");
-        dialect.purges(&asked, lines(json), body.as_bytes(), &site)
+        let request = info("POST", "/souin-api/souin/", json, &site);
+        let dialect = Dialect::of(&request, lines(json), &site).expect("a batch");
+        dialect.purges(&request, lines(json), body.as_bytes(), &site)
     };
     assert_eq!(
         batch(r#"{"type": "uri", "selectors": ["https://example.com/a?b=1"], "purge": false}"#),
@@ -396,10 +400,10 @@ fn keys_and_batches_of_souin() {
         assert_eq!(batch(wrong), Err(PurgeError::Body), "{wrong}");
     }
     assert_eq!(batch(r#"{"type": "uri"}"#), Err(PurgeError::NoPurge));
-    let many = vec!["\"/\""; MAX_PURGES + 1].join(",");
-    let many = format!("{{\"type\": \"uri\", \"selectors\": [{many}]}}");
-    assert_eq!(batch(&many), Err(PurgeError::TooMany));
-    for (key, wanted) in [
+    let too_many = vec!["\"/\""; MAX_PURGES + 1].join(",");
+    let too_many = format!("{{\"type\": \"uri\", \"selectors\": [{too_many}]}}");
+    assert_eq!(batch(&too_many), Err(PurgeError::TooMany));
+    for (key, expected) in [
         ("GET-https-example.com-/a/", url("/a/", None)),
         ("GET-http-example.com-/a/?b=1", url("/a/", Some("b=1"))),
         ("GET-http-example.com-/a/.+", Scope::Prefix(b"/a/".to_vec())),
@@ -408,6 +412,6 @@ fn keys_and_batches_of_souin() {
         (".*example.*", Scope::Site),
     ] {
         let target = format!("/souin-api/souin/{key}");
-        assert_eq!(order("PURGE", &target, &[]), Ok(hard(wanted)), "{key}");
+        assert_eq!(purge("PURGE", &target, &[]), Ok(hard(expected)), "{key}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a stored response does for a request: decisions, conditions, ranges.
+//! How a stored response serves a request: decisions and conditional requests.
 
 mod response_support;
 
@@ -52,7 +52,7 @@ fn decisions_with_the_wordpress_preset() {
         ("GET", ONLY, Some(70), Refuse(RefusedWhy::OnlyIfCached)),
         ("GET", MEMBER, Some(1), Pass(PassWhy::Cookie)),
         ("POST", &[], Some(1), Pass(PassWhy::Method)),
-        // Visitors may not bust the cache; the documented departure from request directives.
+        // Clients cannot bypass the cache: a documented departure from request directives.
         (
             "GET",
             &[("cache-control", "no-cache, max-age=0")],
@@ -62,7 +62,7 @@ fn decisions_with_the_wordpress_preset() {
     ];
     let no_fields = http::HeaderMap::new();
     let rules = Policy::default();
-    for (method, rows, age, wanted) in table {
+    for (method, rows, age, expected) in table {
         let info = info(method, "/", rows, &rules);
         let stored = age.map(|age| StoredResponse {
             is_hit_for_pass: false,
@@ -76,7 +76,7 @@ fn decisions_with_the_wordpress_preset() {
         let decision = decide(&info, &rules, stored.as_ref());
         assert_eq!(
             decision.below_root(&info, PathKind::Missing, Backend::Http),
-            *wanted,
+            *expected,
             "{method} {rows:?} {age:?}"
         );
     }
@@ -86,7 +86,7 @@ const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const OLDER: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const NEWER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
 
-/// Method and conditions of a request, and what they come to for a file and for a stored response.
+/// Method and conditions of a request, with the results for a file and for a stored response.
 const CONDITIONS: &[(&str, Rows<'static>, ConditionalResult, ConditionalResult)] = &[
     ("GET", &[], Proceed, Proceed),
     (
@@ -169,27 +169,27 @@ const CONDITIONS: &[(&str, Rows<'static>, ConditionalResult, ConditionalResult)]
 ];
 
 #[test]
-fn conditions_in_their_order() {
+fn conditions_are_evaluated_in_the_order_of_rfc_9110() {
     let modified = UNIX_EPOCH + Duration::from_secs(784_111_777) + Duration::from_millis(900);
     let validators = Validators {
         etag: Some(b"\"a\""),
         last_modified: Some(modified),
     };
-    for (method, rows, of_file, of_stored) in CONDITIONS {
+    for (method, rows, for_file, for_stored) in CONDITIONS {
         let info = info(method, "/", rows, &Policy::default());
-        assert_eq!(evaluate(&info, &validators), *of_file, "{method} {rows:?}");
+        assert_eq!(evaluate(&info, &validators), *for_file, "{method} {rows:?}");
         assert_eq!(
             evaluate_stored(&info, &validators),
-            *of_stored,
+            *for_stored,
             "{method} {rows:?}"
         );
     }
 }
 
 #[test]
-fn without_validators_only_stars_match() {
-    let nothing = Validators::default();
-    let condition = |rows| evaluate(&info("GET", "/", rows, &Policy::default()), &nothing);
+fn without_validators_only_the_asterisk_matches() {
+    let no_validators = Validators::default();
+    let condition = |rows| evaluate(&info("GET", "/", rows, &Policy::default()), &no_validators);
     assert_eq!(
         condition(&[("if-none-match", "\"a\"")]),
         ConditionalResult::Proceed

@@ -1,6 +1,6 @@
-//! Lifetimes that are left to Galley differ from entry to entry; those that the response states do not.
+//! Galley varies the lifetimes that it chooses itself, but not those that the response states.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod response_support;
 
@@ -13,8 +13,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use proptest::prelude::*;
 use response_support::{Rows, info};
 
-/// The lifetime before and after.
-fn lives(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
+/// The lifetime without and with variation.
+fn lifetimes(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Lifetime) {
     let mut fields = HeaderMap::new();
     for (name, value) in rows {
         let name = HeaderName::from_static(name);
@@ -28,19 +28,19 @@ fn lives(site: &Policy, status: u16, rows: Rows<'_>, seed: u64) -> (Lifetime, Li
         // Sun, 06 Nov 1994 08:49:37 GMT.
         now: UNIX_EPOCH + Duration::from_secs(784_111_777),
     };
-    let verdicts = (
+    let judgments = (
         judge(&info, &response, site),
         judge_spread(&info, &response, site, seed),
     );
-    let (Storability::Store(life), Storability::Store(spread)) = verdicts else {
-        panic!("{rows:?} is to be kept");
+    let (Storability::Store(life), Storability::Store(spread)) = judgments else {
+        panic!("{rows:?} is not stored");
     };
     (life, spread)
 }
 
-fn seconds(site: &Policy, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
+fn fresh_seconds(site: &Policy, status: u16, rows: Rows<'_>) -> BTreeSet<u64> {
     (0..1000)
-        .map(|seed| lives(site, status, rows, seed).1.fresh.as_secs())
+        .map(|seed| lifetimes(site, status, rows, seed).1.fresh.as_secs())
         .collect()
 }
 
@@ -52,7 +52,7 @@ fn rfc9111() -> Policy {
 }
 
 #[test]
-fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
+fn chosen_lifetimes_are_reduced_by_at_most_a_tenth() {
     const EXPIRES: (&str, &str) = ("expires", "Wed, 11 Jan 1984 05:00:00 GMT");
     const MISSING: (&str, &str) = ("cache-control", "no-cache, must-revalidate, max-age=0");
     // Fresh for a tenth of 1000 s.
@@ -73,7 +73,7 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
     let table: [(&Policy, u16, Rows<'_>, std::ops::RangeInclusive<u64>); 8] = [
         (&wordpress, 200, &[], 54..=60),
         (&wordpress, 404, &[EXPIRES, MISSING], 54..=60),
-        // What it was old when it came does not count: 40 of 60 seconds are left.
+        // The initial age does not count: 40 of 60 seconds remain.
         (&wordpress, 200, &[("age", "20")], 56..=60),
         (&none, 200, &[MODIFIED], 90..=100),
         (
@@ -82,7 +82,7 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
             &[("cache-control", "max-age=5")],
             3240..=3600,
         ),
-        // Stated: to the second.
+        // Stated lifetimes are exact.
         (
             &wordpress,
             200,
@@ -103,7 +103,7 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
         ),
     ];
     for (site, status, rows, expected) in table {
-        let found = seconds(site, status, rows);
+        let found = fresh_seconds(site, status, rows);
         assert_eq!(found, expected.collect(), "{rows:?}");
     }
     let brief = Policy {
@@ -113,18 +113,18 @@ fn what_is_left_to_galley_is_cut_by_a_tenth_at_most() {
         },
         ..wordpress
     };
-    assert_eq!(seconds(&brief, 200, &[]), BTreeSet::from([9]));
+    assert_eq!(fresh_seconds(&brief, 200, &[]), BTreeSet::from([9]));
 }
 
 proptest! {
     #[test]
-    fn nothing_lives_longer_nor_dies_of_it(seed: u64, age in 0_u64..59) {
+    fn variation_never_extends_or_ends_a_lifetime(seed: u64, age in 0_u64..59) {
         let age = age.to_string();
-        let (before, after) = lives(&Policy::wordpress(), 200, &[("age", &age)], seed);
-        let again = lives(&Policy::wordpress(), 200, &[("age", &age)], seed).1;
+        let (before, after) = lifetimes(&Policy::wordpress(), 200, &[("age", &age)], seed);
+        let again = lifetimes(&Policy::wordpress(), 200, &[("age", &age)], seed).1;
         prop_assert_eq!(after, again);
         prop_assert!(after.fresh <= before.fresh && after.fresh > after.initial_age);
-        let left = before.fresh.abs_diff(before.initial_age).as_secs();
-        prop_assert!(before.fresh.abs_diff(after.fresh).as_secs() <= left / 10);
+        let remaining = before.fresh.abs_diff(before.initial_age).as_secs();
+        prop_assert!(before.fresh.abs_diff(after.fresh).as_secs() <= remaining / 10);
     }
 }

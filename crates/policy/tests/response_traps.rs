@@ -1,7 +1,7 @@
-//! The known traps of shared caches, as far as decisions can fall into them; each test has its trap's number. Traps of the
-//! running server are in the server's `tests/traps`.
+//! Known traps of shared caches that concern decisions. The name of a test contains the number of its trap. `tests/traps` of the
+//! server tests the traps that need a running server.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod response_support;
 
@@ -47,29 +47,29 @@ fn map(rows: Rows<'_>) -> HeaderMap {
     map
 }
 
-fn verdict(site: &Policy, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
-    let answered = ResponseHead {
+fn storability(site: &Policy, request: Rows<'_>, status: u16, rows: Rows<'_>) -> Storability {
+    let response = ResponseHead {
         status: StatusCode::from_u16(status).unwrap(),
         fields: &map(rows),
         response_delay: Duration::ZERO,
         now: now(),
     };
-    judge(&info("GET", "/", request, site), &answered, site)
+    judge(&info("GET", "/", request, site), &response, site)
 }
 
 fn stored(status: u16, rows: Rows<'_>) -> Storability {
-    verdict(&none(), &[], status, rows)
+    storability(&none(), &[], status, rows)
 }
 
-fn fresh_s(verdict: Storability) -> Option<u64> {
-    match verdict {
+fn fresh_s(storability: Storability) -> Option<u64> {
+    match storability {
         Storability::Store(life) if life.fresh > life.initial_age => Some(life.fresh.as_secs()),
         Storability::Store(_) | Storability::Skip(_) => None,
     }
 }
 
 #[test]
-fn trap_01_answers_to_credentials_are_shared_only_where_they_say_so() {
+fn trap_01_responses_to_authorized_requests_need_explicit_permission_to_be_shared() {
     let with: Rows<'_> = &[("authorization", "Basic x")];
     for (control, is_shared) in [
         ("max-age=60", false),
@@ -79,9 +79,9 @@ fn trap_01_answers_to_credentials_are_shared_only_where_they_say_so() {
         ("s-maxage=60", true),
         ("s-maxage=60, private", false),
     ] {
-        let verdict = verdict(&none(), with, 200, &[("cache-control", control)]);
+        let storability = storability(&none(), with, 200, &[("cache-control", control)]);
         assert_eq!(
-            matches!(verdict, Storability::Store(_)),
+            matches!(storability, Storability::Store(_)),
             is_shared,
             "{control}"
         );
@@ -89,7 +89,7 @@ fn trap_01_answers_to_credentials_are_shared_only_where_they_say_so() {
 }
 
 #[test]
-fn trap_02_a_cookie_keeps_a_response_out_unless_the_file_names_it() {
+fn trap_02_set_cookie_prevents_storing_unless_configured_as_harmless() {
     let rows: Rows<'_> = &[
         ("cache-control", "max-age=60, public"),
         ("set-cookie", "a=b"),
@@ -99,11 +99,11 @@ fn trap_02_a_cookie_keeps_a_response_out_unless_the_file_names_it() {
         harmless_cookies: vec![NamePattern::parse("a")],
         ..none()
     };
-    assert_eq!(fresh_s(verdict(&site, &[], 200, rows)), Some(60));
+    assert_eq!(fresh_s(storability(&site, &[], 200, rows)), Some(60));
 }
 
 #[test]
-fn trap_03_directives_are_whole_words_in_any_case() {
+fn trap_03_directives_are_case_insensitive_whole_words() {
     for (control, is_stored) in [
         ("x-private-foo, max-age=60", true),
         ("foo=\"private, no-store\", max-age=60", true),
@@ -116,38 +116,38 @@ fn trap_03_directives_are_whole_words_in_any_case() {
 }
 
 #[test]
-fn trap_04_qualified_directives_take_out_the_fields_they_name() {
+fn trap_04_qualified_directives_remove_the_named_fields() {
     let rows: Rows<'_> = &[
         ("cache-control", "no-cache=\"a\", max-age=60"),
         ("a", "1"),
         ("b", "2"),
     ];
     assert_eq!(fresh_s(stored(200, rows)), Some(60));
-    let kept = stored_fields(&map(rows), &none(), None);
-    assert!(!kept.contains_key("a") && kept.contains_key("b"));
+    let fields = stored_fields(&map(rows), &none(), None);
+    assert!(!fields.contains_key("a") && fields.contains_key("b"));
     let plain: Rows<'_> = &[("cache-control", "no-cache=\"a\", no-cache, max-age=60")];
     assert_eq!(stored(200, plain), Storability::Skip(NotStored::NoCache));
 }
 
 #[test]
-fn trap_05_no_store_of_a_request_keeps_its_answer_out() {
+fn trap_05_no_store_in_a_request_prevents_storing() {
     let request: Rows<'_> = &[("cache-control", "no-store")];
     assert_eq!(
         info("GET", "/", request, &none()).cacheability(),
         Cacheability::Pass(PassWhy::NoStore)
     );
-    let found = verdict(&none(), request, 200, &[("cache-control", "max-age=60")]);
+    let found = storability(&none(), request, 200, &[("cache-control", "max-age=60")]);
     assert!(matches!(found, Storability::Skip(_)));
 }
 
 #[test]
-fn trap_06_s_maxage_forbids_stale_copies_unless_the_response_allows_them() {
+fn trap_06_s_maxage_forbids_stale_responses_without_explicit_permission() {
     let ttl = TtlTable {
         stale_while_revalidate: Duration::from_secs(7),
         stale_if_error: Duration::from_secs(8),
         ..none().ttl
     };
-    let of = |control| {
+    let stale_seconds = |control| {
         let found = statement(
             &map(&[("cache-control", control)]),
             AddressedFields::Standard,
@@ -158,13 +158,13 @@ fn trap_06_s_maxage_forbids_stale_copies_unless_the_response_allows_them() {
         let (swr, sie) = (windows.while_revalidate, windows.if_error);
         (swr.as_secs(), sie.as_secs())
     };
-    assert_eq!(of("max-age=1"), (7, 8));
-    assert_eq!(of("s-maxage=1"), (0, 0));
-    assert_eq!(of("s-maxage=1, stale-if-error=5"), (0, 5));
+    assert_eq!(stale_seconds("max-age=1"), (7, 8));
+    assert_eq!(stale_seconds("s-maxage=1"), (0, 0));
+    assert_eq!(stale_seconds("s-maxage=1, stale-if-error=5"), (0, 5));
 }
 
 #[test]
-fn trap_07_must_revalidate_leaves_no_window() {
+fn trap_07_must_revalidate_disables_stale_windows() {
     for control in ["must-revalidate", "proxy-revalidate"] {
         let control = format!("max-age=1, {control}, stale-if-error=60, stale-while-revalidate=60");
         let Storability::Store(life) = stored(200, &[("cache-control", &control)]) else {
@@ -178,7 +178,7 @@ fn trap_07_must_revalidate_leaves_no_window() {
 }
 
 #[test]
-fn trap_08_the_first_field_that_speaks_speaks_alone() {
+fn trap_08_only_the_lifetime_with_the_highest_precedence_counts() {
     let expires = ("expires", "Sun, 06 Nov 1994 08:50:17 GMT");
     let table: &[(Rows<'_>, Option<u64>)] = &[
         (&[DATE, expires], Some(40)),
@@ -220,13 +220,13 @@ fn trap_08_the_first_field_that_speaks_speaks_alone() {
             Some(5),
         ),
     ];
-    for (rows, wanted) in table {
-        assert_eq!(fresh_s(stored(200, rows)), *wanted, "{rows:?}");
+    for (rows, expected) in table {
+        assert_eq!(fresh_s(stored(200, rows)), *expected, "{rows:?}");
     }
 }
 
 #[test]
-fn trap_09_of_several_lifetimes_the_smallest_counts() {
+fn trap_09_the_smallest_of_several_lifetimes_counts() {
     for rows in [
         &[("cache-control", "max-age=60, max-age=5")][..],
         &[
@@ -243,8 +243,8 @@ fn trap_09_of_several_lifetimes_the_smallest_counts() {
 }
 
 #[test]
-fn trap_10_a_lifetime_is_a_number_or_over() {
-    for (value, wanted) in [
+fn trap_10_an_invalid_lifetime_means_expired() {
+    for (value, expected) in [
         ("99999999999999999999", Some(1 << 31)),
         ("0060", Some(60)),
         ("-1", None),
@@ -255,14 +255,14 @@ fn trap_10_a_lifetime_is_a_number_or_over() {
         let control = format!("max-age={value}");
         assert_eq!(
             fresh_s(stored(200, &[("cache-control", &control)])),
-            wanted,
+            expected,
             "{value}"
         );
     }
 }
 
 #[test]
-fn trap_11_a_response_is_as_old_as_it_says_or_shows() {
+fn trap_11_the_age_is_the_maximum_of_age_and_date() {
     let age = |rows: Rows<'_>, delay| {
         let later = now() + Duration::from_secs(30);
         initial_age(&map(rows), Duration::from_secs(delay), later).as_secs()
@@ -277,7 +277,7 @@ fn trap_11_a_response_is_as_old_as_it_says_or_shows() {
 }
 
 #[test]
-fn trap_14_an_unreadable_expires_has_expired() {
+fn trap_14_an_invalid_expires_means_expired() {
     for value in [
         "0",
         "-1",
@@ -295,9 +295,9 @@ fn trap_14_an_unreadable_expires_has_expired() {
 }
 
 #[test]
-fn trap_15_guesses_are_for_known_statuses_without_a_lifetime() {
+fn trap_15_heuristics_apply_only_to_known_statuses_without_a_lifetime() {
     let old = ("last-modified", "Sat, 05 Nov 1994 08:49:37 GMT");
-    for (status, guessed) in [
+    for (status, is_heuristic) in [
         (200, true),
         (404, true),
         (501, true),
@@ -307,7 +307,7 @@ fn trap_15_guesses_are_for_known_statuses_without_a_lifetime() {
     ] {
         assert_eq!(
             fresh_s(stored(status, &[DATE, old])).is_some(),
-            guessed,
+            is_heuristic,
             "{status}"
         );
     }
@@ -321,7 +321,7 @@ fn trap_15_guesses_are_for_known_statuses_without_a_lifetime() {
 }
 
 #[test]
-fn trap_16_statuses_are_understood_or_not() {
+fn trap_16_must_understand_requires_a_known_status() {
     let long = ("cache-control", "max-age=60");
     for (status, is_stored) in [
         (200, true),
@@ -343,7 +343,7 @@ fn trap_16_statuses_are_understood_or_not() {
 }
 
 #[test]
-fn trap_17_errors_are_stored_by_their_own_word_only() {
+fn trap_17_errors_are_stored_only_with_an_explicit_lifetime() {
     for status in [500, 502, 503, 504] {
         assert_eq!(
             stored(status, &[]),
@@ -356,7 +356,7 @@ fn trap_17_errors_are_stored_by_their_own_word_only() {
 }
 
 #[test]
-fn trap_20_a_coding_with_q_zero_is_not_taken() {
+fn trap_20_a_coding_with_q_zero_is_not_selected() {
     let mut codings = AcceptedCodings::default();
     codings.read(b"br;q=0, gzip;q=0.5, *;q=0");
     assert_eq!(
@@ -366,7 +366,7 @@ fn trap_20_a_coding_with_q_zero_is_not_taken() {
 }
 
 #[test]
-fn trap_21_cookies_that_may_mean_a_person_pass() {
+fn trap_21_requests_with_user_cookies_bypass_the_cache() {
     let cacheability =
         |site: &Policy, cookie| info("GET", "/", &[("cookie", cookie)], site).cacheability();
     let pass = Cacheability::Pass(PassWhy::Cookie);
@@ -382,7 +382,7 @@ fn trap_21_cookies_that_may_mean_a_person_pass() {
 }
 
 #[test]
-fn trap_23_a_get_with_a_body_passes() {
+fn trap_23_a_get_with_a_body_bypasses_the_cache() {
     use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
     let line = RequestLineInfo {
         method: "GET",
@@ -400,7 +400,7 @@ fn trap_23_a_get_with_a_body_passes() {
 }
 
 #[test]
-fn trap_31_immutable_does_not_prolong() {
+fn trap_31_immutable_does_not_extend_the_lifetime() {
     assert_eq!(
         fresh_s(stored(200, &[("cache-control", "immutable, max-age=0")])),
         None
@@ -412,7 +412,7 @@ fn trap_31_immutable_does_not_prolong() {
 }
 
 #[test]
-fn trap_35_proxy_authentication_is_not_stored() {
+fn trap_35_proxy_authentication_fields_are_not_stored() {
     let rows: Rows<'_> = &[
         ("proxy-authenticate", "x"),
         ("proxy-authentication-info", "x"),
@@ -422,7 +422,7 @@ fn trap_35_proxy_authentication_is_not_stored() {
 }
 
 #[test]
-fn trap_36_one_address_has_one_form() {
+fn trap_36_equivalent_paths_have_one_canonical_form() {
     let path = |target| info("GET", target, &[], &none()).path().to_vec();
     assert_eq!(path("/%7ea/./b/../c"), b"/~a/c");
     assert_ne!(path("/a%2fb"), path("/a/b"));
@@ -431,7 +431,7 @@ fn trap_36_one_address_has_one_form() {
 }
 
 #[test]
-fn trap_37_without_a_preset_queries_keep_order_and_doubles() {
+fn trap_37_without_a_preset_queries_keep_order_and_duplicates() {
     let query = |site: &Policy, target| info("GET", target, &[], site).query().unwrap().to_vec();
     assert_eq!(query(&none(), "/?b=1&a=2&a=1"), b"b=1&a=2&a=1");
     assert_eq!(query(&none(), "/?utm_source=x"), b"utm_source=x");
@@ -442,14 +442,14 @@ fn trap_37_without_a_preset_queries_keep_order_and_doubles() {
 }
 
 #[test]
-fn trap_40_ages_come_from_a_clock_that_cannot_step() {
+fn trap_40_ages_use_a_monotonic_clock() {
     let stored_at = Tick(5_000);
     assert_eq!(Tick(8_000).since(stored_at), Duration::from_secs(3));
     assert_eq!(Tick(1_000).since(stored_at), Duration::ZERO);
 }
 
 #[test]
-fn directives_of_one_line_do_not_leak_into_another() {
+fn an_unclosed_quote_does_not_affect_the_next_line() {
     let control = CacheControl::parse([&b"foo=\"bar"[..], b"max-age=5"].into_iter());
     assert_eq!(control.max_age, Some(Duration::from_secs(5)));
 }

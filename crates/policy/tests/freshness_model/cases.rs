@@ -1,6 +1,6 @@
-//! The cases: what they mean, how they look as header lines, and how they are made.
+//! The cases: their meaning, their form as header lines, and their generation.
 //!
-//! Small numbers that meet often, and every broken form that was met.
+//! Numbers are small, so that they are often equal. All malformed values that occur in practice are included.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +8,7 @@ use galley_policy::time;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
 
-/// A directive of `Cache-Control` as it stands in the field.
+/// A directive of `Cache-Control` as written in the field.
 #[derive(Clone, Debug)]
 pub struct Directive {
     pub name: &'static str,
@@ -20,7 +20,7 @@ pub enum Argument {
     None,
     Number(u64),
     Quoted(u64),
-    /// No number; with its `=`.
+    /// An invalid number, with its `=`.
     Broken(&'static str),
     /// A quoted list, and whether it consists of field names.
     List(&'static str, bool),
@@ -41,36 +41,36 @@ pub enum Item {
     Other(&'static str),
 }
 
-/// A targeted field: its members, and whether something follows that no dictionary has.
+/// A targeted field: its members, and whether it ends with a syntax error.
 #[derive(Clone, Debug)]
 pub struct Targeted {
     pub members: Vec<Member>,
     pub is_malformed: bool,
 }
 
-/// A field that holds a date.
+/// A field with a date.
 #[derive(Clone, Debug)]
-pub enum Stamp {
+pub enum DateField {
     Absent,
     /// Seconds from [`NOW`].
     At(i64),
-    /// The same moment in the two obsolete forms of RFC 9110 section 5.6.7, and what it is.
+    /// A date in one of the two obsolete forms of RFC 9110 section 5.6.7, and its value.
     Obsolete(&'static str, i64),
-    Broken(&'static str),
-    /// Two lines, each a date.
+    Invalid(&'static str),
+    /// Two lines with the same date.
     Twice(i64),
 }
 
-/// The lines of `Age`: as text, with the first member of all of them where that is a number.
+/// The lines of `Age` as text, and their first member if it is a number.
 #[derive(Clone, Debug)]
 pub struct AgeField {
     pub lines: Vec<&'static str>,
     pub first: Option<u64>,
 }
 
-/// A client's wishes.
+/// Directives and credentials of the second request.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct RequestDirectives {
     pub no_cache: bool,
     pub no_store: bool,
     pub only_if_cached: bool,
@@ -90,26 +90,26 @@ pub enum MaxStale {
 
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Whether the request that brought the response had credentials.
+    /// Whether the first request, which fetched the response, had credentials.
     pub first_authorized: bool,
     pub status: u16,
     pub control: Vec<Vec<Directive>>,
     pub own: Option<Targeted>,
     pub cdn: Option<Targeted>,
     pub age: AgeField,
-    pub date: Stamp,
-    pub expires: Stamp,
-    pub last_modified: Stamp,
+    pub date: DateField,
+    pub expires: DateField,
+    pub last_modified: DateField,
     pub has_etag: bool,
     pub response_delay: u64,
-    /// Seconds since it was stored.
+    /// Seconds since the response was stored.
     pub elapsed: u64,
-    /// What the site allows where the response says nothing: stale while it revalidates, and on errors.
+    /// Stale windows of the site for responses without their own: while revalidating, and on errors.
     pub site_windows: (u64, u64),
-    pub second: Wishes,
+    pub second: RequestDirectives,
 }
 
-/// When responses arrive.
+/// The time when responses arrive.
 pub fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(NOW)
 }
@@ -137,12 +137,12 @@ pub fn response(case: &Case) -> HeaderMap {
     for line in &case.age.lines {
         add("age", line);
     }
-    for (name, stamp) in [
+    for (name, date) in [
         ("date", &case.date),
         ("expires", &case.expires),
         ("last-modified", &case.last_modified),
     ] {
-        for line in stamp.lines() {
+        for line in date.lines() {
             add(name, &line);
         }
     }
@@ -177,7 +177,7 @@ impl Member {
     }
 }
 
-impl Stamp {
+impl DateField {
     fn lines(&self) -> Vec<String> {
         let date = |at: i64| {
             let moment = SystemTime::UNIX_EPOCH
@@ -189,30 +189,30 @@ impl Stamp {
         match self {
             Self::Absent => Vec::new(),
             Self::At(at) => vec![date(*at)],
-            Self::Obsolete(text, _) | Self::Broken(text) => vec![(*text).to_owned()],
+            Self::Obsolete(text, _) | Self::Invalid(text) => vec![(*text).to_owned()],
             Self::Twice(at) => vec![date(*at), date(*at)],
         }
     }
 }
 
 /// The `Cache-Control` of the second request.
-pub fn wishes(wishes: &Wishes) -> String {
-    let mut said = vec!["x".to_owned()];
-    for (is_said, name) in [
-        (wishes.no_cache, "no-cache"),
-        (wishes.no_store, "no-store"),
-        (wishes.only_if_cached, "Only-If-Cached"),
+pub fn request_control(request: &RequestDirectives) -> String {
+    let mut directives = vec!["x".to_owned()];
+    for (is_present, name) in [
+        (request.no_cache, "no-cache"),
+        (request.no_store, "no-store"),
+        (request.only_if_cached, "Only-If-Cached"),
     ] {
-        said.extend(is_said.then(|| name.to_owned()));
+        directives.extend(is_present.then(|| name.to_owned()));
     }
-    said.extend(wishes.max_age.map(|s| format!("max-age={s}")));
-    said.extend(wishes.min_fresh.map(|s| format!("min-fresh=\"{s}\"")));
-    match wishes.max_stale {
+    directives.extend(request.max_age.map(|s| format!("max-age={s}")));
+    directives.extend(request.min_fresh.map(|s| format!("min-fresh=\"{s}\"")));
+    match request.max_stale {
         MaxStale::Unspecified => {}
-        MaxStale::Any => said.push("max-stale".to_owned()),
-        MaxStale::Within(seconds) => said.push(format!("MAX-STALE={seconds}")),
+        MaxStale::Any => directives.push("max-stale".to_owned()),
+        MaxStale::Within(seconds) => directives.push(format!("MAX-STALE={seconds}")),
     }
-    said.join(",")
+    directives.join(",")
 }
 
 fn seconds() -> impl Strategy<Value = u64> {
@@ -305,26 +305,26 @@ fn age() -> impl Strategy<Value = AgeField> {
     ]
 }
 
-/// Up to `past` and `future` seconds around now.
-fn stamp(past: i64, future: i64) -> impl Strategy<Value = Stamp> {
+/// Dates from `past` seconds before to `future` seconds after now.
+fn date_field(past: i64, future: i64) -> impl Strategy<Value = DateField> {
     prop_oneof![
-        6 => Just(Stamp::Absent),
-        8 => (-past..future).prop_map(Stamp::At),
+        6 => Just(DateField::Absent),
+        8 => (-past..future).prop_map(DateField::At),
         1 => prop::sample::select(vec![
             ("Sunday, 06-Nov-94 08:49:37 GMT", -3),
             ("Sun Nov  6 08:49:37 1994", -3),
         ])
-        .prop_map(|(text, at)| Stamp::Obsolete(text, at)),
+        .prop_map(|(text, at)| DateField::Obsolete(text, at)),
         1 => prop::sample::select(vec![
             "0", "-1", "", "soon", "Sun, 06 Nov 1994 08:49:37", "Sun, 06 Nov 1994 08:49:99 GMT",
             "Sun, 06 Nov 1994 08:49:37 PST",
         ])
-        .prop_map(Stamp::Broken),
-        1 => (-past..future).prop_map(Stamp::Twice),
+        .prop_map(DateField::Invalid),
+        1 => (-past..future).prop_map(DateField::Twice),
     ]
 }
 
-fn second() -> impl Strategy<Value = Wishes> {
+fn second() -> impl Strategy<Value = RequestDirectives> {
     let rarely = || prop::bool::weighted(0.1);
     let sometimes = || prop::option::weighted(0.2, 0_u64..15);
     let max_stale = prop_oneof![
@@ -337,18 +337,20 @@ fn second() -> impl Strategy<Value = Wishes> {
         (sometimes(), sometimes()),
         max_stale,
     )
-        .prop_map(|(flags, (max_age, min_fresh), max_stale)| Wishes {
-            no_cache: flags.0,
-            no_store: flags.1,
-            only_if_cached: flags.2,
-            authorization: flags.3,
-            max_age,
-            min_fresh,
-            max_stale,
-        })
+        .prop_map(
+            |(flags, (max_age, min_fresh), max_stale)| RequestDirectives {
+                no_cache: flags.0,
+                no_store: flags.1,
+                only_if_cached: flags.2,
+                authorization: flags.3,
+                max_age,
+                min_fresh,
+                max_stale,
+            },
+        )
 }
 
-/// Any case.
+/// Generates a case.
 pub fn case() -> impl Strategy<Value = Case> {
     let status = prop_oneof![
         6 => Just(200_u16),
@@ -367,9 +369,9 @@ pub fn case() -> impl Strategy<Value = Case> {
     );
     let dates = (
         age(),
-        stamp(20, 5),
-        stamp(20, 30),
-        stamp(300, 5),
+        date_field(20, 5),
+        date_field(20, 30),
+        date_field(300, 5),
         any::<bool>(),
     );
     let times = (
@@ -395,5 +397,5 @@ pub fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Sunday, 06-Nov-94 08:49:40 GMT: near the dates that RFC 9110 section 5.6.7 writes in the obsolete forms.
+/// Sunday, 06-Nov-94 08:49:40 GMT: near the dates that RFC 9110 section 5.6.7 uses for the obsolete forms.
 const NOW: u64 = 784_111_780;

@@ -1,10 +1,10 @@
-//! What a stored response may be used for, against a slow model that follows the text of the standards.
+//! Compares how the implementation uses a stored response with a slow model that follows the text of the standards.
 //!
-//! The model is written from RFC 9111 sections 3, 4.2 and 5.1 to 5.3, RFC 5861 and RFC 9213, rule by rule, on what a case
-//! *means*; the code gets the same case as header lines. It shares no reading and no arithmetic with the code. Where the
-//! code departs from the text on purpose, the model says so with the word `Departs` and the section; nothing else differs.
+//! The model implements RFC 9111 sections 3, 4.2 and 5.1 to 5.3, RFC 5861 and RFC 9213 rule by rule on the *meaning* of a case; the
+//! implementation gets the same case as header lines. The two share no parsing and no arithmetic. Intentional differences of the
+//! implementation from the text are marked in the model with `Departs` and the section; there are no other differences.
 //!
-//! Not in it: `Vary`, cookies, parts, `Surrogate-Control` (no RFC), and what the WordPress preset bends.
+//! Not in the model: `Vary`, cookies, partial responses, `Surrogate-Control` (no RFC), and the rules of the WordPress preset.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -26,12 +26,12 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::cases::{Case, case, now, response, wishes};
+use crate::cases::{Case, case, now, request_control, response};
 use crate::model::{Use, model};
 use crate::response_support::info;
 
-/// The code, given the same case as header lines.
-fn code(case: &Case) -> Use {
+/// The decision of the implementation for the case as header lines.
+fn implementation(case: &Case) -> Use {
     let site = Policy {
         ttl: TtlTable {
             by_status: Vec::new(),
@@ -42,27 +42,27 @@ fn code(case: &Case) -> Use {
         ..Policy::rfc9111()
     };
     let credentials = [("authorization", "Basic x")];
-    let first = if case.first_authorized {
+    let first_fields = if case.first_authorized {
         &credentials[..]
     } else {
         &[]
     };
-    let first = info("GET", "/a", first, &site);
+    let first = info("GET", "/a", first_fields, &site);
     let fields = response(case);
-    let answered = ResponseHead {
+    let head = ResponseHead {
         status: StatusCode::from_u16(case.status).unwrap(),
         fields: &fields,
         response_delay: Duration::from_secs(case.response_delay),
         now: now(),
     };
-    let wishes = wishes(&case.second);
-    let mut rows = vec![("cache-control", wishes.as_str())];
+    let control = request_control(&case.second);
+    let mut rows = vec![("cache-control", control.as_str())];
     if case.second.authorization {
         rows.extend(credentials);
     }
     let second = info("GET", "/a", &rows, &site);
-    let verdict = storable::judge(&first, &answered, &site);
-    let stored = match &verdict {
+    let storability = storable::judge(&first, &head, &site);
+    let stored = match &storability {
         Storability::Store(life) => Some(StoredResponse {
             is_hit_for_pass: false,
             age: life.initial_age + Duration::from_secs(case.elapsed),
@@ -79,8 +79,8 @@ fn code(case: &Case) -> Use {
         Decision::Hit => Use::Fresh,
         Decision::StaleAccepted => Use::MaxStale,
         Decision::StaleWhileRevalidate => Use::WhileRevalidating,
-        Decision::Fetch { stale_on_error, .. } => Use::Ask { stale_on_error },
-        Decision::Pass(_) => Use::Ask {
+        Decision::Fetch { stale_on_error, .. } => Use::Fetch { stale_on_error },
+        Decision::Pass(_) => Use::Fetch {
             stale_on_error: false,
         },
         Decision::Refuse(RefusedWhy::OnlyIfCached) => Use::GatewayTimeout,
@@ -92,22 +92,22 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_code_does_what_the_text_says(case in case()) {
-        prop_assert_eq!(code(&case), model(&case), "{:?}", response(&case));
+    fn the_implementation_matches_the_model_of_the_rfcs(case in case()) {
+        prop_assert_eq!(implementation(&case), model(&case), "{:?}", response(&case));
     }
 }
 
-/// The property says little about what the cases seldom come to.
+/// The comparison is only meaningful for uses that occur often enough.
 #[test]
-fn the_cases_come_to_each_use() {
+fn the_cases_cover_each_use() {
     let mut runner = TestRunner::deterministic();
     let cases = case();
     let mut found: Vec<(Use, usize)> = Vec::new();
     for _ in 0..CASES {
-        let came_to = model(&cases.new_tree(&mut runner).unwrap().current());
-        match found.iter_mut().find(|(known, _)| *known == came_to) {
+        let expected = model(&cases.new_tree(&mut runner).unwrap().current());
+        match found.iter_mut().find(|(seen, _)| *seen == expected) {
             Some((_, count)) => *count += 1,
-            None => found.push((came_to, 1)),
+            None => found.push((expected, 1)),
         }
     }
     assert_eq!(found.len(), 6, "{found:?}");

@@ -1,12 +1,12 @@
-//! Requests and heads in one line each, for the tests of the response side.
+//! Helpers of the response tests: requests and fields in one line.
 
 use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::site::Policy;
 
-/// Name and value, as tables of tests write them.
+/// Names and values of header fields.
 pub type Rows<'a> = &'a [(&'static str, &'a str)];
 
-/// The facts of a request to `example.com`.
+/// Parses a request to `example.com`.
 pub fn info(method: &str, target: &str, rows: Rows<'_>, site: &Policy) -> RequestInfo {
     let line = RequestLineInfo {
         method,
@@ -23,7 +23,7 @@ pub fn info(method: &str, target: &str, rows: Rows<'_>, site: &Policy) -> Reques
     info
 }
 
-/// The fields as the request side and the purge dialects take them.
+/// The fields as the request parser and the purge dialects expect them.
 pub fn lines(rows: Rows<'_>) -> impl Iterator<Item = (&str, &[u8])> + Clone {
     rows.iter().map(|(name, value)| (*name, value.as_bytes()))
 }
