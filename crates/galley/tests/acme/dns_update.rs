@@ -1,19 +1,19 @@
-//! Wildcards, by dynamic updates of a real DNS server that the authority asks.
+//! Wildcard certificates with dns-01: dynamic updates of a real DNS server that Pebble queries.
 
 use std::fs;
 
 use galley_testkit::{Knot, wait_for};
 
-use crate::handshake::page;
-use crate::stage::{HOST, Plan, TIMEOUT, await_state};
+use crate::handshake::get_https_page;
+use crate::site::{AcmeSite, HOST, TIMEOUT, await_state};
 
 const WILDCARD: &str = "*.example.test";
 
-fn plan() -> (Plan, Knot) {
-    let mut plan = Plan::new();
-    let knot = Knot::start(&plan.scratch.dir("knot").unwrap(), HOST).unwrap();
-    plan.pebble.dns = Some(knot.port());
-    let key = plan.scratch.join("tsig.key");
+fn site_with_knot() -> (AcmeSite, Knot) {
+    let mut site = AcmeSite::new();
+    let knot = Knot::start(&site.scratch.dir("knot").unwrap(), HOST).unwrap();
+    site.pebble.dns = Some(knot.port());
+    let key = site.scratch.join("tsig.key");
     fs::copy(knot.key_file(), &key).unwrap();
     set_mode(&key);
     let lines = format!(
@@ -21,7 +21,7 @@ fn plan() -> (Plan, Knot) {
         knot.port(),
         key.display()
     );
-    (plan.acme(&lines).hosts(&[WILDCARD, HOST]), knot)
+    (site.acme(&lines).hosts(&[WILDCARD, HOST]), knot)
 }
 
 fn set_mode(file: &std::path::Path) {
@@ -30,17 +30,17 @@ fn set_mode(file: &std::path::Path) {
 }
 
 #[test]
-fn a_wildcard_and_its_domain_are_proved_by_updates() {
-    let (plan, knot) = plan();
-    let pebble = plan.pebble();
-    let galley = plan.galley();
+fn a_wildcard_and_its_domain_are_validated_with_dns_updates() {
+    let (site, knot) = site_with_knot();
+    let pebble = site.start_pebble();
+    let galley = site.start_galley();
     let issued = await_state(&galley, "a certificate", |state| state["issued"] == 1);
     assert_eq!(issued["names"], serde_json::json!([WILDCARD, HOST]));
     for host in [HOST, "shop.example.test"] {
-        let page = page(&plan, &pebble, host);
+        let page = get_https_page(&site, &pebble, host);
         assert_eq!(page.as_deref(), Ok("<html>plain</html>"), "{host}");
     }
-    // Both records had the same name; nothing of them is left, and the zone is otherwise as it was.
+    // Both records had the same name. They are removed, and the rest of the zone is unchanged.
     wait_for("the records to be removed", TIMEOUT, || {
         !knot.records().unwrap().contains("_acme-challenge")
     });
@@ -49,20 +49,20 @@ fn a_wildcard_and_its_domain_are_proved_by_updates() {
 }
 
 #[test]
-fn a_key_that_the_server_does_not_know_is_named_in_the_state() {
-    let (plan, knot) = plan();
-    let _pebble = plan.pebble();
-    let right = fs::read_to_string(knot.key_file()).unwrap();
-    let file = plan.scratch.join("tsig.key");
-    fs::write(&file, right.replace("\"galley\"", "\"other\"")).unwrap();
-    let galley = plan.galley();
+fn a_key_unknown_to_the_dns_server_is_reported_in_the_status() {
+    let (site, knot) = site_with_knot();
+    let _pebble = site.start_pebble();
+    let valid_key = fs::read_to_string(knot.key_file()).unwrap();
+    let file = site.scratch.join("tsig.key");
+    fs::write(&file, valid_key.replace("\"galley\"", "\"other\"")).unwrap();
+    let galley = site.start_galley();
     let failed = await_state(&galley, "a failure", |state| {
         state["failures"].as_u64() >= Some(1)
     });
     let trouble = failed["trouble"].as_str().unwrap();
     assert!(trouble.contains("does not know the key"), "{trouble}");
     assert!(!trouble.contains("Zm9y"), "{trouble}");
-    // The file is read anew for each order.
-    fs::write(&file, right).unwrap();
+    // The key file is read again for each order.
+    fs::write(&file, valid_key).unwrap();
     await_state(&galley, "a certificate", |state| state["issued"] == 1);
 }

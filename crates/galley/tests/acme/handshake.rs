@@ -1,16 +1,16 @@
-//! What is issued is shown to visitors: HTTPS with clients that know nothing of Galley.
+//! Issued certificates in TLS handshakes, as curl and openssl see them.
 
 use std::process::Command;
 
 use galley_testkit::Pebble;
 
-use crate::stage::{HOST, OTHER, Plan, TIMEOUT, await_state};
+use crate::site::{AcmeSite, HOST, TIMEOUT, WWW_HOST, await_state};
 
-/// Asks for the page over HTTPS, as a browser that trusts Pebble would.
-pub fn page(plan: &Plan, pebble: &Pebble, host: &str) -> Result<String, String> {
+/// Requests the page over HTTPS with a client that trusts Pebble.
+pub fn get_https_page(site: &AcmeSite, pebble: &Pebble, host: &str) -> Result<String, String> {
     let root = pebble.root().unwrap();
-    let root = plan.scratch.write("issuer.pem", root).unwrap();
-    let port = plan.tls_port;
+    let root = site.scratch.write("issuer.pem", root).unwrap();
+    let port = site.tls_port;
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "20"])
         .args(["--resolve", &format!("{host}:{port}:127.0.0.1")])
@@ -26,23 +26,23 @@ pub fn page(plan: &Plan, pebble: &Pebble, host: &str) -> Result<String, String> 
     }
 }
 
-fn shown(plan: &Plan) -> String {
-    shown_at(plan.tls_port)
+fn served_certificate(site: &AcmeSite) -> String {
+    served_certificate_at(site.tls_port)
 }
 
-/// The certificate that a visitor is shown, in PEM; empty where the handshake fails.
-pub fn shown_at(port: u16) -> String {
+/// The certificate that the server sends, in PEM; empty if the handshake fails.
+pub fn served_certificate_at(port: u16) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-servername", HOST, "-connect"])
         .arg(format!("127.0.0.1:{port}"))
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap();
-    first(&String::from_utf8_lossy(&output.stdout))
+    first_certificate(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The first certificate in a text.
-fn first(text: &str) -> String {
+/// The first PEM certificate in a text.
+fn first_certificate(text: &str) -> String {
     let end = "-----END CERTIFICATE-----";
     let begin = text.find("-----BEGIN CERTIFICATE-----");
     let block = begin.and_then(|at| text[at..].split_once(end));
@@ -50,59 +50,70 @@ fn first(text: &str) -> String {
 }
 
 #[test]
-fn a_certificate_is_issued_by_handshake_and_shown_to_visitors() {
-    let plan = Plan::new().acme("challenge = [\"tls-alpn-01\"]");
-    // Its root is known before it issues anything: this one goes, and its successor has another.
-    drop(plan.pebble());
-    let mut galley = plan.galley();
-    assert_eq!(shown(&plan), "", "there is no stand-in");
+fn a_tls_alpn_01_certificate_is_served_and_survives_a_restart() {
+    let site = AcmeSite::new().acme("challenge = [\"tls-alpn-01\"]");
+    // Writes Pebble's TLS certificate, which the configuration names. This Pebble issues nothing.
+    drop(site.start_pebble());
+    let mut galley = site.start_galley();
+    assert_eq!(
+        served_certificate(&site),
+        "",
+        "no placeholder certificate is served"
+    );
 
-    let pebble = plan.pebble();
+    let pebble = site.start_pebble();
     await_state(&galley, "a certificate", |state| state["issued"] == 1);
-    for host in [HOST, OTHER] {
+    for host in [HOST, WWW_HOST] {
         assert_eq!(
-            page(&plan, &pebble, host).as_deref(),
+            get_https_page(&site, &pebble, host).as_deref(),
             Ok("<html>plain</html>")
         );
     }
-    plan.await_chain("");
-    assert_eq!(first(&plan.chain()), shown(&plan));
+    site.await_new_chain("");
+    assert_eq!(
+        first_certificate(&site.stored_chain()),
+        served_certificate(&site)
+    );
     galley.stop();
 
-    let _galley = plan.galley();
-    assert_eq!(first(&plan.chain()), shown(&plan), "at once after a start");
+    let _galley = site.start_galley();
+    assert_eq!(
+        first_certificate(&site.stored_chain()),
+        served_certificate(&site),
+        "served immediately after a restart"
+    );
 }
 
 #[test]
-fn visitors_are_shown_the_old_one_until_there_is_a_new_one() {
-    let mut plan = Plan::new();
-    plan.pebble.validity_s = 6;
-    let mut pebble = plan.pebble();
-    let galley = plan.galley();
-    plan.await_chain("");
+fn the_old_certificate_is_served_until_renewal_succeeds() {
+    let mut site = AcmeSite::new();
+    site.pebble.validity_s = 6;
+    let mut pebble = site.start_pebble();
+    let galley = site.start_galley();
+    site.await_new_chain("");
     pebble.kill();
-    let old = first(&plan.chain());
+    let old = first_certificate(&site.stored_chain());
     await_state(&galley, "failures", |state| {
         state["failures_in_a_row"].as_u64() >= Some(2)
     });
-    assert_eq!(shown(&plan), old);
+    assert_eq!(served_certificate(&site), old);
     galley.wait_for_log("the old certificate remains in use", TIMEOUT);
 
-    let _pebble = plan.pebble();
+    let _pebble = site.start_pebble();
     await_state(&galley, "a certificate", |state| {
         state["failures_in_a_row"] == 0
     });
-    let new = shown(&plan);
+    let new = served_certificate(&site);
     assert!(!new.is_empty() && new != old, "{new}");
 }
 
 #[test]
-fn after_a_failure_the_other_way_of_proving_is_tried() {
-    let mut plan = Plan::new().acme("challenge = [\"http-01\", \"tls-alpn-01\"]");
-    // Nobody listens where Pebble asks by HTTP.
-    plan.pebble.http_port = galley_testkit::free_port().unwrap();
-    let _pebble = plan.pebble();
-    let galley = plan.galley();
+fn after_a_failure_the_next_challenge_type_is_tried() {
+    let mut site = AcmeSite::new().acme("challenge = [\"http-01\", \"tls-alpn-01\"]");
+    // Nothing listens on the port that Pebble uses for http-01.
+    site.pebble.http_port = galley_testkit::free_port().unwrap();
+    let _pebble = site.start_pebble();
+    let galley = site.start_galley();
     let state = await_state(&galley, "a certificate", |state| state["issued"] == 1);
     assert_eq!(state["failures"], 1, "{state}");
 }

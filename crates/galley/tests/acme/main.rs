@@ -1,13 +1,13 @@
-//! Certificates by themselves: the real binary with Pebble, the authority that Let's Encrypt has for tests. Every name
-//! leads to this machine, by a DNS server of the test's own.
+//! Automatic certificates: the real binary with Pebble, the ACME test server of Let's Encrypt. A DNS server of the test
+//! resolves every name to this machine.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
 mod cluster;
-mod dns;
+mod dns_hook;
 mod dns_update;
 mod failures;
 mod handshake;
-mod issue;
-mod renew;
-mod stage;
+mod issuance;
+mod renewal;
+mod site;

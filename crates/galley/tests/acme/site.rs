@@ -1,4 +1,4 @@
-//! A Galley with one site whose certificate Pebble issues, and what is asked of both.
+//! The test environment: Galley with one site whose certificate Pebble issues.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,15 +9,15 @@ use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::{Galley, Pebble, PebbleOptions, Scratch, free_port, wait_for};
 use serde_json::Value;
 
-/// The names of the site; the first names its file.
+/// The hosts of the site. The certificate file is named after the first one.
 pub const HOST: &str = "example.test";
-pub const OTHER: &str = "www.example.test";
+pub const WWW_HOST: &str = "www.example.test";
 
-/// For everything that must happen but may take a while on a busy machine: orders that fail are tried again after seconds.
+/// Limit for every wait, for busy machines. Failed orders are retried after seconds.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What is to be started.
-pub struct Plan {
+/// Settings of the site and of Pebble, with the files of both.
+pub struct AcmeSite {
     pub scratch: Scratch,
     pub pebble: PebbleOptions,
     pub port: u16,
@@ -27,7 +27,7 @@ pub struct Plan {
     directory_port: u16,
 }
 
-impl Plan {
+impl AcmeSite {
     pub fn new() -> Self {
         let scratch = Scratch::new().unwrap();
         scratch
@@ -45,30 +45,29 @@ impl Plan {
             port,
             tls_port,
             acme: String::new(),
-            hosts: vec![HOST, OTHER],
+            hosts: vec![HOST, WWW_HOST],
             directory_port,
         }
     }
 
-    /// Lines of `[acme]`.
+    /// Adds lines to `[acme]`.
     pub fn acme(mut self, lines: &str) -> Self {
         let _ = writeln!(self.acme, "{lines}");
         self
     }
 
-    /// The names of the site.
+    /// Replaces the hosts of the site.
     pub fn hosts(mut self, hosts: &[&'static str]) -> Self {
         self.hosts = hosts.to_vec();
         self
     }
 
-    /// Starts Pebble.
-    pub fn pebble(&self) -> Pebble {
+    pub fn start_pebble(&self) -> Pebble {
         Pebble::start(&self.scratch.dir("pebble").unwrap(), &self.pebble).unwrap()
     }
 
-    /// Starts Galley, which needs no Pebble to be there.
-    pub fn galley(&self) -> Galley {
+    /// Starts Galley. Pebble need not run.
+    pub fn start_galley(&self) -> Galley {
         let root = self.scratch.join("root");
         let config = format!(
             "[server]\nlisten = [\"127.0.0.1:{port}\"]\nlisten_tls = [\"127.0.0.1:{tls_port}\"]\n\
@@ -91,62 +90,62 @@ impl Plan {
         self.scratch.join("storage")
     }
 
-    /// The folder of the directory below the storage.
-    pub fn folder(&self) -> PathBuf {
+    /// The storage folder of the ACME directory.
+    pub fn directory_folder(&self) -> PathBuf {
         self.storage()
             .join(format!("127.0.0.1-{}-dir", self.directory_port))
     }
 
-    /// Where the site's certificate is stored.
-    pub fn file(&self) -> PathBuf {
-        self.folder().join("sites").join(format!("{HOST}.pem"))
+    pub fn certificate_file(&self) -> PathBuf {
+        self.directory_folder()
+            .join("sites")
+            .join(format!("{HOST}.pem"))
     }
 
-    /// The stored certificate without its key; empty where there is none.
-    pub fn chain(&self) -> String {
-        let text = fs::read_to_string(self.file()).unwrap_or_default();
+    /// The stored certificate chain without its key; empty if none is stored.
+    pub fn stored_chain(&self) -> String {
+        let text = fs::read_to_string(self.certificate_file()).unwrap_or_default();
         let begin = text.find("-----BEGIN CERTIFICATE-----");
         begin.map_or_else(String::new, |at| text[at..].to_owned())
     }
 
-    /// Waits until the site's certificate is stored and is not `old`.
+    /// Waits until a certificate other than `old` is stored and returns it.
     #[track_caller]
-    pub fn await_chain(&self, old: &str) -> String {
-        wait_for("another certificate", TIMEOUT, || {
-            let chain = self.chain();
+    pub fn await_new_chain(&self, old: &str) -> String {
+        wait_for("a new certificate", TIMEOUT, || {
+            let chain = self.stored_chain();
             !chain.is_empty() && chain != old
         });
-        self.chain()
+        self.stored_chain()
     }
 }
 
-/// How the site's certificate stands, by `galley status`.
-pub fn state(galley: &Galley) -> Value {
+/// The state of the site's certificate in `galley status`.
+pub fn certificate_state(galley: &Galley) -> Value {
     let output = galley.cli(&["status", "--json"]).unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
     status["sites"][0]["certificates"][0].clone()
 }
 
-/// Waits until a state is as it should be, and gives it.
+/// Waits until the state of the certificate fulfills a condition and returns it.
 #[track_caller]
-pub fn await_state(galley: &Galley, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+pub fn await_state(galley: &Galley, what: &str, condition: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     wait_for(what, TIMEOUT, || {
-        last = state(galley);
-        is_so(&last)
+        last = certificate_state(galley);
+        condition(&last)
     });
     last
 }
 
-/// Asks the site over plain HTTP.
+/// Sends a request to the site over HTTP without TLS.
 pub fn get(galley: &Galley, target: &str) -> Response {
     let request = Request::get(target).field("Host", HOST);
     let mut connection = Connection::open(galley.addr()).unwrap();
     connection.exchange(&request).unwrap()
 }
 
-/// The owner's rights and everybody else's.
-pub fn mode(path: &Path) -> u32 {
+pub fn file_mode(path: &Path) -> u32 {
     use std::os::unix::fs::PermissionsExt;
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
