@@ -1,37 +1,37 @@
-//! `POST /why/batch` and the dry run of `POST /purge`: many pages in one question, and nothing changes.
+//! `POST /why/batch` and the dry run of `POST /purge`: both report on many pages and change nothing.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 use serde_json::{Value, json};
 
-use crate::support::{A, SERVER, Stage, TIMEOUT};
+use crate::support::{SERVER_TOKEN, SITE_TOKEN, TIMEOUT, TestServer};
 
-fn post(stage: &Stage, path: &str, body: &Value, token: &str) -> Value {
+fn post(server: &TestServer, path: &str, body: &Value, token: &str) -> Value {
     let request = Request::post(path, "application/json", body.to_string());
-    let answer = stage.admin(request, token);
-    serde_json::from_slice(&answer.body).unwrap()
+    let response = server.admin(request, token);
+    serde_json::from_slice(&response.body).unwrap()
 }
 
-fn warm(stage: &Stage, path: &str) {
-    wait_for(path, TIMEOUT, || stage.get(path).is_hit());
+fn fill(server: &TestServer, path: &str) {
+    wait_for(path, TIMEOUT, || server.get(path).is_hit());
 }
 
 #[test]
-fn one_question_tells_of_many_pages() {
-    let stage = Stage::start("");
-    warm(&stage, "/page/");
-    stage.get("/session/");
+fn a_batch_explains_many_pages() {
+    let server = TestServer::start("");
+    fill(&server, "/page/");
+    server.get("/session/");
     let urls = [
         "http://a.test/page/",
         "http://a.test/other/",
         "http://a.test/session/",
         "http://x.b.test/",
     ];
-    let answer = post(&stage, "/why/batch", &json!({ "urls": urls }), A);
-    let pages = answer["pages"].as_array().unwrap();
-    let told: Vec<_> = pages.iter().map(|page| page["what"].as_str()).collect();
-    assert_eq!(told[..3], [Some("hit"), Some("miss"), Some("pass")]);
-    assert!(pages[0]["age_s"].is_u64(), "{answer}");
+    let response = post(&server, "/why/batch", &json!({ "urls": urls }), SITE_TOKEN);
+    let pages = response["pages"].as_array().unwrap();
+    let decisions: Vec<_> = pages.iter().map(|page| page["what"].as_str()).collect();
+    assert_eq!(decisions[..3], [Some("hit"), Some("miss"), Some("pass")]);
+    assert!(pages[0]["age_s"].is_u64(), "{response}");
     let why = pages[2]["why"].as_str().unwrap();
     assert!(
         why.contains("PHPSESSID") && !why.contains("topsecret"),
@@ -39,21 +39,26 @@ fn one_question_tells_of_many_pages() {
     );
     assert!(
         pages[3]["what"].is_null() && pages[3]["error"].is_string(),
-        "another's site: {answer}"
+        "the token is not valid for this site: {response}"
     );
-    let many: Vec<_> = (0..201).map(|n| format!("http://a.test/{n}")).collect();
-    let refused = post(&stage, "/why/batch", &json!({ "urls": many }), A);
-    assert_eq!(refused["ok"], false);
-    let stranger = post(&stage, "/why/batch", &json!({ "urls": urls }), "wrong");
-    assert_eq!(stranger["ok"], false);
+    let too_many: Vec<_> = (0..201).map(|n| format!("http://a.test/{n}")).collect();
+    let rejected = post(
+        &server,
+        "/why/batch",
+        &json!({ "urls": too_many }),
+        SITE_TOKEN,
+    );
+    assert_eq!(rejected["ok"], false);
+    let unauthorized = post(&server, "/why/batch", &json!({ "urls": urls }), "wrong");
+    assert_eq!(unauthorized["ok"], false);
 }
 
 #[test]
-fn a_dry_run_counts_what_the_purge_then_takes() {
-    let stage = Stage::start("");
-    // By the length of its path each has one of seven tags.
+fn a_dry_run_counts_the_pages_that_the_purge_then_removes() {
+    let server = TestServer::start("");
+    // Each page has one of seven tags, depending on the length of its path.
     let pages = ["/a/", "/b/", "/a/b/", "/a/b/?x=1", "/aa/", "/a/b/c/d/e/"];
-    for (body, wanted) in [
+    for (body, expected) in [
         (json!({ "all": true }), 6),
         (json!({ "tags": ["t3"] }), 2),
         (json!({ "tags": ["t3", "t5"] }), 4),
@@ -64,24 +69,24 @@ fn a_dry_run_counts_what_the_purge_then_takes() {
         (json!({ "patterns": ["^/[ab]/$"] }), 2),
     ] {
         for page in pages {
-            warm(&stage, page);
+            fill(&server, page);
         }
         let mut dry = body.clone();
         dry["dry_run"] = json!(true);
-        let answer = post(&stage, "/purge", &dry, A);
-        assert_eq!(answer["pages"], wanted, "{body}: {answer}");
-        assert_eq!(answer["complete"], true);
-        assert!(pages.iter().all(|page| stage.get(page).is_hit()), "{body}");
-        post(&stage, "/purge", &body, A);
+        let response = post(&server, "/purge", &dry, SITE_TOKEN);
+        assert_eq!(response["pages"], expected, "{body}: {response}");
+        assert_eq!(response["complete"], true);
+        assert!(pages.iter().all(|page| server.get(page).is_hit()), "{body}");
+        post(&server, "/purge", &body, SITE_TOKEN);
         assert_eq!(
-            post(&stage, "/purge", &dry, A)["pages"],
+            post(&server, "/purge", &dry, SITE_TOKEN)["pages"],
             0,
-            "{body}: purged pages are none"
+            "{body}: purged pages are not counted"
         );
-        let gone = pages.iter().filter(|page| !stage.get(page).is_hit());
-        assert_eq!(gone.count(), wanted, "{body}");
+        let misses = pages.iter().filter(|page| !server.get(page).is_hit());
+        assert_eq!(misses.count(), expected, "{body}");
     }
     let foreign = json!({ "site": "x.b.test", "all": true, "dry_run": true });
-    assert_eq!(post(&stage, "/purge", &foreign, A)["ok"], false);
-    assert_eq!(post(&stage, "/purge", &foreign, SERVER)["pages"], 0);
+    assert_eq!(post(&server, "/purge", &foreign, SITE_TOKEN)["ok"], false);
+    assert_eq!(post(&server, "/purge", &foreign, SERVER_TOKEN)["pages"], 0);
 }

@@ -1,4 +1,4 @@
-//! Several sites that share a host on different listeners: `why` and `purge` find the one that a visitor of the URL reaches.
+//! Sites that share a host on different listeners: `why` and `purge` select the site that responds to the URL.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,10 +9,10 @@ use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Galley, Scratch, wait_for};
 use serde_json::Value;
 
-use crate::support::{TIMEOUT, word};
+use crate::support::{TIMEOUT, outcome};
 
-/// Two sites with the host `a.test` and an upstream each, on a listener each.
-struct Shared {
+/// A server with two sites for the host `a.test`, each with its own upstream and listener.
+struct TwoListeners {
     galley: Galley,
     scratch: Scratch,
     _origins: [Origin; 2],
@@ -31,7 +31,7 @@ fn page(
     }
 }
 
-impl Shared {
+impl TwoListeners {
     fn start() -> Self {
         let origins = [
             Origin::start(page("first")).unwrap(),
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Where the sites listen, in the order of the file.
+    /// Addresses of the sites, in the order of the configuration.
     fn addresses(&self) -> [SocketAddr; 2] {
         ["127.0.0.1", "127.0.0.2"].map(|ip| {
             let urls = self.galley.urls();
@@ -70,15 +70,15 @@ impl Shared {
         Request::get(target).host(&host).send(at).unwrap()
     }
 
-    /// As a visitor whose URL names no port: a proxy in front of Galley has it.
+    /// Sends the request of a proxy in front of Galley whose `Host` has no port.
     fn get_through_a_proxy(at: SocketAddr, target: &str) -> Response {
         Request::get(target).host("a.test").send(at).unwrap()
     }
 
-    /// Asks for a page until it is a hit.
+    /// Requests a page until it is a hit.
     fn store(at: SocketAddr, target: &str) {
         wait_for("the page in memory", TIMEOUT, || {
-            word(&Self::get(at, target)) == "hit"
+            outcome(&Self::get(at, target)) == "hit"
         });
     }
 
@@ -101,7 +101,7 @@ impl Shared {
     }
 
     #[track_caller]
-    fn fails(&self, arguments: &[&str]) -> String {
+    fn error_of(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
@@ -110,24 +110,24 @@ impl Shared {
 
 #[test]
 fn why_explains_the_site_at_the_port_of_the_url() {
-    let shared = Shared::start();
-    let [one, two] = shared.addresses();
-    Shared::store(two, "/page/");
+    let server = TwoListeners::start();
+    let [one, two] = server.addresses();
+    TwoListeners::store(two, "/page/");
     let at = |address: SocketAddr| format!("http://a.test:{}/page/", address.port());
-    let why = shared.why(&[&at(two)]);
+    let why = server.why(&[&at(two)]);
     assert_eq!(why["now"]["what"], "hit", "{why}");
     assert_eq!(why["site"]["listener"], format!("http://{two}"));
-    let why = shared.why(&[&at(one)]);
+    let why = server.why(&[&at(one)]);
     assert_eq!(why["now"]["what"], "miss", "{why}");
     assert_eq!(why["site"]["listener"], format!("http://{one}"));
-    Shared::store(one, "/page/");
-    assert_eq!(shared.why(&[&at(one)])["now"]["what"], "hit");
-    // One site alone has this host, so the port of a proxy in front of Galley does no harm.
-    let why = shared.why(&["http://b.test/"]);
+    TwoListeners::store(one, "/page/");
+    assert_eq!(server.why(&[&at(one)])["now"]["what"], "hit");
+    // Only one site has this host, so the port of a proxy in front of Galley does not matter.
+    let why = server.why(&["http://b.test/"]);
     assert_eq!(why["site"]["host_pattern"], "b.test", "{why}");
-    // A listener is there, and refuses the host to visitors.
+    // This listener exists, but none of its sites has the host.
     let url = format!("http://b.test:{}/", one.port());
-    let why = shared.why(&[&url]);
+    let why = server.why(&[&url]);
     assert_eq!(why["now"]["what"], "refused", "{why}");
     let advice = why["advice"]["why"].as_str().unwrap();
     assert!(advice.contains(&format!("http://{two}")), "{advice}");
@@ -135,42 +135,46 @@ fn why_explains_the_site_at_the_port_of_the_url() {
 
 #[test]
 fn why_names_the_sites_that_an_ambiguous_url_may_mean() {
-    let shared = Shared::start();
-    let [one, two] = shared.addresses();
+    let server = TwoListeners::start();
+    let [one, two] = server.addresses();
     wait_for("the page in memory", TIMEOUT, || {
-        word(&Shared::get_through_a_proxy(two, "/page/")) == "hit"
+        outcome(&TwoListeners::get_through_a_proxy(two, "/page/")) == "hit"
     });
-    let error = shared.fails(&["why", "http://a.test/page/"]);
+    let error = server.error_of(&["why", "http://a.test/page/"]);
     for part in [one.to_string(), two.to_string(), "--site".to_owned()] {
         assert!(error.contains(&part), "{part}: {error}");
     }
     for (site, what) in [(one, "miss"), (two, "hit")] {
         for spelling in [site.to_string(), format!("http://{site}")] {
-            let why = shared.why(&["http://a.test/page/", "--site", &spelling]);
+            let why = server.why(&["http://a.test/page/", "--site", &spelling]);
             assert_eq!(why["now"]["what"], what, "{spelling}: {why}");
         }
     }
-    let why = shared.why(&["http://a.test/page/", "--site", "b.test"]);
+    let why = server.why(&["http://a.test/page/", "--site", "b.test"]);
     assert_eq!(why["now"]["what"], "hit", "{why}");
-    let error = shared.fails(&["why", "http://a.test/page/", "--site", "a.test"]);
+    let error = server.error_of(&["why", "http://a.test/page/", "--site", "a.test"]);
     assert!(error.contains(&two.to_string()), "{error}");
-    let error = shared.fails(&["why", "http://a.test/page/", "--site", "nobody.test"]);
+    let error = server.error_of(&["why", "http://a.test/page/", "--site", "nobody.test"]);
     assert!(error.contains("no site `nobody.test`"), "{error}");
 }
 
 #[test]
 fn a_purge_by_url_reaches_every_site_of_its_host() {
-    let shared = Shared::start();
+    let server = TwoListeners::start();
     for more in [&[][..], &["--site", "a.test"]] {
-        for at in shared.addresses() {
-            Shared::store(at, "/page/");
+        for at in server.addresses() {
+            TwoListeners::store(at, "/page/");
         }
-        for at in shared.addresses() {
+        for at in server.addresses() {
             let url = format!("http://a.test:{}/page/", at.port());
-            let output = shared.run(&[&["purge", "--url", &url], more].concat());
+            let output = server.run(&[&["purge", "--url", &url], more].concat());
             assert!(output.status.success(), "{output:?}");
-            assert_eq!(word(&Shared::get(at, "/page/")), "miss", "{url} {more:?}");
-            Shared::store(at, "/page/");
+            assert_eq!(
+                outcome(&TwoListeners::get(at, "/page/")),
+                "miss",
+                "{url} {more:?}"
+            );
+            TwoListeners::store(at, "/page/");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What the server says about itself: `why`, the listing of the cache, metrics, history, status. The real binary in front
-//! of a scripted upstream, asked over its admin interface and with its own command.
+//! Reports of the server: `why`, the listing of the cache, metrics, history, status. The real binary runs in front of a
+//! scripted upstream; the tests use its admin interface and its command line.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod batch;
-mod exact;
+mod cache_listing;
 #[expect(dead_code, reason = "shared with the end-to-end tests")]
 #[path = "../e2e/http2/ask.rs"]
 mod http2_client;
 mod listeners;
-mod listing;
-mod numbers;
+mod prediction;
+mod statistics;
 mod support;
 mod why;

@@ -1,4 +1,4 @@
-//! Metrics, history and status: they add up to what was asked, and each token sees its own.
+//! Metrics, history and status match the requests sent, and each token sees only its sites.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,19 +6,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{A, SERVER, Stage, TIMEOUT, word};
+use crate::support::{SERVER_TOKEN, SITE_TOKEN, TIMEOUT, TestServer, outcome};
 
-/// Samples by name with labels; checks the form as it reads.
-fn metrics(stage: &Stage, token: &str) -> BTreeMap<String, f64> {
-    let answer = stage.admin(Request::get("/metrics"), token);
-    assert_eq!(answer.status, 200);
+/// Samples by name with labels. Checks the exposition format.
+fn metrics(server: &TestServer, token: &str) -> BTreeMap<String, f64> {
+    let response = server.admin(Request::get("/metrics"), token);
+    assert_eq!(response.status, 200);
     assert!(
-        answer
+        response
             .field("content-type")
             .unwrap()
             .starts_with("text/plain; version=0.0.4")
     );
-    let text = answer.text();
+    let text = response.text();
     let (mut samples, mut family) = (BTreeMap::new(), String::new());
     let mut families = Vec::new();
     for line in text.lines() {
@@ -35,7 +35,7 @@ fn metrics(stage: &Stage, token: &str) -> BTreeMap<String, f64> {
         let (name, value) = line.rsplit_once(' ').unwrap();
         assert!(
             name.starts_with(&family),
-            "`{line}` stands below `{family}`"
+            "`{line}` is in family `{family}`"
         );
         let value = if value == "+Inf" {
             f64::INFINITY
@@ -50,7 +50,7 @@ fn metrics(stage: &Stage, token: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-fn of(samples: &BTreeMap<String, f64>, name: &str) -> u64 {
+fn sample(samples: &BTreeMap<String, f64>, name: &str) -> u64 {
     let value = samples.get(name).copied().unwrap_or(0.0);
     #[expect(
         clippy::cast_possible_truncation,
@@ -61,46 +61,49 @@ fn of(samples: &BTreeMap<String, f64>, name: &str) -> u64 {
     value
 }
 
-/// Three pages of `a.test`: one that is hit, one that passes by a cookie, one that is not stored; and a file.
-fn visit(stage: &Stage) {
-    assert_eq!(word(&stage.get("/page/")), "miss");
+/// Requests pages of `a.test` (a hit, a pass because of a cookie, a page that is not stored), a file, and two other hosts.
+fn visit(server: &TestServer) {
+    assert_eq!(outcome(&server.get("/page/")), "miss");
     wait_for("the page in memory", TIMEOUT, || {
-        stage.why("http://a.test/page/", &[])["now"]["what"] == "hit"
+        server.why("http://a.test/page/", &[])["now"]["what"] == "hit"
     });
     for _ in 0..7 {
-        assert_eq!(word(&stage.get("/page/")), "hit");
+        assert_eq!(outcome(&server.get("/page/")), "hit");
     }
     let visitor = Request::get("/page/").cookie("wordpress_logged_in_x=1");
-    assert_eq!(word(&stage.ask(visitor)), "pass");
-    assert_eq!(word(&stage.get("/session/")), "miss");
-    assert_eq!(word(&stage.get("/style.css")), "file");
-    assert_eq!(stage.ask(Request::get("/").host("nobody.test")).status, 421);
+    assert_eq!(outcome(&server.send(visitor)), "pass");
+    assert_eq!(outcome(&server.get("/session/")), "miss");
+    assert_eq!(outcome(&server.get("/style.css")), "file");
     assert_eq!(
-        word(&stage.ask(Request::get("/page/").host("x.b.test"))),
+        server.send(Request::get("/").host("nobody.test")).status,
+        421
+    );
+    assert_eq!(
+        outcome(&server.send(Request::get("/page/").host("x.b.test"))),
         "miss"
     );
-    // A request is counted when its answer has left, a moment after the client has it.
-    wait_for("all of them counted", TIMEOUT, || {
-        stage.json("/status", SERVER)["answers"]["requests"] == 13
+    // A request is counted after its response was sent, shortly after the client has received it.
+    wait_for("all requests to be counted", TIMEOUT, || {
+        server.json("/status", SERVER_TOKEN)["answers"]["requests"] == 13
     });
 }
 
 #[test]
-fn metrics_add_up_to_what_was_asked() {
-    let stage = Stage::start("");
-    visit(&stage);
-    stage.command(&["purge", "--url", "http://a.test/none/"]);
+fn metrics_count_requests_by_site_and_outcome() {
+    let server = TestServer::start("");
+    visit(&server);
+    server.command(&["purge", "--url", "http://a.test/none/"]);
     let mut samples = BTreeMap::new();
     wait_for("the counts", TIMEOUT, || {
-        samples = metrics(&stage, SERVER);
-        let fills = of(&samples, "galley_fills_stored_total{site=\"*.b.test\"}");
-        let refused = of(
+        samples = metrics(&server, SERVER_TOKEN);
+        let fills = sample(&samples, "galley_fills_stored_total{site=\"*.b.test\"}");
+        let refused = sample(
             &samples,
             "galley_requests_total{site=\"-\",outcome=\"refused\"}",
         );
         (fills, refused) == (1, 1)
     });
-    for (name, wanted) in [
+    for (name, expected) in [
         ("galley_requests_total{site=\"a.test\",outcome=\"hit\"}", 7),
         ("galley_requests_total{site=\"a.test\",outcome=\"miss\"}", 2),
         ("galley_requests_total{site=\"a.test\",outcome=\"pass\"}", 1),
@@ -136,12 +139,15 @@ fn metrics_add_up_to_what_was_asked() {
         ("galley_store_limit_bytes", 64 << 20),
         ("galley_log_lines_dropped_total", 0),
     ] {
-        assert_eq!(of(&samples, name), wanted, "{name}");
+        assert_eq!(sample(&samples, name), expected, "{name}");
     }
     let hits = "galley_body_bytes_total{site=\"a.test\",outcome=\"hit\"}";
-    assert_eq!(of(&samples, hits), 7 * "<html>/page/</html>".len() as u64);
-    assert!(of(&samples, "galley_descriptors") > 5);
-    assert!(of(&samples, "galley_descriptors_limit") >= of(&samples, "galley_descriptors"));
+    assert_eq!(
+        sample(&samples, hits),
+        7 * "<html>/page/</html>".len() as u64
+    );
+    assert!(sample(&samples, "galley_descriptors") > 5);
+    assert!(sample(&samples, "galley_descriptors_limit") >= sample(&samples, "galley_descriptors"));
     assert!(
         samples
             .keys()
@@ -151,48 +157,52 @@ fn metrics_add_up_to_what_was_asked() {
 
 #[test]
 fn open_connections_are_counted() {
-    let stage = Stage::start("");
-    let open = || of(&metrics(&stage, SERVER), "galley_connections");
-    let held: Vec<_> = (0..5)
-        .map(|_| galley_testkit::client::Connection::within(stage.galley.addr(), TIMEOUT).unwrap())
+    let server = TestServer::start("");
+    let open = || sample(&metrics(&server, SERVER_TOKEN), "galley_connections");
+    let connections: Vec<_> = (0..5)
+        .map(|_| galley_testkit::client::Connection::within(server.galley.addr(), TIMEOUT).unwrap())
         .collect();
     wait_for("five connections", TIMEOUT, || open() == 5);
-    drop(held);
+    drop(connections);
     wait_for("no connection", TIMEOUT, || open() == 0);
 }
 
 #[test]
-fn a_site_token_sees_its_own_numbers_only() {
-    let stage = Stage::start("");
-    visit(&stage);
-    let samples = metrics(&stage, A);
+fn a_site_token_sees_only_the_statistics_of_its_site() {
+    let server = TestServer::start("");
+    visit(&server);
+    let samples = metrics(&server, SITE_TOKEN);
     assert!(
         samples.keys().all(|name| name.contains("site=\"a.test\"")),
         "{samples:?}"
     );
-    let status = stage.json("/status", A);
+    let status = server.json("/status", SITE_TOKEN);
     assert_eq!(status["sites"].as_array().unwrap().len(), 1);
     assert!(status.get("memory").is_none() && status.get("upstream").is_none());
     assert_eq!(
         status["answers"]["requests"],
         status["sites"][0]["requests"]
     );
-    let history = stage.json("/history", A);
+    let history = server.json("/history", SITE_TOKEN);
     assert_eq!(history["sites"].as_array().unwrap().len(), 1);
     for path in ["/history?site=x.b.test", "/history?site=nobody.test"] {
-        assert_eq!(stage.admin(Request::get(path), A).status, 403, "{path}");
+        assert_eq!(
+            server.admin(Request::get(path), SITE_TOKEN).status,
+            403,
+            "{path}"
+        );
     }
     for path in ["/metrics", "/status", "/history"] {
-        let answer = stage.admin(Request::get(path), "another-token-0123456789");
-        assert_eq!(answer.status, 401, "{path}");
+        let response = server.admin(Request::get(path), "another-token-0123456789");
+        assert_eq!(response.status, 401, "{path}");
     }
 }
 
 #[test]
 fn history_has_the_current_minute() {
-    let stage = Stage::start("");
-    visit(&stage);
-    let history = stage.json("/history?site=a.test&minutes=5", SERVER);
+    let server = TestServer::start("");
+    visit(&server);
+    let history = server.json("/history?site=a.test&minutes=5", SERVER_TOKEN);
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
@@ -203,16 +213,16 @@ fn history_has_the_current_minute() {
         last <= now && now - last < 120 && last.is_multiple_of(60),
         "{last} {now}"
     );
-    // A minute may have turned while the visitors came.
+    // The requests may span two minutes.
     let sum = |name: &str| -> u64 { minutes.iter().map(|m| m[name].as_u64().unwrap()).sum() };
     let all = ["requests", "hits", "misses", "passes", "stale", "refused"].map(sum);
     assert_eq!(all, [11, 7, 2, 1, 0, 0]);
     assert!(sum("bytes") > 7 * 19);
-    let both = stage.json("/history", SERVER);
+    let both = server.json("/history", SERVER_TOKEN);
     assert_eq!(both["sites"].as_array().unwrap().len(), 2);
     assert_eq!(
-        stage
-            .admin(Request::get("/history?minutes=1441"), SERVER)
+        server
+            .admin(Request::get("/history?minutes=1441"), SERVER_TOKEN)
             .status,
         400
     );
@@ -220,20 +230,20 @@ fn history_has_the_current_minute() {
 
 #[test]
 fn status_shows_each_site() {
-    let stage = Stage::start("");
-    visit(&stage);
-    let status = stage.json("/status", SERVER);
+    let server = TestServer::start("");
+    visit(&server);
+    let status = server.json("/status", SERVER_TOKEN);
     let site = &status["sites"][0];
     assert_eq!(
         (&site["name"], &site["requests"]),
         (&"a.test".into(), &11.into())
     );
-    // Seven hits; two misses and a pass beside them. The file and the refusal are no matter of the cache.
+    // Seven hits, two misses and a pass. The file and the rejected request do not count.
     assert_eq!(site["hit_ratio"], 0.7);
     assert_eq!(site["last_10_minutes"]["hit_ratio"], 0.7);
     assert_eq!(site["answers"]["hit"], 7);
     assert_eq!(status["answers"]["requests"], 13);
-    let table = stage.command(&["status"]);
+    let table = server.command(&["status"]);
     let row = table
         .lines()
         .find(|line| line.starts_with("a.test"))

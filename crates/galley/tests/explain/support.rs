@@ -1,4 +1,4 @@
-//! Two sites in front of one scripted upstream, and ways of asking about them.
+//! A server with two sites in front of one scripted upstream, and requests to its admin interface.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,24 +11,24 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Galley, Scratch};
 use serde_json::Value;
 
-pub const SERVER: &str = "server-token-0123456789";
-pub const A: &str = "site-a-token-0123456789";
-/// The host of the HTTP/2 client where a request names none.
+pub const SERVER_TOKEN: &str = "server-token-0123456789";
+pub const SITE_TOKEN: &str = "site-a-token-0123456789";
+/// The host of the HTTP/2 client if a request names none.
 pub const HOST: &str = "a.test";
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The running server. It ends first.
-pub struct Stage {
+/// A running server. Field order matters: the server stops before its upstream.
+pub struct TestServer {
     pub galley: Galley,
     pub origin: Origin,
     scratch: Scratch,
 }
 
-impl Stage {
-    /// `a.test` and `*.b.test`; `lines` go to the first site.
+impl TestServer {
+    /// Starts a server with the sites `a.test` and `*.b.test`. `lines` are added to the first site.
     pub fn start(lines: &str) -> Self {
-        let origin = Origin::start(|seen, writer| {
-            let path = seen.path().to_owned();
+        let origin = Origin::start(|request, writer| {
+            let path = request.path().to_owned();
             let tag = format!("t{}", path.len() % 7);
             let mut fields = vec![
                 ("Content-Type", "text/html"),
@@ -78,7 +78,10 @@ impl Stage {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
             path.display().to_string()
         };
-        let (server, a) = (token("server.token", SERVER), token("a.token", A));
+        let (server, a) = (
+            token("server.token", SERVER_TOKEN),
+            token("a.token", SITE_TOKEN),
+        );
         let (root, up) = (scratch.join("root"), origin.url());
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{server}\"\n\
@@ -96,8 +99,8 @@ impl Stage {
         }
     }
 
-    /// As a visitor of `a.test`, unless the request names a host.
-    pub fn ask(&self, request: Request) -> Response {
+    /// Sends a request, to `a.test` unless it names a host.
+    pub fn send(&self, request: Request) -> Response {
         let names_host = |(name, _): &(String, Vec<u8>)| name.eq_ignore_ascii_case("host");
         let request = if request.fields.iter().any(names_host) {
             request
@@ -108,14 +111,14 @@ impl Stage {
     }
 
     pub fn get(&self, target: &str) -> Response {
-        self.ask(Request::get(target))
+        self.send(Request::get(target))
     }
 
     fn admin_url(&self) -> String {
         self.galley.admin().unwrap()
     }
 
-    /// Asks the admin interface.
+    /// Sends a request to the admin interface.
     pub fn admin(&self, request: Request, token: &str) -> Response {
         let address = self.admin_url();
         let address = address.trim_start_matches("http://").parse().unwrap();
@@ -123,28 +126,28 @@ impl Stage {
         request.send(address).unwrap()
     }
 
-    /// The JSON of a question that is answered.
+    /// The JSON of a successful admin request.
     #[track_caller]
     pub fn json(&self, path: &str, token: &str) -> Value {
-        let answer = self.admin(Request::get(path), token);
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        serde_json::from_slice(&answer.body).unwrap()
+        let response = self.admin(Request::get(path), token);
+        assert_eq!(response.status, 200, "{path}: {}", response.text());
+        serde_json::from_slice(&response.body).unwrap()
     }
 
-    /// `POST /why` as an operator.
+    /// `POST /why` for a `GET`, with the token of the server.
     #[track_caller]
     pub fn why(&self, url: &str, headers: &[(&str, &str)]) -> Value {
-        self.why_of("GET", url, headers)
+        self.why_for_method("GET", url, headers)
     }
 
     #[track_caller]
-    pub fn why_of(&self, method: &str, url: &str, headers: &[(&str, &str)]) -> Value {
-        let answer = self.why_as(SERVER, method, url, headers);
-        assert_eq!(answer.status, 200, "{url}: {}", answer.text());
-        serde_json::from_slice(&answer.body).unwrap()
+    pub fn why_for_method(&self, method: &str, url: &str, headers: &[(&str, &str)]) -> Value {
+        let response = self.why_with_token(SERVER_TOKEN, method, url, headers);
+        assert_eq!(response.status, 200, "{url}: {}", response.text());
+        serde_json::from_slice(&response.body).unwrap()
     }
 
-    pub fn why_as(
+    pub fn why_with_token(
         &self,
         token: &str,
         method: &str,
@@ -156,7 +159,7 @@ impl Stage {
         self.admin(request, token)
     }
 
-    /// Runs a command of the binary against this server; it must succeed. Returns what it printed.
+    /// Runs a `galley` command against this server, which must succeed, and returns its output.
     #[track_caller]
     pub fn command(&self, arguments: &[&str]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_galley"))
@@ -181,9 +184,9 @@ impl Stage {
     }
 }
 
-/// The first word of the way a request went, from its `Cache-Status`.
-pub fn word(answer: &Response) -> &'static str {
-    let status = answer.field("cache-status").unwrap_or_default();
+/// The outcome of a request, from its `Cache-Status`.
+pub fn outcome(response: &Response) -> &'static str {
+    let status = response.field("cache-status").unwrap_or_default();
     let has = |text: &str| status.contains(text);
     if has("; hit") {
         if has("ttl=-") || has("detail=") {

@@ -1,20 +1,20 @@
-//! `why`: what it says is what happens, it changes nothing, and it keeps secrets.
+//! `why` predicts the response, changes nothing, and reveals no secrets.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::support::{A, SERVER, Stage, TIMEOUT, word};
+use crate::support::{SERVER_TOKEN, SITE_TOKEN, TIMEOUT, TestServer, outcome};
 
 #[test]
 fn a_hit_is_explained_and_not_counted() {
-    let stage = Stage::start("");
-    stage.get("/page/?utm_source=x&b=2&a=1");
+    let server = TestServer::start("");
+    server.get("/page/?utm_source=x&b=2&a=1");
     wait_for("the page in memory", TIMEOUT, || {
-        word(&stage.get("/page/?a=1&b=2")) == "hit"
+        outcome(&server.get("/page/?a=1&b=2")) == "hit"
     });
-    let asked = stage.origin.requests().len();
-    let before = stage.why("https://a.test/page/?b=2&a=1&fbclid=z#part", &[]);
-    let after = stage.why("https://a.test/page/?b=2&a=1", &[]);
+    let request_count = server.origin.requests().len();
+    let before = server.why("https://a.test/page/?b=2&a=1&fbclid=z#part", &[]);
+    let after = server.why("https://a.test/page/?b=2&a=1", &[]);
     assert_eq!(before["now"]["what"], "hit", "{before}");
     assert_eq!(before["now"]["upstream"], serde_json::Value::Null);
     assert_eq!(before["advice"], serde_json::Value::Null);
@@ -29,15 +29,22 @@ fn a_hit_is_explained_and_not_counted() {
     assert_eq!(entry["lifetime_s"], 600);
     assert_eq!(entry["url"], "http://a.test/page/?a=1&b=2");
     assert_eq!(entry["tags"], serde_json::json!(["t6"]));
-    assert_eq!(entry["hits"], after["entry"]["hits"], "looking is no hit");
-    assert_eq!(stage.origin.requests().len(), asked, "nothing was composed");
+    assert_eq!(
+        entry["hits"], after["entry"]["hits"],
+        "`why` does not count as a hit"
+    );
+    assert_eq!(
+        server.origin.requests().len(),
+        request_count,
+        "the upstream received no request"
+    );
 }
 
 #[test]
-fn a_miss_shows_the_request_that_would_go_up() {
-    let stage = Stage::start("vary_cookies = [\"currency\"]");
+fn a_miss_shows_the_request_that_is_sent_upstream() {
+    let server = TestServer::start("vary_cookies = [\"currency\"]");
     let cookies = ("Cookie", "currency=EURSECRET; _ga=GASECRET");
-    let why = stage.why("http://a.test/new/?z=1&utm_medium=m", &[cookies]);
+    let why = server.why("http://a.test/new/?z=1&utm_medium=m", &[cookies]);
     assert_eq!(why["now"]["what"], "miss", "{why}");
     assert_eq!(why["entry"], serde_json::Value::Null);
     let upstream = &why["now"]["upstream"];
@@ -55,11 +62,11 @@ fn a_miss_shows_the_request_that_would_go_up() {
     assert_eq!(classes[1]["class"], "ignored");
     assert_eq!(why["key"]["vary_cookies"], serde_json::json!(["currency"]));
     assert!(!why.to_string().contains("SECRET"), "{why}");
-    assert!(stage.origin.requests().is_empty());
-    // What it said would go up is what goes up.
-    stage.ask(Request::get("/new/?z=1&utm_medium=m").cookie("currency=EUR; _ga=1"));
-    let seen = stage.origin.requests();
-    assert_eq!(seen[0].target, "/new/?z=1");
+    assert!(server.origin.requests().is_empty());
+    // The upstream receives the request that `why` has shown.
+    server.send(Request::get("/new/?z=1&utm_medium=m").cookie("currency=EUR; _ga=1"));
+    let requests = server.origin.requests();
+    assert_eq!(requests[0].target, "/new/?z=1");
     let shown: Vec<String> = upstream["fields"]
         .as_array()
         .unwrap()
@@ -68,35 +75,35 @@ fn a_miss_shows_the_request_that_would_go_up() {
         .collect();
     for name in &shown {
         assert!(
-            seen[0].field(name).is_some(),
-            "`{name}` was shown and not sent"
+            requests[0].field(name).is_some(),
+            "`{name}` was shown but not sent"
         );
     }
 }
 
 #[test]
-fn a_pass_by_cookie_names_it_and_keeps_its_value() {
-    let stage = Stage::start("");
+fn a_pass_names_the_cookie_without_its_value() {
+    let server = TestServer::start("");
     let headers = [
         ("Cookie", "_ga=1; wordpress_logged_in_x=VALUESECRET"),
         ("Authorization", "Basic VALUESECRET"),
         ("X-Api-Key", "VALUESECRET"),
     ];
     for count in [1, 2, 3] {
-        let why = stage.why("http://a.test/page/", &headers[..count]);
+        let why = server.why("http://a.test/page/", &headers[..count]);
         let text = why.to_string();
         assert!(!text.contains("VALUESECRET"), "{text}");
         assert_eq!(why["now"]["what"], "pass");
         assert_eq!(why["now"]["upstream"]["form"], "whole");
-        let word = if count == 1 {
+        let reason = if count == 1 {
             "cookie"
         } else {
             "authorization"
         };
-        assert_eq!(why["gate"]["why"], word);
+        assert_eq!(why["gate"]["why"], reason);
         assert_eq!(why["entry"], serde_json::Value::Null);
     }
-    let why = stage.why("http://a.test/page/", &headers[..1]);
+    let why = server.why("http://a.test/page/", &headers[..1]);
     let advice = why["advice"]["why"].as_str().unwrap();
     assert!(advice.contains("`wordpress_logged_in_x`"), "{advice}");
     for json in [&["--json"][..], &[]] {
@@ -106,7 +113,7 @@ fn a_pass_by_cookie_names_it_and_keeps_its_value() {
             &["-H", "Authorization: Basic VALUESECRET"],
             json,
         ];
-        let printed = stage.command(&arguments.concat());
+        let printed = server.command(&arguments.concat());
         assert!(!printed.contains("VALUESECRET"), "{printed}");
         assert!(printed.contains("wordpress_logged_in_x"), "{printed}");
     }
@@ -114,14 +121,14 @@ fn a_pass_by_cookie_names_it_and_keeps_its_value() {
 
 #[test]
 fn an_unstorable_page_names_its_cookie() {
-    let stage = Stage::start("");
-    let before = stage.why("http://a.test/session/", &[]);
+    let server = TestServer::start("");
+    let before = server.why("http://a.test/session/", &[]);
     assert_eq!(before["now"]["what"], "miss");
-    assert_eq!(word(&stage.get("/session/")), "miss");
-    wait_for("the marker", TIMEOUT, || {
-        word(&stage.get("/session/")) == "pass"
+    assert_eq!(outcome(&server.get("/session/")), "miss");
+    wait_for("the hit-for-pass object", TIMEOUT, || {
+        outcome(&server.get("/session/")) == "pass"
     });
-    let why = stage.why("http://a.test/session/", &[]);
+    let why = server.why("http://a.test/session/", &[]);
     assert_eq!(why["now"]["what"], "pass");
     assert_eq!(why["now"]["why"], "remembered");
     assert_eq!(why["entry"]["kind"], "hit-for-pass");
@@ -134,7 +141,7 @@ fn an_unstorable_page_names_its_cookie() {
     let advice = why["advice"]["do"].as_str().unwrap();
     assert!(advice.contains("`harmless_cookies`"), "{advice}");
     assert!(!why.to_string().contains("topsecret"), "{why}");
-    let printed = stage.command(&["why", "http://a.test/session/"]);
+    let printed = server.command(&["why", "http://a.test/session/"]);
     assert!(
         printed.contains("the page sets the cookie `PHPSESSID`"),
         "{printed}"
@@ -143,13 +150,13 @@ fn an_unstorable_page_names_its_cookie() {
 }
 
 #[test]
-fn the_fields_of_the_response_are_quoted() {
-    let stage = Stage::start("");
-    stage.get("/private/");
-    wait_for("the marker", TIMEOUT, || {
-        word(&stage.get("/private/")) == "pass"
+fn advice_quotes_the_response_field_that_prevents_storing() {
+    let server = TestServer::start("");
+    server.get("/private/");
+    wait_for("the hit-for-pass object", TIMEOUT, || {
+        outcome(&server.get("/private/")) == "pass"
     });
-    let why = stage.why("http://a.test/private/", &[]);
+    let why = server.why("http://a.test/private/", &[]);
     assert_eq!(why["not_stored"]["why"], "private");
     let advice = why["advice"]["why"].as_str().unwrap();
     assert_eq!(
@@ -158,20 +165,20 @@ fn the_fields_of_the_response_are_quoted() {
     );
 }
 
-/// Advice that changes nothing costs its reader an hour: what is advised is done, and the page is stored then.
+/// Follows the advice of `why` and checks that the page is stored then.
 #[test]
-fn what_is_advised_against_an_unstored_page_helps() {
-    let advised = |lines: &str, path: &str| {
-        let stage = Stage::start(lines);
-        stage.get(path);
+fn advice_for_an_unstored_page_makes_it_storable() {
+    let advice_and_result = |lines: &str, path: &str| {
+        let server = TestServer::start(lines);
+        server.get(path);
         let url = format!("http://a.test{path}");
-        wait_for("what became of the page", TIMEOUT, || {
-            stage.why(&url, &[])["advice"]["why"] != "nothing is stored for this address"
+        wait_for("a stored page or a reason", TIMEOUT, || {
+            server.why(&url, &[])["advice"]["why"] != "nothing is stored for this address"
         });
-        let why = stage.why(&url, &[]);
-        let second = word(&stage.get(path)) == "hit";
+        let why = server.why(&url, &[]);
+        let is_stored = outcome(&server.get(path)) == "hit";
         let advice = why["advice"]["do"].as_str().unwrap_or("nothing");
-        (advice.to_owned(), second)
+        (advice.to_owned(), is_stored)
     };
     let rule =
         "[[site.rule]]\npath = \"/*\"\nttl = \"1h\"\nignore = [\"cache-control\", \"expires\"]";
@@ -188,25 +195,25 @@ fn what_is_advised_against_an_unstored_page_helps() {
             rule,
         ),
         ("/teapot/", "name the status in `[site.ttl]`", status),
-        // Nothing helps, so nothing is advised.
+        // No configuration helps, so there is no advice.
         ("/moved/", "nothing", ""),
     ] {
-        let (advice, is_stored) = advised("", path);
+        let (advice, is_stored) = advice_and_result("", path);
         assert!(!is_stored && advice.contains(words), "{path}: {advice}");
         if !lines.is_empty() {
-            let (advice, is_stored) = advised(lines, path);
-            assert!(is_stored, "{path}: advised `{words}`, then {advice}");
+            let (advice, is_stored) = advice_and_result(lines, path);
+            assert!(is_stored, "{path}: followed `{words}`, then {advice}");
         }
     }
 }
 
 #[test]
-fn a_page_that_left_no_marker_is_explained_too() {
-    let stage = Stage::start("");
-    stage.get("/empty/");
+fn an_unstored_page_without_a_hit_for_pass_object_is_explained() {
+    let server = TestServer::start("");
+    server.get("/empty/");
     let mut why = serde_json::Value::Null;
-    wait_for("the note", TIMEOUT, || {
-        why = stage.why("http://a.test/empty/", &[]);
+    wait_for("the recorded reason", TIMEOUT, || {
+        why = server.why("http://a.test/empty/", &[]);
         !why["not_stored_lately"].is_null()
     });
     assert_eq!(why["not_stored_lately"]["why"], "error-page");
@@ -216,38 +223,38 @@ fn a_page_that_left_no_marker_is_explained_too() {
 }
 
 #[test]
-fn files_folders_and_closed_names() {
-    let stage = Stage::start("");
+fn static_files_and_denied_names_are_explained() {
+    let server = TestServer::start("");
     for (target, what, kind) in [
         ("/style.css", "file", "file"),
         ("/.env", "refused", "denied"),
         ("/nothing", "miss", "missing"),
     ] {
-        let why = stage.why(&format!("http://a.test{target}"), &[]);
+        let why = server.why(&format!("http://a.test{target}"), &[]);
         assert_eq!(why["now"]["what"], what, "{target}: {why}");
         assert_eq!(why["file"]["kind"], kind, "{target}");
     }
-    let why = stage.why("http://a.test/style.css", &[]);
+    let why = server.why("http://a.test/style.css", &[]);
     assert_eq!(why["file"]["bytes"], 6);
-    let why = stage.why("http://x.b.test/style.css", &[]);
+    let why = server.why("http://x.b.test/style.css", &[]);
     assert_eq!(why["file"]["kind"], "no-root");
     assert_eq!(why["site"]["host_pattern"], "*.b.test");
 }
 
 #[test]
 fn an_unknown_host_is_reported_and_bad_requests_are_rejected() {
-    let stage = Stage::start("");
-    let why = stage.why("https://nobody.test/", &[]);
+    let server = TestServer::start("");
+    let why = server.why("https://nobody.test/", &[]);
     assert_eq!(why["now"]["why"], "unknown-host");
     assert_eq!(why["now"]["status"], 421);
     assert_eq!(why["site"], serde_json::Value::Null);
     assert!(why["advice"]["do"].as_str().unwrap().contains("`hosts`"));
     assert!(
-        stage
+        server
             .command(&["why", "nobody.test/"])
             .contains("no site has this host")
     );
-    let why = stage.why("http://a.test/a%00b", &[]);
+    let why = server.why("http://a.test/a%00b", &[]);
     assert_eq!(why["now"]["why"], "bad-request");
     for (url, header) in [
         ("/page", ("X", "y")),
@@ -255,40 +262,45 @@ fn an_unknown_host_is_reported_and_bad_requests_are_rejected() {
         ("http://a.test/", ("X", "y\r\nZ: z")),
         ("http://a.test/\r\nX: y", ("X", "y")),
     ] {
-        let answer = stage.why_as(SERVER, "GET", url, &[header]);
-        assert_eq!(answer.status, 400, "{url} {header:?}: {}", answer.text());
+        let response = server.why_with_token(SERVER_TOKEN, "GET", url, &[header]);
+        assert_eq!(
+            response.status,
+            400,
+            "{url} {header:?}: {}",
+            response.text()
+        );
     }
 }
 
 #[test]
-fn a_purged_page_names_the_order() {
-    let stage = Stage::start("");
-    let is_hit = || word(&stage.get("/page/")) == "hit";
+fn a_purged_page_names_the_purge() {
+    let server = TestServer::start("");
+    let is_hit = || outcome(&server.get("/page/")) == "hit";
     wait_for("the page in memory", TIMEOUT, is_hit);
-    stage.command(&["purge", "--url", "http://a.test/other/"]);
-    let why = stage.why("http://a.test/page/", &[]);
+    server.command(&["purge", "--url", "http://a.test/other/"]);
+    let why = server.why("http://a.test/page/", &[]);
     assert_eq!(why["now"]["what"], "hit");
     assert_eq!(why["purges"]["published"], 1);
     assert_eq!(why["purges"]["touching"], serde_json::Value::Null);
-    stage.command(&["purge", "--url", "http://a.test/page/"]);
-    let why = stage.why("http://a.test/page/", &[]);
+    server.command(&["purge", "--url", "http://a.test/page/"]);
+    let why = server.why("http://a.test/page/", &[]);
     assert_eq!(why["now"]["what"], "miss", "{why}");
-    let order = serde_json::json!({ "number": 2, "kind": "url", "strength": "hard" });
-    assert_eq!(why["purges"]["touching"], order);
-    // Whether it is still there depends on the sweeper; it is never called valid.
+    let purge = serde_json::json!({ "number": 2, "kind": "url", "strength": "hard" });
+    assert_eq!(why["purges"]["touching"], purge);
+    // The entry may have been removed already. It is never valid.
     assert_ne!(why["entry"]["standing"], "valid");
     let advice = why["advice"]["why"].as_str().unwrap();
     assert!(advice.contains("purge number 2 (by url)"), "{advice}");
 }
 
 #[test]
-fn a_softly_purged_page_is_stale_and_refreshed() {
-    let stage = Stage::start("");
+fn a_soft_purged_page_is_stale_and_refreshed() {
+    let server = TestServer::start("");
     wait_for("the page in memory", TIMEOUT, || {
-        word(&stage.get("/brief/")) == "hit"
+        outcome(&server.get("/brief/")) == "hit"
     });
-    stage.command(&["purge", "--soft", "--tag", "t0"]);
-    let why = stage.why("http://a.test/brief/", &[]);
+    server.command(&["purge", "--soft", "--tag", "t0"]);
+    let why = server.why("http://a.test/brief/", &[]);
     assert_eq!(why["entry"]["tags"], serde_json::json!(["t0"]));
     assert_eq!(why["now"]["what"], "stale", "{why}");
     assert_eq!(why["entry"]["standing"], "soft-purged");
@@ -297,15 +309,15 @@ fn a_softly_purged_page_is_stale_and_refreshed() {
 }
 
 #[test]
-fn what_it_says_is_what_happens() {
-    let stage = Stage::start(
+fn why_predicts_outcome_and_status_of_each_kind_of_request() {
+    let server = TestServer::start(
         "bypass_cookies = [\"member*\"]\n[[site.rule]]\npath = \"/never*\"\ncache = false\n\
          [[site.rule]]\npath = \"/free*\"\nignore = [\"cookie\"]",
     );
     let cookie = ("Cookie", "member_1=x");
     /// Method, target, headers.
-    type Row<'t> = (&'t str, &'t str, &'t [(&'t str, &'t str)]);
-    let table: &[Row<'_>] = &[
+    type RequestParts<'t> = (&'t str, &'t str, &'t [(&'t str, &'t str)]);
+    let table: &[RequestParts<'_>] = &[
         ("GET", "/one/", &[]),
         ("GET", "/one/", &[("Cookie", "_ga=2")]),
         ("HEAD", "/one/", &[]),
@@ -332,21 +344,26 @@ fn what_it_says_is_what_happens() {
     ];
     for (method, target, headers) in table {
         for _ in 0..2 {
-            let why = stage.why_of(method, &format!("http://a.test{target}"), headers);
+            let why = server.why_for_method(method, &format!("http://a.test{target}"), headers);
             let mut request = Request::new(method, target);
             for (name, value) in *headers {
                 request = request.field(name, value);
             }
-            let answer = stage.ask(request);
-            let said = why["now"]["what"].as_str().unwrap();
-            assert_eq!(said, word(&answer), "{method} {target} {headers:?}: {why}");
+            let response = server.send(request);
+            let predicted = why["now"]["what"].as_str().unwrap();
+            assert_eq!(
+                predicted,
+                outcome(&response),
+                "{method} {target} {headers:?}: {why}"
+            );
             if let Some(status) = why["now"]["status"].as_u64() {
-                assert_eq!(status, u64::from(answer.status), "{method} {target}");
+                assert_eq!(status, u64::from(response.status), "{method} {target}");
             }
-            // A page is stored a moment after it was sent.
-            if said == "miss" {
-                wait_for("what was composed to be kept or not", TIMEOUT, || {
-                    let again = stage.why_of(method, &format!("http://a.test{target}"), headers);
+            // A page is stored shortly after it was sent.
+            if predicted == "miss" {
+                wait_for("the page to be stored or not", TIMEOUT, || {
+                    let again =
+                        server.why_for_method(method, &format!("http://a.test{target}"), headers);
                     again["now"]["what"] != "miss"
                 });
             }
@@ -355,25 +372,29 @@ fn what_it_says_is_what_happens() {
 }
 
 #[test]
-fn a_site_token_explains_its_own_site_only() {
-    let stage = Stage::start("");
-    let status = |url: &str, headers: &[(&str, &str)]| stage.why_as(A, "GET", url, headers).status;
+fn a_site_token_explains_only_its_site() {
+    let server = TestServer::start("");
+    let status = |url: &str, headers: &[(&str, &str)]| {
+        server
+            .why_with_token(SITE_TOKEN, "GET", url, headers)
+            .status
+    };
     assert_eq!(status("http://a.test/", &[]), 200);
     assert_eq!(status("http://x.b.test/", &[]), 403);
     assert_eq!(status("http://nobody.test/", &[]), 403);
     assert_eq!(status("http://a.test/", &[("Host", "x.b.test")]), 403);
-    let answer = stage.why_as("another-token-0123456789", "GET", "http://a.test/", &[]);
-    assert_eq!(answer.status, 401);
+    let response = server.why_with_token("another-token-0123456789", "GET", "http://a.test/", &[]);
+    assert_eq!(response.status, 401);
 }
 
 #[test]
-fn variants_of_a_page_are_explained_as_they_are_served() {
-    let stage = Stage::start("preset = \"none\"");
+fn variants_of_a_page_are_explained() {
+    let server = TestServer::start("preset = \"none\"");
     let german = || Request::get("/languages/").field("Accept-Language", "de");
     wait_for("the variant in memory", TIMEOUT, || {
-        word(&stage.ask(german())) == "hit"
+        outcome(&server.send(german())) == "hit"
     });
-    let why = stage.why("http://a.test/languages/", &[("Accept-Language", "de")]);
+    let why = server.why("http://a.test/languages/", &[("Accept-Language", "de")]);
     assert_eq!(why["now"]["what"], "hit", "{why}");
     assert_eq!(why["entry"]["kind"], "page", "{why}");
 }

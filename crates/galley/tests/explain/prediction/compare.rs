@@ -1,14 +1,14 @@
-//! A prediction and a response, in the same words.
+//! Compares a prediction of `galley why` with a response.
 
 use galley_testkit::client::Response;
 use serde_json::Value;
 
-/// What `Cache-Status` says, in the words of `galley why`: `hit`, `miss uri-miss`, `pass cookie`, `refused denied`.
+/// The outcome in `Cache-Status`, in the words of `galley why`: `hit`, `miss uri-miss`, `pass cookie`, `refused denied`.
 pub fn observed(response: &Response) -> String {
     let members = response.cache_status();
     let parameter = |name: &str| {
         let mut all = members.split("; ");
-        all.find_map(|one| one.strip_prefix(name)?.strip_prefix('='))
+        all.find_map(|parameter| parameter.strip_prefix(name)?.strip_prefix('='))
     };
     let detail = parameter("detail").unwrap_or_default();
     match parameter("fwd") {
@@ -27,7 +27,7 @@ pub fn observed(response: &Response) -> String {
     }
 }
 
-/// What `galley why` says.
+/// The outcome that `galley why` predicts.
 pub fn predicted(why: &Value) -> String {
     let text = |name: &str| why["now"][name].as_str().unwrap_or_default().to_owned();
     format!("{} {}", text("what"), text("why"))
@@ -35,20 +35,20 @@ pub fn predicted(why: &Value) -> String {
         .to_owned()
 }
 
-/// Whether the response is the predicted one.
+/// Whether the response has the predicted outcome.
 ///
-/// RFC 9211 calls a purged copy stale. If the new response is not stored, `detail` says why not, so the header cannot say that a purge
-/// was the reason of the miss; then the entry must have been purged. A stored error that the upstream repeats is a failure of the
-/// upstream, which `why` cannot foresee: the stored one is sent again.
+/// RFC 9211 calls a purged response stale. If the new response is not stored, `detail` contains the reason for that, so the header cannot
+/// name a purge as the reason for the miss; then the entry must have been purged. If the upstream repeats a stored error, Galley sends the
+/// stored error again; `why` cannot foresee the error.
 pub fn is_as_predicted(why: &Value, response: &Response) -> bool {
-    let (wanted, came) = (predicted(why), observed(response));
+    let (expected, actual) = (predicted(why), observed(response));
     let is_purged =
         ["purged", "outdated"].contains(&why["entry"]["standing"].as_str().unwrap_or(""));
-    let is_unsaid =
-        wanted == "miss purged" && came == "miss stale" && !is_stored(response) && is_purged;
-    let is_repeated =
-        wanted == "miss stale" && came == "stale upstream-error" && response.status == 500;
-    wanted == came || is_unsaid || is_repeated
+    let is_unreported_purge =
+        expected == "miss purged" && actual == "miss stale" && !is_stored(response) && is_purged;
+    let is_repeated_error =
+        expected == "miss stale" && actual == "stale upstream-error" && response.status == 500;
+    expected == actual || is_unreported_purge || is_repeated_error
 }
 
 fn is_stored(response: &Response) -> bool {

@@ -1,10 +1,10 @@
-//! `galley why` predicts the next response: generated sites, pages, requests and purges, with one question and one request each.
+//! `galley why` predicts the next response. Sites, pages, requests and purges are generated; each request is predicted and then sent.
 //!
 //! A run prints its seed. `GALLEY_EXACT_SEED=7` repeats one, `GALLEY_EXACT_SECONDS=600` makes it longer.
 
 mod compare;
-mod dice;
 mod pages;
+mod random;
 mod run;
 mod sites;
 mod steps;

@@ -1,6 +1,6 @@
-//! The upstream: what it responds with is written in the path.
+//! The upstream: the path of a request describes the response.
 //!
-//! `/x-m600-s60-g300-t3/` is a page with `max-age=600, stale-while-revalidate=60`, `Age: 300` and the tag `t3`. The letter in front
+//! `/x-m600-s60-g300-t3/` is a page with `max-age=600, stale-while-revalidate=60`, `Age: 300` and the tag `t3`. The first letter
 //! selects the rules of the site ([`super::sites`]). The same pages come over HTTP and over FastCGI.
 
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use std::fmt::Write as _;
 use galley_testkit::TestkitError;
 use galley_testkit::origin::{FastCgiOrigin, Origin};
 
-use super::dice::Dice;
+use super::random::Random;
 
-/// What a page may be: lifetimes and ages with more than a minute between any two ends of a window, so that a run passes none of them.
-const WORDS: &[&str] = &[
+/// Kinds of pages. Ends of freshness and stale windows are more than a minute apart, so that none ends during a run.
+const KINDS: &[&str] = &[
     "m600",
     "m600",
     "m600",
@@ -56,57 +56,56 @@ const WORDS: &[&str] = &[
     "z",
 ];
 
-/// The path of a generated page: one of few, so that requests meet what others have stored.
-pub fn path(dice: &mut Dice) -> String {
-    let rule = dice.one_of(&["x", "x", "x", "x", "y", "z"]);
-    format!("/{rule}-{}-t{}/", dice.one_of(WORDS), dice.below(3))
+/// The path of a generated page. There are few paths, so that requests find stored pages.
+pub fn generate_path(random: &mut Random) -> String {
+    let rule = random.choose(&["x", "x", "x", "x", "y", "z"]);
+    format!("/{rule}-{}-t{}/", random.choose(KINDS), random.below(3))
 }
 
-/// A response.
 struct Page {
     status: u16,
     fields: Vec<(&'static str, String)>,
     body: String,
 }
 
-/// What the upstream sees of a request.
-struct Wanted<'a> {
+/// The parts of a request that the upstream uses.
+struct PageRequest<'a> {
     path: &'a str,
-    /// Definitions of the fragments that are wanted in place of the page.
+    /// Definitions of the fragments to send instead of the page.
     fragments: Option<&'a str>,
     if_none_match: Option<&'a str>,
     range: Option<&'a str>,
 }
 
 impl Page {
-    fn of(wanted: &Wanted<'_>) -> Self {
-        if let Some(definitions) = wanted.fragments {
-            return Self::of_fragments(definitions);
+    fn from_request(request: &PageRequest<'_>) -> Self {
+        if let Some(definitions) = request.fragments {
+            return Self::from_fragments(definitions);
         }
         let mut page = Self {
             status: 200,
             fields: vec![("Content-Type", "text/html".to_owned())],
-            body: format!("<html>{}</html>", wanted.path),
+            body: format!("<html>{}</html>", request.path),
         };
         let mut control = Vec::new();
-        for word in wanted.path.trim_matches('/').split('-').skip(1) {
+        for word in request.path.trim_matches('/').split('-').skip(1) {
             let (letter, number) = word.split_at(1);
             page.add(letter, number, &mut control);
         }
         if !control.is_empty() {
             page.push("Cache-Control", &control.join(", "));
         }
-        page.conditional(wanted)
+        page.respond_to_condition(request)
     }
 
-    /// A part that is a page of its own, with a tag that others have, too.
+    /// Adds an ESI include of another page, with a tag that other pages have, too.
     fn insert_include(&mut self) {
         self.push("Surrogate-Control", "content=\"ESI/1.0\"");
         self.body
             .push_str("<esi:include src=\"/x-m600-t1/\" onerror=\"continue\"/>");
     }
 
-    /// Adds what a letter means.
+    /// Adds the property that a letter of the path stands for.
     fn add(&mut self, letter: &str, number: &str, control: &mut Vec<String>) {
         match letter {
             "m" => control.push(format!("max-age={number}")),
@@ -135,7 +134,7 @@ impl Page {
                 self.status = 302;
                 self.push("Location", "/x-m600-t0/");
             }
-            // A page that says nothing of its lifetime.
+            // A page without a lifetime.
             _ => {}
         }
     }
@@ -153,7 +152,7 @@ impl Page {
         }
     }
 
-    fn of_fragments(definitions: &str) -> Self {
+    fn from_fragments(definitions: &str) -> Self {
         let mut page = Self {
             status: 200,
             fields: vec![("Content-Type", "text/plain".to_owned())],
@@ -171,15 +170,15 @@ impl Page {
         page
     }
 
-    fn conditional(mut self, wanted: &Wanted<'_>) -> Self {
+    fn respond_to_condition(mut self, request: &PageRequest<'_>) -> Self {
         let has_etag = self.fields.iter().any(|(name, _)| *name == "ETag");
         if has_etag
-            && wanted
+            && request
                 .if_none_match
                 .is_some_and(|tags| tags.contains("\"e\""))
         {
             self.status = 304;
-        } else if has_etag && wanted.range == Some("bytes=0-3") {
+        } else if has_etag && request.range == Some("bytes=0-3") {
             let length = self.body.len();
             self.status = 206;
             self.push("Content-Range", &format!("bytes 0-3/{length}"));
@@ -189,14 +188,13 @@ impl Page {
     }
 }
 
-/// Starts the upstream that speaks HTTP.
-pub fn http() -> Result<Origin, TestkitError> {
-    Origin::start_unrecorded(|seen, writer| {
-        let page = Page::of(&Wanted {
-            path: seen.path(),
-            fragments: seen.field("galley-fragment"),
-            if_none_match: seen.field("if-none-match"),
-            range: seen.field("range"),
+pub fn start_http_upstream() -> Result<Origin, TestkitError> {
+    Origin::start_unrecorded(|request, writer| {
+        let page = Page::from_request(&PageRequest {
+            path: request.path(),
+            fragments: request.field("galley-fragment"),
+            if_none_match: request.field("if-none-match"),
+            range: request.field("range"),
         });
         let fields: Vec<(&str, &str)> = page
             .fields
@@ -207,12 +205,11 @@ pub fn http() -> Result<Origin, TestkitError> {
     })
 }
 
-/// Starts the one that speaks FastCGI.
-pub fn fastcgi() -> Result<FastCgiOrigin, TestkitError> {
-    FastCgiOrigin::start(|asked, application| {
-        let param = |name: &str| Some(asked.param(name)).filter(|value| !value.is_empty());
-        let uri = asked.param("REQUEST_URI");
-        let page = Page::of(&Wanted {
+pub fn start_fastcgi_upstream() -> Result<FastCgiOrigin, TestkitError> {
+    FastCgiOrigin::start(|request, writer| {
+        let param = |name: &str| Some(request.param(name)).filter(|value| !value.is_empty());
+        let uri = request.param("REQUEST_URI");
+        let page = Page::from_request(&PageRequest {
             path: uri.split('?').next().unwrap_or_default(),
             fragments: param("HTTP_GALLEY_FRAGMENT"),
             if_none_match: param("HTTP_IF_NONE_MATCH"),
@@ -222,11 +219,11 @@ pub fn fastcgi() -> Result<FastCgiOrigin, TestkitError> {
         for (name, value) in &page.fields {
             let _ = write!(head, "{name}: {value}\r\n");
         }
-        let is_bodiless = page.status == 304 || asked.param("REQUEST_METHOD") == "HEAD";
+        let is_bodiless = page.status == 304 || request.param("REQUEST_METHOD") == "HEAD";
         let body = if is_bodiless { "" } else { &page.body };
-        let _ = application.answer(&head, body.as_bytes());
+        let _ = writer.answer(&head, body.as_bytes());
     })
 }
 
-/// What the fragments of all pages show.
+/// The fragments of all pages.
 const PARTS: &[&str] = &["<ul><li>recent</li></ul>", "<nav>menu</nav>"];

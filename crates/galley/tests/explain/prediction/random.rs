@@ -1,13 +1,13 @@
-//! Chance that a seed repeats: `SplitMix64`.
+//! Reproducible random numbers from a seed: `SplitMix64`.
 
-pub struct Dice(u64);
+pub struct Random(u64);
 
-impl Dice {
+impl Random {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// From 0 to `bound` - 1.
+    /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -17,11 +17,11 @@ impl Dice {
         usize::try_from(mixed % bound as u64).unwrap()
     }
 
-    pub fn once_in(&mut self, times: usize) -> bool {
+    pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
-    pub fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
+    pub fn choose<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the steps: each request is asked about once and sent once.
+//! Runs the steps: each request is predicted once and sent once.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,15 +13,15 @@ use galley_testkit::{Galley, Scratch, wait_for};
 use serde_json::{Value, json};
 
 use super::compare::{is_as_predicted, observed, predicted};
-use super::dice::Dice;
 use super::pages;
-use super::sites::{self, GeneratedSite, Surroundings};
-use super::steps::{self, Ask, Step};
+use super::random::Random;
+use super::sites::{self, GeneratedSite, SiteResources};
+use super::steps::{self, GeneratedRequest, Step};
 use crate::http2_client::Client;
-use crate::support::{SERVER, TIMEOUT};
+use crate::support::{SERVER_TOKEN, TIMEOUT};
 
 /// A server with generated sites.
-struct Stage {
+struct GeneratedServer {
     galley: Galley,
     http2: Client,
     config: String,
@@ -30,33 +30,36 @@ struct Stage {
     scratch: Scratch,
 }
 
-/// What came of a request.
+/// Result of comparing a prediction with its response.
 enum Outcome {
-    /// As predicted, in which words.
+    /// The response has the predicted outcome.
     Predicted(String),
-    /// Something happened between question and request that shows itself elsewhere, so the two cannot be compared.
+    /// The server changed the entry between prediction and request, as its counters show, so the two cannot be compared.
     Disturbed,
     Wrong(String),
 }
 
-impl Stage {
-    fn start(dice: &mut Dice) -> Self {
-        let upstreams = (pages::http().unwrap(), pages::fastcgi().unwrap());
+impl GeneratedServer {
+    fn start(random: &mut Random) -> Self {
+        let upstreams = (
+            pages::start_http_upstream().unwrap(),
+            pages::start_fastcgi_upstream().unwrap(),
+        );
         let scratch = Scratch::new().unwrap();
         for (name, text) in FILES {
             scratch.write(name, text).unwrap();
         }
         scratch.dir("root/folder").unwrap();
         let token = scratch.join("server.token");
-        fs::write(&token, SERVER).unwrap();
+        fs::write(&token, SERVER_TOKEN).unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
-        let around = Surroundings {
+        let resources = SiteResources {
             http: &upstreams.0.url(),
             fastcgi: &upstreams.1.address(),
             root: &scratch.join("root").display().to_string(),
             password_file: &scratch.join("passwords").display().to_string(),
         };
-        let sites = sites::generate(dice, &around);
+        let sites = sites::generate_sites(random, &resources);
         let head = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nh2c = true\n[admin]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{}\"\n\
              [cache]\nmemory = \"64MiB\"\ndisk = \"{}\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n",
@@ -66,7 +69,7 @@ impl Stage {
         let texts: Vec<&str> = sites.iter().map(|site| site.text.as_str()).collect();
         let config = format!("{head}{}", texts.concat());
         let (galley, http2) = open(&scratch, &config);
-        let with_paths = |site| (site, steps::paths(dice));
+        let with_paths = |site| (site, steps::generate_paths(random));
         Self {
             galley,
             http2,
@@ -77,7 +80,7 @@ impl Stage {
         }
     }
 
-    /// Another process, which has pages and purges from the disk.
+    /// Restarts the server, which reads pages and purges from the disk.
     fn restart(&mut self) {
         assert!(self.galley.stop().success());
         (self.galley, self.http2) = open(&self.scratch, &self.config);
@@ -86,7 +89,7 @@ impl Stage {
     fn admin(&self, request: Request) -> Response {
         let address = self.galley.admin().unwrap();
         let address = address.trim_start_matches("http://").parse().unwrap();
-        let request = request.field("Authorization", format!("Bearer {SERVER}"));
+        let request = request.field("Authorization", format!("Bearer {SERVER_TOKEN}"));
         request.send(address).unwrap()
     }
 
@@ -96,8 +99,8 @@ impl Stage {
         serde_json::from_slice(&response.body).unwrap()
     }
 
-    /// Waits until the server has stored, refreshed and rendered what earlier requests caused.
-    fn settle(&self) {
+    /// Waits enough the server has finished the fetches that earlier requests caused.
+    fn wait_for_fetches(&self) {
         wait_for("the end of all fetches", TIMEOUT, || {
             self.status()["upstream"]["fetches_in_progress"] == 0
         });
@@ -107,28 +110,28 @@ impl Stage {
         self.json(Request::get("/status"))
     }
 
-    /// What the server did by itself: pages patched, purged and outlived pages removed.
-    fn upkeep(&self) -> Upkeep {
+    /// Counts background work of the server: pages patched, and purged or expired pages removed.
+    fn maintenance_counts(&self) -> MaintenanceCounts {
         let status = self.status();
-        let swept = |part: &str| status[part]["swept"].as_u64().unwrap();
-        Upkeep {
+        let removed = |part: &str| status[part]["swept"].as_u64().unwrap();
+        MaintenanceCounts {
             patched: self.patched(),
-            swept: swept("memory") + swept("disk"),
+            removed: removed("memory") + removed("disk"),
         }
     }
 
-    fn why(&self, host: &str, ask: &Ask) -> Value {
-        let url = format!("http://{host}{}", ask.target);
-        let body = json!({ "url": url, "method": ask.method, "headers": ask.all_fields() });
+    fn why(&self, host: &str, request: &GeneratedRequest) -> Value {
+        let url = format!("http://{host}{}", request.target);
+        let body = json!({ "url": url, "method": request.method, "headers": request.all_fields() });
         self.json(Request::post("/why", "application/json", body.to_string()))
     }
 
-    fn send(&self, host: &str, ask: &Ask) -> Response {
-        let mut request = Request::new(ask.method, &ask.target).host(host);
-        for (name, value) in ask.all_fields() {
+    fn send(&self, host: &str, generated: &GeneratedRequest) -> Response {
+        let mut request = Request::new(generated.method, &generated.target).host(host);
+        for (name, value) in generated.all_fields() {
             request = request.field(name, value);
         }
-        if ask.is_http2 {
+        if generated.is_http2 {
             self.http2.send(&request)
         } else {
             request.send(self.galley.addr()).unwrap()
@@ -143,7 +146,7 @@ impl Stage {
         ));
     }
 
-    /// Pages that were patched, for visitors and in the background.
+    /// The number of patched pages, for visitors and in the background.
     fn patched(&self) -> u64 {
         let text = self.admin(Request::get("/metrics")).text();
         let lines = text
@@ -153,60 +156,62 @@ impl Stage {
         counts.sum()
     }
 
-    /// The prediction for a request, taken when no window ends soon.
-    fn question(&self, host: &str, ask: &Ask) -> Value {
-        self.settle();
-        let why = self.why(host, ask);
-        match soon(&why, ask) {
+    /// The prediction for a request, made when no freshness or stale window is about to end.
+    fn predict(&self, host: &str, request: &GeneratedRequest) -> Value {
+        self.wait_for_fetches();
+        let why = self.why(host, request);
+        match pause_before_window_end(&why, request) {
             Some(pause) => {
                 std::thread::sleep(pause);
-                self.why(host, ask)
+                self.why(host, request)
             }
             None => why,
         }
     }
 
-    fn check(&self, host: &str, ask: &Ask) -> Outcome {
-        let mut why = self.question(host, ask);
-        let mut upkeep = Upkeep::default();
-        if MAY_BE_DISTURBED.contains(&&*predicted(&why)) {
-            upkeep = self.upkeep();
-            why = self.why(host, ask);
+    fn check(&self, host: &str, request: &GeneratedRequest) -> Outcome {
+        let mut why = self.predict(host, request);
+        let mut maintenance = MaintenanceCounts::default();
+        if CHANGED_BY_MAINTENANCE.contains(&&*predicted(&why)) {
+            maintenance = self.maintenance_counts();
+            why = self.why(host, request);
         }
-        let asked = Instant::now();
-        let response = self.send(host, ask);
-        let words = predicted(&why);
+        let sent_at = Instant::now();
+        let response = self.send(host, request);
+        let outcome = predicted(&why);
         if is_as_predicted(&why, &response) {
-            return Outcome::Predicted(words);
+            return Outcome::Predicted(outcome);
         }
-        // A slow machine: a window may have ended meanwhile.
-        let is_late = asked.elapsed() > MARGIN;
-        let came = observed(&response);
-        let was_kept_up = match (&*words, &*came) {
-            ("hit patched", "hit") => self.upkeep().patched > upkeep.patched,
-            ("miss purged" | "miss stale", "miss uri-miss") => self.upkeep().swept > upkeep.swept,
+        // On a slow machine, a window may have ended since the prediction.
+        let is_late = sent_at.elapsed() > MARGIN;
+        let actual = observed(&response);
+        let was_maintained = match (&*outcome, &*actual) {
+            ("hit patched", "hit") => self.maintenance_counts().patched > maintenance.patched,
+            ("miss purged" | "miss stale", "miss uri-miss") => {
+                self.maintenance_counts().removed > maintenance.removed
+            }
             _ => false,
         };
         // A purge that an earlier POST caused is published after five seconds.
         let published = |why: &Value| why["purges"]["published"].as_u64();
-        let was_purged = matches!(ask.method, "GET" | "HEAD")
-            && published(&self.why(host, ask)) != published(&why);
-        if is_late || was_kept_up || was_purged {
+        let was_purged = matches!(request.method, "GET" | "HEAD")
+            && published(&self.why(host, request)) != published(&why);
+        if is_late || was_maintained || was_purged {
             return Outcome::Disturbed;
         }
         Outcome::Wrong(format!(
-            "{ask:?}: why says `{words}`, the response `{came}` ({} {}): {why:#}",
+            "{request:?}: why predicts `{outcome}`, the response is `{actual}` ({} {}): {why:#}",
             response.status,
             response.cache_status()
         ))
     }
 }
 
-/// Counters of what the server does between requests.
+/// Background work of the server between requests.
 #[derive(Default)]
-struct Upkeep {
+struct MaintenanceCounts {
     patched: u64,
-    swept: u64,
+    removed: u64,
 }
 
 fn open(scratch: &Scratch, config: &str) -> (Galley, Client) {
@@ -216,7 +221,7 @@ fn open(scratch: &Scratch, config: &str) -> (Galley, Client) {
     (galley, http2)
 }
 
-impl Ask {
+impl GeneratedRequest {
     fn all_fields(&self) -> Vec<(&'static str, &'static str)> {
         let mut fields = self.fields.clone();
         if fields.iter().any(|(name, _)| *name == "Upgrade") {
@@ -226,8 +231,8 @@ impl Ask {
     }
 }
 
-/// How long to wait where a window of the entry ends within [`MARGIN`], or where its age is still 0 and the request limits it.
-fn soon(why: &Value, ask: &Ask) -> Option<Duration> {
+/// How long to wait if a window of the entry ends within [`MARGIN`], or if its age is still 0 and the request limits the age.
+fn pause_before_window_end(why: &Value, request: &GeneratedRequest) -> Option<Duration> {
     let entry = &why["entry"];
     let number = |name: &str| entry[name].as_u64();
     let (age, fresh) = (number("age_s")?, number("lifetime_s")?);
@@ -237,59 +242,75 @@ fn soon(why: &Value, ask: &Ask) -> Option<Duration> {
         fresh + number("stale_if_error_s")?,
     ];
     if ends.contains(&(age + 1)) {
-        return Some(Duration::from_secs(1) + SHORT);
+        return Some(Duration::from_secs(1) + SHORT_PAUSE);
     }
-    let limits_age = ask.fields.iter().any(|(name, _)| *name == "Cache-Control");
-    (age == 0 && limits_age).then_some(SHORT)
+    let limits_age = request
+        .fields
+        .iter()
+        .any(|(name, _)| *name == "Cache-Control");
+    (age == 0 && limits_age).then_some(SHORT_PAUSE)
 }
 
-/// What a run has seen.
+/// Results of a run.
 #[derive(Default)]
-struct Seen {
+struct RunResults {
     predicted: BTreeMap<String, usize>,
     disturbed: usize,
     requests: usize,
 }
 
-impl Seen {
-    fn missing(&self) -> Option<&'static str> {
-        let is_missing = |words: &&&str| !self.predicted.contains_key(**words);
-        REACHED.iter().find(is_missing).copied()
+impl RunResults {
+    fn missing_decision(&self) -> Option<&'static str> {
+        let is_missing = |decision: &&&str| !self.predicted.contains_key(**decision);
+        REQUIRED_DECISIONS.iter().find(is_missing).copied()
     }
 }
 
-/// Steps at one server, half of them after a restart.
-fn steps_at(stage: &mut Stage, dice: &mut Dice, seen: &mut Seen, until: Instant) {
+/// Runs the steps of one server, half of them after a restart.
+fn run_steps(
+    server: &mut GeneratedServer,
+    random: &mut Random,
+    results: &mut RunResults,
+    until: Instant,
+) {
     let mut trace = Vec::new();
     for number in 0..STEPS {
         if number == STEPS / 2 {
-            stage.restart();
+            server.restart();
             trace.push("restart".to_owned());
         }
-        let (site, paths) = &stage.sites[dice.below(stage.sites.len())];
-        let step = steps::step(dice, &site.host, paths);
+        let (site, paths) = &server.sites[random.below(server.sites.len())];
+        let step = steps::generate_step(random, &site.host, paths);
         trace.push(format!("{} {step:?}", site.host));
-        let ask = match step {
-            Step::Purge(body, ask) => {
-                stage.purge(&body);
-                ask
+        let request = match step {
+            Step::Purge(body, request) => {
+                server.purge(&body);
+                request
             }
-            Step::Request(ask) => ask,
+            Step::Request(request) => request,
         };
         // `galley why` compares no passwords.
-        let sends_password = ask.fields.iter().any(|(name, _)| *name == "Authorization");
+        let sends_password = request
+            .fields
+            .iter()
+            .any(|(name, _)| *name == "Authorization");
         if site.has_password && sends_password {
             continue;
         }
-        seen.requests += 1;
-        match stage.check(&site.host, &ask) {
-            Outcome::Predicted(words) => *seen.predicted.entry(words).or_insert(0) += 1,
-            Outcome::Disturbed => seen.disturbed += 1,
-            Outcome::Wrong(what) => {
-                let is_own = |line: &&String| line.starts_with(&site.host) || *line == "restart";
-                let own: Vec<&str> = trace.iter().filter(is_own).map(String::as_str).collect();
-                let last = &own[own.len().saturating_sub(SHOWN)..];
-                panic!("{}\n{}\n\n{what}", site.text, last.join("\n"));
+        results.requests += 1;
+        match server.check(&site.host, &request) {
+            Outcome::Predicted(outcome) => *results.predicted.entry(outcome).or_insert(0) += 1,
+            Outcome::Disturbed => results.disturbed += 1,
+            Outcome::Wrong(difference) => {
+                let is_of_site =
+                    |line: &&String| line.starts_with(&site.host) || *line == "restart";
+                let steps: Vec<&str> = trace
+                    .iter()
+                    .filter(is_of_site)
+                    .map(String::as_str)
+                    .collect();
+                let last = &steps[steps.len().saturating_sub(STEPS_SHOWN)..];
+                panic!("{}\n{}\n\n{difference}", site.text, last.join("\n"));
             }
         }
         if Instant::now() >= until {
@@ -305,41 +326,52 @@ fn why_predicts_the_next_response() {
     let seed = env::var("GALLEY_EXACT_SEED").map_or(now, |text| text.parse().unwrap());
     let seconds = env::var("GALLEY_EXACT_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
     println!("GALLEY_EXACT_SEED={seed}");
-    let mut dice = Dice::new(seed);
-    let mut seen = Seen::default();
+    let mut random = Random::new(seed);
+    let mut results = RunResults::default();
     let began = Instant::now();
-    let (until, longest) = (
+    let (planned_end, deadline) = (
         began + Duration::from_secs(seconds),
-        began + Duration::from_secs(seconds.max(LONGEST)),
+        began + Duration::from_secs(seconds.max(MAX_SECONDS)),
     );
-    // On a slow machine it takes longer to reach everything.
-    while Instant::now() < until || (seen.missing().is_some() && Instant::now() < longest) {
-        let until = if seen.missing().is_some() {
-            longest
+    // A slow machine takes longer to reach every decision.
+    while Instant::now() < planned_end
+        || (results.missing_decision().is_some() && Instant::now() < deadline)
+    {
+        let until = if results.missing_decision().is_some() {
+            deadline
         } else {
-            until
+            planned_end
         };
-        steps_at(&mut Stage::start(&mut dice), &mut dice, &mut seen, until);
+        run_steps(
+            &mut GeneratedServer::start(&mut random),
+            &mut random,
+            &mut results,
+            until,
+        );
     }
-    let Seen {
+    let RunResults {
         requests,
         disturbed,
         ref predicted,
-    } = seen;
+    } = results;
     println!("{requests} requests, {disturbed} disturbed: {predicted:#?}");
     assert!(
         disturbed * 50 <= requests,
         "{disturbed} of {requests} were disturbed"
     );
-    // The property says little about decisions that the steps do not reach.
-    assert_eq!(seen.missing(), None, "never predicted: {predicted:#?}");
+    // The property is not tested for decisions that the steps do not reach.
+    assert_eq!(
+        results.missing_decision(),
+        None,
+        "never predicted: {predicted:#?}"
+    );
 }
 
-/// Predictions that the server's upkeep may change: it patches pages, and removes those that are purged or outlived.
-const MAY_BE_DISTURBED: &[&str] = &["hit patched", "miss purged", "miss stale"];
+/// Predictions that background work of the server may change: it patches pages, and removes purged and expired pages.
+const CHANGED_BY_MAINTENANCE: &[&str] = &["hit patched", "miss purged", "miss stale"];
 
 /// Decisions that each run must reach.
-const REACHED: &[&str] = &[
+const REQUIRED_DECISIONS: &[&str] = &[
     "hit",
     "hit patched",
     "stale revalidating",
@@ -365,20 +397,20 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Of one server; the next one has other sites.
+/// Steps per server. Each server has other sites.
 const STEPS: usize = 400;
 
-/// How long a run takes, unless `GALLEY_EXACT_SECONDS` says otherwise.
+/// Duration of a run in seconds, unless `GALLEY_EXACT_SECONDS` is set.
 const SECONDS: u64 = 30;
 
-/// The most seconds that it takes where some decision has not been reached.
-const LONGEST: u64 = 120;
+/// Maximum duration in seconds, if a decision has not been reached.
+const MAX_SECONDS: u64 = 120;
 
-/// How long a question and its request may take: no window ends meanwhile.
+/// Maximum time for a prediction and its request, so that no window ends between them.
 const MARGIN: Duration = Duration::from_millis(900);
 
-/// More than a tick of the server's clock.
-const SHORT: Duration = Duration::from_millis(30);
+/// Longer than a tick of the server's clock.
+const SHORT_PAUSE: Duration = Duration::from_millis(30);
 
-/// Steps of the site that a failure shows.
-const SHOWN: usize = 25;
+/// Number of steps that a failure shows.
+const STEPS_SHOWN: usize = 25;

@@ -2,19 +2,19 @@
 
 use std::fmt::Write as _;
 
-use super::dice::Dice;
+use super::random::Random;
 
-/// A site of the configuration.
+/// A generated site.
 pub struct GeneratedSite {
     pub host: String,
     /// Its `[[site]]`.
     pub text: String,
-    /// Whether a client without credentials meets a password somewhere.
+    /// Whether a rule of the site requires a password.
     pub has_password: bool,
 }
 
-/// What sites need of the stage.
-pub struct Surroundings<'a> {
+/// Upstreams and files that the sites use.
+pub struct SiteResources<'a> {
     /// The HTTP upstream: `http://127.0.0.1:port`.
     pub http: &'a str,
     /// The FastCGI upstream: `127.0.0.1:port`.
@@ -24,14 +24,14 @@ pub struct Surroundings<'a> {
     pub password_file: &'a str,
 }
 
-/// One site of each kind: preset, upstream.
-pub fn generate(dice: &mut Dice, around: &Surroundings<'_>) -> Vec<GeneratedSite> {
+/// Generates [`SITES_PER_KIND`] sites for each combination of preset and upstream.
+pub fn generate_sites(random: &mut Random, resources: &SiteResources<'_>) -> Vec<GeneratedSite> {
     let mut sites = Vec::new();
     for preset in ["wordpress", "none"] {
         for is_fastcgi in [false, true] {
-            for _ in 0..SITES_OF_A_KIND {
+            for _ in 0..SITES_PER_KIND {
                 let host = format!("s{}.test", sites.len());
-                sites.push(site(dice, around, &host, preset, is_fastcgi));
+                sites.push(site(random, resources, &host, preset, is_fastcgi));
             }
         }
     }
@@ -39,8 +39,8 @@ pub fn generate(dice: &mut Dice, around: &Surroundings<'_>) -> Vec<GeneratedSite
 }
 
 fn site(
-    dice: &mut Dice,
-    around: &Surroundings<'_>,
+    random: &mut Random,
+    resources: &SiteResources<'_>,
     host: &str,
     preset: &str,
     is_fastcgi: bool,
@@ -52,28 +52,28 @@ fn site(
         writeln!(
             text,
             "root = \"{}\"\nphp = \"{}\"",
-            around.root, around.fastcgi
+            resources.root, resources.fastcgi
         )
-    } else if dice.once_in(2) {
+    } else if random.one_in(2) {
         writeln!(
             text,
             "root = \"{}\"\nupstream = [\"{}\"]",
-            around.root, around.http
+            resources.root, resources.http
         )
     } else {
-        writeln!(text, "upstream = [\"{}\"]", around.http)
+        writeln!(text, "upstream = [\"{}\"]", resources.http)
     };
     for values in OPTIONS {
-        if dice.once_in(3) {
-            let _ = writeln!(text, "{}", dice.one_of(values));
+        if random.one_in(3) {
+            let _ = writeln!(text, "{}", random.choose(values));
         }
     }
     let mut has_password = false;
     for path in ["/y*", "/z*"] {
-        for _ in 0..dice.below(3) {
-            let rule = dice.one_of(RULES);
+        for _ in 0..random.below(3) {
+            let rule = random.choose(RULES);
             has_password |= rule.contains("PASSWORDS");
-            let rule = rule.replace("PASSWORDS", around.password_file);
+            let rule = rule.replace("PASSWORDS", resources.password_file);
             let _ = writeln!(text, "[[site.rule]]\npath = \"{path}\"\n{rule}");
         }
     }
@@ -85,9 +85,9 @@ fn site(
     }
 }
 
-const SITES_OF_A_KIND: usize = 2;
+const SITES_PER_KIND: usize = 2;
 
-/// Options, each with the lines that it may have.
+/// Options, each with the lines to choose from.
 const OPTIONS: &[&[&str]] = &[
     &["bypass_cookies = [\"member*\"]"],
     &["vary_cookies = [\"currency\"]"],

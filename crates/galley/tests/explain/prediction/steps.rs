@@ -2,91 +2,91 @@
 
 use serde_json::{Value, json};
 
-use super::dice::Dice;
 use super::pages;
+use super::random::Random;
 
 pub type Field = (&'static str, &'static str);
 
-/// Some steps of a run, at one site.
+/// One step of a run, at one site.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Request(Ask),
+    Request(GeneratedRequest),
     /// The body of `POST /purge`, and the request that follows.
-    Purge(Value, Ask),
+    Purge(Value, GeneratedRequest),
 }
 
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct GeneratedRequest {
     pub method: &'static str,
     pub target: String,
     pub fields: Vec<Field>,
     pub is_http2: bool,
 }
 
-/// `paths` are those of the site: few, so that requests meet.
-pub fn step(dice: &mut Dice, host: &str, paths: &[String]) -> Step {
-    if !dice.once_in(6) {
-        return Step::Request(ask(dice, paths));
+/// Generates a step. `paths` are the few paths of the site, so that requests find stored pages.
+pub fn generate_step(random: &mut Random, host: &str, paths: &[String]) -> Step {
+    if !random.one_in(6) {
+        return Step::Request(generate_request(random, paths));
     }
-    let path = &paths[dice.below(paths.len())];
-    let body = purge(dice, host, path);
-    let next = if dice.once_in(4) {
-        ask(dice, paths)
+    let path = &paths[random.below(paths.len())];
+    let body = generate_purge(random, host, path);
+    let next = if random.one_in(4) {
+        generate_request(random, paths)
     } else {
-        Ask::plain(dice, path)
+        GeneratedRequest::plain(random, path)
     };
     Step::Purge(body, next)
 }
 
-/// The paths of a site. The first is a page with fragments, which only few of the generated ones are.
-pub fn paths(dice: &mut Dice) -> Vec<String> {
-    let generated = (1..PATHS).map(|_| pages::path(dice));
+/// The paths of a site. The first is a page with fragments, because few generated pages have fragments.
+pub fn generate_paths(random: &mut Random) -> Vec<String> {
+    let generated = (1..PATHS).map(|_| pages::generate_path(random));
     std::iter::once("/x-m600-f-t0/".to_owned())
         .chain(generated)
         .collect()
 }
 
-impl Ask {
-    /// What most visitors send.
-    fn plain(dice: &mut Dice, path: &str) -> Self {
+impl GeneratedRequest {
+    /// The request of most visitors.
+    fn plain(random: &mut Random, path: &str) -> Self {
         Self {
             method: "GET",
             target: path.to_owned(),
             fields: Vec::new(),
-            is_http2: dice.once_in(3),
+            is_http2: random.one_in(3),
         }
     }
 }
 
-fn ask(dice: &mut Dice, paths: &[String]) -> Ask {
-    if dice.once_in(3) {
-        let path = &paths[dice.below(paths.len())];
-        return Ask::plain(dice, path);
+fn generate_request(random: &mut Random, paths: &[String]) -> GeneratedRequest {
+    if random.one_in(3) {
+        let path = &paths[random.below(paths.len())];
+        return GeneratedRequest::plain(random, path);
     }
-    let method = match dice.below(16) {
+    let method = match random.below(16) {
         0..12 => "GET",
         12..14 => "HEAD",
-        _ => dice.one_of(&[
+        _ => random.choose(&[
             "POST", "OPTIONS", "TRACE", "PURGE", "BAN", "FOO", "PROPFIND",
         ]),
     };
-    let path = if dice.once_in(8) {
-        dice.one_of(FIXED).to_owned()
+    let path = if random.one_in(8) {
+        random.choose(FIXED_PATHS).to_owned()
     } else {
-        paths[dice.below(paths.len())].clone()
+        paths[random.below(paths.len())].clone()
     };
-    let query = dice.one_of(QUERIES);
-    let is_http2 = dice.once_in(3);
+    let query = random.choose(QUERIES);
+    let is_http2 = random.one_in(3);
     let mut fields: Vec<Field> = Vec::new();
-    for _ in 0..dice.below(3) {
-        let field = FIELDS[dice.below(FIELDS.len())];
-        // Two lines of one name would be a list. HTTP/2 has no `Upgrade`.
-        let is_fit = !(is_http2 && field.0 == "Upgrade");
-        if is_fit && fields.iter().all(|(name, _)| *name != field.0) {
+    for _ in 0..random.below(3) {
+        let field = FIELDS[random.below(FIELDS.len())];
+        // Two fields with the same name would form a list. HTTP/2 has no `Upgrade`.
+        let is_allowed = !(is_http2 && field.0 == "Upgrade");
+        if is_allowed && fields.iter().all(|(name, _)| *name != field.0) {
             fields.push(field);
         }
     }
-    Ask {
+    GeneratedRequest {
         method,
         target: format!("{path}{query}"),
         fields,
@@ -94,19 +94,19 @@ fn ask(dice: &mut Dice, paths: &[String]) -> Ask {
     }
 }
 
-fn purge(dice: &mut Dice, host: &str, path: &str) -> Value {
-    let url = format!("http://{host}{path}{}", dice.one_of(QUERIES));
-    let mut body = match dice.below(12) {
-        // Of fragments.
-        0..9 if path.contains("-f-") => json!({ "tags": [format!("f{}", dice.below(2))] }),
+fn generate_purge(random: &mut Random, host: &str, path: &str) -> Value {
+    let url = format!("http://{host}{path}{}", random.choose(QUERIES));
+    let mut body = match random.below(12) {
+        // Tags of fragments.
+        0..9 if path.contains("-f-") => json!({ "tags": [format!("f{}", random.below(2))] }),
         0..5 => json!({ "urls": [url] }),
-        5..9 => json!({ "tags": [format!("t{}", dice.below(3))] }),
+        5..9 => json!({ "tags": [format!("t{}", random.below(3))] }),
         9 => json!({ "prefixes": [path] }),
         10 => json!({ "patterns": [format!("^{path}")] }),
         _ => json!({ "all": true }),
     };
     body["site"] = json!(host);
-    body["soft"] = json!(dice.once_in(2));
+    body["soft"] = json!(random.one_in(2));
     body
 }
 
@@ -126,7 +126,7 @@ const QUERIES: &[&str] = &[
     "?a=1&ref=2",
 ];
 
-const FIXED: &[&str] = &[
+const FIXED_PATHS: &[&str] = &[
     "/",
     "/style.css",
     "/.env",
