@@ -1,8 +1,8 @@
-//! The known traps of shared caches, tried on the running server without a preset against a scripted origin; each test has
-//! its trap's number. Traps that are decisions alone are in the `response_traps` of `galley-policy`.
+//! Known traps of shared caches, tested on the running server without a preset and with a scripted origin. The name of a test
+//! contains the number of its trap. `response_traps` of `galley-policy` tests the traps that need only a decision.
 
-#![expect(clippy::unwrap_used, reason = "a test may stop where it stands")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod messages;
 mod reuse;
-mod stage;
+mod site;

@@ -1,4 +1,4 @@
-//! Galley without a preset in front of a scripted origin.
+//! The test environment: a site without a preset in front of a scripted origin.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Galley, Scratch, wait_for};
 
-/// A running pair. The server ends first.
-pub struct Stage {
+/// A running server and its origin. Field order matters: the server stops first.
+pub struct TestSite {
     galley: Galley,
     pub origin: Origin,
     _scratch: Scratch,
 }
 
-impl Stage {
-    /// The origin answers by `script`.
+impl TestSite {
+    /// Starts with an origin that responds as `script` does.
     pub fn new(
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
         Self::with("", script)
     }
 
-    /// The same, with further lines of the site.
+    /// Starts with additional lines in `[[site]]`.
     pub fn with(
         lines: &str,
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
@@ -44,51 +44,51 @@ impl Stage {
         }
     }
 
-    /// An origin whose every answer has these fields and the request's number as its body.
+    /// Starts with an origin whose responses have these fields and the number of the request as body.
     pub fn constant(fields: &'static [(&'static str, &'static str)]) -> Self {
-        Self::new(move |seen, writer| {
-            writer.answer(200, fields, seen.number.to_string().as_bytes());
+        Self::new(move |request, writer| {
+            writer.answer(200, fields, request.number.to_string().as_bytes());
         })
     }
 
-    pub fn ask(&self, request: &Request) -> Response {
+    pub fn send(&self, request: &Request) -> Response {
         request.send(self.galley.addr()).unwrap()
     }
 
     pub fn get(&self, target: &str) -> Response {
-        self.ask(&Request::get(target))
+        self.send(&Request::get(target))
     }
 
     pub fn status(&self, request: &Request) -> u16 {
-        self.ask(request).status
+        self.send(request).status
     }
 
-    /// Whether a request is answered without the origin: from the store, or from a fill that is just ending.
+    /// Sends a request and returns whether the response came without a request to the origin: from the cache or a fetch in progress.
     pub fn reuses(&self, request: &Request) -> bool {
         let before = self.origin.requests().len();
-        self.ask(request);
+        self.send(request);
         self.origin.requests().len() == before
     }
 
-    /// Asks for a page and waits until it is stored: its last byte may leave a moment earlier.
+    /// Requests a page and waits until it is stored, which may be shortly after its last byte was sent.
     pub fn fill(&self, target: &str) -> Response {
-        let answer = self.get(target);
+        let response = self.get(target);
         let stored = Request::get(target).field("Cache-Control", "only-if-cached, max-stale");
         wait_for("the page to be stored", TIMEOUT, || {
             self.status(&stored) == 200
         });
-        answer
+        response
     }
 
     pub fn addr(&self) -> std::net::SocketAddr {
         self.galley.addr()
     }
 
-    /// The last request that the origin saw.
-    pub fn last(&self) -> ReceivedRequest {
+    /// The last request that the origin received.
+    pub fn last_request(&self) -> ReceivedRequest {
         self.origin.requests().pop().unwrap()
     }
 }
 
-/// For everything that must happen but may take a while on a busy machine.
+/// Limit for every wait, for busy machines.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
