@@ -1,5 +1,5 @@
-//! A hit allocates nothing, be it a page or a file: counted over ten thousand of them by the allocator itself, in the
-//! server's own process. Over TLS each record costs what the library allocates for it, and nothing else.
+//! A hit on a page or a file allocates no memory. The test runs the server in its own process and counts the allocations of ten
+//! thousand hits. Over TLS, only the TLS library allocates.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -25,33 +25,34 @@ const HITS: usize = 10_000;
 
 const HITS_OVER_TLS: usize = 3_000;
 
-/// What rustls allocates for a hit: one for the request's plaintext, one for each record of the answer, one for their queue.
-const OF_RUSTLS: usize = 4;
+/// Allocations of rustls for a hit: one for the request's plaintext, one for each record of the response, one for their queue.
+const RUSTLS_ALLOCATIONS: usize = 4;
 
-/// What a browser sends besides, with cookies that mean nobody.
-const FIELDS: &str = "Host: example.test\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
+/// Other fields of a browser, with cookies that do not identify a user.
+const BROWSER_FIELDS: &str = "Host: example.test\r\nConnection: keep-alive\r\nCache-Control: max-age=0\r\n\
 sec-ch-ua: \"Chromium\";v=\"142\", \"Google Chrome\";v=\"142\"\r\nsec-ch-ua-mobile: ?0\r\n\
 Upgrade-Insecure-Requests: 1\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
 Chrome/142.0.0.0 Safari/537.36\r\nAccept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
 Sec-Fetch-Site: none\r\nAccept-Language: en-GB,en;q=0.9\r\n\
 Cookie: _ga=GA1.1.123456789; _gid=GA1.1.99; wordpress_test_cookie=WP%20Cookie%20check\r\n";
 
-/// What a proxy adds.
-const OF_A_PROXY: &str = "X-Forwarded-For: 192.0.2.1, 203.0.113.7\r\nX-Forwarded-Proto: http\r\n\
+/// Fields that a proxy adds.
+const PROXY_FIELDS: &str = "X-Forwarded-For: 192.0.2.1, 203.0.113.7\r\nX-Forwarded-Proto: http\r\n\
 X-Forwarded-Host: example.test\r\nX-Forwarded-Port: 80";
 
-/// A browser's head with a tracking parameter and one further field.
+/// A browser's request with tracking parameters and one additional field.
 fn request(method: &str, field: &str) -> Vec<u8> {
     let target = "/post/?utm_source=newsletter&utm_medium=email";
-    format!("{method} {target} HTTP/1.1\r\n{FIELDS}{field}\r\n\r\n").into_bytes()
+    format!("{method} {target} HTTP/1.1\r\n{BROWSER_FIELDS}{field}\r\n\r\n").into_bytes()
 }
 
-/// The same for a stylesheet, as WordPress writes its address.
-fn request_of_file(field: &str) -> Vec<u8> {
-    format!("GET /wp-content/style.css?ver=6.9 HTTP/1.1\r\n{FIELDS}{field}\r\n\r\n").into_bytes()
+/// A browser's request for a stylesheet, with the query that WordPress adds.
+fn file_request(field: &str) -> Vec<u8> {
+    format!("GET /wp-content/style.css?ver=6.9 HTTP/1.1\r\n{BROWSER_FIELDS}{field}\r\n\r\n")
+        .into_bytes()
 }
 
-// One test: the allocator counts for all threads.
+// A single test, because the allocator counts all threads.
 #[test]
 fn hits_allocate_nothing() {
     let origin = Origin::constant(
@@ -63,43 +64,43 @@ fn hits_allocate_nothing() {
     )
     .unwrap();
     let scratch = Scratch::new().unwrap();
-    let [address, secure] = start(&scratch, &origin);
+    let [address, tls_address] = start(&scratch, &origin);
 
     let mut client = connect("127.0.0.1", &address);
     let mut proxy = connect("127.0.0.2", &address);
-    let mut answer = vec![0; 256 * 1024];
-    // Until it is stored and compressed.
+    let mut buffer = vec![0; 256 * 1024];
     let (gzip, br) = (
         "Accept-Encoding: gzip, deflate",
         "Accept-Encoding: gzip, deflate, br, zstd",
     );
-    // What is coded while it arrives has no length.
+    // A response that is compressed during the fetch has no `Content-Length`, so the first request is uncompressed.
     let plain = request("GET", "Accept-Encoding: identity");
-    exchange(&mut client, &plain, 1, &mut answer);
-    let mut tag_of_coded = |bytes: &[u8]| loop {
-        let length = exchange(&mut client, bytes, 1, &mut answer);
-        let tag = etag(&answer[..length]);
-        if tag.ends_with("-br\"") {
-            return tag;
+    exchange(&mut client, &plain, 1, &mut buffer);
+    // Waits until the response is stored and compressed.
+    let mut wait_for_brotli_etag = |bytes: &[u8]| loop {
+        let length = exchange(&mut client, bytes, 1, &mut buffer);
+        let etag = etag(&buffer[..length]);
+        if etag.ends_with("-br\"") {
+            return etag;
         }
     };
-    let tag = tag_of_coded(&request("GET", br));
-    let tag_of_file = tag_of_coded(&request_of_file(br));
-    let known_file = format!("{br}\r\nIf-None-Match: {tag_of_file}");
-    let known = format!("{br}\r\nIf-None-Match: {tag}");
-    let proxied = format!("{br}\r\n{OF_A_PROXY}");
-    let kinds: [(&str, Vec<u8>, usize, Heads); 10] = [
-        ("proxied", request("GET", &proxied), 1, Heads::Same),
-        ("gzip", request("GET", gzip), 1, Heads::Same),
-        ("br", request("GET", br), 1, Heads::Same),
-        ("HEAD", request("HEAD", br), 1, Heads::Same),
-        ("304", request("GET", &known), 1, Heads::Same),
-        ("file", request_of_file(br), 1, Heads::Same),
+    let page_etag = wait_for_brotli_etag(&request("GET", br));
+    let file_etag = wait_for_brotli_etag(&file_request(br));
+    let conditional_file = format!("{br}\r\nIf-None-Match: {file_etag}");
+    let conditional = format!("{br}\r\nIf-None-Match: {page_etag}");
+    let proxied = format!("{br}\r\n{PROXY_FIELDS}");
+    let kinds: [(&str, Vec<u8>, usize, HeadVariation); 10] = [
+        ("proxied", request("GET", &proxied), 1, HeadVariation::Same),
+        ("gzip", request("GET", gzip), 1, HeadVariation::Same),
+        ("br", request("GET", br), 1, HeadVariation::Same),
+        ("HEAD", request("HEAD", br), 1, HeadVariation::Same),
+        ("304", request("GET", &conditional), 1, HeadVariation::Same),
+        ("file", file_request(br), 1, HeadVariation::Same),
         (
             "304 of a file",
-            request_of_file(&known_file),
+            file_request(&conditional_file),
             1,
-            Heads::Same,
+            HeadVariation::Same,
         ),
         (
             "pipelined",
@@ -107,29 +108,34 @@ fn hits_allocate_nothing() {
                 .concat()
                 .repeat(8),
             16,
-            Heads::Same,
+            HeadVariation::Same,
         ),
-        ("never seen", request("GET", br), 1, Heads::Other),
-        ("taken in", request("GET", br), 1, Heads::EachTwice),
+        ("new head", request("GET", br), 1, HeadVariation::Unique),
+        (
+            "repeated once",
+            request("GET", br),
+            1,
+            HeadVariation::EachTwice,
+        ),
     ];
-    for (kind, bytes, answers, heads) in kinds {
+    for (kind, bytes, responses, heads) in kinds {
         let client = if kind == "proxied" {
             &mut proxy
         } else {
             &mut client
         };
-        count_hits(client, kind, bytes, answers, heads);
+        count_hits(client, kind, bytes, responses, heads);
     }
     assert_eq!(origin.requests().len(), 1);
     let over_tls = [
         ("page", request("GET", gzip)),
-        ("304", request("GET", &known)),
-        ("file", request_of_file(br)),
+        ("304", request("GET", &conditional)),
+        ("file", file_request(br)),
     ];
-    count_hits_over_tls(&secure, &plain, &over_tls);
+    count_hits_over_tls(&tls_address, &plain, &over_tls);
 }
 
-/// Starts a server within this process; its addresses without and with TLS.
+/// Starts a server in this process and returns its addresses without and with TLS.
 fn start(scratch: &Scratch, origin: &Origin) -> [String; 2] {
     let dir = scratch.path().display();
     let file = scratch.join("galley.toml");
@@ -149,22 +155,22 @@ fn start(scratch: &Scratch, origin: &Origin) -> [String; 2] {
         ),
     )
     .unwrap();
-    let made = rcgen::generate_simple_self_signed(vec!["example.test".to_owned()]).unwrap();
-    scratch.write("cert.pem", made.cert.pem()).unwrap();
-    let key = scratch.write("key.pem", made.signing_key.serialize_pem());
+    let certificate = rcgen::generate_simple_self_signed(vec!["example.test".to_owned()]).unwrap();
+    scratch.write("cert.pem", certificate.cert.pem()).unwrap();
+    let key = scratch.write("key.pem", certificate.signing_key.serialize_pem());
     fs::set_permissions(key.unwrap(), fs::Permissions::from_mode(0o600)).unwrap();
     let config = galley_config::load(&file).unwrap();
     let (line_sender, lines) = mpsc::channel();
-    // Ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
         let source = galley_config::ConfigSource::file(Path::new("test.toml"));
-        let tell = |line: &str| drop(line_sender.send(line.to_owned()));
+        let report = |line: &str| drop(line_sender.send(line.to_owned()));
         galley::app::run(
             &config,
             source,
             None,
             galley::app::Inheritance::default(),
-            &tell,
+            &report,
         )
         .unwrap();
     });
@@ -182,27 +188,27 @@ fn count_hits(
     client: &mut TcpStream,
     kind: &str,
     mut bytes: Vec<u8>,
-    answers: usize,
-    heads: Heads,
+    responses: usize,
+    heads: HeadVariation,
 ) {
-    let mut answer = vec![0; 256 * 1024];
+    let mut buffer = vec![0; 256 * 1024];
     let mut number = 0;
-    let mut ask = || {
+    let mut send = || {
         number += 1;
-        heads.turn(&mut bytes, number);
-        exchange(client, &bytes, answers, &mut answer);
+        heads.apply(&mut bytes, number);
+        exchange(client, &bytes, responses, &mut buffer);
     };
-    // Until every buffer has its size: those of remembered heads as well.
+    // Until every buffer has its final size, including those of the head cache.
     for _ in 0..heads.warm_up() {
-        ask();
+        send();
     }
     let began = Instant::now();
-    let counted = Region::new(COUNTING);
-    for _ in 0..HITS / answers {
-        ask();
+    let region = Region::new(COUNTING);
+    for _ in 0..HITS / responses {
+        send();
     }
-    let change = counted.change();
-    // What goes on beside: logs handed over, and by time the sweep of timers and looks at the file.
+    let change = region.change();
+    // Allowed for concurrent work: log batches, and per second the timer sweep and checks for changes of the file.
     let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
     let allowed = (HITS / 50 + seconds * 100).min(HITS / 2);
     assert!(
@@ -214,54 +220,54 @@ fn count_hits(
 }
 
 fn count_hits_over_tls(address: &str, first: &[u8], kinds: &[(&str, Vec<u8>)]) {
-    let mut answer = vec![0; 256 * 1024];
-    // A page of its own: addresses in it may have another scheme.
+    let mut buffer = vec![0; 256 * 1024];
+    // The page is stored separately for HTTPS, because its URLs may have another scheme.
     let mut client = Openssl::connect(address);
-    exchange(&mut client, first, 1, &mut answer);
+    exchange(&mut client, first, 1, &mut buffer);
     for (kind, bytes) in kinds {
         for _ in 0..200 {
-            exchange(&mut client, bytes, 1, &mut answer);
+            exchange(&mut client, bytes, 1, &mut buffer);
         }
         let began = Instant::now();
-        let counted = Region::new(COUNTING);
+        let region = Region::new(COUNTING);
         for _ in 0..HITS_OVER_TLS {
-            exchange(&mut client, bytes, 1, &mut answer);
+            exchange(&mut client, bytes, 1, &mut buffer);
         }
-        let change = counted.change();
+        let change = region.change();
         let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
-        let made = change.allocations + change.reallocations;
-        println!("{kind} over TLS: {made} allocations of {HITS_OVER_TLS} hits");
+        let allocations = change.allocations + change.reallocations;
+        println!("{kind} over TLS: {allocations} allocations for {HITS_OVER_TLS} hits");
         assert!(
-            made < HITS_OVER_TLS * OF_RUSTLS + seconds * 100,
-            "{HITS_OVER_TLS} {kind} hits over TLS made {made} allocations"
+            allocations < HITS_OVER_TLS * RUSTLS_ALLOCATIONS + seconds * 100,
+            "{HITS_OVER_TLS} {kind} hits over TLS made {allocations} allocations"
         );
     }
 }
 
-/// How the heads of a kind differ.
+/// How the request heads of a measurement differ.
 #[derive(Clone, Copy)]
-enum Heads {
-    /// Not at all: the server knows them.
+enum HeadVariation {
+    /// All are the same, so the head cache has them.
     Same,
-    /// Each is another one.
-    Other,
-    /// Each comes twice, and replaces another one.
+    /// Each is new.
+    Unique,
+    /// Each is sent twice and replaces another in the head cache.
     EachTwice,
 }
 
-impl Heads {
+impl HeadVariation {
     fn warm_up(self) -> usize {
         match self {
-            Self::Same | Self::Other => 200,
+            Self::Same | Self::Unique => 200,
             Self::EachTwice => 4_000,
         }
     }
 
-    /// Writes the number of a head into a cookie; allocates nothing.
-    fn turn(self, bytes: &mut [u8], number: usize) {
+    /// Writes a number that makes the head unique into a cookie. Does not allocate.
+    fn apply(self, bytes: &mut [u8], number: usize) {
         let mut number = match self {
             Self::Same => return,
-            Self::Other => number,
+            Self::Unique => number,
             Self::EachTwice => 1_000_000 + number / 2,
         };
         let name = b"_ga=GA1.1.";
@@ -273,7 +279,7 @@ impl Heads {
     }
 }
 
-/// A connection from one of this machine's own addresses.
+/// Connects from the given local address.
 fn connect(from: &str, to: &str) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let from: SocketAddr = format!("{from}:0").parse().unwrap();
@@ -287,7 +293,7 @@ fn connect(from: &str, to: &str) -> TcpStream {
     client
 }
 
-/// A client in a process of its own, so that what it allocates does not count.
+/// A client in a separate process, so that its allocations do not count.
 struct Openssl(Child, ChildStdin, ChildStdout);
 
 impl Openssl {
@@ -334,31 +340,31 @@ impl Drop for Openssl {
     }
 }
 
-/// Requests and their whole answers; how long those are together.
+/// Sends requests, reads the complete responses and returns their total length.
 fn exchange(
     client: &mut (impl Read + Write),
     bytes: &[u8],
-    answers: usize,
-    answer: &mut [u8],
+    responses: usize,
+    buffer: &mut [u8],
 ) -> usize {
     client.write_all(bytes).unwrap();
     let has_bodies = bytes.starts_with(b"GET");
-    let (mut length, mut whole, mut seen) = (0, 0, 0);
-    while seen < answers {
-        let count = client.read(&mut answer[length..]).unwrap();
-        assert!(count > 0, "the server has left");
+    let (mut length, mut complete, mut received) = (0, 0, 0);
+    while received < responses {
+        let count = client.read(&mut buffer[length..]).unwrap();
+        assert!(count > 0, "the server has closed the connection");
         length += count;
-        while let Some(end) = end(&answer[whole..length], has_bodies) {
-            whole += end;
-            seen += 1;
+        while let Some(end) = response_end(&buffer[complete..length], has_bodies) {
+            complete += end;
+            received += 1;
         }
     }
-    assert_eq!((whole, seen), (length, answers));
+    assert_eq!((complete, received), (length, responses));
     length
 }
 
-/// Where an answer ends, once it is known; allocates nothing.
-fn end(bytes: &[u8], has_body: bool) -> Option<usize> {
+/// The end of the first response, if it is complete. Does not allocate.
+fn response_end(bytes: &[u8], has_body: bool) -> Option<usize> {
     let head = bytes.windows(4).position(|at| at == b"\r\n\r\n")? + 4;
     let name = b"Content-Length: ";
     let at = bytes[..head]
@@ -374,8 +380,8 @@ fn end(bytes: &[u8], has_body: bool) -> Option<usize> {
     (bytes.len() >= head + length).then_some(head + length)
 }
 
-fn etag(answer: &[u8]) -> String {
-    let text = String::from_utf8_lossy(answer);
+fn etag(response: &[u8]) -> String {
+    let text = String::from_utf8_lossy(response);
     let line = text.lines().find_map(|line| line.strip_prefix("etag: "));
     line.unwrap_or_default().to_owned()
 }

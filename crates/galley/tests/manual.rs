@@ -1,6 +1,6 @@
 //! The manual pages and shell completions in `packaging/` match the command line.
 //!
-//! With `UPDATE_GOLDEN=1` the test writes the files anew.
+//! With `UPDATE_GOLDEN=1` the test writes the files.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -11,24 +11,24 @@ use std::path::{Path, PathBuf};
 use clap::Command;
 use clap_complete::Shell;
 
-/// Not generated from the command line: the options of the configuration.
+/// The page with the options of the configuration, which is not generated from the command line.
 const CONFIGURATION_PAGE: &str = "man/galley.toml.5";
 
 fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
 }
 
-/// The command line without what only Galley itself starts, which completions would offer.
+/// The command line without hidden commands, which completions would offer.
 fn command() -> Command {
-    let whole = galley::cli::command();
-    let visible: Vec<Command> = whole
+    let all = galley::cli::command();
+    let visible: Vec<Command> = all
         .get_subcommands()
         .filter(|command| !command.is_hide_set())
         .cloned()
         .collect();
     Command::new("galley")
         .version(env!("CARGO_PKG_VERSION"))
-        .about(whole.get_about().unwrap().clone())
+        .about(all.get_about().unwrap().clone())
         .disable_help_subcommand(true)
         .subcommand_required(true)
         .subcommands(visible)
@@ -44,14 +44,14 @@ fn manual_page(command: &Command) -> Vec<u8> {
         .render(&mut page)
         .unwrap();
     if name == "galley" {
-        page.extend_from_slice(WHOLE.as_bytes());
+        page.extend_from_slice(COMMON_SECTIONS.as_bytes());
     }
     page.extend_from_slice(SEE_ALSO.as_bytes());
     page
 }
 
-/// What concerns every command.
-const WHOLE: &str = r#".SH "EXIT STATUS"
+/// Sections that apply to every command.
+const COMMON_SECTIONS: &str = r#".SH "EXIT STATUS"
 .TP
 0
 success
@@ -80,16 +80,16 @@ const SEE_ALSO: &str = r#".SH "SEE ALSO"
 <https://github.com/galley-server/galley>
 "#;
 
-fn manual_pages(command: &Command, pages: &mut BTreeMap<String, Vec<u8>>) {
+fn add_manual_pages(command: &Command, pages: &mut BTreeMap<String, Vec<u8>>) {
     let name = command.get_display_name().unwrap_or(command.get_name());
     pages.insert(format!("man/{name}.1"), manual_page(command));
     for command in command.get_subcommands() {
-        manual_pages(command, pages);
+        add_manual_pages(command, pages);
     }
 }
 
 /// Every generated file below `packaging/`, by its path there.
-fn generated() -> BTreeMap<String, Vec<u8>> {
+fn generated_files() -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for (shell, name) in [
         (Shell::Bash, "galley.bash"),
@@ -100,24 +100,28 @@ fn generated() -> BTreeMap<String, Vec<u8>> {
         clap_complete::generate(shell, &mut command(), "galley", &mut text);
         files.insert(format!("completions/{name}"), text);
     }
-    let mut whole = command();
-    whole.build();
-    manual_pages(&whole, &mut files);
+    let mut root = command();
+    root.build();
+    add_manual_pages(&root, &mut files);
     files
 }
 
-/// The commands of `galley`, each with the words that name it: `galley`, `plugin`, `install`.
-fn commands<'c>(command: &'c Command, words: &[&'c str], found: &mut Vec<(String, &'c Command)>) {
+/// Adds the command and its subcommands, each with its full name, such as `galley-plugin-install`.
+fn add_commands<'c>(
+    command: &'c Command,
+    words: &[&'c str],
+    found: &mut Vec<(String, &'c Command)>,
+) {
     let words: Vec<&str> = words.iter().copied().chain([command.get_name()]).collect();
     found.push((words.join("-"), command));
     for inner in command.get_subcommands().filter(|c| !c.is_hide_set()) {
-        commands(inner, &words, found);
+        add_commands(inner, &words, found);
     }
 }
 
 #[test]
 fn pages_and_completions_match_the_command_line() {
-    let files = generated();
+    let files = generated_files();
     for (name, text) in &files {
         let path = packaging().join(name);
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -135,16 +139,16 @@ fn pages_and_completions_match_the_command_line() {
             let name = file.unwrap().file_name().into_string().unwrap();
             let name = format!("{folder}/{name}");
             let is_known = name == CONFIGURATION_PAGE || files.contains_key(&name);
-            assert!(is_known, "packaging/{name} belongs to no command");
+            assert!(is_known, "packaging/{name} does not belong to a command");
         }
     }
 }
 
 #[test]
-fn every_command_and_option_has_its_place_in_a_page_and_in_each_completion() {
-    let whole = galley::cli::command();
+fn every_command_and_option_is_in_a_manual_page_and_in_each_completion() {
+    let all = galley::cli::command();
     let mut found = Vec::new();
-    commands(&whole, &[], &mut found);
+    add_commands(&all, &[], &mut found);
     assert!(found.len() >= 9, "only {} commands found", found.len());
     let completions: Vec<(&str, String)> = ["galley.bash", "_galley", "galley.fish"]
         .into_iter()
