@@ -1,64 +1,63 @@
-//! The form of `http1.txt` and `http2.txt`, which say themselves what they look like.
+//! Parses `http1.txt` and `http2.txt`, whose headers describe the format.
 
 use std::fmt::Write as _;
 
-/// One case.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub name: String,
     pub section: String,
     pub rfc: String,
     pub why: String,
-    pub right: Verdict,
-    /// As recorded; nothing before the first recording.
+    pub expected: ExpectedResult,
+    /// The recorded result of nginx; `None` before the first recording.
     pub nginx: Option<String>,
-    /// Whether it is tried with PHP-FPM, too.
+    /// Whether the case is also tested with PHP-FPM.
     pub with_php: bool,
-    /// With `c000.test` as its host.
+    /// The stream, with `c000.test` as host.
     pub bytes: Vec<u8>,
-    /// The same as the file has it, line by line.
+    /// The lines of the stream as the file has them.
     pub lines: Vec<String>,
 }
 
-/// What is right.
+/// The expected result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    /// For each answer the statuses that are right alike; in HTTP/2 also `reset` and `goaway`.
+pub struct ExpectedResult {
+    /// The permitted statuses of each response; in HTTP/2 also `reset` and `goaway`.
     pub statuses: Vec<Vec<String>>,
-    pub fate: Fate,
-    /// METHOD TARGET "BODY" of each, in order.
-    pub seen: String,
+    pub connection: ConnectionState,
+    /// METHOD TARGET "BODY" of each request that the upstream receives, in order.
+    pub received: String,
 }
 
-/// What becomes of the connection.
+/// State of the connection after the case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// The next request on it is answered.
-    Keep,
-    /// It ends, and nothing that follows is answered.
-    Close,
-    /// More has to come.
-    Waits,
-    /// It lives on or ends; of what is right only.
+pub enum ConnectionState {
+    /// The next request on it gets a response.
+    Open,
+    /// The server closes it without a response to what follows.
+    Closed,
+    /// The server waits for more bytes.
+    Waiting,
+    /// Open or closed; only in expected results.
     Any,
 }
 
-impl Fate {
+impl ConnectionState {
     pub fn word(self) -> &'static str {
         match self {
-            Self::Keep => "keep",
-            Self::Close => "close",
-            Self::Waits => "waits",
+            Self::Open => "keep",
+            Self::Closed => "close",
+            Self::Waiting => "waits",
             Self::Any => "any",
         }
     }
 }
 
-/// The host that stands in the file.
+/// The host in the file.
 const HOST: &str = "c000.test";
 
 impl Case {
-    /// The bytes, for the host of this number.
+    /// The bytes, with the host of this case number.
     pub fn bytes_for(&self, number: usize) -> Vec<u8> {
         let host = host(number);
         let small = replaced(&self.bytes, HOST.as_bytes(), host.as_bytes());
@@ -71,7 +70,7 @@ impl Case {
     }
 }
 
-/// The host of the case of this number; as long as the one in the file.
+/// The host for this case number, as long as the one in the file.
 pub fn host(number: usize) -> String {
     format!("c{:03}.test", number + 1)
 }
@@ -79,8 +78,8 @@ pub fn host(number: usize) -> String {
 /// All cases of the file.
 ///
 /// # Panics
-/// With the line that does not fit the form.
-pub fn cases(text: &str) -> Vec<Case> {
+/// If a line is invalid.
+pub fn parse_cases(text: &str) -> Vec<Case> {
     let mut section = String::new();
     let mut cases: Vec<Case> = Vec::new();
     for line in text.lines() {
@@ -92,10 +91,10 @@ pub fn cases(text: &str) -> Vec<Case> {
                 section: section.clone(),
                 rfc: String::new(),
                 why: String::new(),
-                right: Verdict {
+                expected: ExpectedResult {
                     statuses: Vec::new(),
-                    fate: Fate::Waits,
-                    seen: String::new(),
+                    connection: ConnectionState::Waiting,
+                    received: String::new(),
                 },
                 nginx: None,
                 with_php: true,
@@ -103,13 +102,13 @@ pub fn cases(text: &str) -> Vec<Case> {
                 lines: Vec::new(),
             });
         } else if let Some(case) = cases.last_mut() {
-            take(case, line);
+            parse_line(case, line);
         }
     }
     cases
 }
 
-fn take(case: &mut Case, line: &str) {
+fn parse_line(case: &mut Case, line: &str) {
     if let Some(bytes) = line.strip_prefix('|') {
         case.bytes.extend(unescaped(bytes));
         case.lines.push(bytes.to_owned());
@@ -118,37 +117,41 @@ fn take(case: &mut Case, line: &str) {
     match line.split_once(": ") {
         Some(("rfc", text)) => text.clone_into(&mut case.rfc),
         Some(("why", text)) => text.clone_into(&mut case.why),
-        Some(("right", text)) => case.right = verdict(text),
+        Some(("expected", text)) => case.expected = parse_expected(text),
         Some(("nginx", text)) => case.nginx = Some(text.to_owned()),
         Some(("php", "no")) => case.with_php = false,
-        _ => assert!(line.is_empty(), "{}: `{line}` is nothing known", case.name),
+        _ => assert!(
+            line.is_empty(),
+            "{}: `{line}` is not a known line",
+            case.name
+        ),
     }
 }
 
-fn verdict(text: &str) -> Verdict {
-    let (answers, seen) = text.split_once(", ").unwrap_or((text, ""));
-    let mut words: Vec<&str> = answers.split(' ').collect();
-    let fate = match words.pop() {
-        Some("keep") => Fate::Keep,
-        Some("close") => Fate::Close,
-        Some("waits") => Fate::Waits,
-        Some("any") => Fate::Any,
-        other => panic!("no fate of a connection: {other:?}"),
+fn parse_expected(text: &str) -> ExpectedResult {
+    let (responses, received) = text.split_once(", ").unwrap_or((text, ""));
+    let mut words: Vec<&str> = responses.split(' ').collect();
+    let connection = match words.pop() {
+        Some("keep") => ConnectionState::Open,
+        Some("close") => ConnectionState::Closed,
+        Some("waits") => ConnectionState::Waiting,
+        Some("any") => ConnectionState::Any,
+        other => panic!("unknown state of a connection: {other:?}"),
     };
     let statuses = words
         .iter()
         .map(|word| word.split('/').map(str::to_owned).collect())
         .collect();
-    Verdict {
+    ExpectedResult {
         statuses,
-        fate,
-        seen: seen.to_owned(),
+        connection,
+        received: received.to_owned(),
     }
 }
 
-/// The file with other lines of nginx, for this version of it.
-pub fn recorded(text: &str, version: &str, answers: &[String]) -> String {
-    let mut answers = answers.iter();
+/// The file with new results of nginx, recorded with this version.
+pub fn with_nginx_results(text: &str, version: &str, results: &[String]) -> String {
+    let mut results = results.iter();
     let mut out = String::new();
     for line in text.lines() {
         if line.starts_with("nginx: ") {
@@ -160,23 +163,23 @@ pub fn recorded(text: &str, version: &str, answers: &[String]) -> String {
         }
         out.push_str(line);
         out.push('\n');
-        if line.starts_with("right: ") {
-            let _ = writeln!(out, "nginx: {}", answers.next().unwrap());
+        if line.starts_with("expected: ") {
+            let _ = writeln!(out, "nginx: {}", results.next().unwrap());
         }
     }
-    assert!(answers.next().is_none());
+    assert!(results.next().is_none());
     out
 }
 
-/// The version that the answers of nginx were recorded with.
-pub fn recorded_version(text: &str) -> &str {
+/// The nginx version of the recorded results.
+pub fn recorded_nginx_version(text: &str) -> &str {
     let mut lines = text.lines();
     lines
         .find_map(|line| line.strip_prefix("nginx-version: "))
         .unwrap()
 }
 
-/// The bytes in the letters of the file, on one line.
+/// The bytes with the escapes of the file, on one line.
 pub fn escaped(bytes: &[u8]) -> String {
     let mut out = String::new();
     for byte in bytes {
@@ -195,12 +198,12 @@ pub fn escaped(bytes: &[u8]) -> String {
     out
 }
 
-/// The bytes that letters of the file stand for.
+/// The bytes that escaped text of the file stands for.
 pub fn unescaped(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(letter) = rest.chars().next() {
-        assert!(letter.is_ascii(), "`{text}` is to be in ASCII");
+        assert!(letter.is_ascii(), "`{text}` is not ASCII");
         let Some(code) = rest.strip_prefix('\\') else {
             out.extend_from_slice(letter.to_string().as_bytes());
             rest = &rest[1..];
@@ -222,7 +225,7 @@ pub fn unescaped(text: &str) -> Vec<u8> {
                 out.extend_from_slice(letter.repeat(count.parse().unwrap()).as_bytes());
                 end + 1
             }
-            other => panic!("`\\{}` is no known escape", char::from(other)),
+            other => panic!("`\\{}` is not a known escape", char::from(other)),
         };
         rest = &code[taken..];
     }
@@ -245,7 +248,7 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn letters_of_the_file_are_bytes() {
+fn escapes_of_the_file_stand_for_bytes() {
     assert_eq!(unescaped(r"a\r\n\t\0\\\xff\{x*3}b"), b"a\r\n\t\0\\\xffxxxb");
     assert_eq!(escaped(b"a\r\n\t\0\\\xff"), r"a\r\n\t\0\\\xff");
 }

@@ -1,119 +1,120 @@
-//! Sends a case to a server and says what came of it, in the words of the file.
+//! Sends a case to a server and returns the result in the terms of the case file.
 //!
-//! Behind the case stands one more request, the probe: if it is answered, the connection lives on; if the connection ends
-//! before, it does not. So nothing has to be timed.
+//! The client sends one more request, the probe, after the case. A response to it means that the connection is open; an end of
+//! the connection means that it is closed. Neither depends on a timeout.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::case::{Case, Fate, escaped, host};
+use crate::case::{Case, ConnectionState, escaped, host};
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// Final statuses in order; `bare` is an answer without a head, as in HTTP/0.9.
+pub struct CaseResult {
+    /// Final statuses in order; `bare` is a response without a head, as in HTTP/0.9.
     pub statuses: Vec<String>,
-    pub fate: Fate,
-    /// METHOD TARGET "BODY" of what the upstream saw.
-    pub seen: Vec<String>,
+    pub connection: ConnectionState,
+    /// METHOD TARGET "BODY" of each request that the upstream received.
+    pub received: Vec<String>,
 }
 
-impl Outcome {
+impl CaseResult {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for status in &self.statuses {
             text.push_str(status);
             text.push(' ');
         }
-        text.push_str(self.fate.word());
-        for seen in &self.seen {
+        text.push_str(self.connection.word());
+        for request in &self.received {
             text.push_str(", ");
-            text.push_str(seen);
+            text.push_str(request);
         }
         text
     }
 
-    /// Whether it is what the case calls right.
-    pub fn fits(&self, case: &Case) -> bool {
-        let right = &case.right;
-        let statuses = self.statuses.len() == right.statuses.len()
-            && std::iter::zip(&self.statuses, &right.statuses)
-                .all(|(found, allowed)| allowed.contains(found));
-        let fate = right.fate == Fate::Any || self.fate == right.fate;
-        statuses && fate && self.seen.join(", ") == right.seen
+    /// Whether the case expects this result.
+    pub fn matches(&self, case: &Case) -> bool {
+        let expected = &case.expected;
+        let statuses = self.statuses.len() == expected.statuses.len()
+            && std::iter::zip(&self.statuses, &expected.statuses)
+                .all(|(status, allowed)| allowed.contains(status));
+        let connection =
+            expected.connection == ConnectionState::Any || self.connection == expected.connection;
+        statuses && connection && self.received.join(", ") == expected.received
     }
 }
 
-/// How long to wait for an end that comes.
+/// How long to wait for an expected end of a connection.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends the case and reads until the server closes. A connection that stays open for `timeout` is one that waits for more;
-/// where that is expected, the client ends it. `seen` gives what the upstream saw since the last call.
+/// Sends the case and reads until the server closes. A connection that stays open for `timeout` counts as waiting; if that is
+/// expected, the client ends it. `take_received` returns what the upstream received since its last call.
 pub fn run(
     addr: SocketAddr,
     case: &Case,
     number: usize,
     timeout: Duration,
-    seen: impl Fn() -> Vec<String>,
-) -> Outcome {
+    take_received: impl Fn() -> Vec<String>,
+) -> CaseResult {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     let mut bytes = case.bytes_for(number);
-    let is_expected_to_wait = case.right.fate == Fate::Waits;
+    let is_expected_to_wait = case.expected.connection == ConnectionState::Waiting;
     if !is_expected_to_wait {
-        bytes.extend_from_slice(probe(number).as_bytes());
+        bytes.extend_from_slice(probe_request(number).as_bytes());
     }
-    // It may refuse, and close, before it has taken everything.
+    // The server may reject the case and close before it has read everything.
     let _ = stream.write_all(&bytes);
     if is_expected_to_wait {
         let _ = stream.shutdown(Shutdown::Write);
     }
-    let (received, was_closed) = read_to_end(&mut stream, timeout);
+    let (bytes, was_closed) = read_to_end(&mut stream, timeout);
     drop(stream);
-    let mut answers = answers(&received);
-    let mut seen: Vec<String> = seen()
+    let mut responses = parse_responses(&bytes);
+    let mut received: Vec<String> = take_received()
         .into_iter()
         .map(|line| line.replace(&host(number), "c000.test"))
         .collect();
-    let probed = answers
+    let has_probe_response = responses
         .last()
-        .is_some_and(|answer| answer.body.starts_with(b"GET /probe"));
-    if probed {
-        answers.pop();
+        .is_some_and(|response| response.body.starts_with(b"GET /probe"));
+    if has_probe_response {
+        responses.pop();
         assert_eq!(
-            seen.pop().as_deref(),
+            received.pop().as_deref(),
             Some("GET /probe \"\""),
             "{}",
             case.name
         );
     }
-    let fate = match (probed, was_closed && !is_expected_to_wait) {
-        (true, _) => Fate::Keep,
-        (false, true) => Fate::Close,
-        (false, false) => Fate::Waits,
+    let connection = match (has_probe_response, was_closed && !is_expected_to_wait) {
+        (true, _) => ConnectionState::Open,
+        (false, true) => ConnectionState::Closed,
+        (false, false) => ConnectionState::Waiting,
     };
-    let statuses = answers.iter().map(|answer| match answer.status {
+    let statuses = responses.iter().map(|response| match response.status {
         0 => "bare".to_owned(),
         status => status.to_string(),
     });
-    Outcome {
+    CaseResult {
         statuses: statuses.collect(),
-        fate,
-        seen,
+        connection,
+        received,
     }
 }
 
-/// A request that the server answers last.
-fn probe(number: usize) -> String {
+/// The last request on the connection.
+fn probe_request(number: usize) -> String {
     format!(
         "GET /probe HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
         host(number)
     )
 }
 
-/// All that comes, and whether the server ended it within `timeout`.
+/// Reads until the end or `timeout`, and returns the bytes and whether the server closed.
 pub fn read_to_end(stream: &mut TcpStream, timeout: Duration) -> (Vec<u8>, bool) {
     let deadline = Instant::now() + timeout;
     let mut received = Vec::new();
@@ -132,15 +133,15 @@ pub fn read_to_end(stream: &mut TcpStream, timeout: Duration) -> (Vec<u8>, bool)
                     return (received, false);
                 }
                 std::io::ErrorKind::Interrupted => {}
-                // A reset is an end like another.
+                // A reset counts as a close.
                 _ => return (received, true),
             },
         }
     }
 }
 
-/// Sends bytes and reads until the server closes or has given so many answers: how many it gave.
-pub fn converse(addr: SocketAddr, bytes: &[u8], timeout: Duration, enough: usize) -> usize {
+/// Sends bytes, reads until the server closes or has sent `limit` responses, and returns the number of responses.
+pub fn count_responses(addr: SocketAddr, bytes: &[u8], timeout: Duration, limit: usize) -> usize {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_write_timeout(Some(timeout)).unwrap();
@@ -149,31 +150,31 @@ pub fn converse(addr: SocketAddr, bytes: &[u8], timeout: Duration, enough: usize
     let mut received = Vec::new();
     let mut piece = [0; 16 * 1024];
     loop {
-        let given = answers(&received).len();
-        if given >= enough {
-            return given;
+        let count = parse_responses(&received).len();
+        if count >= limit {
+            return count;
         }
         match stream.read(&mut piece) {
-            Ok(0) | Err(_) => return given,
-            Ok(count) => received.extend_from_slice(&piece[..count]),
+            Ok(0) | Err(_) => return count,
+            Ok(length) => received.extend_from_slice(&piece[..length]),
         }
     }
 }
 
-/// A final answer.
+/// A final (not interim) response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct FinalResponse {
     pub status: u16,
     pub body: Vec<u8>,
 }
 
-/// The final answers in a stream of them.
-pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
+/// The final responses in a stream.
+pub fn parse_responses(mut bytes: &[u8]) -> Vec<FinalResponse> {
     let mut found = Vec::new();
     while !bytes.is_empty() {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let (true, Some(end)) = (bytes.starts_with(b"HTTP/1."), end) else {
-            found.push(Answer {
+            found.push(FinalResponse {
                 status: 0,
                 body: bytes.to_vec(),
             });
@@ -181,20 +182,20 @@ pub fn answers(mut bytes: &[u8]) -> Vec<Answer> {
         };
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
         let status = head.get(9..12).and_then(|code| code.parse().ok()).unwrap();
-        let (body, rest) = body(&head, &bytes[end + 4..]);
+        let (body, rest) = parse_body(&head, &bytes[end + 4..]);
         bytes = rest;
         if !(100..200).contains(&status) {
-            found.push(Answer { status, body });
+            found.push(FinalResponse { status, body });
         }
     }
     found
 }
 
-fn body<'b>(head: &str, rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
+fn parse_body<'b>(head: &str, rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
     let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
     let is_next = |rest: &[u8]| rest.starts_with(b"HTTP/1.");
     let has_none = head.get(9..10) == Some("1") || ["204", "304"].contains(&&head[9..12]);
-    // No body of a test looks like an answer, so this was one to HEAD.
+    // No body of a test looks like a response, so this was the response to a HEAD request.
     if has_none || is_next(rest) {
         return (Vec::new(), rest);
     }
@@ -205,10 +206,10 @@ fn body<'b>(head: &str, rest: &'b [u8]) -> (Vec<u8>, &'b [u8]) {
     if field("transfer-encoding: ").is_none() {
         return (rest.to_vec(), &[]);
     }
-    chunks(rest)
+    parse_chunks(rest)
 }
 
-fn chunks(mut rest: &[u8]) -> (Vec<u8>, &[u8]) {
+fn parse_chunks(mut rest: &[u8]) -> (Vec<u8>, &[u8]) {
     let mut body = Vec::new();
     loop {
         let Some(end) = rest.windows(2).position(|two| two == b"\r\n") else {
@@ -226,9 +227,9 @@ fn chunks(mut rest: &[u8]) -> (Vec<u8>, &[u8]) {
     }
 }
 
-/// METHOD TARGET "BODY" in the letters of the file.
-pub fn line(method: &str, target: &str, body: &[u8]) -> String {
-    // What the upstream's reader could not show as text.
+/// METHOD TARGET "BODY" with the escapes of the file.
+pub fn format_request(method: &str, target: &str, body: &[u8]) -> String {
+    // The upstream replaces bytes that are not UTF-8.
     let target = target.replace(char::REPLACEMENT_CHARACTER, "?");
     format!("{method} {target} \"{}\"", escaped(body))
 }

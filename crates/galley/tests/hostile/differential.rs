@@ -1,8 +1,8 @@
-//! Galley, nginx and hyper read the same generated streams. Where one of them sees another request, or sees one where the
-//! others see none, Galley is the strictest, or the disagreement is in [`KNOWN`] with its reason.
+//! Differential test: Galley, nginx and hyper parse the same generated streams. If they find different requests, Galley must be
+//! the strictest, or the difference must be in [`KNOWN_DIFFERENCES`] with its reason.
 //!
-//! The tests run a fixed number of streams from a fixed seed. `GALLEY_HOSTILE_STREAMS` and `GALLEY_HOSTILE_SEED` say others;
-//! `make hostile` takes many from a new seed and prints it.
+//! The tests run a fixed number of streams from a fixed seed. `GALLEY_HOSTILE_STREAMS` and `GALLEY_HOSTILE_SEED` change them;
+//! `make hostile` runs many streams from a new seed and prints the seed.
 
 use std::fmt::Write as _;
 
@@ -14,23 +14,23 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::case::{escaped, host};
-use crate::drive::{TIMEOUT, converse};
-use crate::peer::read_with_hyper;
-use crate::reader::{End, read_whole};
-use crate::stage::{Peer, Stage};
+use crate::client::{TIMEOUT, count_responses};
+use crate::hyper_reader::read_with_hyper;
+use crate::reader::{StreamEnd, read_whole};
+use crate::servers::{GalleyWithEcho, NginxWithEcho};
 
 const STREAMS: usize = 500;
 const SEED: u64 = 7;
 
 #[test]
-fn galley_is_the_strictest_of_three_or_the_reason_is_known() {
+fn galley_is_stricter_than_nginx_and_hyper_except_for_known_differences() {
     let from_environment =
-        |name, usual| std::env::var(name).map_or(usual, |text| text.parse().expect("a number"));
+        |name, default| std::env::var(name).map_or(default, |text| text.parse().expect("a number"));
     let streams = from_environment("GALLEY_HOSTILE_STREAMS", STREAMS as u64);
     let seed = from_environment("GALLEY_HOSTILE_SEED", SEED);
     eprintln!("{streams} streams from seed {seed}");
-    let stage = Stage::start_uncached(1);
-    let peer = Peer::start_uncached(1);
+    let galley = GalleyWithEcho::start_uncached(1);
+    let nginx = NginxWithEcho::start_uncached(1);
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -41,9 +41,9 @@ fn galley_is_the_strictest_of_three_or_the_reason_is_known() {
     for number in 0..streams {
         let stream = strategy.new_tree(&mut runner).unwrap().current();
         let stream = numbered(&stream, number);
-        if let Err(complaint) = compare(&stage, &peer, &stream, number, &mut counts) {
-            if KNOWN.iter().any(|(fits, _)| fits(&stream)) {
-                counts.known += 1;
+        if let Err(complaint) = compare(&galley, &nginx, &stream, number, &mut counts) {
+            if KNOWN_DIFFERENCES.iter().any(|(fits, _)| fits(&stream)) {
+                counts.known_differences += 1;
                 continue;
             }
             complaints.push(format!("{number}: {complaint}\n{}", escaped(&stream)));
@@ -55,111 +55,117 @@ fn galley_is_the_strictest_of_three_or_the_reason_is_known() {
         complaints.join("\n")
     );
     eprintln!("{counts:?}");
-    // A comparison in which nothing is read, or nothing refused, compares nothing.
+    // A comparison in which no request is read, or no stream rejected, proves nothing.
     assert!(counts.read > streams, "{counts:?}");
-    assert!(counts.refused > streams / 10, "{counts:?}");
+    assert!(counts.rejected > streams / 10, "{counts:?}");
     assert!(
         counts.nginx_is_laxer > 0 && counts.hyper_is_laxer > 0,
         "{counts:?}"
     );
-    assert!(KNOWN.iter().all(|(_, reason)| reason.starts_with("RFC ")));
+    assert!(
+        KNOWN_DIFFERENCES
+            .iter()
+            .all(|(_, reason)| reason.starts_with("RFC "))
+    );
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     read: u64,
-    refused: u64,
+    rejected: u64,
     nginx_is_laxer: u64,
     hyper_is_laxer: u64,
-    known: u64,
+    known_differences: u64,
 }
 
 fn compare(
-    stage: &Stage,
-    peer: &Peer,
+    galley: &GalleyWithEcho,
+    nginx: &NginxWithEcho,
     stream: &[u8],
     number: u64,
     counts: &mut Counts,
 ) -> Result<(), String> {
-    // What waits for more would have to be timed; that it waits is the corpus' matter.
+    // An incomplete stream would need a timeout. The cases of `http1.txt` cover it.
     let reading = read_whole(stream);
-    if reading.end == End::Partial {
+    if reading.end == StreamEnd::Partial {
         return Ok(());
     }
-    counts.refused += u64::from(matches!(reading.end, End::Refused(_)));
+    counts.rejected += u64::from(matches!(reading.end, StreamEnd::Rejected(_)));
     let whole = [stream, &numbered(PROBE.as_bytes(), number)].concat();
-    let enough = converse(stage.addr(), &whole, TIMEOUT, usize::MAX);
-    let ours = stage.echo.take();
-    counts.read += ours.len() as u64;
-    // nginx has said enough when it has answered as many.
-    let answered = converse(peer.nginx.addr(), &whole, TIMEOUT, enough);
-    let nginx = peer.echo.take();
-    let of_this = nginx.iter().filter(|line| !is_of_another(line, number));
-    let nginx: Vec<String> = of_this.map(|line| canonical(line)).collect();
-    let theirs = read_with_hyper(stream);
-    counts.nginx_is_laxer += u64::from(nginx.len() > ours.len());
-    counts.hyper_is_laxer += u64::from(theirs.len() > reading.requests.len());
-    // Galley may answer by itself what nginx passes on; it may pass on nothing that nginx does not, nor in another order.
-    let mut rest = nginx.iter();
-    if !ours.iter().all(|one| rest.any(|other| other == one)) {
+    let galley_responses = count_responses(galley.addr(), &whole, TIMEOUT, usize::MAX);
+    let by_galley = galley.echo.take();
+    counts.read += by_galley.len() as u64;
+    // The client stops reading from nginx after as many responses.
+    let nginx_responses = count_responses(nginx.server.addr(), &whole, TIMEOUT, galley_responses);
+    let by_nginx = nginx.echo.take();
+    let of_this = by_nginx
+        .iter()
+        .filter(|line| !is_of_earlier_stream(line, number));
+    let by_nginx: Vec<String> = of_this.map(|line| canonical(line)).collect();
+    let by_hyper = read_with_hyper(stream);
+    counts.nginx_is_laxer += u64::from(by_nginx.len() > by_galley.len());
+    counts.hyper_is_laxer += u64::from(by_hyper.len() > reading.requests.len());
+    // Galley may respond to requests that nginx forwards. It must not forward others, or in another order.
+    let mut rest = by_nginx.iter();
+    if !by_galley.iter().all(|one| rest.any(|other| other == one)) {
         return Err(format!(
-            "Galley saw {ours:#?}, nginx {nginx:#?} ({answered} answers)"
+            "Galley forwards {by_galley:#?}, nginx {by_nginx:#?} ({nginx_responses} responses)"
         ));
     }
-    let hyper = theirs
+    let hyper = by_hyper
         .iter()
-        .map(|seen| (seen.method.as_str(), &seen.body[..]));
+        .map(|request| (request.method.as_str(), &request.body[..]));
     let read = reading.requests.iter();
     let read: Vec<(&str, &[u8])> = read
-        .map(|one| (one.method.as_str(), &one.body[..]))
+        .map(|request| (request.method.as_str(), &request.body[..]))
         .collect();
     if hyper.take(read.len()).collect::<Vec<_>>() != read {
-        return Err(format!("Galley reads {read:?}, hyper {theirs:#?}"));
+        return Err(format!("Galley reads {read:?}, hyper {by_hyper:#?}"));
     }
     Ok(())
 }
 
-/// A disagreement: which streams may show it, and why it is none that harms.
-type Known = (fn(&[u8]) -> bool, &'static str);
+/// A difference: which streams may show it, and why it is harmless.
+type KnownDifference = (fn(&[u8]) -> bool, &'static str);
 
-/// Where Galley reads what another refuses.
-const KNOWN: &[Known] = &[
+/// Requests that Galley accepts and another parser rejects.
+const KNOWN_DIFFERENCES: &[KnownDifference] = &[
     (
         |stream| {
             has_line(stream, |line| {
                 !line.starts_with(|c: char| c.is_ascii_uppercase()) && line.contains(" /s")
             })
         },
-        "RFC 9110 9.1: any token is a method; nginx knows those of upper case letters, hyphens and underscores",
+        "RFC 9110 9.1: any token is a method; nginx accepts upper case letters, hyphens and underscores",
     ),
     (
         |stream| has_line(stream, is_method_of_symbols),
         "RFC 9110 9.1: as above",
     ),
     (
-        has_a_refused_path,
-        "RFC 9112 9.6: both refuse the target; its framing is sound, so Galley goes on, and nginx closes",
+        has_a_rejected_path,
+        "RFC 9112 9.6: both reject the target; its framing is valid, so Galley keeps the connection open, and nginx closes it",
     ),
     (
         |stream| has_line(stream, |line| line.contains('\t')),
-        "RFC 9110 5.5: tabs around a value are white space; nginx takes them for a part of it",
+        "RFC 9110 5.5: tabs around a value are white space; nginx treats them as part of the value",
     ),
     (
         |stream| has_line(stream, names_another_option),
-        "RFC 9110 7.6.1: options of a connection are tokens; nginx looks for `close` and `keep-alive` anywhere in the line",
+        "RFC 9110 7.6.1: connection options are tokens; nginx searches for `close` and `keep-alive` anywhere in the line",
     ),
     (
         |stream| has_line(stream, |line| line.contains("/../")),
-        "RFC 3986 5.2.4: what climbs out of the root ends at it; nginx refuses it",
+        "RFC 3986 5.2.4: `..` at the root is removed; nginx rejects it",
     ),
     (
         |stream| {
             read_whole(stream)
                 .requests
                 .iter()
-                .any(|one| http::Uri::try_from(&one.target).is_err())
+                .any(|request| http::Uri::try_from(&request.target).is_err())
         },
-        "RFC 9112 3.2: some bytes that the type of hyper's targets does not know are passed on to be judged by the path's rules",
+        "RFC 9112 3.2: hyper's type for targets rejects some bytes that Galley checks later, with the rules for paths",
     ),
 ];
 
@@ -167,8 +173,8 @@ fn has_line(stream: &[u8], fits: impl Fn(&str) -> bool) -> bool {
     String::from_utf8_lossy(stream).lines().any(fits)
 }
 
-fn has_a_refused_path(stream: &[u8]) -> bool {
-    let is_refused = |target: &str| {
+fn has_a_rejected_path(stream: &[u8]) -> bool {
+    let is_rejected = |target: &str| {
         let (mut path, mut decoded) = (Vec::new(), Vec::new());
         let Ok(parts) = uri::split(target.as_bytes()) else {
             return true;
@@ -177,7 +183,7 @@ fn has_a_refused_path(stream: &[u8]) -> bool {
             || uri::decoded_path(&path, &mut decoded).is_err()
     };
     let read = read_whole(stream).requests;
-    read.iter().any(|request| is_refused(&request.target))
+    read.iter().any(|request| is_rejected(&request.target))
 }
 
 fn names_another_option(line: &str) -> bool {
@@ -195,7 +201,7 @@ fn is_method_of_symbols(line: &str) -> bool {
     rest.contains(" HTTP/1.") && !method.chars().all(is_plain)
 }
 
-/// The stream with its number in all targets, since nginx may still be busy with the one before.
+/// The stream with its number in all targets, because nginx may still process the previous stream.
 fn numbered(stream: &[u8], number: u64) -> Vec<u8> {
     let mut out = stream.to_vec();
     let name = format!("/s{:05}", 1 + number % 99_999);
@@ -207,17 +213,17 @@ fn numbered(stream: &[u8], number: u64) -> Vec<u8> {
     out
 }
 
-/// Whether it is of one of the streams shortly before.
-fn is_of_another(line: &str, number: u64) -> bool {
+/// Whether a request belongs to one of the nine previous streams.
+fn is_of_earlier_stream(line: &str, number: u64) -> bool {
     let target = line
         .split_once(" /s")
         .and_then(|(_, target)| target.get(..5));
     let named: Option<u64> = target.and_then(|digits| digits.parse().ok());
-    let own = 1 + number % 99_999;
-    named.is_some_and(|named| (1..10).contains(&own.wrapping_sub(named)))
+    let current = 1 + number % 99_999;
+    named.is_some_and(|named| (1..10).contains(&current.wrapping_sub(named)))
 }
 
-/// nginx passes a path on as it came, Galley in its one form.
+/// The request with its path in canonical form: nginx forwards the path unchanged, Galley the canonical form.
 fn canonical(line: &str) -> String {
     let mut words = line.splitn(3, ' ');
     let mut word = || words.next().unwrap_or_default();
@@ -237,10 +243,10 @@ fn canonical(line: &str) -> String {
     )
 }
 
-/// Behind each stream, so that both servers end the connection.
+/// Follows each stream, so that both servers close the connection.
 const PROBE: &str = "GET /s00000probe HTTP/1.1\r\nHost: c001.test\r\nConnection: close\r\n\r\n";
 
-/// One to four requests out of parts that are mostly right, in a third of the cases with a byte or two put in, taken out or changed.
+/// One to four requests of mostly valid parts, with one or two bytes inserted, removed or changed in a third of the streams.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let request = (
         select(METHODS),
@@ -250,7 +256,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         mostly(BODIES, BAD_BODIES),
         any::<bool>(),
     );
-    let edit = (any::<Index>(), 0..3_u8, select(EVIL));
+    let edit = (any::<Index>(), 0..3_u8, select(EDIT_BYTES));
     let edits = prop_oneof![2 => vec(edit.clone(), 0..1), 1 => vec(edit, 1..3)];
     (vec(request, 1..5), edits).prop_map(|(requests, edits)| {
         let mut stream = String::new();
@@ -289,7 +295,7 @@ fn mostly<T: Clone + std::fmt::Debug + 'static>(
 
 const METHODS: &[&str] = &["GET", "GET", "POST", "POST", "PUT", "DELETE", "HEAD"];
 const VERSIONS: &[&str] = &["1.1", "1.1", "1.1", "1.1", "1.0"];
-const EVIL: &[u8] = b"\r\n\r\n\r\n\r\n \t\0\x0b\x7f\x80\xff:;,=\"0159afGx/?#%*[]-+_.@";
+const EDIT_BYTES: &[u8] = b"\r\n\r\n\r\n\r\n \t\0\x0b\x7f\x80\xff:;,=\"0159afGx/?#%*[]-+_.@";
 const FIELDS: &[&str] = &[
     "Connection: keep-alive\r\n",
     "Connection: close\r\n",

@@ -1,9 +1,9 @@
-//! The table of cases in the manual is made from the files of cases.
+//! The table of cases in `docs/internals/hostile-input.md` is generated from the case files.
 
 use std::fmt::Write as _;
 
-use crate::case::{cases, recorded_version};
-use crate::{corpus, http2};
+use crate::case::{parse_cases, recorded_nginx_version};
+use crate::{http1, http2};
 
 const PAGE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -13,79 +13,89 @@ const BEGIN: &str = "<!-- cases: made from crates/galley/tests/hostile/*.txt -->
 const END: &str = "<!-- end of cases -->\n";
 
 #[test]
-fn the_manual_has_the_table_of_the_cases() {
+fn the_page_has_the_table_of_cases() {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
-    keep_golden(
+    check_golden(
         PAGE,
         &page,
         &format!("{before}{BEGIN}{}{END}{after}", table()),
     );
 }
 
-/// What is there, if it is as wanted; written anew with `UPDATE_GOLDEN`.
-pub fn keep_golden(path: &str, found: &str, wanted: &str) {
+/// Checks that a file has the expected text; with `UPDATE_GOLDEN`, writes it.
+pub fn check_golden(path: &str, found: &str, expected: &str) {
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(path, wanted).unwrap();
+        std::fs::write(path, expected).unwrap();
         return;
     }
-    let lines = std::iter::zip(found.lines(), wanted.lines());
-    let other: Vec<_> = lines.filter(|(one, other)| one != other).take(10).collect();
+    let lines = std::iter::zip(found.lines(), expected.lines());
+    let different: Vec<_> = lines
+        .filter(|(found, expected)| found != expected)
+        .take(10)
+        .collect();
     assert!(
-        found == wanted,
-        "{path} is not up to date (found, wanted): {other:#?}\nUPDATE_GOLDEN=1 writes it anew"
+        found == expected,
+        "{path} is not up to date (found, expected): {different:#?}\nset UPDATE_GOLDEN=1 to update it"
     );
 }
 
 fn table() -> String {
     let mut out = String::new();
     let mut section = String::new();
-    let (one, two) = (corpus::file(), http2::file());
-    let (http_1, http_2) = (cases(&one), cases(&two));
+    let (http1_file, http2_file) = (http1::read_file(), http2::read_file());
+    let (http1_cases, http2_cases) = (parse_cases(&http1_file), parse_cases(&http2_file));
     let _ = writeln!(
         out,
         "{} cases of HTTP/1 and {} of HTTP/2; nginx is {}.",
-        http_1.len(),
-        http_2.len(),
-        recorded_version(&one)
+        http1_cases.len(),
+        http2_cases.len(),
+        recorded_nginx_version(&http1_file)
     );
-    assert_eq!(recorded_version(&one), recorded_version(&two));
-    for case in http_1.into_iter().chain(http_2) {
+    assert_eq!(
+        recorded_nginx_version(&http1_file),
+        recorded_nginx_version(&http2_file)
+    );
+    for case in http1_cases.into_iter().chain(http2_cases) {
         if case.section != section {
             section.clone_from(&case.section);
             let _ = write!(
                 out,
-                "\n### {section}\n\n| case | source | right, and what Galley does | nginx |\n|---|---|---|---|\n"
+                "\n### {section}\n\n| case | source | expected, and what Galley does | nginx |\n|---|---|---|---|\n"
             );
         }
         let statuses: Vec<String> = case
-            .right
+            .expected
             .statuses
             .iter()
-            .map(|alike| alike.join("/"))
+            .map(|permitted| permitted.join("/"))
             .collect();
-        let mut right = statuses.join(" ");
-        if !right.is_empty() {
-            right.push(' ');
+        let mut expected = statuses.join(" ");
+        if !expected.is_empty() {
+            expected.push(' ');
         }
-        right.push_str(case.right.fate.word());
-        if !case.right.seen.is_empty() {
-            let _ = write!(right, ", {}", code(&case.right.seen));
+        expected.push_str(case.expected.connection.word());
+        if !case.expected.received.is_empty() {
+            let _ = write!(expected, ", {}", code(&case.expected.received));
         }
         let nginx = case.nginx.as_deref().unwrap_or_default();
         let nginx = match nginx.split_once(", ") {
-            Some((answers, seen)) => format!("{answers}, {}", code(seen)),
+            Some((responses, received)) => format!("{responses}, {}", code(received)),
             None => nginx.to_owned(),
         };
-        let _ = writeln!(out, "| {} | {} | {right} | {nginx} |", case.name, case.rfc);
+        let _ = writeln!(
+            out,
+            "| {} | {} | {expected} | {nginx} |",
+            case.name, case.rfc
+        );
     }
     out
 }
 
-/// A table's cell: no column ends in it, and long bodies are cut.
-fn code(seen: &str) -> String {
-    let cut: String = seen.chars().take(60).collect();
-    let dots = if cut.len() < seen.len() { "..." } else { "" };
+/// The text as code in a table cell: column separators are escaped, and long text is shortened.
+fn code(text: &str) -> String {
+    let cut: String = text.chars().take(60).collect();
+    let dots = if cut.len() < text.len() { "..." } else { "" };
     format!("`{}{dots}`", cut.replace('|', "\\|"))
 }

@@ -1,36 +1,36 @@
-//! Each case of `http1.txt` at the running server: the right statuses, the right end, and nothing at the upstream or in
-//! the cache that should not be there.
+//! Sends each case of `http1.txt` to the running server and checks the statuses, the state of the connection, and the
+//! requests that reach the upstream and the cache.
 
 use galley_testkit::Nginx;
 use galley_testkit::client::Request;
 
-use crate::case::{Case, cases, host, recorded, recorded_version};
-use crate::drive::{Outcome, TIMEOUT, run};
-use crate::stage::{Peer, Php, Stage};
-use crate::table::keep_golden;
+use crate::case::{Case, host, parse_cases, recorded_nginx_version, with_nginx_results};
+use crate::client::{CaseResult, TIMEOUT, run};
+use crate::documentation_table::check_golden;
+use crate::servers::{GalleyWithEcho, GalleyWithPhp, NginxWithEcho};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/http1.txt");
 
-/// The file of cases as it is now: it may have been recorded a moment ago.
-pub fn file() -> String {
+/// The case file, read again because another test may have recorded it.
+pub fn read_file() -> String {
     std::fs::read_to_string(PATH).unwrap()
 }
 
 #[test]
-fn every_case_is_answered_as_it_says() {
-    let cases = cases(&file());
+fn every_case_has_the_expected_result() {
+    let cases = parse_cases(&read_file());
     assert!(cases.len() >= 120, "{} cases", cases.len());
-    let stage = Stage::start(cases.len());
+    let server = GalleyWithEcho::start(cases.len());
     let mut complaints = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        let outcome = run(stage.addr(), case, number, TIMEOUT, || stage.echo.take());
-        complain(&mut complaints, case, &outcome);
-        complaints.extend(stored(&stage, case, number, &outcome));
-        stage.echo.take();
+        let result = run(server.addr(), case, number, TIMEOUT, || server.echo.take());
+        check_result(&mut complaints, case, &result);
+        complaints.extend(check_stored(&server, case, number, &result));
+        server.echo.take();
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    // No stranger makes the operator's log.
-    let log = stage.galley.log();
+    // Clients cannot cause errors or warnings in the log.
+    let log = server.galley.log();
     assert!(
         !log.contains("panic") && !log.contains(" error ") && !log.contains(" warn "),
         "{log}"
@@ -38,80 +38,85 @@ fn every_case_is_answered_as_it_says() {
 }
 
 #[test]
-fn every_case_is_answered_alike_with_php() {
-    let cases = cases(&file());
-    let php = Php::start(cases.len());
+fn every_case_has_the_expected_result_with_php_fpm() {
+    let cases = parse_cases(&read_file());
+    let php = GalleyWithPhp::start(cases.len());
     let mut complaints = Vec::new();
     for (number, case) in cases.iter().enumerate().filter(|(_, case)| case.with_php) {
-        let outcome = run(php.galley.addr(), case, number, TIMEOUT, || php.take());
-        complain(&mut complaints, case, &outcome);
+        let result = run(php.galley.addr(), case, number, TIMEOUT, || php.take());
+        check_result(&mut complaints, case, &result);
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
-/// With `UPDATE_GOLDEN` set the answers are recorded, by whatever nginx there is.
+/// With `UPDATE_GOLDEN` set, the test records the results of the installed nginx.
 #[test]
-fn nginx_answers_as_the_file_says() {
-    let file = file();
+fn nginx_has_the_recorded_results() {
+    let file = read_file();
     let version = Nginx::version().unwrap();
     let is_recording = std::env::var_os("UPDATE_GOLDEN").is_some();
-    if !is_recording && version != recorded_version(&file) {
+    if !is_recording && version != recorded_nginx_version(&file) {
         eprintln!(
-            "not compared: this is {version}, recorded was {}",
-            recorded_version(&file)
+            "not compared: installed is {version}, recorded is {}",
+            recorded_nginx_version(&file)
         );
         return;
     }
-    let cases = cases(&file);
-    let peer = Peer::start(cases.len());
-    let answers: Vec<String> = cases
+    let cases = parse_cases(&file);
+    let nginx = NginxWithEcho::start(cases.len());
+    let results: Vec<String> = cases
         .iter()
         .enumerate()
         .map(|(number, case)| {
-            let waits = case
+            let is_waiting = case
                 .nginx
                 .as_ref()
                 .is_none_or(|line| line.contains("waits"));
-            let timeout = if waits { WAITS } else { TIMEOUT };
-            run(peer.nginx.addr(), case, number, timeout, || {
-                peer.echo.take()
+            let timeout = if is_waiting { NGINX_WAIT } else { TIMEOUT };
+            run(nginx.server.addr(), case, number, timeout, || {
+                nginx.echo.take()
             })
             .text()
         })
         .collect();
-    keep_golden(PATH, &file, &recorded(&file, &version, &answers));
+    check_golden(PATH, &file, &with_nginx_results(&file, &version, &results));
 }
 
-/// For how long nginx keeps a connection open before it counts as waiting for more. What is recorded as an end is waited
-/// for with timeout.
-const WAITS: std::time::Duration = std::time::Duration::from_secs(2);
+/// How long nginx keeps a connection open before it counts as waiting. For a recorded close, the test waits for [`TIMEOUT`].
+const NGINX_WAIT: std::time::Duration = std::time::Duration::from_secs(2);
 
-fn complain(complaints: &mut Vec<String>, case: &Case, outcome: &Outcome) {
-    if !outcome.fits(case) {
+fn check_result(complaints: &mut Vec<String>, case: &Case, result: &CaseResult) {
+    if !result.matches(case) {
         complaints.push(format!(
-            "{}: {} ({}); right is {:?}",
+            "{}: {} ({}); expected {:?}",
             case.name,
-            outcome.text(),
+            result.text(),
             case.rfc,
-            case.right
+            case.expected
         ));
     }
 }
 
-/// The next visitor gets from these addresses what a clean request generates, and gets it from the cache only if
-/// the case had it generated.
-fn stored(stage: &Stage, case: &Case, number: usize, outcome: &Outcome) -> Vec<String> {
+/// Checks that the next client gets the response to a clean request from these paths, and gets a hit only if the case
+/// caused that request.
+fn check_stored(
+    server: &GalleyWithEcho,
+    case: &Case,
+    number: usize,
+    result: &CaseResult,
+) -> Vec<String> {
     let mut complaints = Vec::new();
     for path in ["/a", "/smuggled", "/b"] {
-        let answer = Request::get(path).host(&host(number)).send(stage.addr());
-        let answer = answer.unwrap();
+        let response = Request::get(path).host(&host(number)).send(server.addr());
+        let response = response.unwrap();
         let clean = format!("GET {path} \"\"");
-        let was_composed = outcome.seen.contains(&clean);
-        if answer.status != 200 || answer.text() != clean || (answer.is_hit() && !was_composed) {
+        let was_fetched = result.received.contains(&clean);
+        if response.status != 200 || response.text() != clean || (response.is_hit() && !was_fetched)
+        {
             complaints.push(format!(
-                "{}: the next visitor of {path} gets {}",
+                "{}: the next client gets {} from {path}",
                 case.name,
-                answer.beginning()
+                response.beginning(),
             ));
         }
     }

@@ -1,43 +1,45 @@
-//! Each case of `http2.txt` at the running server, as frames: HPACK without indexing or Huffman, so that any bytes can be said.
+//! Sends each case of `http2.txt` to the running server as frames. HPACK without indexing or Huffman coding can encode any bytes.
 //!
-//! The reader knows as much of HPACK as the statuses of answers need.
+//! The client decodes only as much HPACK as the status of a response needs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use galley_testkit::Nginx;
 
-use crate::case::{Case, Fate, cases, host, recorded, recorded_version, unescaped};
-use crate::drive::{Outcome, TIMEOUT};
-use crate::stage::{Peer, Stage};
-use crate::table::keep_golden;
+use crate::case::{
+    Case, ConnectionState, host, parse_cases, recorded_nginx_version, unescaped, with_nginx_results,
+};
+use crate::client::{CaseResult, TIMEOUT};
+use crate::documentation_table::check_golden;
+use crate::servers::{GalleyWithEcho, NginxWithEcho};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/http2.txt");
 
-/// The file of cases as it is now.
-pub fn file() -> String {
+/// The case file, read again because another test may have recorded it.
+pub fn read_file() -> String {
     std::fs::read_to_string(PATH).unwrap()
 }
 
 #[test]
-fn every_case_of_http_2_is_answered_as_it_says() {
-    let cases = cases(&file());
+fn every_http2_case_has_the_expected_result() {
+    let cases = parse_cases(&read_file());
     assert!(cases.len() >= 70, "{} cases", cases.len());
-    let stage = Stage::start_h2c(cases.len());
+    let server = GalleyWithEcho::start_h2c(cases.len());
     let mut complaints = Vec::new();
     for (number, case) in cases.iter().enumerate() {
-        let outcome = run(stage.addr(), case, number, || stage.echo.take());
-        if !outcome.fits(case) {
+        let result = run(server.addr(), case, number, || server.echo.take());
+        if !result.matches(case) {
             let (name, rfc) = (&case.name, &case.rfc);
             complaints.push(format!(
-                "{name}: {} ({rfc}); right is {:?}",
-                outcome.text(),
-                case.right
+                "{name}: {} ({rfc}); expected {:?}",
+                result.text(),
+                case.expected
             ));
         }
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    let log = stage.galley.log();
+    let log = server.galley.log();
     assert!(
         !log.contains("panic") && !log.contains(" error ") && !log.contains(" warn "),
         "{log}"
@@ -45,29 +47,32 @@ fn every_case_of_http_2_is_answered_as_it_says() {
 }
 
 #[test]
-fn nginx_answers_http_2_as_the_file_says() {
-    let file = file();
+fn nginx_has_the_recorded_http2_results() {
+    let file = read_file();
     let version = Nginx::version().unwrap();
     let is_recording = std::env::var_os("UPDATE_GOLDEN").is_some();
-    if !is_recording && version != recorded_version(&file) {
-        eprintln!("not compared: this is {version}");
+    if !is_recording && version != recorded_nginx_version(&file) {
+        eprintln!("not compared: installed is {version}");
         return;
     }
-    let cases = cases(&file);
-    let peer = Peer::start_h2c(cases.len());
-    let answers = cases.iter().enumerate();
-    let answers: Vec<String> = answers
+    let cases = parse_cases(&file);
+    let nginx = NginxWithEcho::start_h2c(cases.len());
+    let numbered = cases.iter().enumerate();
+    let results: Vec<String> = numbered
         .map(|(number, case)| {
-            run(peer.nginx.further_addr(), case, number, || peer.echo.take()).text()
+            run(nginx.server.further_addr(), case, number, || {
+                nginx.echo.take()
+            })
+            .text()
         })
         .collect();
-    keep_golden(PATH, &file, &recorded(&file, &version, &answers));
+    check_golden(PATH, &file, &with_nginx_results(&file, &version, &results));
 }
 
-/// Cookies may come in crumbs (RFC 9113 section 8.2.3), and are one line to who speaks HTTP/1.
+/// A client may split its cookies into several fields (RFC 9113 section 8.2.3). An HTTP/1 upstream receives one field.
 #[test]
-fn crumbs_of_cookies_are_one_line_behind() {
-    let stage = Stage::start_h2c(1);
+fn split_cookies_are_one_field_for_the_upstream() {
+    let server = GalleyWithEcho::start_h2c(1);
     let host = host(0);
     let fields = [
         (":method", "POST"),
@@ -79,22 +84,27 @@ fn crumbs_of_cookies_are_one_line_behind() {
         ("cookie", "b=2; c=3"),
     ];
     let fields = fields.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
-    let mut client = Client::connect(stage.addr());
+    let mut client = Client::connect(server.addr());
     client.headers(1, &fields, true);
-    assert_eq!(client.end_of(1), Some("200".to_owned()));
-    assert_eq!(stage.echo.cookies(), ["a=1; b=2; c=3"]);
+    assert_eq!(client.read_stream_end(1), Some("200".to_owned()));
+    assert_eq!(server.echo.cookies(), ["a=1; b=2; c=3"]);
 }
 
-fn run(addr: SocketAddr, case: &Case, number: usize, seen: impl Fn() -> Vec<String>) -> Outcome {
+fn run(
+    addr: SocketAddr,
+    case: &Case,
+    number: usize,
+    take_received: impl Fn() -> Vec<String>,
+) -> CaseResult {
     let host = host(number);
     let mut client = Client::connect(addr);
-    for frame in frames(case, &host) {
+    for frame in parse_frames(case, &host) {
         match frame {
             Frame::Headers { fields, is_end } => client.headers(1, &fields, is_end),
             Frame::Data { bytes, is_end } => client.data(1, &bytes, is_end),
         }
     }
-    let statuses = client.end_of(1).into_iter().collect();
+    let statuses = client.read_stream_end(1).into_iter().collect();
     let probe = [
         (":method", "GET"),
         (":scheme", "http"),
@@ -103,23 +113,27 @@ fn run(addr: SocketAddr, case: &Case, number: usize, seen: impl Fn() -> Vec<Stri
     ];
     let probe = probe.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
     client.headers(3, &probe, true);
-    let lives = client.end_of(3).as_deref() == Some("200");
-    let mut seen: Vec<String> = seen()
+    let is_open = client.read_stream_end(3).as_deref() == Some("200");
+    let mut received: Vec<String> = take_received()
         .iter()
         .map(|line| line.replace(&host, "c000.test"))
         .collect();
-    if lives {
+    if is_open {
         assert_eq!(
-            seen.pop().as_deref(),
+            received.pop().as_deref(),
             Some("GET /probe \"\""),
             "{}",
             case.name
         );
     }
-    Outcome {
+    CaseResult {
         statuses,
-        fate: if lives { Fate::Keep } else { Fate::Close },
-        seen,
+        connection: if is_open {
+            ConnectionState::Open
+        } else {
+            ConnectionState::Closed
+        },
+        received,
     }
 }
 
@@ -130,7 +144,7 @@ enum Frame {
     Data { bytes: Vec<u8>, is_end: bool },
 }
 
-fn frames(case: &Case, host: &str) -> Vec<Frame> {
+fn parse_frames(case: &Case, host: &str) -> Vec<Frame> {
     let mut frames = Vec::new();
     for line in &case.lines {
         let line = line.replace("c000.test", host);
@@ -189,8 +203,8 @@ impl Client {
         for (name, value) in fields {
             // Literal without indexing, new name (RFC 7541 section 6.2.2).
             block.push(0);
-            text(&mut block, name);
-            text(&mut block, value);
+            push_string(&mut block, name);
+            push_string(&mut block, value);
         }
         let end = if is_end { END_STREAM } else { 0 };
         self.send(HEADERS, END_HEADERS | end, stream, &block);
@@ -206,39 +220,41 @@ impl Client {
         frame.extend_from_slice(&[kind, flags]);
         frame.extend_from_slice(&stream.to_be_bytes());
         frame.extend_from_slice(payload);
-        // It may have closed already.
+        // The server may have closed already.
         let _ = self.stream.write_all(&frame);
     }
 
-    /// How a stream ends: its status, `reset`, or `goaway` where the connection says so or ends.
-    fn end_of(&mut self, wanted: u32) -> Option<String> {
+    /// Reads the end of a stream: its status, `reset`, or `goaway` if the server sends GOAWAY or closes.
+    fn read_stream_end(&mut self, wanted_stream: u32) -> Option<String> {
         let mut status = None;
         loop {
-            let Some((kind, flags, stream, payload)) = self.frame() else {
+            let Some((kind, flags, stream, payload)) = self.read_frame() else {
                 return Some("goaway".to_owned());
             };
             match kind {
                 SETTINGS if flags & 1 == 0 => self.send(SETTINGS, 1, 0, &[]),
                 GOAWAY => return Some("goaway".to_owned()),
-                RST_STREAM if stream == wanted => return status.or(Some("reset".to_owned())),
-                HEADERS if stream == wanted => status = status_of(&payload).or(status),
+                RST_STREAM if stream == wanted_stream => {
+                    return status.or(Some("reset".to_owned()));
+                }
+                HEADERS if stream == wanted_stream => status = status_of(&payload).or(status),
                 _ => {}
             }
-            let may_end = matches!(kind, DATA | HEADERS) && stream == wanted;
+            let may_end = matches!(kind, DATA | HEADERS) && stream == wanted_stream;
             if may_end && flags & END_STREAM != 0 {
                 return status;
             }
         }
     }
 
-    fn frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
-        let head = self.take(9)?;
+    fn read_frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let head = self.read_exact(9)?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        Some((head[3], head[4], stream, self.take(length)?))
+        Some((head[3], head[4], stream, self.read_exact(length)?))
     }
 
-    fn take(&mut self, count: usize) -> Option<Vec<u8>> {
+    fn read_exact(&mut self, count: usize) -> Option<Vec<u8>> {
         let mut piece = [0; 4096];
         while self.received.len() < count {
             match self.stream.read(&mut piece) {
@@ -251,13 +267,13 @@ impl Client {
     }
 }
 
-/// A string literal (RFC 7541 section 5.2) without Huffman coding.
-fn text(block: &mut Vec<u8>, bytes: &[u8]) {
+/// Appends a string literal (RFC 7541 section 5.2) without Huffman coding.
+fn push_string(block: &mut Vec<u8>, bytes: &[u8]) {
     match u8::try_from(bytes.len()) {
         Ok(length) if length < 127 => block.push(length),
         _ => {
             let rest = bytes.len() - 127;
-            assert!(rest < 1 << 14, "longer than any case");
+            assert!(rest < 1 << 14, "longer than the client can encode");
             let seven = |bits: usize| u8::try_from(bits % 128).unwrap();
             block.extend_from_slice(&[127, seven(rest) | 128, seven(rest / 128)]);
         }
@@ -267,7 +283,7 @@ fn text(block: &mut Vec<u8>, bytes: &[u8]) {
 
 /// The final status, which is the first field of the block (RFC 7541 appendices A and B).
 fn status_of(block: &[u8]) -> Option<String> {
-    // Updates of the table's size may come first.
+    // Dynamic table size updates may come first.
     let block = block
         .iter()
         .position(|byte| byte >> 5 != 1)
@@ -281,7 +297,7 @@ fn status_of(block: &[u8]) -> Option<String> {
             let value = rest.get(..usize::from(length & 127))?;
             match length & 128 {
                 0 => String::from_utf8(value.to_vec()).ok()?,
-                _ => digits(value),
+                _ => decode_digits(value),
             }
         }
         _ => return None,
@@ -289,8 +305,8 @@ fn status_of(block: &[u8]) -> Option<String> {
     (!status.starts_with('1')).then_some(status)
 }
 
-/// Digits in Huffman coding: 0, 1 and 2 have five bits, the others six.
-fn digits(value: &[u8]) -> String {
+/// Decodes Huffman-coded digits: 0, 1 and 2 have five bits, the others six.
+fn decode_digits(value: &[u8]) -> String {
     let bits: Vec<String> = value.iter().map(|byte| format!("{byte:08b}")).collect();
     let bits = bits.concat();
     let mut rest = &bits[..];
@@ -301,7 +317,7 @@ fn digits(value: &[u8]) -> String {
             "011111",
         ]);
         let Some((digit, code)) = digit.clone().find(|(_, code)| rest.starts_with(code)) else {
-            panic!("no digits: {bits}")
+            panic!("not digits: {bits}")
         };
         digits.push(digit);
         rest = &rest[code.len()..];

@@ -1,18 +1,18 @@
-//! Hostile input, sent as raw bytes to the running server and to its peers: what one reader takes for one request and
-//! another for two, what poisons a page for the next visitor, and what makes a page of one visitor public.
+//! Hostile input, sent as raw bytes to the running server and to nginx and hyper: streams that one parser reads as one request
+//! and another as two, requests that poison a page for the next visitor, and requests that would make a private page public.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
 mod case;
-mod corpus;
-mod cuts;
-mod differ;
-mod drive;
-mod early;
+mod client;
+mod differential;
+mod documentation_table;
+mod early_responses;
+mod http1;
 mod http2;
-#[path = "../../../http/tests/it/peer.rs"]
-mod peer;
+#[path = "../../../http/tests/it/hyper_reader.rs"]
+mod hyper_reader;
 #[path = "../../../http/tests/it/reader.rs"]
 mod reader;
-mod stage;
-mod table;
+mod servers;
+mod split_reads;

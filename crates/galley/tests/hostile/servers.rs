@@ -1,4 +1,4 @@
-//! Servers with an upstream behind them that says, and remembers, what it has seen.
+//! Servers with an upstream that echoes and records the requests that it receives.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,29 +10,29 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{FpmOptions, Galley, Nginx, PhpFpm, Scratch};
 
 use crate::case::host;
-use crate::drive::line;
+use crate::client::format_request;
 
-/// An upstream that answers with what it was asked, to be kept for an hour, and notes it.
-pub struct Echo {
+/// An upstream that records each request and returns it as the body, cacheable for an hour.
+pub struct EchoOrigin {
     origin: Origin,
-    seen: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
     cookies: Arc<Mutex<Vec<String>>>,
 }
 
-impl Echo {
+impl EchoOrigin {
     pub fn start() -> Self {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&seen);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let recorded_requests = Arc::clone(&requests);
         let cookies = Arc::new(Mutex::new(Vec::new()));
-        let eaten = Arc::clone(&cookies);
+        let recorded_cookies = Arc::clone(&cookies);
         let origin = Origin::start_unrecorded(move |request, writer| {
             let body = writer.body();
-            let line = line(&request.method, &request.target, &body);
-            noted.lock().unwrap().push(line.clone());
-            let of_cookie = |field: &&(String, Vec<u8>)| field.0.eq_ignore_ascii_case("cookie");
-            for (_, value) in request.fields.iter().filter(of_cookie) {
+            let line = format_request(&request.method, &request.target, &body);
+            recorded_requests.lock().unwrap().push(line.clone());
+            let is_cookie = |field: &&(String, Vec<u8>)| field.0.eq_ignore_ascii_case("cookie");
+            for (_, value) in request.fields.iter().filter(is_cookie) {
                 let value = String::from_utf8_lossy(value).into_owned();
-                eaten.lock().unwrap().push(value);
+                recorded_cookies.lock().unwrap().push(value);
             }
             let fields = [
                 ("Content-Type", "text/plain"),
@@ -42,47 +42,47 @@ impl Echo {
         });
         Self {
             origin: origin.unwrap(),
-            seen,
+            requests,
             cookies,
         }
     }
 
-    /// Each `Cookie` line that it saw.
+    /// Each `Cookie` field that the upstream received.
     pub fn cookies(&self) -> Vec<String> {
         self.cookies.lock().unwrap().clone()
     }
 
-    /// What it saw since the last call.
+    /// What the upstream received since the last call.
     pub fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().unwrap())
+        std::mem::take(&mut self.requests.lock().unwrap())
     }
 }
 
-/// Galley in front of an [`Echo`], with a host for each case.
-pub struct Stage {
+/// Galley with an [`EchoOrigin`] as upstream and a host for each case.
+pub struct GalleyWithEcho {
     pub galley: Galley,
-    pub echo: Echo,
+    pub echo: EchoOrigin,
     _scratch: Scratch,
 }
 
-impl Stage {
+impl GalleyWithEcho {
     pub fn start(hosts: usize) -> Self {
         Self::with(hosts, "", "")
     }
 
-    /// The same, where nothing comes from the cache.
+    /// Starts without caching.
     pub fn start_uncached(hosts: usize) -> Self {
         Self::with(hosts, "", "[[site.rule]]\npath = \"/*\"\ncache = false")
     }
 
-    /// The same, for clients that begin with HTTP/2.
+    /// Starts with HTTP/2 without TLS.
     pub fn start_h2c(hosts: usize) -> Self {
         Self::with(hosts, "h2c = true", "")
     }
 
     fn with(hosts: usize, server: &str, rules: &str) -> Self {
         let scratch = Scratch::new().unwrap();
-        let echo = Echo::start();
+        let echo = EchoOrigin::start();
         let url = echo.origin.url();
         let site = format!("upstream = [\"{url}\"]\npreset = \"none\"\n{rules}");
         let galley = galley_with(&scratch, server, &names(hosts), &site);
@@ -98,24 +98,24 @@ impl Stage {
     }
 }
 
-/// Galley in front of an origin of the test's own.
-pub fn behind(origin: &Origin) -> Bare {
+/// Starts Galley with the origin of a test as upstream.
+pub fn with_origin(origin: &Origin) -> GalleyWithFiles {
     let scratch = Scratch::new().unwrap();
     let site = format!("upstream = [\"{}\"]\npreset = \"none\"", origin.url());
     let galley = galley(&scratch, &names(1), &site);
-    Bare {
+    GalleyWithFiles {
         galley,
         _scratch: scratch,
     }
 }
 
-/// Galley alone.
-pub struct Bare {
+/// Galley and its files.
+pub struct GalleyWithFiles {
     galley: Galley,
     _scratch: Scratch,
 }
 
-impl Bare {
+impl GalleyWithFiles {
     pub fn addr(&self) -> SocketAddr {
         self.galley.addr()
     }
@@ -136,27 +136,27 @@ fn galley_with(scratch: &Scratch, server: &str, hosts: &[String], site: &str) ->
     Galley::start(&scratch.join("galley"), &config).unwrap()
 }
 
-/// Galley with PHP-FPM and a page that says, and notes, what it was asked.
-pub struct Php {
+/// Galley with PHP-FPM and a script that echoes and records requests.
+pub struct GalleyWithPhp {
     pub galley: Galley,
     _fpm: PhpFpm,
-    notes: PathBuf,
+    record: PathBuf,
     _scratch: Scratch,
 }
 
-impl Php {
+impl GalleyWithPhp {
     pub fn start(hosts: usize) -> Self {
-        Self::start_with(hosts, PAGE)
+        Self::start_with(hosts, ECHO_SCRIPT)
     }
 
-    /// With another page.
-    pub fn start_with(hosts: usize, page: &str) -> Self {
+    /// Starts with another script.
+    pub fn start_with(hosts: usize, script: &str) -> Self {
         let scratch = Scratch::new().unwrap();
         let dir = scratch.dir("notes").unwrap();
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).unwrap();
-        let notes = dir.join("seen");
-        let page = page.replace("{notes}", &notes.display().to_string());
-        scratch.write("root/index.php", page).unwrap();
+        let record = dir.join("seen");
+        let script = script.replace("{notes}", &record.display().to_string());
+        scratch.write("root/index.php", script).unwrap();
         let fpm = PhpFpm::start(&scratch.join("fpm"), &FpmOptions::default()).unwrap();
         let site = format!(
             "root = \"{}\"\nphp = \"{}\"",
@@ -167,59 +167,59 @@ impl Php {
         Self {
             galley,
             _fpm: fpm,
-            notes,
+            record,
             _scratch: scratch,
         }
     }
 
-    /// What it saw since the last call.
+    /// What the upstream received since the last call.
     pub fn take(&self) -> Vec<String> {
-        let text = fs::read(&self.notes).unwrap_or_default();
-        let _ = fs::remove_file(&self.notes);
+        let text = fs::read(&self.record).unwrap_or_default();
+        let _ = fs::remove_file(&self.record);
         let parts = text.split(|byte| *byte == 0x1e);
         parts
             .filter(|part| !part.is_empty())
             .map(|part| {
                 let words: Vec<&[u8]> = part.splitn(3, |byte| *byte == b' ').collect();
                 let word = |at: usize| String::from_utf8_lossy(words[at]).into_owned();
-                line(&word(0), &word(1), words[2])
+                format_request(&word(0), &word(1), words[2])
             })
             .collect()
     }
 }
 
-const PAGE: &str = r#"<?php
+const ECHO_SCRIPT: &str = r#"<?php
 $line = $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'] . ' ' . file_get_contents('php://input');
 file_put_contents('{notes}', "\x1e" . $line, FILE_APPEND | LOCK_EX);
 header('Content-Type: text/plain');
 echo $line;
 "#;
 
-/// nginx in front of an [`Echo`], caching as Galley does.
-pub struct Peer {
-    pub nginx: Nginx,
-    pub echo: Echo,
+/// nginx with an [`EchoOrigin`] as upstream and the same caching as Galley.
+pub struct NginxWithEcho {
+    pub server: Nginx,
+    pub echo: EchoOrigin,
     _scratch: Scratch,
 }
 
-impl Peer {
+impl NginxWithEcho {
     pub fn start(hosts: usize) -> Self {
         Self::with(hosts, "{listen}", CACHE)
     }
 
-    /// The same, where nothing comes from the cache.
+    /// Starts without caching.
     pub fn start_uncached(hosts: usize) -> Self {
         Self::with(hosts, "{listen}", "")
     }
 
-    /// The same for clients that begin with HTTP/2, at its further address.
+    /// Starts with HTTP/2 without TLS at the further address.
     pub fn start_h2c(hosts: usize) -> Self {
         Self::with(hosts, "{further} http2", CACHE)
     }
 
     fn with(hosts: usize, listen: &str, cache: &str) -> Self {
         let scratch = Scratch::new().unwrap();
-        let echo = Echo::start();
+        let echo = EchoOrigin::start();
         let http = format!(
             "proxy_cache_path {{dir}}/cache keys_zone=pages:1m;\nserver_names_hash_max_size 4096;\n\
              server {{ listen {listen} default_server; return 421; }}\n\
@@ -229,9 +229,9 @@ impl Peer {
             names(hosts).join(" "),
             echo.origin.url()
         );
-        let nginx = Nginx::start(&scratch.join("nginx"), &http).unwrap();
+        let server = Nginx::start(&scratch.join("nginx"), &http).unwrap();
         Self {
-            nginx,
+            server,
             echo,
             _scratch: scratch,
         }

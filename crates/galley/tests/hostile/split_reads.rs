@@ -1,53 +1,56 @@
-//! Each case of `http1.txt`, cut at every byte, in the reader that the server uses: where a read ends changes nothing.
+//! Feeds each case of `http1.txt` to the server's parser in pieces: where a read ends makes no difference.
 
-use crate::case::{Fate, cases};
-use crate::corpus::file;
-use crate::reader::{End, read_pieces, read_whole};
+use crate::case::{ConnectionState, parse_cases};
+use crate::http1::read_file;
+use crate::reader::{StreamEnd, read_pieces, read_whole};
 
-/// Longer ones are of one letter for the most part.
-const SHORT: usize = 1500;
+/// Longest prefix to split. Longer streams mostly repeat one letter.
+const SPLIT_LIMIT: usize = 1500;
 
 #[test]
-fn a_cut_at_any_byte_of_any_case_changes_nothing() {
-    for case in cases(&file()) {
+fn a_read_that_ends_at_any_byte_changes_nothing() {
+    for case in parse_cases(&read_file()) {
         let whole = read_whole(&case.bytes);
-        for at in 0..=case.bytes.len().min(SHORT) {
+        for at in 0..=case.bytes.len().min(SPLIT_LIMIT) {
             let (first, second) = case.bytes.split_at(at);
-            let cut = read_pieces([first, second]);
-            assert_eq!(cut, whole, "{} cut at {at}", case.name);
+            let split = read_pieces([first, second]);
+            assert_eq!(split, whole, "{} split at {at}", case.name);
         }
         let by_byte = read_pieces(case.bytes.chunks(1));
         assert_eq!(by_byte, whole, "{} byte by byte", case.name);
     }
 }
 
-/// What must be refused for its form is refused by the reader, before anybody else can be wrong about it.
+/// The parser itself rejects malformed requests, before other code can misinterpret them.
 #[test]
-fn what_is_refused_is_refused_by_the_reader() {
-    for case in cases(&file()) {
-        let is_of_form = |statuses: &Vec<String>| statuses.iter().any(|s| OF_FORM.contains(&&**s));
-        let right = &case.right;
+fn the_parser_rejects_malformed_requests() {
+    for case in parse_cases(&read_file()) {
+        let is_malformed =
+            |statuses: &Vec<String>| statuses.iter().any(|s| MALFORMED.contains(&&**s));
+        let expected = &case.expected;
         let reading = read_whole(&case.bytes);
-        match right.fate {
-            Fate::Waits => assert_eq!(reading.end, End::Partial, "{}", case.name),
-            Fate::Close if right.statuses.last().is_some_and(is_of_form) => {
+        match expected.connection {
+            ConnectionState::Waiting => {
+                assert_eq!(reading.end, StreamEnd::Partial, "{}", case.name)
+            }
+            ConnectionState::Closed if expected.statuses.last().is_some_and(is_malformed) => {
                 assert!(
-                    matches!(reading.end, End::Refused(_) | End::Closed),
+                    matches!(reading.end, StreamEnd::Rejected(_) | StreamEnd::Closed),
                     "{}: {reading:?}",
                     case.name
                 );
                 let is_smuggled = |target: &str| target.contains("/smuggled");
-                let mut read = reading.requests.iter();
+                let mut requests = reading.requests.iter();
                 assert!(
-                    !read.any(|request| is_smuggled(&request.target)),
+                    !requests.any(|request| is_smuggled(&request.target)),
                     "{}",
                     case.name
                 );
             }
-            Fate::Close | Fate::Keep | Fate::Any => {}
+            ConnectionState::Closed | ConnectionState::Open | ConnectionState::Any => {}
         }
     }
 }
 
-/// Statuses that say that a request cannot be read.
-const OF_FORM: &[&str] = &["400", "414", "417", "431", "501", "505"];
+/// Statuses for requests that cannot be parsed.
+const MALFORMED: &[&str] = &["400", "414", "417", "431", "501", "505"];

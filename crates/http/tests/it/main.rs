@@ -1,21 +1,20 @@
-//! Tests of the whole way from bytes to requests, and from answers to bytes.
+//! Tests of parsing bytes into requests and writing responses as bytes.
 //!
-//! One binary: `reader` reads a stream as a connection loop would, `corpus` holds the streams, the rest asks questions.
+//! `reader` parses a stream as a connection loop does, `corpus` contains the streams, the other modules contain the tests.
 
 #![expect(
     clippy::unwrap_used,
     clippy::format_push_string,
-    reason = "tests may fail loudly and need not be fast"
+    reason = "tests, which need not be fast"
 )]
 
-mod answers;
 mod corpus;
-mod cuts;
-
-mod oracle;
-mod peer;
+mod hyper_comparison;
+mod hyper_reader;
 mod properties;
-mod proxy;
+mod proxy_protocol;
 mod reader;
+mod response_heads;
 mod rfc9110;
 mod rfc9112;
+mod split_reads;

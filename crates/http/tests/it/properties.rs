@@ -1,4 +1,4 @@
-//! Properties over generated streams: no panic, no cut that matters, chunked coding there and back.
+//! Properties of generated streams: no panic, no dependence on where reads end, chunked coding round trips.
 
 use galley_http::body::BodyReader;
 use galley_http::framing::BodyKind;
@@ -13,28 +13,28 @@ use crate::reader::{read_pieces, read_whole};
 
 proptest! {
     #[test]
-    fn any_bytes_in_any_pieces(stream in vec(any::<u8>(), 0..300), cuts in cuts()) {
+    fn arbitrary_bytes_parse_the_same_in_any_pieces(stream in vec(any::<u8>(), 0..300), cuts in cuts()) {
         prop_assert_eq!(read_pieces(pieces(&stream, &cuts)), read_whole(&stream));
     }
 
     #[test]
-    fn a_mutated_corpus_in_any_pieces(stream in mutated(), cuts in cuts()) {
+    fn mutated_streams_parse_the_same_in_any_pieces(stream in mutated(), cuts in cuts()) {
         prop_assert_eq!(read_pieces(pieces(&stream, &cuts)), read_whole(&stream));
     }
 
     #[test]
-    fn assembled_streams_in_any_pieces(stream in assembled(), cuts in cuts()) {
+    fn assembled_streams_parse_the_same_in_any_pieces(stream in assembled(), cuts in cuts()) {
         prop_assert_eq!(read_pieces(pieces(&stream, &cuts)), read_whole(&stream));
     }
 
     #[test]
-    fn any_bytes_as_chunks(stream in vec(select(CHUNK_BYTES), 0..200), cuts in cuts()) {
+    fn chunked_bodies_decode_the_same_in_any_pieces(stream in vec(select(CHUNK_BYTES), 0..200), cuts in cuts()) {
         let whole = decode([&stream[..]], BodyKind::Chunked, 100);
         prop_assert_eq!(decode(pieces(&stream, &cuts), BodyKind::Chunked, 100), whole);
     }
 
     #[test]
-    fn chunked_there_and_back(chunks in vec(vec(any::<u8>(), 0..70), 0..8), cuts in cuts()) {
+    fn chunked_coding_round_trips(chunks in vec(vec(any::<u8>(), 0..70), 0..8), cuts in cuts()) {
         let mut stream = Vec::new();
         for chunk in &chunks {
             write_chunk_head(&mut stream, chunk.len());
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn extensions_and_trailers_are_dropped(
+    fn chunk_extensions_and_trailers_are_dropped(
         chunks in vec(("[a-z]{1,40}", "( ?;[a-z]{1,9}(=\"?[ -~]{0,9})?)?"), 0..5),
         trailers in vec("[A-Za-z-]{1,20}:[ -~]{0,30}\r\n", 0..5),
         cuts in cuts(),
@@ -74,17 +74,17 @@ proptest! {
     }
 
     #[test]
-    fn a_length_body_ends_where_it_says(length in 0..300_usize, sent in vec(any::<u8>(), 0..300), cuts in cuts()) {
+    fn a_body_ends_after_its_content_length(length in 0..300_usize, sent in vec(any::<u8>(), 0..300), cuts in cuts()) {
         let found = decode(pieces(&sent, &cuts), BodyKind::Length(length as u64), 300).unwrap();
-        let taken = length.min(sent.len());
-        prop_assert_eq!(found, (sent[..taken].to_vec(), taken, sent.len() >= length));
+        let consumed = length.min(sent.len());
+        prop_assert_eq!(found, (sent[..consumed].to_vec(), consumed, sent.len() >= length));
     }
 }
 
-/// Corpus streams with up to four bytes put in, taken out or changed.
+/// Corpus streams with up to four bytes inserted, removed or changed.
 pub fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let streams: Vec<_> = cases().into_iter().map(|case| case.stream).collect();
-    let edit = (any::<Index>(), 0..3_u8, select(EVIL_BYTES));
+    let edit = (any::<Index>(), 0..3_u8, select(EDIT_BYTES));
     (select(streams), vec(edit, 1..5)).prop_map(|(mut stream, edits)| {
         for (at, what, byte) in edits {
             let at = at.index(stream.len() + 1);
@@ -99,7 +99,7 @@ pub fn mutated() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Up to four requests put together from parts that are mostly right.
+/// Up to four requests assembled from mostly valid parts.
 pub fn assembled() -> impl Strategy<Value = Vec<u8>> {
     let request = (
         select(LINES),
@@ -138,7 +138,7 @@ fn pieces<'a>(stream: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
         .collect()
 }
 
-/// Data, bytes consumed, whether the end was reached.
+/// Decodes a body. Returns the data, the bytes consumed, and whether the end was reached.
 fn decode<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     kind: BodyKind,
@@ -150,7 +150,7 @@ fn decode<'a>(
     for mut piece in pieces {
         while !piece.is_empty() && !reader.is_done() {
             let decoded = reader.decode(piece)?;
-            assert!(decoded.consumed > 0, "takes nothing from {piece:?}");
+            assert!(decoded.consumed > 0, "no progress with {piece:?}");
             data.extend_from_slice(decoded.data);
             consumed += decoded.consumed;
             piece = &piece[decoded.consumed..];
@@ -159,7 +159,7 @@ fn decode<'a>(
     Ok((data, consumed, reader.is_done()))
 }
 
-const EVIL_BYTES: &[u8] = b"\r\n\r\n\r\n \t\0\x0b\x7f\x80\xff:;,=\"0159afGx/?#%*[]-+_.@";
+const EDIT_BYTES: &[u8] = b"\r\n\r\n\r\n \t\0\x0b\x7f\x80\xff:;,=\"0159afGx/?#%*[]-+_.@";
 const CHUNK_BYTES: &[u8] = b"\r\n\r\n\r\n01;a: \t\xff\"G";
 
 const LINES: &[&str] = &[
@@ -192,7 +192,7 @@ const FIELDS: &[&str] = &[
     "X: y\n",
 ];
 
-/// Framing fields, and a body that fits them or nearly so.
+/// Framing fields with a body that matches them or almost does.
 const FRAMES: &[(&str, &str)] = &[
     ("", ""),
     ("", ""),

@@ -1,10 +1,10 @@
-//! Reads a stream of requests as the connection loop does: a buffer that grows, one scanner, one body at a time.
+//! Parses a stream of requests as the connection loop does: a growing buffer, one scanner, one body at a time.
 
 use galley_http::body::BodyReader;
 use galley_http::framing::frame;
 use galley_http::head::{BadRequest, HeadBuffer, HeadLimits, HeadScanner, ParsedHead, resume};
 
-/// Small ones, so that the corpus can pass them.
+/// Small limits, so that streams of the corpus exceed them.
 pub const LIMITS: HeadLimits = HeadLimits {
     head_bytes: 2048,
     fields: 16,
@@ -13,7 +13,7 @@ pub const LIMITS: HeadLimits = HeadLimits {
 pub const MAX_BODY: u64 = 4096;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct ParsedRequest {
     pub method: String,
     pub target: String,
     /// Names in lower case, sorted by name, lines of one name in the order sent.
@@ -22,30 +22,30 @@ pub struct Request {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Every byte belongs to a whole request, or to empty lines behind the last.
+pub enum StreamEnd {
+    /// Every byte belongs to a complete request, or to empty lines after the last request.
     Clean,
     /// The stream ended within a head or a body.
     Partial,
-    /// The last request asked to close; what follows was not read.
+    /// The last request closes the connection; the rest was not read.
     Closed,
-    Refused(BadRequest),
+    Rejected(BadRequest),
 }
 
-/// What a stream was read as.
+/// The result of parsing a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
-    pub requests: Vec<Request>,
-    /// The request whose body did not end, with what came of it.
-    pub unfinished: Option<Request>,
-    pub end: End,
+pub struct ParsedStream {
+    pub requests: Vec<ParsedRequest>,
+    /// The request with an incomplete body, with the data received.
+    pub unfinished: Option<ParsedRequest>,
+    pub end: StreamEnd,
 }
 
-pub fn read_whole(stream: &[u8]) -> Reading {
+pub fn read_whole(stream: &[u8]) -> ParsedStream {
     read_pieces([stream])
 }
 
-pub fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Reading {
+pub fn read_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ParsedStream {
     let mut reader = Reader::default();
     for piece in pieces {
         reader.push(piece);
@@ -58,12 +58,12 @@ struct Reader {
     scanner: HeadScanner,
     buffer: Vec<u8>,
     exchange: Option<Exchange>,
-    requests: Vec<Request>,
-    end: Option<End>,
+    requests: Vec<ParsedRequest>,
+    end: Option<StreamEnd>,
 }
 
 struct Exchange {
-    request: Request,
+    request: ParsedRequest,
     body: BodyReader,
     keep_alive: bool,
 }
@@ -75,12 +75,12 @@ impl Reader {
             match self.advance() {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(refusal) => self.end = Some(End::Refused(refusal)),
+                Err(error) => self.end = Some(StreamEnd::Rejected(error)),
             }
         }
     }
 
-    /// One step; false when more bytes are needed.
+    /// Performs one step. Returns false if more bytes are needed.
     fn advance(&mut self) -> Result<bool, BadRequest> {
         let Some(exchange) = &mut self.exchange else {
             return self.begin();
@@ -94,21 +94,21 @@ impl Reader {
             let whole = self.exchange.take().unwrap();
             self.requests.push(whole.request);
             if !whole.keep_alive {
-                self.end = Some(End::Closed);
+                self.end = Some(StreamEnd::Closed);
             }
             return Ok(true);
         }
         assert!(
             consumed > 0 || self.buffer.is_empty(),
-            "takes nothing from {:?}",
+            "no progress with {:?}",
             self.buffer
         );
         Ok(consumed > 0)
     }
 
     fn begin(&mut self) -> Result<bool, BadRequest> {
-        let mut room = HeadBuffer::new();
-        let parsed = resume(&mut self.scanner, &self.buffer, &LIMITS, &mut room)?;
+        let mut head_buffer = HeadBuffer::new();
+        let parsed = resume(&mut self.scanner, &self.buffer, &LIMITS, &mut head_buffer)?;
         let ParsedHead::Whole { head, length } = parsed else {
             return Ok(false);
         };
@@ -120,7 +120,7 @@ impl Reader {
         assert_eq!(fields.len(), head.count());
         fields.sort_by(|one, other| one.0.cmp(&other.0));
         self.exchange = Some(Exchange {
-            request: Request {
+            request: ParsedRequest {
                 method: head.method.to_owned(),
                 target: String::from_utf8(head.target.to_vec()).unwrap(),
                 fields,
@@ -133,10 +133,14 @@ impl Reader {
         Ok(true)
     }
 
-    fn finish(self) -> Reading {
+    fn finish(self) -> ParsedStream {
         let idle = self.exchange.is_none() && !self.scanner.has_begun();
-        let rest = if idle { End::Clean } else { End::Partial };
-        Reading {
+        let rest = if idle {
+            StreamEnd::Clean
+        } else {
+            StreamEnd::Partial
+        };
+        ParsedStream {
             requests: self.requests,
             unfinished: self.exchange.map(|exchange| exchange.request),
             end: self.end.unwrap_or(rest),

@@ -1,4 +1,4 @@
-//! What is written can be read as exactly one head, whatever upstream put into it.
+//! Every written response head is exactly one head, whatever fields the upstream sends.
 
 use galley_http::response_writer::{
     ConnectionField, Length, write_chunk_head, write_head, write_stored,
@@ -7,7 +7,7 @@ use http::StatusCode;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn written(
+fn written_head(
     status: u16,
     fields: &[(&str, &[u8])],
     length: Length,
@@ -18,7 +18,7 @@ fn written(
     String::from_utf8(out.split_off(6)).unwrap()
 }
 
-/// Status, length and connection of a response, and the head that they make.
+/// Status, length and connection of a response, with the expected head.
 const HEADS: [(u16, Length, ConnectionField, &str); 13] = [
     (
         200,
@@ -101,24 +101,24 @@ const HEADS: [(u16, Length, ConnectionField, &str); 13] = [
 ];
 
 #[test]
-fn heads_by_length_and_connection() {
-    for (status, length, connection, want) in HEADS {
-        let found = written(
+fn heads_depend_on_status_length_and_connection() {
+    for (status, length, connection, expected) in HEADS {
+        let actual = written_head(
             status,
             &[("A", b"b"), ("Upgrade", b"c")],
             length,
             connection,
         );
         assert_eq!(
-            found,
-            format!("HTTP/1.1 {want}"),
+            actual,
+            format!("HTTP/1.1 {expected}"),
             "{status} {length:?} {connection:?}"
         );
     }
 }
 
 #[test]
-fn framing_fields_of_upstream_are_dropped() {
+fn framing_fields_of_the_upstream_are_dropped() {
     let names = [
         "Connection",
         "KEEP-ALIVE",
@@ -130,21 +130,21 @@ fn framing_fields_of_upstream_are_dropped() {
         "content-length",
     ];
     for name in names {
-        let found = written(
+        let actual = written_head(
             200,
             &[(name, b"x")],
             Length::Known(1),
             ConnectionField::KeepAlive,
         );
         assert_eq!(
-            found, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
+            actual, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n",
             "{name}"
         );
     }
 }
 
 #[test]
-fn fields_that_would_split_the_answer_are_dropped() {
+fn fields_that_would_split_the_response_are_dropped() {
     let bad: [(&str, &[u8]); 10] = [
         ("A", b"b\r\nSet-Cookie: c"),
         ("A", b"b\r\n\r\n<html>"),
@@ -158,22 +158,22 @@ fn fields_that_would_split_the_answer_are_dropped() {
         ("", b"c"),
     ];
     for field in bad {
-        let found = written(
+        let actual = written_head(
             200,
             &[field, ("Z", b"\tok")],
             Length::None,
             ConnectionField::KeepAlive,
         );
-        assert_eq!(found, "HTTP/1.1 200 OK\r\nZ: \tok\r\n\r\n", "{field:?}");
+        assert_eq!(actual, "HTTP/1.1 200 OK\r\nZ: \tok\r\n\r\n", "{field:?}");
     }
 }
 
 #[test]
-fn chunk_heads_are_hexadecimal_and_never_the_last() {
-    for (length, want) in [(1, "1\r\n"), (10, "a\r\n"), (4096, "1000\r\n"), (0, "")] {
+fn chunk_heads_are_hexadecimal_and_an_empty_chunk_is_not_written() {
+    for (length, expected) in [(1, "1\r\n"), (10, "a\r\n"), (4096, "1000\r\n"), (0, "")] {
         let mut out = Vec::new();
         write_chunk_head(&mut out, length);
-        assert_eq!(out, want.as_bytes());
+        assert_eq!(out, expected.as_bytes());
     }
     let mut out = Vec::new();
     write_chunk_head(&mut out, usize::MAX);
@@ -191,7 +191,7 @@ fn length() -> impl Strategy<Value = Length> {
 
 proptest! {
     #[test]
-    fn stored_lines_make_the_same_head(
+    fn heads_from_stored_lines_are_the_same(
         status in prop::sample::select(vec![StatusCode::OK, StatusCode::NOT_MODIFIED, StatusCode::NOT_FOUND]),
         fields in vec(("x-[a-z]{1,8}", "[ -~]{0,20}"), 0..8),
         length in length(),
@@ -202,15 +202,15 @@ proptest! {
         for (name, value) in &fields {
             lines.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
         }
-        let (mut composed, mut stored) = (Vec::new(), Vec::new());
+        let (mut from_fields, mut stored) = (Vec::new(), Vec::new());
         let pairs = fields.iter().map(|(name, value)| (&name[..], value.as_bytes()));
-        write_head(&mut composed, status.as_u16(), pairs, length, connection);
+        write_head(&mut from_fields, status.as_u16(), pairs, length, connection);
         write_stored(&mut stored, status, [&lines[..]].into_iter(), length, connection);
-        prop_assert_eq!(stored, composed);
+        prop_assert_eq!(stored, from_fields);
     }
 
     #[test]
-    fn one_head_whatever_the_fields(
+    fn arbitrary_fields_result_in_exactly_one_head(
         status in any::<u16>(),
         fields in vec(("[A-Za-z:\r\n \0-]{0,12}", vec(any::<u8>(), 0..20)), 0..8),
         length in length(),
@@ -220,12 +220,12 @@ proptest! {
         write_head(&mut out, status, pairs, length, ConnectionField::KeepAlive);
         let mut lines = [httparse::EMPTY_HEADER; 16];
         let mut response = httparse::Response::new(&mut lines);
-        // Exactly one head: its end is the end of all that was written.
+        // The end of the head is the end of all written bytes.
         prop_assert_eq!(response.parse(&out), Ok(httparse::Status::Complete(out.len())));
         for line in response.headers.iter() {
-            let ours = matches!(line.name, "Content-Length" | "Transfer-Encoding" | "Connection");
-            let theirs = fields.iter().any(|(name, _)| name == line.name);
-            prop_assert!(ours || theirs, "{} was not given", line.name);
+            let is_framing = matches!(line.name, "Content-Length" | "Transfer-Encoding" | "Connection");
+            let is_given = fields.iter().any(|(name, _)| name == line.name);
+            prop_assert!(is_framing || is_given, "unexpected field {}", line.name);
         }
         let framing = response.headers.iter().filter(|line| {
             line.name.eq_ignore_ascii_case("content-length") || line.name.eq_ignore_ascii_case("transfer-encoding")

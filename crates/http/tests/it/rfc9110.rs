@@ -1,17 +1,17 @@
-//! RFC 9110: the parts of it that decide how a message is read.
+//! RFC 9110: the sections that determine how a message is parsed.
 
 use galley_http::body::{BodyProgress, BodyReader};
 use galley_http::framing::{BodyKind, Framing, frame};
 use galley_http::head::{BadRequest, HeadBuffer, HeadLimits, ParsedHead, parse};
 
-fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
+fn framed<T>(stream: &str, select: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
     match parse(
         stream.as_bytes(),
         &HeadLimits::default(),
         &mut HeadBuffer::new(),
     )? {
-        ParsedHead::Whole { head, .. } => frame(&head).map(look),
-        ParsedHead::Partial => panic!("not whole: {stream:?}"),
+        ParsedHead::Whole { head, .. } => frame(&head).map(select),
+        ParsedHead::Partial => panic!("incomplete: {stream:?}"),
     }
 }
 
@@ -53,10 +53,10 @@ fn section_10_1_1_expect() {
         ("1.1", "Expect:\r\n", Err(BadRequest::Expectation)),
         ("1.0", "Expect: x\r\n", Err(BadRequest::Expectation)),
     ];
-    for (version, fields, want) in table {
+    for (version, fields, expected) in table {
         let stream = format!("POST / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
-        let found = framed(&stream, |found| found.expect_continue);
-        assert_eq!(found, want, "{version} {fields:?}");
+        let found = framed(&stream, |framing| framing.expect_continue);
+        assert_eq!(found, expected, "{version} {fields:?}");
     }
     assert_eq!(BadRequest::Expectation.status(), 417);
 }
@@ -78,15 +78,15 @@ fn section_7_8_upgrade() {
             false,
         ),
     ];
-    for (version, fields, want) in table {
+    for (version, fields, expected) in table {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
-        let found = framed(&stream, |found| found.upgrade);
-        assert_eq!(found, Ok(want), "{version} {fields:?}");
+        let found = framed(&stream, |framing| framing.upgrade);
+        assert_eq!(found, Ok(expected), "{version} {fields:?}");
     }
 }
 
 #[test]
-fn section_15_5_14_a_body_too_large_is_known_before_it_comes() {
+fn section_15_5_14_a_body_too_large_is_rejected_before_it_arrives() {
     let mut length = BodyReader::new(BodyKind::Length(11), 10);
     assert!(!length.is_done());
     assert_eq!(length.decode(b""), Err(BadRequest::BodyTooLarge));
@@ -103,7 +103,7 @@ fn section_15_5_14_a_body_too_large_is_known_before_it_comes() {
 }
 
 #[test]
-fn no_body_is_done_at_once_and_takes_nothing() {
+fn an_absent_body_is_done_immediately_and_consumes_nothing() {
     for kind in [BodyKind::None, BodyKind::Length(0)] {
         assert!(kind.is_empty());
         let mut reader = BodyReader::new(kind, 0);
@@ -118,7 +118,7 @@ fn no_body_is_done_at_once_and_takes_nothing() {
 }
 
 #[test]
-fn a_body_of_exactly_the_limit_passes() {
+fn a_body_of_exactly_the_limit_is_accepted() {
     let mut reader = BodyReader::new(BodyKind::Length(3), 3);
     let decoded = reader.decode(b"abcGET").unwrap();
     assert_eq!((decoded.consumed, decoded.data), (3, &b"abc"[..]));
@@ -126,7 +126,7 @@ fn a_body_of_exactly_the_limit_passes() {
 }
 
 #[test]
-fn extensions_are_bounded_over_the_whole_message() {
+fn chunk_extensions_are_limited_for_the_whole_message() {
     let body = |bytes: usize| {
         format!(
             "1;{}\r\na\r\n0;{}\r\n\r\n",
@@ -134,23 +134,23 @@ fn extensions_are_bounded_over_the_whole_message() {
             "y".repeat(bytes)
         )
     };
-    for (bytes, want) in [(126, None), (127, Some(BadRequest::ChunkExtension))] {
+    for (bytes, expected) in [(126, None), (127, Some(BadRequest::ChunkExtension))] {
         let body = body(bytes);
         let mut reader = BodyReader::new(BodyKind::Chunked, 10);
         let first = reader.decode(body.as_bytes()).unwrap();
         assert_eq!(first.data, b"a");
         let rest = &body.as_bytes()[first.consumed..];
-        assert_eq!(reader.decode(rest).err(), want, "{bytes}");
-        assert_eq!(reader.is_done(), want.is_none());
+        assert_eq!(reader.decode(rest).err(), expected, "{bytes}");
+        assert_eq!(reader.is_done(), expected.is_none());
     }
 }
 
 #[test]
-fn trailers_are_bounded() {
+fn trailers_are_limited() {
     // `A:`, the value and CRLF; the last line feed is not counted before the section ends.
-    for (value, want) in [(4000, None), (4200, Some(BadRequest::TrailersTooLarge))] {
+    for (value, expected) in [(4000, None), (4200, Some(BadRequest::TrailersTooLarge))] {
         let body = format!("0\r\nA:{}\r\n\r\n", "x".repeat(value));
         let mut reader = BodyReader::new(BodyKind::Chunked, 10);
-        assert_eq!(reader.decode(body.as_bytes()).err(), want, "{value}");
+        assert_eq!(reader.decode(body.as_bytes()).err(), expected, "{value}");
     }
 }

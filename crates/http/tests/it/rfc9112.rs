@@ -1,11 +1,11 @@
-//! RFC 9112, section by section: what one head is read as.
+//! RFC 9112, section by section: how one head is parsed.
 
 use galley_http::framing::{BodyKind, Framing, Host, ResponseFraming, frame};
 use galley_http::head::{BadRequest, Head, HeadBuffer, HeadLimits, ParsedHead, Version, parse};
 use galley_http::response_writer::{ConnectionField, Length};
 
-/// Gives what `look` sees in the framing of a head.
-fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
+/// Parses a head and returns the part of its framing that `select` selects.
+fn framed<T>(stream: &str, select: impl FnOnce(Framing<'_>) -> T) -> Result<T, BadRequest> {
     match parse(
         stream.as_bytes(),
         &HeadLimits::default(),
@@ -13,9 +13,9 @@ fn framed<T>(stream: &str, look: impl FnOnce(Framing<'_>) -> T) -> Result<T, Bad
     )? {
         ParsedHead::Whole { head, length } => {
             assert_eq!(length, stream.len(), "{stream:?}");
-            frame(&head).map(look)
+            frame(&head).map(select)
         }
-        ParsedHead::Partial => panic!("not whole: {stream:?}"),
+        ParsedHead::Partial => panic!("incomplete: {stream:?}"),
     }
 }
 
@@ -38,9 +38,13 @@ fn section_2_3_versions() {
         ("01.1", Err(BadRequest::RequestLine)),
         ("1.01", Err(BadRequest::RequestLine)),
     ];
-    for (version, want) in table {
+    for (version, expected) in table {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n");
-        assert_eq!(framed(&stream, |found| found.version), want, "{version}");
+        assert_eq!(
+            framed(&stream, |framing| framing.version),
+            expected,
+            "{version}"
+        );
     }
     assert_eq!(BadRequest::Version.status(), 505);
 }
@@ -48,8 +52,8 @@ fn section_2_3_versions() {
 #[test]
 fn section_3_the_request_line() {
     let stream = b"pUt /a%2f?b=c&d HTTP/1.1\r\nHost: a\r\nX-a:  b c\t\r\nX-A:\r\n\r\nrest";
-    let mut room = HeadBuffer::new();
-    let Ok(ParsedHead::Whole { head, length }) = parse(stream, &HeadLimits::default(), &mut room)
+    let mut buffer = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, length }) = parse(stream, &HeadLimits::default(), &mut buffer)
     else {
         panic!("not whole");
     };
@@ -58,34 +62,34 @@ fn section_3_the_request_line() {
     assert_eq!(length, stream.len() - 4);
     assert_eq!(head.count(), 3);
     let fields: Vec<_> = head.fields().collect();
-    let want = [("Host", &b"a"[..]), ("X-a", b"b c"), ("X-A", b"")];
-    assert_eq!(fields, want);
+    let expected = [("Host", &b"a"[..]), ("X-a", b"b c"), ("X-A", b"")];
+    assert_eq!(fields, expected);
     assert!(!format!("{head:?}").is_empty());
 }
 
 #[test]
-fn section_3_1_methods_of_32_bytes_and_no_more() {
-    for (length, want) in [(1, Ok(())), (32, Ok(())), (33, Err(BadRequest::Method))] {
+fn section_3_1_methods_have_at_most_32_bytes() {
+    for (length, expected) in [(1, Ok(())), (32, Ok(())), (33, Err(BadRequest::Method))] {
         let stream = format!("{} / HTTP/1.1\r\nHost: a\r\n\r\n", "M".repeat(length));
-        assert_eq!(framed(&stream, |_| ()), want, "{length}");
+        assert_eq!(framed(&stream, |_| ()), expected, "{length}");
     }
     assert_eq!(BadRequest::Method.status(), 501);
 }
 
 #[test]
-fn section_3_targets_up_to_the_limit() {
+fn section_3_targets_have_a_maximum_length() {
     let limits = HeadLimits {
         target_bytes: 8,
         ..HeadLimits::default()
     };
-    for (target, want) in [
+    for (target, expected) in [
         ("/2345678", None),
         ("/23456789", Some(BadRequest::TargetTooLong)),
     ] {
         let stream = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(
             parse(stream.as_bytes(), &limits, &mut HeadBuffer::new()).err(),
-            want,
+            expected,
             "{target}"
         );
     }
@@ -119,10 +123,10 @@ fn section_3_2_host() {
             Err(BadRequest::Host),
         ),
     ];
-    for (head, want) in table {
+    for (head, expected) in table {
         let stream = format!("{head}\r\n");
-        let found = framed(&stream, |found| found.host == want.unwrap());
-        assert_eq!(found, want.map(|_| true), "{head:?}");
+        let found = framed(&stream, |framing| framing.host == expected.unwrap());
+        assert_eq!(found, expected.map(|_| true), "{head:?}");
     }
 }
 
@@ -137,7 +141,7 @@ fn section_5_1_field_lines() {
         parse(stream.as_bytes(), &limit(100), &mut HeadBuffer::new()),
         Ok(ParsedHead::Whole { .. })
     ));
-    // The table has 100 places whatever the limit says.
+    // The field table has 100 entries, whatever the limit.
     for (fields, allowed) in [(100, 100), (100, 1000), (2, 2), (0, 0)] {
         let stream = get(&"A: b\r\n".repeat(fields));
         let found = parse(stream.as_bytes(), &limit(allowed), &mut HeadBuffer::new()).err();
@@ -151,9 +155,9 @@ fn section_5_1_field_lines() {
 }
 
 #[test]
-fn section_5_a_head_of_exactly_the_limit() {
+fn section_5_heads_have_a_maximum_length() {
     let stream = get("A: b\r\n");
-    for (head_bytes, want) in [
+    for (head_bytes, expected) in [
         (stream.len(), None),
         (stream.len() - 1, Some(BadRequest::HeadTooLarge)),
         (0, Some(BadRequest::HeadTooLarge)),
@@ -164,7 +168,7 @@ fn section_5_a_head_of_exactly_the_limit() {
         };
         assert_eq!(
             parse(stream.as_bytes(), &limits, &mut HeadBuffer::new()).err(),
-            want
+            expected
         );
     }
 }
@@ -227,9 +231,9 @@ fn section_6_3_body_length() {
         ),
         ("Transfer_Encoding: chunked\r\n", Ok(BodyKind::None)),
     ];
-    for (fields, want) in table {
-        let found = framed(&get(fields), |found| found.body);
-        assert_eq!(found, want, "{fields:?}");
+    for (fields, expected) in table {
+        let found = framed(&get(fields), |framing| framing.body);
+        assert_eq!(found, expected, "{fields:?}");
     }
     assert_eq!(BadRequest::UnknownCoding.status(), 501);
     assert_eq!(BadRequest::AmbiguousLength.status(), 400);
@@ -255,15 +259,15 @@ fn section_9_3_persistence() {
         ("1.0", "Keep-Alive: timeout=5\r\n", false),
         ("1.0", "Proxy-Connection: keep-alive\r\n", false),
     ];
-    for (version, fields, want) in table {
+    for (version, fields, expected) in table {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\n{fields}\r\n");
-        let found = framed(&stream, |found| found.keep_alive);
-        assert_eq!(found, Ok(want), "{version} {fields:?}");
+        let found = framed(&stream, |framing| framing.keep_alive);
+        assert_eq!(found, Ok(expected), "{version} {fields:?}");
     }
 }
 
 #[test]
-fn section_9_3_answers_fit_version_and_persistence() {
+fn section_9_3_responses_match_version_and_persistence() {
     use ConnectionField::{Close, KeepAlive, KeepAlive10};
     let table = [
         ("1.1", "", Some(5), Length::Known(5), KeepAlive),
@@ -277,14 +281,14 @@ fn section_9_3_answers_fit_version_and_persistence() {
     ];
     for (version, option, known, length, connection) in table {
         let stream = format!("GET / HTTP/{version}\r\nHost: a\r\nConnection: {option}\r\n\r\n");
-        let found = framed(&stream, |found| found.response(known));
-        let want = ResponseFraming { length, connection };
-        assert_eq!(found, Ok(want), "{version} {option} {known:?}");
+        let found = framed(&stream, |framing| framing.response(known));
+        let expected = ResponseFraming { length, connection };
+        assert_eq!(found, Ok(expected), "{version} {option} {known:?}");
     }
 }
 
 #[test]
-fn what_is_read_holds_no_heap() {
+fn parsed_heads_do_not_allocate() {
     assert!(!std::mem::needs_drop::<Head<'_, '_>>());
     assert!(!std::mem::needs_drop::<Framing<'_>>());
     assert!(!std::mem::needs_drop::<
@@ -294,14 +298,14 @@ fn what_is_read_holds_no_heap() {
 }
 
 #[test]
-fn refusals_speak_to_the_client_in_plain_words() {
+fn error_messages_for_clients_are_plain_text() {
     let all = [
         BadRequest::BareLineFeed,
         BadRequest::TooManyFields,
         BadRequest::BodyTooLarge,
     ];
-    for refusal in all {
-        let text = refusal.to_string();
+    for error in all {
+        let text = error.to_string();
         assert!(
             text.bytes()
                 .all(|byte| byte.is_ascii_lowercase() || byte == b' ')

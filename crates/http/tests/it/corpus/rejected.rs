@@ -1,6 +1,6 @@
-//! Streams that must be refused: bad heads, bad framing, bad chunks, too much of anything.
+//! Streams that must be rejected: invalid heads, framing and chunks, and exceeded limits.
 //!
-//! Behind each refused request stands another one, `/smuggled`, which nobody may read.
+//! Each rejected request is followed by a request for `/smuggled`, which must not be parsed.
 
 use galley_http::head::BadRequest::{
     self, AmbiguousLength, BareLineFeed, BodyTooLarge, Chunk, ChunkExtension, ContentLength,
@@ -10,7 +10,7 @@ use galley_http::head::BadRequest::{
 
 use super::Hyper::{Laxer, Same};
 use super::{Case, Hyper};
-use crate::reader::End;
+use crate::reader::StreamEnd;
 
 pub fn cases() -> Vec<Case> {
     [
@@ -32,22 +32,22 @@ pub fn cases() -> Vec<Case> {
     .collect()
 }
 
-/// A refusal of the only request, followed by one that nobody may answer.
-fn refused(name: &'static str, refusal: BadRequest, hyper: Hyper, head_and_body: &str) -> Case {
+/// A case whose only request is rejected, followed by a request that must not be parsed.
+fn rejected(name: &'static str, error: BadRequest, hyper: Hyper, head_and_body: &str) -> Case {
     let stream = format!("{head_and_body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
     Case {
         name,
         stream: stream.into_bytes(),
         requests: 0,
-        end: End::Refused(refusal),
+        end: StreamEnd::Rejected(error),
         hyper,
     }
 }
 
-const LF: Hyper = Laxer("RFC 9112 2.2: a recipient MAY recognise a single LF; so it need not");
+const LF: Hyper = Laxer("RFC 9112 2.2: a recipient MAY recognize a single LF, but need not");
 
 fn bad_line_ends() -> Vec<Case> {
-    let mut after_good = refused(
+    let mut after_good = rejected(
         "bad after good",
         Field,
         Same,
@@ -56,61 +56,61 @@ fn bad_line_ends() -> Vec<Case> {
     after_good.requests = 1;
     vec![
         after_good,
-        refused(
+        rejected(
             "three empty lines",
             RequestLine,
             Laxer("RFC 9112 2.2: at least one empty line SHOULD be ignored; three are noise"),
             "\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "lf everywhere",
             BareLineFeed,
             LF,
             "GET / HTTP/1.1\nHost: a\n\n",
         ),
-        refused(
+        rejected(
             "lf after the request line",
             BareLineFeed,
             LF,
             "GET / HTTP/1.1\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "lf after a field",
             BareLineFeed,
             LF,
             "GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n",
         ),
-        refused(
+        rejected(
             "lf as the empty line",
             BareLineFeed,
             LF,
             "GET / HTTP/1.1\r\nHost: a\r\n\n",
         ),
-        refused(
+        rejected(
             "lf before the head",
             BareLineFeed,
             LF,
             "\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "cr in a value",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX: a\rb\r\n\r\n",
         ),
-        refused(
+        rejected(
             "cr before crlf",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\r\n\r\n",
         ),
-        refused(
+        rejected(
             "cr in the target",
             RequestLine,
             Same,
             "GET /\r HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "cr in the empty line",
             RequestLine,
             Same,
@@ -121,133 +121,133 @@ fn bad_line_ends() -> Vec<Case> {
 
 fn bad_field_lines() -> Vec<Case> {
     vec![
-        refused(
+        rejected(
             "folded line",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
         ),
-        refused(
+        rejected(
             "folded first line",
             Field,
             Same,
             "GET / HTTP/1.1\r\n Host: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "space before the colon",
             Field,
             Same,
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\n",
         ),
-        refused(
+        rejected(
             "empty name",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n",
         ),
-        refused(
+        rejected(
             "no colon",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX\r\n\r\n",
         ),
-        refused(
+        rejected(
             "nul in a name",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX\0: y\r\n\r\n",
         ),
-        refused(
+        rejected(
             "nul in a value",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX: y\0\r\n\r\n",
         ),
-        refused(
+        rejected(
             "del in a value",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\nX: y\x7f\r\n\r\n",
         ),
-        refused(
+        rejected(
             "vt before chunked",
             Field,
             Same,
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\x0bchunked\r\n\r\n",
         ),
-        refused(
+        rejected(
             "name not ascii",
             Field,
             Same,
             "GET / HTTP/1.1\r\nHost: a\r\n\u{e4}: y\r\n\r\n",
         ),
-        refused("no version", RequestLine, Same, "GET /\r\nHost: a\r\n\r\n"),
+        rejected("no version", RequestLine, Same, "GET /\r\nHost: a\r\n\r\n"),
     ]
 }
 
 fn bad_request_lines() -> Vec<Case> {
     vec![
-        refused(
+        rejected(
             "two spaces",
             RequestLine,
             Same,
             "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "tab as space",
             RequestLine,
             Same,
             "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "space in the target",
             RequestLine,
             Same,
             "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "space after the version",
             RequestLine,
             Same,
             "GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "version in small letters",
             RequestLine,
             Same,
             "GET / http/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "version with three numbers",
             RequestLine,
             Same,
             "GET / HTTP/1.10\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "version 1.2",
             Version,
             Same,
             "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "version 0.9",
             Version,
             Same,
             "GET / HTTP/0.9\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "version 2.0",
             Version,
             Same,
             "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "greeting of HTTP/2",
             Version,
             Same,
             "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         ),
-        refused(
+        rejected(
             "tls",
             RequestLine,
             Same,
@@ -258,19 +258,19 @@ fn bad_request_lines() -> Vec<Case> {
 
 fn bad_targets() -> Vec<Case> {
     vec![
-        refused(
+        rejected(
             "method with a colon",
             RequestLine,
             Same,
             "GE:T / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "method of 33",
             Method,
             Laxer("RFC 9112 3: a method longer than any implemented SHOULD be 501"),
             "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456 / HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "target not ascii",
             Target,
             Laxer(
@@ -278,44 +278,44 @@ fn bad_targets() -> Vec<Case> {
             ),
             "GET /\u{e4} HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "target without slash",
             Target,
             Laxer("RFC 9112 3.2: none of the four forms"),
             "GET a HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "asterisk without options",
             Target,
             Laxer("RFC 9112 3.2.4: only for OPTIONS"),
             "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "user in the authority",
             Target,
             Laxer("RFC 9110 4.2.4: user information SHOULD be an error"),
             "GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused(
+        rejected(
             "another scheme",
             Target,
             Laxer("RFC 9110 7.1: a server rejects targets that it is not the authority for"),
             "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
         ),
-        refused("no host", Host, Laxer(HOST), "GET / HTTP/1.1\r\n\r\n"),
-        refused(
+        rejected("no host", Host, Laxer(HOST), "GET / HTTP/1.1\r\n\r\n"),
+        rejected(
             "no host, absolute form",
             Host,
             Laxer(HOST),
             "GET http://a/ HTTP/1.1\r\n\r\n",
         ),
-        refused(
+        rejected(
             "two hosts",
             Host,
             Laxer(HOST),
             "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
         ),
-        refused(
+        rejected(
             "two equal hosts in 1.0",
             Host,
             Laxer(HOST),
@@ -326,7 +326,7 @@ fn bad_targets() -> Vec<Case> {
 
 fn bad_hosts() -> Vec<Case> {
     vec![
-        refused(
+        rejected(
             "empty host",
             Host,
             Laxer(
@@ -334,19 +334,19 @@ fn bad_hosts() -> Vec<Case> {
             ),
             "GET / HTTP/1.1\r\nHost: \r\n\r\n",
         ),
-        refused(
+        rejected(
             "host with path",
             Host,
             Laxer(HOST),
             "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
         ),
-        refused(
+        rejected(
             "host list",
             Host,
             Laxer(HOST),
             "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
         ),
-        refused(
+        rejected(
             "bad port",
             Host,
             Laxer(HOST),
@@ -358,9 +358,9 @@ fn bad_hosts() -> Vec<Case> {
 const BOTH: Hyper = Laxer("RFC 9112 6.3: a server MAY reject a request with both");
 const EMPTY: &str = "0\r\n\r\n";
 
-fn with(name: &'static str, refusal: BadRequest, hyper: Hyper, fields: &str, body: &str) -> Case {
+fn with(name: &'static str, error: BadRequest, hyper: Hyper, fields: &str, body: &str) -> Case {
     let stream = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n{body}");
-    refused(name, refusal, hyper, &stream)
+    rejected(name, error, hyper, &stream)
 }
 
 fn ambiguous_lengths() -> Vec<Case> {
@@ -569,13 +569,13 @@ fn bad_codings() -> Vec<Case> {
 
 fn bad_expectations() -> Vec<Case> {
     vec![
-        refused(
+        rejected(
             "chunked in 1.0",
             TransferEncoding,
             Same,
             "POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         ),
-        refused(
+        rejected(
             "unknown coding on get",
             UnknownCoding,
             Same,
@@ -590,9 +590,9 @@ const TRAILER: Hyper = Laxer(
 const EXTENSION: Hyper =
     Laxer("RFC 9112 7.1.1: chunk-ext is *( BWS \";\" BWS chunk-ext-name ... )");
 
-fn chunked(name: &'static str, refusal: BadRequest, hyper: Hyper, body: &str) -> Case {
+fn chunked(name: &'static str, error: BadRequest, hyper: Hyper, body: &str) -> Case {
     let stream = format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
-    refused(name, refusal, hyper, &stream)
+    rejected(name, error, hyper, &stream)
 }
 
 fn bad_chunk_sizes() -> Vec<Case> {
@@ -686,15 +686,15 @@ fn bad_trailers() -> Vec<Case> {
     ]
 }
 
-const SIZE: Hyper = Laxer("RFC 9110 5.4: a server MUST have limits and answer 4xx");
+const SIZE: Hyper = Laxer("RFC 9110 5.4: a server MUST have limits and respond with 4xx");
 const BODY: Hyper = Laxer("RFC 9110 15.5.14");
 
-fn endless(name: &'static str, refusal: BadRequest, stream: String) -> Case {
+fn endless(name: &'static str, error: BadRequest, stream: String) -> Case {
     Case {
         name,
         stream: stream.into_bytes(),
         requests: 0,
-        end: End::Refused(refusal),
+        end: StreamEnd::Rejected(error),
         hyper: Hyper::Same,
     }
 }
@@ -718,31 +718,31 @@ fn over_limits() -> Vec<Case> {
             TargetTooLong,
             format!("GET /{long}"),
         ),
-        refused(
+        rejected(
             "long head",
             HeadTooLarge,
             SIZE,
             &format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n"),
         ),
-        refused(
+        rejected(
             "many fields",
             TooManyFields,
             SIZE,
             &format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n"),
         ),
-        refused(
+        rejected(
             "target over the limit by one",
             TargetTooLong,
             Laxer("RFC 9110 15.5.15"),
             &format!("GET /{target} HTTP/1.1\r\nHost: a\r\n\r\n"),
         ),
-        refused(
+        rejected(
             "target far over the limit",
             TargetTooLong,
             Laxer("RFC 9110 15.5.15"),
             &format!("GET /{target}{target} HTTP/1.1\r\nHost: a\r\n\r\n"),
         ),
-        refused(
+        rejected(
             "length over the limit",
             BodyTooLarge,
             BODY,
@@ -751,7 +751,7 @@ fn over_limits() -> Vec<Case> {
                 "0".repeat(97)
             ),
         ),
-        refused(
+        rejected(
             "chunks over the limit",
             BodyTooLarge,
             BODY,
@@ -760,13 +760,13 @@ fn over_limits() -> Vec<Case> {
                 "0".repeat(97)
             ),
         ),
-        refused(
+        rejected(
             "extensions over the limit",
             ChunkExtension,
             Laxer("RFC 9112 7.1.1: the total length MUST be limited"),
             &format!("{chunked}{extension}0\r\n\r\n"),
         ),
-        refused(
+        rejected(
             "trailers over the limit",
             TrailersTooLarge,
             SIZE,
