@@ -1,4 +1,4 @@
-//! Every option that names a file: what is no regular file, or is far too large, is refused at once, and not read.
+//! Options that name a file: a file that is not regular or far too large is rejected immediately, without reading it.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use galley_config::load;
 
-/// Every option that names a file which is read, with the value in place of `$`.
+/// Every option with a file to read, with `$` for the path.
 const OPTIONS: &[(&str, &str, &str)] = &[
     ("", "include = [\"$\"]", "include"),
     ("[admin]\ntoken_file = \"$\"", "", "admin.token_file"),
@@ -50,17 +50,17 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A folder with one of each kind of file that must not be read.
-struct Folder(tempfile::TempDir);
+/// A folder with each kind of file that must not be read.
+struct UnreadableFiles(tempfile::TempDir);
 
-impl Folder {
+impl UnreadableFiles {
     fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         fs::create_dir(folder.path("www")).unwrap();
         fs::create_dir(folder.path("folder")).unwrap();
-        let made = Command::new("mkfifo").arg(folder.path("pipe")).status();
-        assert!(made.unwrap().success());
-        // It takes no room, and reading it takes more than there is.
+        let status = Command::new("mkfifo").arg(folder.path("pipe")).status();
+        assert!(status.unwrap().success());
+        // A sparse file, too large to read.
         let large = File::create(folder.path("large")).unwrap();
         large.set_len(1 << 40).unwrap();
         let mode = fs::Permissions::from_mode(0o600);
@@ -76,17 +76,17 @@ impl Folder {
     }
 }
 
-/// The complaints about a file, as one text; a hang is a failure.
-fn complaints_of(file: &Path) -> String {
+/// The errors of a configuration file as one text. A hang is a failure.
+fn errors_of(file: &Path) -> String {
     let (done, result) = mpsc::channel();
     let path = file.to_owned();
     thread::spawn(move || {
         let text = match load(&path) {
-            Ok(_) => "no complaint".to_owned(),
-            Err(complaints) => {
-                let text = complaints
+            Ok(_) => "no error".to_owned(),
+            Err(errors) => {
+                let text = errors
                     .iter()
-                    .map(|one| format!("{}: {} ({})\n", one.option, one.message, one.help));
+                    .map(|error| format!("{}: {} ({})\n", error.option, error.message, error.help));
                 text.collect()
             }
         };
@@ -94,19 +94,19 @@ fn complaints_of(file: &Path) -> String {
     });
     result
         .recv_timeout(Duration::from_secs(60))
-        .unwrap_or_else(|_| panic!("{} is read without an end", file.display()))
+        .unwrap_or_else(|_| panic!("{} is read forever", file.display()))
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_and_not_read() {
-    let folder = Folder::new();
-    let null = PathBuf::from("/dev/zero");
+fn files_that_are_not_regular_are_rejected_without_reading() {
+    let folder = UnreadableFiles::new();
+    let device = PathBuf::from("/dev/zero");
     let kinds = [
         (
             folder.path("pipe"),
             "which is a named pipe, not a regular file",
         ),
-        (null, "which is a device, not a regular file"),
+        (device, "which is a device, not a regular file"),
         (
             folder.path("folder"),
             "which is a folder, not a regular file",
@@ -127,11 +127,11 @@ fn what_is_no_regular_file_is_refused_and_not_read() {
                 .replace("CERT", folder.path("cert.pem").to_str().unwrap());
             let file = folder.path("galley.toml");
             fs::write(&file, text).unwrap();
-            let complaints = complaints_of(&file);
-            let line = complaints
+            let errors = errors_of(&file);
+            let line = errors
                 .lines()
                 .find(|line| line.starts_with(&format!("{option}: ")));
-            let line = line.unwrap_or_else(|| panic!("{option} {}: {complaints}", path.display()));
+            let line = line.unwrap_or_else(|| panic!("{option} {}: {errors}", path.display()));
             let is_large = line.contains("whose token is longer than") && path.ends_with("large");
             assert!(
                 is_large || line.contains(&format!("`{}`, {why}", path.display())),
@@ -143,7 +143,7 @@ fn what_is_no_regular_file_is_refused_and_not_read() {
 
 #[test]
 fn the_configuration_itself_must_be_a_regular_file() {
-    let folder = Folder::new();
+    let folder = UnreadableFiles::new();
     for (path, why) in [
         (
             folder.path("pipe"),
@@ -159,9 +159,9 @@ fn the_configuration_itself_must_be_a_regular_file() {
         ),
         (folder.path("large"), "which is larger than 4MiB"),
     ] {
-        let complaints = complaints_of(&path);
+        let errors = errors_of(&path);
         assert_eq!(
-            complaints,
+            errors,
             format!(
                 ": the configuration file is `{}`, {why} (name a file that exists and that this user may read)\n",
                 path.display()

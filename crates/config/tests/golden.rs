@@ -1,12 +1,9 @@
-//! Golden folders: every `broken/*.toml` gives exactly the complaints of its `.txt`, every `good/*.toml` the values.
+//! Golden files: every `broken/*.toml` results in exactly the errors in its `.txt`, every `good/*.toml` in the values in its `.txt`.
 //!
-//! Files are copied beside a fixture of roots and tokens, because permissions do not survive version control. With
-//! `UPDATE_GOLDEN=1` the expectations are written anew; read the difference before it is committed.
+//! The files are copied to a folder with site roots and tokens, because version control does not keep permissions. With
+//! `UPDATE_GOLDEN=1` the test writes the `.txt` files; review the difference before committing it.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a fixture that cannot be made ends the test"
-)]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,53 +12,56 @@ use std::path::{Path, PathBuf};
 use galley_config::load;
 
 #[test]
-fn broken_files_give_their_complaints() {
-    let seen = walk("broken", "no complaint", |file| match load(file) {
-        Ok(config) => format!("no complaint: {config:#?}\n"),
-        Err(complaints) => {
-            for one in complaints.iter() {
-                assert!(!one.help.is_empty() && !one.message.is_empty(), "{one:?}");
+fn broken_files_result_in_their_errors() {
+    let count = compare_files("broken", "no error", |file| match load(file) {
+        Ok(config) => format!("no error: {config:#?}\n"),
+        Err(errors) => {
+            for error in errors.iter() {
+                assert!(
+                    !error.help.is_empty() && !error.message.is_empty(),
+                    "{error:?}"
+                );
             }
-            complaints.to_string()
+            errors.to_string()
         }
     });
-    assert!(seen >= 30, "only {seen} broken files");
+    assert!(count >= 30, "only {count} broken files");
 }
 
 #[test]
-fn good_files_give_their_values() {
-    let seen = walk("good", "refused", |file| match load(file) {
-        // Left to the machine, it and what follows from it would be different on each.
+fn good_files_result_in_their_values() {
+    let count = compare_files("good", "rejected", |file| match load(file) {
+        // The default memory and values derived from it differ between machines.
         Ok(_) if !fs::read_to_string(file).unwrap().contains("memory = ") => {
-            panic!("{} says nothing of memory", file.display())
+            panic!("{} does not set `memory`", file.display())
         }
         Ok(config) => format!("{config:#?}\n"),
-        Err(complaints) => format!("refused:\n{complaints}"),
+        Err(errors) => format!("rejected:\n{errors}"),
     });
-    assert!(seen >= 4, "only {seen} good files");
+    assert!(count >= 4, "only {count} good files");
 }
 
-/// Compares what `show` makes of each file with its expectation; none may start with `never`. Returns how many files there were.
-fn walk(folder: &str, never: &str, show: impl Fn(&Path) -> String) -> usize {
+/// Compares the output of `show` for each file with its `.txt`. No output may start with `forbidden`. Returns the number of files.
+fn compare_files(folder: &str, forbidden: &str, show: impl Fn(&Path) -> String) -> usize {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().canonicalize().unwrap();
-    furnish(&dir);
-    copy(&here(folder), &dir);
+    write_fixtures(&dir);
+    copy_toml(&test_folder(folder), &dir);
     let mut differences = Vec::new();
-    let all = files(&here(folder));
+    let all = files(&test_folder(folder));
     for file in &all {
         let shown = show(&dir.join(file.file_name().unwrap()));
         let shown = shown.replace(dir.to_str().unwrap(), "$DIR");
-        assert!(!shown.starts_with(never), "{}: {shown}", file.display());
+        assert!(!shown.starts_with(forbidden), "{}: {shown}", file.display());
         let golden = file.with_extension("txt");
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(&golden, shown).unwrap();
             continue;
         }
-        let want = fs::read_to_string(&golden).unwrap_or_default();
-        if shown != want {
+        let expected = fs::read_to_string(&golden).unwrap_or_default();
+        if shown != expected {
             differences.push(format!(
-                "{}\n--- wanted\n{want}--- got\n{shown}",
+                "{}\n--- expected\n{expected}--- actual\n{shown}",
                 file.display()
             ));
         }
@@ -70,8 +70,8 @@ fn walk(folder: &str, never: &str, show: impl Fn(&Path) -> String) -> usize {
     all.len()
 }
 
-/// What the files refer to: a root, tokens of all kinds.
-fn furnish(dir: &Path) {
+/// Writes files that the configurations refer to: a site root and valid and invalid tokens.
+fn write_fixtures(dir: &Path) {
     fs::create_dir(dir.join("www")).unwrap();
     fs::write(dir.join("www/index.php"), "<?php\n").unwrap();
     fs::create_dir(dir.join("logs")).unwrap();
@@ -88,13 +88,13 @@ fn furnish(dir: &Path) {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+fn copy_toml(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
         let target = to.join(path.file_name().unwrap());
         if path.is_dir() {
             fs::create_dir(&target).unwrap();
-            copy(&path, &target);
+            copy_toml(&path, &target);
         } else if path.extension().is_some_and(|ext| ext == "toml") {
             fs::copy(&path, &target).unwrap();
         }
@@ -111,7 +111,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-fn here(folder: &str) -> PathBuf {
+fn test_folder(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")
         .join(folder)

@@ -1,4 +1,4 @@
-//! The front doors: a folder alone, text, a missing file; the interface of complaints; hostile text.
+//! Loading from a folder, text or a file, the interface of errors, defaults, and arbitrary text.
 
 use std::fs;
 use std::path::Path;
@@ -11,11 +11,11 @@ use galley_policy::route::HostPattern;
 use proptest::prelude::*;
 
 #[test]
-fn a_folder_alone_is_a_site() {
+fn a_wordpress_folder_is_a_site() {
     for name in ["wp-config.php", "wp-load.php", "index.php"] {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join(name), "<?php\n").unwrap();
-        let config = for_root(root.path()).unwrap_or_else(|complaints| panic!("{complaints}"));
+        let config = for_root(root.path()).unwrap_or_else(|errors| panic!("{errors}"));
         assert_eq!(
             config.server.listen,
             [galley_config::Listen::Tcp("0.0.0.0:8080".parse().unwrap())]
@@ -35,15 +35,15 @@ fn a_folder_alone_is_a_site() {
 }
 
 #[test]
-fn nodes_share_pages_with_a_long_key_that_is_secret() {
+fn sharing_pages_requires_a_long_private_key() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let key = dir.path().join("cluster.key");
-    let taken = |lines: &str| {
+    let loaded = |lines: &str| {
         let text = format!(
             "[cluster]\nengine = \"redis://a\"\n{lines}\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n"
         );
-        let config = from_text("galley.toml", &text).map_err(|refused| refused.to_string())?;
+        let config = from_text("galley.toml", &text).map_err(|error| error.to_string())?;
         let cluster = config.cluster.unwrap();
         assert_eq!(cluster.key_file.is_some(), lines.contains("key_file"));
         Ok::<_, String>(cluster.pages)
@@ -53,29 +53,29 @@ fn nodes_share_pages_with_a_long_key_that_is_secret() {
         fs::write(&key, "k".repeat(length)).unwrap();
         fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
     };
-    for (length, mode, wanted) in [
+    for (length, mode, expected) in [
         (31, 0o600, "shorter than 32 bytes"),
         (32, 0o644, "other users can access"),
     ] {
         write(length, mode);
-        let refused = taken(&line).unwrap_err();
-        assert!(refused.contains(wanted), "{refused}");
+        let error = loaded(&line).unwrap_err();
+        assert!(error.contains(expected), "{error}");
     }
     write(32, 0o600);
-    let pages = taken(&line).unwrap().unwrap();
+    let pages = loaded(&line).unwrap().unwrap();
     assert_eq!(pages.most_bytes, 1 << 20);
     assert_eq!(pages.lifetime, Duration::from_secs(86_400));
-    assert_eq!(taken(&format!("{line}\npages = 0")).unwrap(), None);
-    assert_eq!(taken("").unwrap(), None);
-    let refused = taken("pages = \"1MiB\"").unwrap_err();
+    assert_eq!(loaded(&format!("{line}\npages = 0")).unwrap(), None);
+    assert_eq!(loaded("").unwrap(), None);
+    let error = loaded("pages = \"1MiB\"").unwrap_err();
     assert!(
-        refused.contains("has no effect without `key_file`"),
-        "{refused}"
+        error.contains("has no effect without `key_file`"),
+        "{error}"
     );
 }
 
 #[test]
-fn nodes_without_a_key_order_certificates_of_their_own() {
+fn without_a_cluster_key_each_node_orders_its_own_certificates() {
     let warnings = |tls: &str| {
         let text = format!(
             "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n[cluster]\nengine = \"redis://a\"\n\
@@ -87,23 +87,23 @@ fn nodes_without_a_key_order_certificates_of_their_own() {
     let [warning] = found.as_slice() else {
         panic!("{found:?}")
     };
-    let wanted = "each node orders a certificate of its own";
-    assert!(warning.message.contains(wanted), "{warning}");
+    let expected = "each node orders a certificate of its own";
+    assert!(warning.message.contains(expected), "{warning}");
     assert_eq!(warning.spot, "galley.toml:4");
 }
 
 #[test]
-fn a_token_beside_the_file_counts_where_none_is_named() {
+fn a_token_next_to_the_configuration_is_used_by_default() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("galley.toml");
     let site =
         |hosts: &str, more: &str| format!("[[site]]\nhosts = [{hosts}]\nroot = \".\"\n{more}\n");
-    let taken = |text: &str| {
+    let loaded = |text: &str| {
         fs::write(&file, text).unwrap();
         load(&file).map(|config| config.sites[0].token_file.clone())
     };
-    assert_eq!(taken(&site("\"a.test\", \"b.test\"", "")).unwrap(), None);
+    assert_eq!(loaded(&site("\"a.test\", \"b.test\"", "")).unwrap(), None);
     for (hosts, first) in [
         ("\"a.test\", \"b.test\"", "a.test"),
         ("\"*.c.test\"", "any.c.test"),
@@ -113,83 +113,83 @@ fn a_token_beside_the_file_counts_where_none_is_named() {
         fs::create_dir_all(token.parent().unwrap()).unwrap();
         fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
-        let refused = taken(&site(hosts, "")).unwrap_err().to_string();
-        assert!(refused.contains("other users can access"), "{refused}");
+        let error = loaded(&site(hosts, "")).unwrap_err().to_string();
+        assert!(error.contains("other users can access"), "{error}");
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(
-            taken(&site(hosts, "")).unwrap(),
+            loaded(&site(hosts, "")).unwrap(),
             Some(token.clone()),
             "{hosts}"
         );
-        // One that is named is the only one.
+        // `token_file` replaces the default.
         let other = dir.path().join("other.token");
         fs::copy(&token, &other).unwrap();
-        let named = taken(&site(hosts, "token_file = \"other.token\"")).unwrap();
-        assert_eq!(named, Some(other));
+        let configured = loaded(&site(hosts, "token_file = \"other.token\"")).unwrap();
+        assert_eq!(configured, Some(other));
     }
-    let place = default_token_file(
+    let path = default_token_file(
         Path::new("/etc/galley"),
         &HostPattern::Exact("x.test".to_owned()),
     );
-    assert_eq!(place, Path::new("/etc/galley/tokens/x.test.token"));
+    assert_eq!(path, Path::new("/etc/galley/tokens/x.test.token"));
 }
 
 #[test]
-fn a_folder_without_wordpress_is_refused_with_what_was_looked_for() {
+fn a_folder_without_wordpress_is_rejected_and_the_expected_files_are_named() {
     let root = tempfile::tempdir().unwrap();
-    let complaints = for_root(root.path()).unwrap_err();
-    assert_eq!(complaints.len(), 1);
-    let text = complaints.to_string();
+    let errors = for_root(root.path()).unwrap_err();
+    assert_eq!(errors.len(), 1);
+    let text = errors.to_string();
     for name in ["wp-config.php", "wp-load.php", "index.php"] {
         assert!(text.contains(name), "{text}");
     }
-    let complaints = for_root(&root.path().join("none")).unwrap_err();
-    assert_eq!(complaints.len(), 1, "{complaints}");
+    let errors = for_root(&root.path().join("none")).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors}");
     assert!(
-        complaints.to_string().contains("which does not exist"),
-        "{complaints}"
+        errors.to_string().contains("which does not exist"),
+        "{errors}"
     );
 }
 
 #[test]
-fn a_file_that_is_not_there() {
-    let complaints = load(Path::new("/nowhere/galley.toml")).unwrap_err();
-    let all: Vec<_> = complaints.iter().collect();
-    assert_eq!(all.len(), 1, "{complaints}");
+fn a_missing_file_is_reported() {
+    let errors = load(Path::new("/nowhere/galley.toml")).unwrap_err();
+    let all: Vec<_> = errors.iter().collect();
+    assert_eq!(all.len(), 1, "{errors}");
     assert_eq!((all[0].line, all[0].column), (0, 0));
     assert_eq!(all[0].file, Path::new("/nowhere/galley.toml"));
     assert!(all[0].message.contains("cannot be read"));
 }
 
 #[test]
-fn a_file_that_is_not_utf8() {
+fn a_file_with_invalid_utf8_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("galley.toml");
     fs::write(&file, b"[server]\n# \xff\n").unwrap();
-    let complaints = load(&file).unwrap_err();
+    let errors = load(&file).unwrap_err();
     assert!(
-        complaints.to_string().contains("line 2 is not UTF-8"),
-        "{complaints}"
+        errors.to_string().contains("line 2 is not UTF-8"),
+        "{errors}"
     );
 }
 
 #[test]
-fn complaints_know_their_place() {
-    let complaints = from_text(
+fn errors_have_a_position_and_a_hint() {
+    let errors = from_text(
         "a.toml",
         "[server]\n  worker = 3\n[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n",
     )
     .unwrap_err();
-    let all: Vec<_> = complaints.iter().collect();
-    assert_eq!(all.len(), 1, "{complaints}");
+    let all: Vec<_> = errors.iter().collect();
+    assert_eq!(all.len(), 1, "{errors}");
     assert_eq!((all[0].line, all[0].column), (2, 3));
     assert_eq!(all[0].option, "server.worker");
     assert_eq!(all[0].help, "did you mean `workers`?");
-    assert!(complaints.render(Colour::Styled).contains("\u{1b}["));
+    assert!(errors.render(Colour::Styled).contains("\u{1b}["));
 }
 
 #[test]
-fn defaults() {
+fn default_values() {
     let config = from_text("a.toml", "[[site]]\nhosts = [\"a\"]\nroot = \"/\"\n").unwrap();
     let server = &config.server;
     assert_eq!((server.workers, server.max_connections), (0, 0));
@@ -219,7 +219,7 @@ fn defaults() {
     assert_eq!(config.sites[0].listen, server.listen);
 }
 
-/// Pieces from which files are made that are nearly right.
+/// Parts of almost valid files.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("[[site]]\n".to_owned()),
@@ -247,18 +247,18 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_is_a_configuration_or_complaints(pieces in prop::collection::vec(piece(), 0..12)) {
-        if let Err(complaints) = from_text("/nowhere/a.toml", &pieces.concat()) {
-            prop_assert!(!complaints.is_empty());
-            prop_assert!(complaints.iter().all(|one| !one.help.is_empty()));
-            let escapes = complaints.to_string().contains('\u{1b}');
+    fn arbitrary_text_results_in_a_configuration_or_errors(pieces in prop::collection::vec(piece(), 0..12)) {
+        if let Err(errors) = from_text("/nowhere/a.toml", &pieces.concat()) {
+            prop_assert!(!errors.is_empty());
+            prop_assert!(errors.iter().all(|error| !error.help.is_empty()));
+            let escapes = errors.to_string().contains('\u{1b}');
             prop_assert!(!escapes);
         }
     }
 }
 
 #[test]
-fn a_rule_that_hides_pages_says_what_it_cannot_cover() {
+fn a_rule_that_denies_pages_warns_about_its_limits() {
     let site = |lines: &str| {
         let text = format!(
             "[[site]]\nhosts = [\"example.com\"]\nupstream = [\"http://127.0.0.1:1\"]\n{lines}\n"
@@ -271,7 +271,7 @@ fn a_rule_that_hides_pages_says_what_it_cannot_cover() {
         panic!("{warnings:?}")
     };
     assert!(warning.message.contains("`/internal/*`"), "{warning}");
-    for silent in [
+    for without_warning in [
         rule("/internal/*", "ttl = \"1m\""),
         rule("/search*", "limit = { rate = \"10/m\" }"),
         rule("/wp-json/*", "deny = [\"192.0.2.1\"]"),
@@ -280,6 +280,6 @@ fn a_rule_that_hides_pages_says_what_it_cannot_cover() {
             rule("/internal/*", "deny = [\"192.0.2.1\"]")
         ),
     ] {
-        assert_eq!(site(&silent), [], "{silent}");
+        assert_eq!(site(&without_warning), [], "{without_warning}");
     }
 }

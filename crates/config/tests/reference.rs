@@ -1,6 +1,6 @@
-//! The reference page, the manual page and the sample are those of the table, and the sample works.
+//! The reference page, the manual page and the sample match the table of options, and the sample is a valid configuration.
 //!
-//! With `UPDATE_GOLDEN=1` the files are written anew.
+//! With `UPDATE_GOLDEN=1` the test writes the files.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use galley_config::{Fallback, OptionSection, from_text, manual_page, options, reference, sample};
 
 #[test]
-fn pages_are_those_of_the_table() {
+fn generated_pages_match_the_table() {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for (name, text) in [
         ("docs/reference/options.md", reference()),
@@ -21,26 +21,25 @@ fn pages_are_those_of_the_table() {
         let found = fs::read_to_string(repository.join(name)).unwrap_or_default();
         assert!(
             found == text,
-            "{name} is not what the table says; run with UPDATE_GOLDEN=1"
+            "{name} does not match the table; run with UPDATE_GOLDEN=1"
         );
     }
 }
 
-/// The sample as it stands, with a root that exists, is accepted.
+/// The unchanged sample with an existing root is accepted.
 #[test]
 fn the_sample_is_accepted() {
     let root = tempfile::tempdir().unwrap();
     let text = sample().replace("/var/www/example.com", root.path().to_str().unwrap());
-    let config =
-        from_text("galley.toml", &text).unwrap_or_else(|complaints| panic!("{complaints}"));
+    let config = from_text("galley.toml", &text).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(config.sites.len(), 1);
     assert_eq!(config.sites[0].name, "example.com");
 }
 
-/// With every line of the sample in force, only what contradicts and what this machine lacks is complained about: no
-/// unknown name, no value out of bounds.
+/// With all lines of the sample uncommented, only contradictory options and missing files are errors; no name is unknown and no value
+/// is out of bounds.
 #[test]
-fn every_example_of_the_sample_can_be_read() {
+fn every_example_in_the_sample_is_valid() {
     let text: String = sample()
         .lines()
         .map(|line| match line.strip_prefix("# ") {
@@ -48,7 +47,7 @@ fn every_example_of_the_sample_can_be_read() {
             _ => format!("{line}\n"),
         })
         .collect();
-    let complaints = from_text("/nowhere/galley.toml", &text).unwrap_err();
+    let errors = from_text("/nowhere/galley.toml", &text).unwrap_err();
     let allowed = [
         "does not exist",
         "cannot be read",
@@ -59,11 +58,11 @@ fn every_example_of_the_sample_can_be_read() {
         "does not contain `dns-01`",
         "a cache in front would mix",
     ];
-    for one in complaints.iter() {
+    for error in errors.iter() {
         assert!(
-            allowed.iter().any(|text| one.message.contains(text)),
+            allowed.iter().any(|text| error.message.contains(text)),
             "{}",
-            one.message
+            error.message
         );
     }
     for row in options() {
@@ -81,7 +80,7 @@ fn every_example_of_the_sample_can_be_read() {
 }
 
 #[test]
-fn rows_are_whole() {
+fn rows_are_complete_and_unique() {
     for (index, row) in options().enumerate() {
         let path = row.path();
         assert!(row.text.ends_with('.') && !row.example.is_empty(), "{path}");

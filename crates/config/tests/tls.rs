@@ -1,4 +1,4 @@
-//! Certificates that a configuration names: what keeps it from being started, and what is only said.
+//! Certificates in the configuration: errors that prevent startup, and warnings.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use galley_config::{Config, TlsVersion, load};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
-struct Folder(tempfile::TempDir);
+struct CertificateFolder(tempfile::TempDir);
 
-impl Folder {
+impl CertificateFolder {
     fn new() -> Self {
         let folder = Self(tempfile::tempdir().unwrap());
         fs::create_dir(folder.0.path().join("www")).unwrap();
@@ -20,7 +20,7 @@ impl Folder {
         folder
     }
 
-    /// `NAME.pem` and `NAME.key`, which count until the year `ends`.
+    /// Writes `NAME.pem` and `NAME.key`, valid until the year `ends`.
     fn issue(&self, name: &str, hosts: &[&str], ends: i32) {
         self.issue_until(name, hosts, date_time_ymd(ends, 1, 1).into());
     }
@@ -46,10 +46,10 @@ impl Folder {
     fn load(&self, text: &str) -> Result<Config, String> {
         self.write("galley.toml", text, 0o644);
         let file = self.0.path().join("galley.toml");
-        load(&file).map_err(|complaints| complaints.to_string())
+        load(&file).map_err(|errors| errors.to_string())
     }
 
-    /// A site of `example.com` that says so of its certificate, with a listener.
+    /// Loads a site for `example.com` with a TLS listener and this line.
     fn site(&self, line: &str) -> Result<Config, String> {
         self.load(&format!(
             "[server]\nlisten_tls = [\"127.0.0.1:8443\"]\n[[site]]\nhosts = [\"example.com\", \"a.example.com\"]\nroot = \"www\"\n{line}\n"
@@ -58,8 +58,8 @@ impl Folder {
 }
 
 #[test]
-fn a_certificate_and_its_listener_are_found() {
-    let folder = Folder::new();
+fn a_certificate_and_its_listener_are_loaded() {
+    let folder = CertificateFolder::new();
     let config = folder
         .site("tls = { cert = \"good.pem\", key = \"good.key\" }")
         .unwrap();
@@ -79,7 +79,7 @@ fn a_certificate_and_its_listener_are_found() {
     let several = "tls = [{ cert = \"good.pem\", key = \"good.key\" }, { cert = \"other.pem\", key = \"other.key\" }]";
     folder.issue("other", &["example.com"], 2090);
     assert_eq!(folder.site(several).unwrap().sites[0].certificates.len(), 2);
-    // A site without a certificate is nowhere reached over TLS.
+    // A site without a certificate has no TLS listener.
     let plain = folder.load(
         "[server]\nlisten_tls = [\"127.0.0.1:8443\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n\
          [[site]]\nhosts = [\"example.com\"]\nroot = \"www\"\ntls = { cert = \"good.pem\", key = \"good.key\" }\n",
@@ -88,8 +88,8 @@ fn a_certificate_and_its_listener_are_found() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_with_its_place() {
-    let folder = Folder::new();
+fn unusable_certificates_are_rejected_with_a_position() {
+    let folder = CertificateFolder::new();
     folder.issue("other", &["example.com"], 2090);
     folder.write("noise.pem", "-----BEGIN CERTIFICATE-----\nnoise\n", 0o644);
     let key = fs::read_to_string(folder.0.path().join("good.key")).unwrap();
@@ -127,30 +127,30 @@ fn what_cannot_be_used_is_refused_with_its_place() {
             "the site has no certificate",
         ),
     ] {
-        let refused = folder.site(line).unwrap_err();
-        assert!(refused.contains(words), "{line}: {refused}");
-        assert!(refused.contains("galley.toml:6:"), "{line}: {refused}");
+        let error = folder.site(line).unwrap_err();
+        assert!(error.contains(words), "{line}: {error}");
+        assert!(error.contains("galley.toml:6:"), "{line}: {error}");
     }
     let tls = "tls = { cert = \"good.pem\", key = \"good.key\" }";
     let site = format!("[[site]]\nhosts = [\"example.com\"]\nroot = \"www\"\n{tls}\n");
-    let refused = folder.load(&site).unwrap_err();
-    assert!(refused.contains("has no TLS listener"), "{refused}");
-    let refused = folder.load(&format!(
+    let error = folder.load(&site).unwrap_err();
+    assert!(error.contains("has no TLS listener"), "{error}");
+    let error = folder.load(&format!(
         "[server]\nlisten_tls = [\"0.0.0.0:8080\"]\n{site}"
     ));
-    assert!(refused.unwrap_err().contains("listen without TLS"));
-    let nobody = "[server]\nlisten_tls = [\"0.0.0.0:443\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n";
+    assert!(error.unwrap_err().contains("listen without TLS"));
+    let without_certificates = "[server]\nlisten_tls = [\"0.0.0.0:443\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"www\"\n";
     assert!(
         folder
-            .load(nobody)
+            .load(without_certificates)
             .unwrap_err()
             .contains("no site has a certificate")
     );
 }
 
 #[test]
-fn warnings_do_not_prevent_the_start() {
-    let folder = Folder::new();
+fn expired_and_foreign_certificates_are_warnings() {
+    let folder = CertificateFolder::new();
     folder.issue("expired", &["example.com", "*.example.com"], 2021);
     folder.issue("foreign", &["example.com", "example.org"], 2090);
     let soon = SystemTime::now() + Duration::from_secs(5 * 86_400 + 3_600);
@@ -178,8 +178,8 @@ fn warnings_do_not_prevent_the_start() {
 }
 
 #[test]
-fn upstreams_over_tls_have_their_port_and_their_authority() {
-    let folder = Folder::new();
+fn upstreams_over_tls_have_default_port_and_authority() {
+    let folder = CertificateFolder::new();
     let site = |lines: &str| folder.load(&format!("[[site]]\nhosts = [\"a.test\"]\n{lines}\n"));
     let config = site("upstream = [\"https://apache.internal\", \"http://b.test\"]").unwrap();
     let text = format!("{:?}", config.sites[0].upstream);
@@ -187,14 +187,14 @@ fn upstreams_over_tls_have_their_port_and_their_authority() {
         text.contains("port: 443, tls: true") && text.contains("port: 80, tls: false"),
         "{text}"
     );
-    let secure = "upstream = [\"https://apache.internal\"]";
-    let named = format!("{secure}\nupstream_tls = {{ name = \"b\", ca = \"good.pem\" }}");
-    let tls = site(&named).unwrap().sites[0].upstream_tls.clone();
+    let upstream = "upstream = [\"https://apache.internal\"]";
+    let with_name = format!("{upstream}\nupstream_tls = {{ name = \"b\", ca = \"good.pem\" }}");
+    let tls = site(&with_name).unwrap().sites[0].upstream_tls.clone();
     assert_eq!((tls.name.as_deref(), tls.verify), (Some("b"), true));
     assert!(tls.ca.unwrap().ends_with(Path::new("good.pem")));
-    let blind = site(&format!("{secure}\nupstream_tls = {{ verify = false }}")).unwrap();
+    let unverified = site(&format!("{upstream}\nupstream_tls = {{ verify = false }}")).unwrap();
     assert!(
-        blind.warnings[0]
+        unverified.warnings[0]
             .message
             .contains("impersonates the upstream")
     );
@@ -220,7 +220,7 @@ fn upstreams_over_tls_have_their_port_and_their_authority() {
             "write `https://b.test`",
         ),
     ] {
-        let refused = site(lines).unwrap_err();
-        assert!(refused.contains(words), "{lines}: {refused}");
+        let error = site(lines).unwrap_err();
+        assert!(error.contains(words), "{lines}: {error}");
     }
 }

@@ -1,21 +1,21 @@
-//! Configurations as sites have them, with the file and the report that the import makes of each. `UPDATE_GOLDEN=1` writes them.
+//! Realistic configurations of other servers, with the expected file and report of the import. `UPDATE_GOLDEN=1` writes them.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use galley_import::{Imported, ServerKind, Source, StatementFate, import};
 
-/// The files of one case, seen below `/etc/SERVER`.
+/// The files of one case, which the import sees below `/etc/server`.
 struct CaseFiles {
     folder: PathBuf,
-    seen_as: PathBuf,
+    mount_point: PathBuf,
 }
 
 impl CaseFiles {
     fn real(&self, path: &Path) -> Option<PathBuf> {
-        Some(self.folder.join(path.strip_prefix(&self.seen_as).ok()?))
+        Some(self.folder.join(path.strip_prefix(&self.mount_point).ok()?))
     }
 }
 
@@ -53,21 +53,21 @@ impl Source for CaseFiles {
     }
 }
 
-fn converted(folder: &Path) -> Imported {
-    let mains: Vec<(ServerKind, PathBuf)> = MAINS
+fn import_case(folder: &Path) -> Imported {
+    let main_files: Vec<(ServerKind, PathBuf)> = MAIN_FILES
         .iter()
         .filter(|(_, name)| folder.join(name).is_file())
         .map(|(kind, name)| (*kind, PathBuf::from("/etc/server").join(name)))
         .collect();
-    assert!(!mains.is_empty(), "{}", folder.display());
+    assert!(!main_files.is_empty(), "{}", folder.display());
     let files = CaseFiles {
         folder: folder.to_owned(),
-        seen_as: PathBuf::from("/etc/server"),
+        mount_point: PathBuf::from("/etc/server"),
     };
-    import(&files, &mains)
+    import(&files, &main_files)
 }
 
-const MAINS: &[(ServerKind, &str)] = &[
+const MAIN_FILES: &[(ServerKind, &str)] = &[
     (ServerKind::Nginx, "nginx.conf"),
     (ServerKind::Varnish, "default.vcl"),
     (ServerKind::Apache, "apache2.conf"),
@@ -107,19 +107,19 @@ fn compare(path: &Path, now: &str) -> Option<String> {
     (before != now).then(|| format!("{} differs:\n{now}", path.display()))
 }
 
-/// Complaints that are about the machine, and not about the file: its folders and sockets do not exist here.
-fn wrong_lines(text: &str) -> Vec<String> {
+/// Errors in the generated configuration, except for folders and files that do not exist on this machine.
+fn config_errors(text: &str) -> Vec<String> {
     match galley_config::from_text("/etc/galley/galley.toml", text) {
         Ok(_) => Vec::new(),
-        Err(complaints) => complaints
+        Err(errors) => errors
             .iter()
-            .map(|one| format!("{}: {}: {}", one.line, one.option, one.message))
-            .filter(|one| !ABOUT_FILES.iter().any(|words| one.contains(words)))
+            .map(|error| format!("{}: {}: {}", error.line, error.option, error.message))
+            .filter(|error| !MISSING_FILE.iter().any(|words| error.contains(words)))
             .collect(),
     }
 }
 
-const ABOUT_FILES: &[&str] = &[
+const MISSING_FILE: &[&str] = &[
     "does not exist",
     "cannot be read",
     "No such file",
@@ -135,37 +135,37 @@ fn cases() -> Vec<PathBuf> {
     folders
 }
 
-/// How many statements a file has, counted without the import's own parser.
-fn counted(name: &str, text: &str) -> usize {
+/// Counts the statements of a file without the parser of the import.
+fn count_statements(name: &str, text: &str) -> usize {
     match name {
         "apache2.conf" | ".htaccess" => {
             let joined = text.replace("\\\n", " ");
-            lines_but(&joined, |line| line.starts_with("</"))
+            count_lines_except(&joined, |line| line.starts_with("</"))
         }
-        "Caddyfile" => lines_but(text, |line| line == "}"),
-        "default.vcl" => ends_of_statements(&text.replace("//", "#")),
-        _ => ends_of_statements(text),
+        "Caddyfile" => count_lines_except(text, |line| line == "}"),
+        "default.vcl" => count_statement_ends(&text.replace("//", "#")),
+        _ => count_statement_ends(text),
     }
 }
 
-/// Lines that are not empty, no comments, and not `left_out`.
-fn lines_but(text: &str, left_out: fn(&str) -> bool) -> usize {
+/// Counts the lines that are not empty, comments or `excluded`.
+fn count_lines_except(text: &str, excluded: fn(&str) -> bool) -> usize {
     let lines = text.lines().map(str::trim);
-    let is_statement = |line: &&str| !line.is_empty() && !line.starts_with('#') && !left_out(line);
+    let is_statement = |line: &&str| !line.is_empty() && !line.starts_with('#') && !excluded(line);
     lines.filter(is_statement).count()
 }
 
-/// Each `;` and `{` outside of quotes, comments and `${names}` ends the words of a statement.
-fn ends_of_statements(text: &str) -> usize {
+/// Counts `;` and `{` outside of quotes, comments and `${names}`, each of which ends a statement.
+fn count_statement_ends(text: &str) -> usize {
     let (mut count, mut quote, mut before) = (0, None, ' ');
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         let begins_word = before.is_whitespace() || ";{}".contains(before);
         match (quote, c) {
             (Some(end), _) if c == end => quote = None,
-            (_, '\\') => chars = skipped(chars, |_| true),
+            (_, '\\') => chars = skip_past(chars, |_| true),
             (None, '"' | '\'') => quote = Some(c),
-            (None, '#') if begins_word => chars = skipped(chars, |c| c == '\n'),
+            (None, '#') if begins_word => chars = skip_past(chars, |c| c == '\n'),
             (None, ';') => count += 1,
             (None, '{') if before != '$' => count += 1,
             _ => {}
@@ -175,28 +175,28 @@ fn ends_of_statements(text: &str) -> usize {
     count
 }
 
-/// What stands behind the first character that `ends` accepts.
-fn skipped(mut chars: std::str::Chars<'_>, ends: fn(char) -> bool) -> std::str::Chars<'_> {
+/// The rest after the first character that `ends` accepts.
+fn skip_past(mut chars: std::str::Chars<'_>, ends: fn(char) -> bool) -> std::str::Chars<'_> {
     chars.find(|c| ends(*c));
     chars
 }
 
-/// Every file of a case, with how many statements the report has of it.
-fn reported(folder: &Path, imported: &Imported) -> Vec<(PathBuf, usize)> {
-    let mut waiting = vec![folder.to_owned()];
+/// Every file of a case, with the number of its statements in the report.
+fn reported_statements(folder: &Path, imported: &Imported) -> Vec<(PathBuf, usize)> {
+    let mut pending = vec![folder.to_owned()];
     let mut found = Vec::new();
-    while let Some(place) = waiting.pop() {
-        for path in fs::read_dir(place)
+    while let Some(current) = pending.pop() {
+        for path in fs::read_dir(current)
             .unwrap()
             .map(|entry| entry.unwrap().path())
         {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
-                waiting.push(path);
+                pending.push(path);
             } else if !name.starts_with("expected.") {
-                let seen_as = Path::new("/etc/server").join(path.strip_prefix(folder).unwrap());
-                let is_of = |one: &&galley_import::ImportedStatement| {
-                    *one.origin.file == *seen_as.to_str().unwrap()
+                let seen_path = Path::new("/etc/server").join(path.strip_prefix(folder).unwrap());
+                let is_of = |statement: &&galley_import::ImportedStatement| {
+                    *statement.origin.file == *seen_path.to_str().unwrap()
                 };
                 found.push((path, imported.statements.iter().filter(is_of).count()));
             }
@@ -206,14 +206,14 @@ fn reported(folder: &Path, imported: &Imported) -> Vec<(PathBuf, usize)> {
 }
 
 #[test]
-fn no_statement_is_missing_in_a_report() {
+fn every_statement_is_in_the_report() {
     let mut files = 0;
     for folder in cases() {
-        for (path, reported) in reported(&folder, &converted(&folder)) {
+        for (path, reported) in reported_statements(&folder, &import_case(&folder)) {
             let name = path.file_name().unwrap().to_string_lossy();
             let text = fs::read_to_string(&path).unwrap();
-            // A file that two servers include has its statements twice.
-            let counted = counted(&name, &text);
+            // The statements of a file that two servers include are reported twice.
+            let counted = count_statements(&name, &text);
             assert!(
                 reported > 0 && reported % counted == 0,
                 "{}: {reported} of {counted}",
@@ -226,25 +226,27 @@ fn no_statement_is_missing_in_a_report() {
 }
 
 #[test]
-fn configurations_become_those_that_are_expected() {
-    let mut wrong = Vec::new();
+fn imported_configurations_match_the_expected_files() {
+    let mut differences = Vec::new();
     for folder in cases() {
-        let imported = converted(&folder);
-        wrong.extend(compare(
+        let imported = import_case(&folder);
+        differences.extend(compare(
             &folder.join("expected.toml"),
             &imported.configuration,
         ));
-        wrong.extend(compare(&folder.join("expected.txt"), &report(&imported)));
+        differences.extend(compare(&folder.join("expected.txt"), &report(&imported)));
         let name = folder.display();
         let percent = imported.shares().settled_percent();
         if percent < 90 {
-            wrong.push(format!("{name}: {percent} % of the statements are settled"));
+            differences.push(format!(
+                "{name}: {percent} % of the statements are converted"
+            ));
         }
-        wrong.extend(
-            wrong_lines(&imported.configuration)
+        differences.extend(
+            config_errors(&imported.configuration)
                 .into_iter()
-                .map(|one| format!("{name}: {one}")),
+                .map(|error| format!("{name}: {error}")),
         );
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -1,6 +1,6 @@
-//! Runs that somebody watches: second by second, stopped early, on a ramp, as recorded, with HEAD.
+//! Runs with progress reports: results per second, early stop, ramps, replays, and HEAD requests.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     cell::RefCell,
@@ -19,8 +19,13 @@ use galley_load::{
 };
 use galley_testkit::origin::Origin;
 
-/// A client of visitors whose runs are watched.
-fn watched(origin: &Origin, pages: Vec<VisitedPage>, connections: usize, pace: Pace) -> LoadClient {
+/// Creates a client with progress reports for requests of visitors.
+fn client_with_progress(
+    origin: &Origin,
+    pages: Vec<VisitedPage>,
+    connections: usize,
+    pace: Pace,
+) -> LoadClient {
     let visitors = Visitors::new("a.test", pages, VisitorShares::default(), 1).unwrap();
     let workload = Workload {
         requests: Box::new(visitors.in_order()),
@@ -47,34 +52,34 @@ fn run(client: &mut LoadClient, limit: Limit) -> LoadOutcome {
 }
 
 #[test]
-fn a_stall_of_a_second_is_in_the_seconds_in_which_requests_were_due() {
-    let (count, turn) = (AtomicU64::new(0), Mutex::new(()));
-    let origin = Origin::start(move |_, wire| {
-        let _turn = turn.lock().unwrap();
+fn a_stall_counts_in_the_seconds_when_requests_were_due() {
+    let (count, lock) = (AtomicU64::new(0), Mutex::new(()));
+    let origin = Origin::start(move |_, writer| {
+        let _guard = lock.lock().unwrap();
         if count.fetch_add(1, Ordering::SeqCst) + 1 == 150 {
             thread::sleep(Duration::from_secs(1));
         }
-        wire.answer(200, &[("Cache-Status", "galley; hit")], b"hello");
+        writer.answer(200, &[("Cache-Status", "galley; hit")], b"hello");
     })
     .unwrap();
     let pages = vec![page(PageMethod::Get, "/")];
-    let mut client = watched(&origin, pages, 10, Pace::Constant(100.0));
-    let seen = run(&mut client, Limit::Time(Duration::from_secs(4)));
-    assert_eq!((seen.responses, seen.unsent), (400, 0));
-    assert_eq!(seen.slices.len(), 4);
-    assert!(seen.slices.iter().all(|slice| slice.requests == 100));
-    // The request at 1.5 s takes a second; those that were due behind it wait for it.
-    assert!(seen.slices[1].quantile_ms(0.99) > 900.0);
-    assert!(seen.slices[2].quantile_ms(0.75) > 100.0);
-    assert!(seen.quantile(0.99) > Duration::from_millis(900));
-    assert!(seen.slices[0].quantile_ms(0.5) < 100.0);
-    assert_eq!(seen.cache_words["hit"], 400);
+    let mut client = client_with_progress(&origin, pages, 10, Pace::Constant(100.0));
+    let outcome = run(&mut client, Limit::Time(Duration::from_secs(4)));
+    assert_eq!((outcome.responses, outcome.unsent), (400, 0));
+    assert_eq!(outcome.slices.len(), 4);
+    assert!(outcome.slices.iter().all(|slice| slice.requests == 100));
+    // The request at 1.5 s takes a second; the requests due during this second wait for it.
+    assert!(outcome.slices[1].quantile_ms(0.99) > 900.0);
+    assert!(outcome.slices[2].quantile_ms(0.75) > 100.0);
+    assert!(outcome.quantile(0.99) > Duration::from_millis(900));
+    assert!(outcome.slices[0].quantile_ms(0.5) < 100.0);
+    assert_eq!(outcome.cache_words["hit"], 400);
 }
 
 #[test]
-fn a_ramp_sends_what_its_rates_say() {
-    let origin = Origin::start(|_, wire| {
-        wire.answer(200, &[], b"");
+fn a_ramp_sends_requests_at_its_rates() {
+    let origin = Origin::start(|_, writer| {
+        writer.answer(200, &[], b"");
     })
     .unwrap();
     let over = Duration::from_secs(2);
@@ -83,20 +88,20 @@ fn a_ramp_sends_what_its_rates_say() {
         to: 190.0,
         over,
     };
-    let mut client = watched(&origin, vec![page(PageMethod::Get, "/")], 10, pace);
-    let seen = run(&mut client, Limit::Time(over));
-    let requests: Vec<u64> = seen.slices.iter().map(|slice| slice.requests).collect();
+    let mut client = client_with_progress(&origin, vec![page(PageMethod::Get, "/")], 10, pace);
+    let outcome = run(&mut client, Limit::Time(over));
+    let requests: Vec<u64> = outcome.slices.iter().map(|slice| slice.requests).collect();
     assert_eq!(requests.iter().sum::<u64>(), 200);
     assert!(requests[0].abs_diff(55) <= 1, "{requests:?}");
 }
 
 #[test]
-fn a_replay_sends_each_page_once_when_it_is_due_and_head_has_no_body() {
-    let origin = Origin::start(|seen, wire| {
-        if seen.method == "HEAD" {
-            wire.write(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
+fn a_replay_sends_each_page_once_at_its_time() {
+    let origin = Origin::start(|request, writer| {
+        if request.method == "HEAD" {
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
         } else {
-            wire.answer(200, &[], b"hello");
+            writer.answer(200, &[], b"hello");
         }
     })
     .unwrap();
@@ -106,27 +111,27 @@ fn a_replay_sends_each_page_once_when_it_is_due_and_head_has_no_body() {
         page(PageMethod::Get, "/c"),
     ];
     pages[2].due = Duration::from_millis(300);
-    let mut client = watched(&origin, pages, 1, Pace::Recorded);
-    let seen = run(&mut client, Limit::Time(Duration::from_secs(20)));
+    let mut client = client_with_progress(&origin, pages, 1, Pace::Recorded);
+    let outcome = run(&mut client, Limit::Time(Duration::from_secs(20)));
     assert_eq!(
-        (seen.responses, seen.broken),
+        (outcome.responses, outcome.broken),
         (3, 0),
         "{:?}",
-        seen.first_error
+        outcome.first_error
     );
-    assert!(seen.elapsed >= Duration::from_millis(300));
+    assert!(outcome.elapsed >= Duration::from_millis(300));
     let targets: Vec<String> = origin
         .requests()
         .into_iter()
-        .map(|seen| seen.target)
+        .map(|request| request.target)
         .collect();
     assert_eq!(targets, ["/a", "/b", "/c"]);
 }
 
 #[test]
-fn a_run_that_is_stopped_reports_what_it_saw() {
-    let origin = Origin::start(|_, wire| {
-        wire.answer(200, &[], b"");
+fn a_stopped_run_reports_its_results() {
+    let origin = Origin::start(|_, writer| {
+        writer.answer(200, &[], b"");
     })
     .unwrap();
     let visitors = Visitors::new(
@@ -154,20 +159,24 @@ fn a_run_that_is_stopped_reports_what_it_saw() {
         *counted.borrow_mut() += 1;
         stop.store(outcome.responses >= 30, Ordering::Relaxed);
     });
-    let seen = run(&mut client, Limit::Time(Duration::from_secs(600)));
-    assert!(seen.is_stopped && *calls.borrow() > 1);
-    assert!((30..200).contains(&seen.responses), "{}", seen.responses);
-    assert_eq!((seen.broken, seen.unexpected_status), (0, 0));
+    let outcome = run(&mut client, Limit::Time(Duration::from_secs(600)));
+    assert!(outcome.is_stopped && *calls.borrow() > 1);
+    assert!(
+        (30..200).contains(&outcome.responses),
+        "{}",
+        outcome.responses
+    );
+    assert_eq!((outcome.broken, outcome.unexpected_status), (0, 0));
 }
 
 #[test]
-fn a_server_that_serves_nobody_ends_the_run_with_a_report() {
-    let origin = Origin::start(|_, wire| wire.close()).unwrap();
+fn a_server_without_responses_ends_the_run_with_a_report() {
+    let origin = Origin::start(|_, writer| writer.close()).unwrap();
     let pages = vec![page(PageMethod::Get, "/")];
-    let mut client = watched(&origin, pages, 4, Pace::Closed);
-    let seen = run(&mut client, Limit::Time(Duration::from_secs(600)));
-    assert!(seen.is_stopped);
-    assert_eq!(seen.responses, 0);
-    assert_eq!(seen.statuses.keys().copied().collect::<Vec<_>>(), [0]);
-    assert!(seen.broken >= 1000 && seen.slices[0].failures > 0);
+    let mut client = client_with_progress(&origin, pages, 4, Pace::Closed);
+    let outcome = run(&mut client, Limit::Time(Duration::from_secs(600)));
+    assert!(outcome.is_stopped);
+    assert_eq!(outcome.responses, 0);
+    assert_eq!(outcome.statuses.keys().copied().collect::<Vec<_>>(), [0]);
+    assert!(outcome.broken >= 1000 && outcome.slices[0].failures > 0);
 }

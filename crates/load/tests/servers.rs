@@ -1,6 +1,6 @@
-//! The client against real servers: nginx in plain, over TLS and over HTTP/2, and an origin that does what nginx never would.
+//! The client with nginx without TLS, over TLS and over HTTP/2, and with an origin that violates HTTP.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::{
     collections::BTreeMap,
@@ -50,7 +50,7 @@ fn run(target: Target, workload: Workload, limit: Limit) -> LoadOutcome {
     client.run(limit).unwrap().remove(0)
 }
 
-/// nginx with a file of five bytes, and the certificate that it shows at its further address.
+/// Starts nginx with a file of five bytes, and returns it with the certificate of its further address.
 fn nginx(dir: &Path) -> (Nginx, CertificateDer<'static>) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["a.test".to_owned()]).unwrap();
@@ -69,7 +69,7 @@ fn nginx(dir: &Path) -> (Nginx, CertificateDer<'static>) {
 }
 
 #[test]
-fn right_responses_count_whatever_is_spoken() {
+fn responses_are_counted_with_every_protocol() {
     let scratch = Scratch::new().unwrap();
     let (nginx, trusted) = nginx(scratch.path());
     let tls = |protocol, resumes| {
@@ -105,25 +105,25 @@ fn right_responses_count_whatever_is_spoken() {
         let count = 50;
         let workload = workload(&head, 2, Pace::Closed);
         let mut client = LoadClient::connect(target, vec![workload], Arc::default()).unwrap();
-        // The first run leaves tickets, and connections that go on.
+        // The first run creates session tickets and persistent connections.
         client.run(Limit::Requests(4)).unwrap();
-        let seen = client.run(Limit::Requests(count)).unwrap().remove(0);
+        let outcome = client.run(Limit::Requests(count)).unwrap().remove(0);
         assert_eq!(
-            (seen.responses, seen.broken),
+            (outcome.responses, outcome.broken),
             (count, 0),
             "{context}: {:?}",
-            seen.first_error
+            outcome.first_error
         );
-        assert_eq!(seen.lengths, BTreeMap::from([(5, count)]), "{context}");
-        assert_eq!(seen.samples[0].body, b"hello", "{context}");
-        assert!(seen.quantile(0.5) <= seen.quantile(1.0) && seen.per_second() > 0.0);
+        assert_eq!(outcome.lengths, BTreeMap::from([(5, count)]), "{context}");
+        assert_eq!(outcome.samples[0].body, b"hello", "{context}");
+        assert!(outcome.quantile(0.5) <= outcome.quantile(1.0) && outcome.per_second() > 0.0);
         if !is_http2 {
             let watched = BTreeMap::from([((200, "GET".to_owned()), count)]);
-            assert_eq!(seen.watched, watched, "{context}");
+            assert_eq!(outcome.watched, watched, "{context}");
         }
-        // nginx ends each connection after ten requests, over HTTP/2 with GOAWAY.
+        // nginx closes each connection after ten requests, over HTTP/2 with GOAWAY.
         let is_closed = connections == Connections::Kept;
-        assert_eq!(seen.reconnects > 0, is_closed, "{context}");
+        assert_eq!(outcome.reconnects > 0, is_closed, "{context}");
     }
 }
 
@@ -148,24 +148,24 @@ fn heads_with_many_fields_are_sent_over_http2() {
         1,
         Pace::Closed,
     );
-    let seen = run(target, workload, Limit::Requests(3));
+    let outcome = run(target, workload, Limit::Requests(3));
     assert_eq!(
-        (seen.responses, seen.broken),
+        (outcome.responses, outcome.broken),
         (3, 0),
         "{:?}",
-        seen.first_error
+        outcome.first_error
     );
 }
 
 #[test]
-fn wrong_statuses_and_handshakes_of_the_wrong_kind_are_counted_and_named() {
+fn unexpected_statuses_and_handshakes_are_counted_and_named() {
     let scratch = Scratch::new().unwrap();
     let (nginx, trusted) = nginx(scratch.path());
     let closed = workload(&get("/missing"), 2, Pace::Closed);
-    let seen = run(target(nginx.addr()), closed, Limit::Requests(20));
-    assert_eq!((seen.responses, seen.unexpected_status), (20, 20));
-    assert_eq!(seen.first_error.as_deref(), Some("status 404"));
-    // Nothing was there to resume.
+    let outcome = run(target(nginx.addr()), closed, Limit::Requests(20));
+    assert_eq!((outcome.responses, outcome.unexpected_status), (20, 20));
+    assert_eq!(outcome.first_error.as_deref(), Some("status 404"));
+    // No session exists to resume.
     let tls = TargetTls {
         name: "a.test".to_owned(),
         trusted: Trust::Only(trusted),
@@ -177,33 +177,33 @@ fn wrong_statuses_and_handshakes_of_the_wrong_kind_are_counted_and_named() {
         connections: Connections::PerRequest,
         ..target(nginx.further_addr())
     };
-    let seen = run(
+    let outcome = run(
         target,
         workload(&get("/hello.txt"), 1, Pace::Closed),
         Limit::Requests(1),
     );
-    assert_eq!((seen.responses, seen.broken), (1, 1));
-    assert!(seen.first_error.unwrap().contains("handshake"));
+    assert_eq!((outcome.responses, outcome.broken), (1, 1));
+    assert!(outcome.first_error.unwrap().contains("handshake"));
 }
 
-/// What nginx never does, by path.
+/// Starts an origin whose behavior depends on the path.
 fn origin() -> Origin {
-    Origin::start(|seen, wire| {
-        let closes = match seen.path() {
-            "/last" => wire.answer(200, &[("Connection", "close")], b"hello"),
-            // Without a word: the next request on the connection meets a closed one.
-            "/shut" => wire.answer(200, &[], b"hello"),
+    Origin::start(|request, writer| {
+        let closes = match request.path() {
+            "/last" => writer.answer(200, &[("Connection", "close")], b"hello"),
+            // Closes without `Connection: close`, so the next request is sent on a closed connection.
+            "/shut" => writer.answer(200, &[], b"hello"),
             "/chunked" => {
                 let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n";
-                !(wire.write(head) && wire.write(b"2\r\nlo\r\n0\r\n\r\n"))
+                !(writer.write(head) && writer.write(b"2\r\nlo\r\n0\r\n\r\n"))
             }
-            "/short" => wire.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
-            "/more" => wire.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhello"),
-            "/noise" => wire.write(b"no response at all\r\n\r\n"),
+            "/short" => writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"),
+            "/more" => writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhello"),
+            "/noise" => writer.write(b"no response at all\r\n\r\n"),
             _ => true,
         };
         if closes {
-            wire.close();
+            writer.close();
         }
     })
     .unwrap()
@@ -214,20 +214,20 @@ fn closed_connections_are_replaced() {
     let origin = origin();
     for (path, reconnects) in [("/chunked", false), ("/last", true), ("/shut", true)] {
         let load = workload(&get(path), 2, Pace::Closed);
-        let seen = run(target(origin.addr()), load, Limit::Requests(20));
+        let outcome = run(target(origin.addr()), load, Limit::Requests(20));
         assert_eq!(
-            (seen.responses, seen.broken),
+            (outcome.responses, outcome.broken),
             (20, 0),
             "{path}: {:?}",
-            seen.first_error
+            outcome.first_error
         );
-        assert_eq!(seen.reconnects > 0, reconnects, "{path}");
-        assert_eq!(seen.samples[0].body, b"hello", "{path}");
+        assert_eq!(outcome.reconnects > 0, reconnects, "{path}");
+        assert_eq!(outcome.samples[0].body, b"hello", "{path}");
     }
 }
 
 #[test]
-fn what_is_no_response_is_counted_and_named() {
+fn invalid_responses_are_counted_and_named() {
     let origin = origin();
     for (path, word) in [
         ("/short", "broke"),
@@ -236,21 +236,21 @@ fn what_is_no_response_is_counted_and_named() {
         ("/silent", "broke"),
     ] {
         let load = workload(&get(path), 2, Pace::Closed);
-        let seen = run(target(origin.addr()), load, Limit::Requests(20));
-        assert_eq!((seen.responses, seen.broken), (0, 20), "{path}");
-        let error = seen.first_error.unwrap();
+        let outcome = run(target(origin.addr()), load, Limit::Requests(20));
+        assert_eq!((outcome.responses, outcome.broken), (0, 20), "{path}");
+        let error = outcome.first_error.unwrap();
         assert!(error.contains(word), "{path}: {error}");
     }
 }
 
-/// An origin that takes so long for the request of that number, and no time for others.
+/// Starts an origin that delays only the request with this number.
 fn stalling(number: u64, time: Duration) -> Origin {
     let count = AtomicU64::new(0);
-    Origin::start(move |_, wire| {
+    Origin::start(move |_, writer| {
         if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
             thread::sleep(time);
         }
-        wire.answer(200, &[], b"hello");
+        writer.answer(200, &[], b"hello");
     })
     .unwrap()
 }
@@ -261,29 +261,32 @@ fn at_a_constant_rate_a_stall_counts_for_every_request_that_was_due() {
     let late = |pace| {
         let origin = stalling(20, stall);
         let load = workload(&get("/"), 1, pace);
-        let seen = run(target(origin.addr()), load, Limit::Requests(400));
-        assert_eq!((seen.responses, seen.broken, seen.unsent), (400, 0, 0));
+        let outcome = run(target(origin.addr()), load, Limit::Requests(400));
+        assert_eq!(
+            (outcome.responses, outcome.broken, outcome.unsent),
+            (400, 0, 0)
+        );
         let bound = u64::try_from(stall.as_nanos() / 3).unwrap();
-        seen.latency.count_between(bound, u64::MAX)
+        outcome.latency.count_between(bound, u64::MAX)
     };
-    // 500 in a second: in two thirds of the stall a hundred are due.
+    // At 500 requests per second, a hundred are due in two thirds of the stall.
     assert!(late(Pace::Constant(500.0)) >= 90);
     assert!(late(Pace::Closed) <= 5);
 }
 
 #[test]
-fn what_is_due_and_never_sent_counts_with_the_time_that_it_waited() {
-    // The first request takes longer than the run: its connection is the only one.
+fn unsent_requests_count_with_their_waiting_time() {
+    // The first request takes longer than the run and occupies the only connection.
     let origin = stalling(1, Duration::from_millis(400));
     let load = workload(&get("/"), 1, Pace::Constant(1000.0));
-    let seen = run(
+    let outcome = run(
         target(origin.addr()),
         load,
         Limit::Time(Duration::from_millis(200)),
     );
-    assert_eq!((seen.responses, seen.unsent), (1, 199));
-    assert_eq!(seen.latency.len(), 200);
-    assert!(seen.quantile(0.5) >= Duration::from_millis(90));
+    assert_eq!((outcome.responses, outcome.unsent), (1, 199));
+    assert_eq!(outcome.latency.len(), 200);
+    assert!(outcome.quantile(0.5) >= Duration::from_millis(90));
 }
 
 #[test]
@@ -292,18 +295,18 @@ fn a_constant_rate_is_kept_and_can_be_changed_between_runs() {
     let load = workload(&get("/"), 4, Pace::Constant(200.0));
     let mut client =
         LoadClient::connect(target(origin.addr()), vec![load], Arc::default()).unwrap();
-    for (rate, wanted) in [(200.0, 100), (1000.0, 500)] {
+    for (rate, expected) in [(200.0, 100), (1000.0, 500)] {
         client.set_pace(0, Pace::Constant(rate));
-        let seen = client
+        let outcome = client
             .run(Limit::Time(Duration::from_millis(500)))
             .unwrap()
             .remove(0);
-        assert_eq!(seen.responses + seen.unsent, wanted);
+        assert_eq!(outcome.responses + outcome.unsent, expected);
     }
 }
 
 #[test]
-fn workloads_run_side_by_side_and_idle_connections_stay() {
+fn workloads_run_concurrently_and_idle_connections_stay_open() {
     let origin = stalling(0, Duration::ZERO);
     let loads = vec![
         workload(&get("/a"), 3, Pace::Closed),
@@ -311,17 +314,17 @@ fn workloads_run_side_by_side_and_idle_connections_stay() {
     ];
     let mut client = LoadClient::connect(target(origin.addr()), loads, Arc::default()).unwrap();
     client.hold_idle(5).unwrap();
-    let mut seen = client.run(Limit::Requests(50)).unwrap();
-    assert_eq!((seen[0].responses, seen[1].responses), (50, 50));
+    let mut outcome = client.run(Limit::Requests(50)).unwrap();
+    assert_eq!((outcome[0].responses, outcome[1].responses), (50, 50));
     assert_eq!(client.idle_closed(), 0);
-    let other = seen.remove(1);
-    seen[0].merge(other);
-    assert_eq!((seen[0].responses, seen[0].latency.len()), (100, 100));
+    let other = outcome.remove(1);
+    outcome[0].merge(other);
+    assert_eq!((outcome[0].responses, outcome[0].latency.len()), (100, 100));
     drop(origin);
 }
 
 #[test]
-fn the_callers_flag_ends_a_run() {
+fn the_stop_flag_ends_a_run() {
     let origin = stalling(1, Duration::from_secs(2));
     let stop = Arc::new(AtomicBool::new(false));
     let load = workload(&get("/"), 1, Pace::Closed);
