@@ -1,4 +1,4 @@
-//! Who a client is and what lets it in: the PROXY protocol, fields of proxies, files of passwords, calls of XML-RPC.
+//! Client addresses and access control: the PROXY protocol, forwarding fields, password files, XML-RPC calls.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use galley_policy::access::xmlrpc::{Call, XmlRpcScanner};
 use galley_policy::proxied::{ConnectionInfo, ForwardingField, NOBODY, Proxies};
 use galley_policy::request_info::Scheme;
 
-/// A header of the PROXY protocol is read to the byte: what is asked for always belongs to it, however slowly it comes.
+/// A PROXY protocol header never requests bytes beyond its end, however few bytes arrive at a time.
 pub fn proxy_protocol(data: &[u8]) {
     let mut length = 0;
     let whole = loop {
@@ -26,13 +26,13 @@ pub fn proxy_protocol(data: &[u8]) {
     };
     for length in 0..whole {
         let Ok(ProxyHeaderStep::More(more)) = proxy::read(&data[..length]) else {
-            panic!("{length} of {whole} bytes are no beginning");
+            panic!("{length} of {whole} bytes are not a prefix");
         };
         assert!(length + more <= whole);
     }
 }
 
-/// Strangers are not believed, and of a list nothing counts that stands left of the first address that is not trusted.
+/// Fields of untrusted peers are ignored. In a list, addresses left of the first untrusted address (from the right) have no effect.
 pub fn forwarded(data: &[u8]) {
     let Some((&choice, rest)) = data.split_first() else {
         return;
@@ -49,17 +49,17 @@ pub fn forwarded(data: &[u8]) {
             ForwardingField::XRealIp,
         ][usize::from(choice) % 3],
     };
-    let own = |peer: [u8; 4]| ConnectionInfo {
+    let connection_from = |peer: [u8; 4]| ConnectionInfo {
         peer: SocketAddr::new(IpAddr::V4(Ipv4Addr::from(peer)), 4000),
         scheme: Scheme::Http,
         host: b"example.com",
     };
-    let stranger = own([192, 0, 2, 1]);
-    let asked = proxies.origin(&stranger, &fields);
-    assert_eq!((asked.client, asked.scheme), (stranger.peer, Scheme::Http));
-    assert_eq!(asked.host, stranger.host);
-    let asked = proxies.origin(&own([10, 0, 0, 1]), &fields);
-    if proxies.field != ForwardingField::XForwardedFor || proxies.trusts(asked.client) {
+    let untrusted = connection_from([192, 0, 2, 1]);
+    let origin = proxies.origin(&untrusted, &fields);
+    assert_eq!((origin.client, origin.scheme), (untrusted.peer, Scheme::Http));
+    assert_eq!(origin.host, untrusted.host);
+    let origin = proxies.origin(&connection_from([10, 0, 0, 1]), &fields);
+    if proxies.field != ForwardingField::XForwardedFor || proxies.trusts(origin.client) {
         return;
     }
     let list = [
@@ -71,8 +71,8 @@ pub fn forwarded(data: &[u8]) {
         "x-forwarded-for" => (name, list.as_slice()),
         _ => (name, value),
     });
-    let again = proxies.origin(&own([10, 0, 0, 1]), &longer);
-    assert!(again.client == asked.client || asked.client == NOBODY);
+    let with_longer_list = proxies.origin(&connection_from([10, 0, 0, 1]), &longer);
+    assert!(with_longer_list.client == origin.client || origin.client == NOBODY);
 }
 
 const NAMES: &[&str] = &[
@@ -84,19 +84,19 @@ const NAMES: &[&str] = &[
     "x-real-ip",
 ];
 
-/// A call is judged alike however its body is cut, and one that is forbidden and plainly there is never let through.
+/// The result does not depend on how the body is split, and a plainly visible forbidden call is never permitted.
 pub fn xmlrpc(data: &[u8]) {
-    let whole = judged([data]);
-    assert_eq!(judged(data.chunks(1)), whole);
-    assert_eq!(judged(data.chunks(7)), whole);
+    let whole = scan([data]);
+    assert_eq!(scan(data.chunks(1)), whole);
+    assert_eq!(scan(data.chunks(7)), whole);
     for name in ["system.multicall", "pingback.ping"] {
         let call = format!("<methodName>{name}</methodName>");
-        let is_there = data.windows(call.len()).any(|part| part == call.as_bytes());
-        assert!(!is_there || whole != Call::Fine);
+        let is_present = data.windows(call.len()).any(|part| part == call.as_bytes());
+        assert!(!is_present || whole != Call::Fine);
     }
 }
 
-fn judged<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Call {
+fn scan<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Call {
     let mut scanner = XmlRpcScanner::default();
     for piece in pieces {
         scanner.push(piece);
@@ -104,7 +104,7 @@ fn judged<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Call {
     scanner.finish()
 }
 
-/// In a file that passes the check every name has a hash, and credentials are what follows the scheme.
+/// In a file that passes the check, every name has a hash. Credentials are the text after the scheme.
 pub fn htpasswd(data: &[u8]) {
     if let Some(offered) = passwords::offered(data) {
         assert_eq!(offered, offered.trim_ascii());

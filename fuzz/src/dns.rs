@@ -1,6 +1,6 @@
 //! Responses of DNS servers to dynamic updates, and names.
 //!
-//! The readers are the server's own. Signatures are one byte here, so that a fuzzer finds valid ones.
+//! The parsers are those of the server. Signatures have one byte here, so that the fuzzer can find valid ones.
 
 use dns_message::{RecordAction, RecordUpdate, UpdateResult};
 use dns_name::DnsName;
@@ -12,7 +12,7 @@ mod dns_message;
 #[path = "../../crates/galley/src/acme/dns_name.rs"]
 mod dns_name;
 
-/// In place of the keys of RFC 8945.
+/// Replaces the keys of RFC 8945.
 mod tsig {
     use super::dns_name::DnsName;
 
@@ -33,8 +33,8 @@ mod tsig {
     }
 }
 
-/// Whatever comes is read or refused. What counts as done has the id of the request and a signature of its length, and the same
-/// bytes are no response to another request.
+/// Arbitrary bytes cause no panic. A successful response has the id of the request and a signature of the right length, and the same
+/// bytes are not a response to another request.
 pub fn response(data: &[u8]) {
     let name = |text| DnsName::parse(text).expect("a name");
     let key = TsigKey {
@@ -57,7 +57,7 @@ pub fn response(data: &[u8]) {
     }
 }
 
-/// A name is read as it is written, and what is skipped is a beginning of the bytes.
+/// A written name is read back unchanged, and skipping a name consumes a prefix of the bytes.
 pub fn name(data: &[u8]) {
     if let Some(rest) = dns_name::skip(data) {
         assert!(rest.len() < data.len() && data.ends_with(rest));
@@ -73,5 +73,5 @@ const ID: u16 = 0x1234;
 
 const NOW_S: u64 = 1_700_000_000;
 
-/// Bytes of a head, and of a signature's record with empty names.
+/// Length of a header and a signature record with empty names.
 const SIGNED: usize = 12 + 1 + 10 + 1 + 16;

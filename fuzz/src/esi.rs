@@ -1,4 +1,4 @@
-//! ESI: bodies of pages, and the addresses in them.
+//! ESI: page bodies and the URLs in them.
 
 use galley_http::head::{self, HeadBuffer, HeadLimits, ParsedHead};
 use galley_policy::esi::target::IncludeTarget;
@@ -7,7 +7,7 @@ use galley_policy::request_info::{RequestInfo, RequestLineInfo, Scheme};
 use galley_policy::route::HostPattern;
 use galley_policy::site::Policy;
 
-/// A body with tags: what stays is no more than what came, and every address leads to a host of the site, with one request and no more.
+/// The template is not longer than the body, and every include requests a host of the site with exactly one request.
 pub fn esi(data: &[u8]) {
     let template = EsiTemplate::parse(data);
     assert!(template.body.len() <= data.len());

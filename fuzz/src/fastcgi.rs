@@ -1,4 +1,4 @@
-//! What a FastCGI responder says: records, the head that is in them, and the pairs of a request read back.
+//! Output of FastCGI responders (records and the head in them), and parameters of a request.
 
 use bytes::Bytes;
 use galley_fastcgi::FastCgiEvent;
@@ -7,12 +7,12 @@ use galley_fastcgi::exchange::{FastCgiExchange, FastCgiRequest};
 use galley_fastcgi::{params, record};
 use galley_policy::cgi;
 
-/// Records are read alike however they are cut; standard output gives the same head and body.
+/// The result does not depend on how records are split; stdout has the same head and body.
 pub fn records(data: &[u8]) {
     let _ = record::parse(data);
-    let whole = heard([data]);
-    assert_eq!(heard(data.chunks(5)), whole);
-    assert_eq!(heard(data.chunks(1)), whole);
+    let whole = read_records([data]);
+    assert_eq!(read_records(data.chunks(5)), whole);
+    assert_eq!(read_records(data.chunks(1)), whole);
     let split = |pieces: usize| {
         let mut splitter = Splitter::new();
         let (mut head, mut body) = (None, Vec::new());
@@ -30,44 +30,44 @@ pub fn records(data: &[u8]) {
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Heard {
+struct ResponderOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     end: Option<bool>,
 }
 
-fn heard<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Heard {
+fn read_records<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> ResponderOutput {
     let mut exchange = FastCgiExchange::new();
     let request = FastCgiRequest {
         variables: &[],
         body_length: 0,
     };
-    let mut heard = Heard::default();
+    let mut output = ResponderOutput::default();
     if exchange.begin(&request).is_err() {
-        return heard;
+        return output;
     }
     for piece in pieces {
         exchange.input().extend_from_slice(piece);
-        while heard.end.is_none() {
+        while output.end.is_none() {
             match exchange.event() {
-                Ok(Some(FastCgiEvent::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
-                Ok(Some(FastCgiEvent::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
-                Ok(Some(FastCgiEvent::End(_))) => heard.end = Some(true),
+                Ok(Some(FastCgiEvent::Stdout(bytes))) => output.stdout.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::Stderr(bytes))) => output.stderr.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::End(_))) => output.end = Some(true),
                 Ok(None) => break,
-                Err(_) => heard.end = Some(false),
+                Err(_) => output.end = Some(false),
             }
         }
     }
-    heard
+    output
 }
 
-/// What is read of a stream of pairs is written as a stream that is read alike.
+/// Parameters that were read can be written and read back unchanged.
 pub fn params(data: &[u8]) {
     let Some(pairs) = params::read(data) else {
         return;
     };
     let mut out = Vec::new();
-    params::write(&mut out, &pairs).expect("it fitted before");
+    params::write(&mut out, &pairs).expect("the parameters were read, so they fit");
     let mut joined = Vec::new();
     let mut rest = &out[..];
     while let Ok(record::ParsedRecord::Whole {
@@ -80,7 +80,7 @@ pub fn params(data: &[u8]) {
     assert_eq!(params::read(&joined), Some(pairs));
 }
 
-/// The head of a CGI answer: what is accepted has a status that can be sent and no field of framing.
+/// An accepted CGI head has a valid status and no framing fields.
 pub fn cgi_answer(data: &[u8]) {
     let Ok((status, fields)) = cgi::answer(data) else {
         return;

@@ -1,13 +1,13 @@
-//! What is read from disks: the configuration, `.htaccess`, paths of files, stored pages, the log of purges; and shared pages in
-//! the engine of a cluster.
+//! Data from disks: the configuration, `.htaccess`, file paths, stored pages, the purge log; and shared pages in the engine of a
+//! cluster.
 
-/// A configuration is taken or complained about.
+/// Arbitrary text results in a configuration or errors.
 #[cfg(feature = "config")]
 pub fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    // Includes would read whatever the bytes name.
+    // An include would read arbitrary files.
     if text.contains("include") {
         return;
     }
@@ -16,7 +16,7 @@ pub fn config(data: &[u8]) {
     let _ = galley_config::parse_duration(text);
 }
 
-/// A `.htaccess` is read, and asked about a name.
+/// Parses a `.htaccess` and evaluates it for a path.
 pub fn htaccess(data: &[u8]) {
     let (path, text) = match data.iter().position(|byte| *byte == b'\n') {
         Some(end) => data.split_at(end),
@@ -25,22 +25,22 @@ pub fn htaccess(data: &[u8]) {
     galley_files::fuzzing::htaccess(text, path);
 }
 
-/// A decoded path becomes one below the root, or nothing.
+/// A decoded path resolves to a path below the root or to nothing.
 pub fn path(data: &[u8]) {
     galley_files::fuzzing::path(data);
 }
 
-/// A stored page, as it lies there and with its checksums made right.
+/// Parses a stored page, unchanged and with corrected checksums.
 pub fn disk_entry(data: &[u8]) {
     galley_cache::fuzzing::disk_entry(data);
 }
 
-/// A log of purges, as it lies there and with its checks made right.
+/// Parses a purge log, unchanged and with corrected checksums.
 pub fn purge_log(data: &[u8]) {
     galley_cache::fuzzing::purge_log(data);
 }
 
-/// A shared page in the engine, as it lies there and with a correct MAC.
+/// Parses a shared page of the engine, unchanged and with a correct MAC.
 #[cfg(feature = "cluster")]
 pub fn page_value(data: &[u8]) {
     galley_cluster::fuzz_page_value(data);

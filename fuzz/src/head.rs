@@ -1,4 +1,4 @@
-//! Fields with a grammar of their own.
+//! Header fields with their own grammar.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +13,7 @@ use galley_policy::vary::Vary;
 use galley_policy::{compress, fragments as page_fragments, tags as page_tags, time};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What is chosen is accepted.
+/// A selected coding is an accepted one.
 pub fn accept_encoding(data: &[u8]) {
     let mut codings = AcceptedCodings::default();
     for line in data.split(|byte| *byte == b'\n') {
@@ -24,7 +24,7 @@ pub fn accept_encoding(data: &[u8]) {
     }
 }
 
-/// Conditions, each against the same page; a tag of a coded form is found in what was sent.
+/// Evaluates each conditional field for the same page.
 pub fn conditions(data: &[u8]) {
     let names = [
         "If-None-Match",
@@ -42,7 +42,7 @@ pub fn conditions(data: &[u8]) {
         last_modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
     };
     for name in names {
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
             target: b"/",
@@ -52,19 +52,19 @@ pub fn conditions(data: &[u8]) {
             upgrade: false,
             country: None,
         };
-        if facts
+        if info
             .parse(&line, [(name, data)].into_iter(), &site)
             .is_ok()
         {
-            let _ = conditional::evaluate(&facts, &validators);
-            let _ = conditional::evaluate_stored(&facts, &validators);
+            let _ = conditional::evaluate(&info, &validators);
+            let _ = conditional::evaluate_stored(&info, &validators);
         }
     }
     let _ = conditional::range_applies(Some(data), &validators);
     let _ = compress::live::plain_tags(data);
 }
 
-/// Parts lie within the whole, in order, and do not touch.
+/// Ranges are within the body, in order, and not adjacent.
 pub fn range(data: &[u8]) {
     let Some((&length, value)) = data.split_first() else {
         return;
@@ -83,16 +83,16 @@ pub fn range(data: &[u8]) {
             assert!(spans.windows(2).all(|two| two[0].end < two[1].start));
         }
     }
-    if let Some(held) = range::held(value) {
-        assert!(held.span.start < held.span.end);
+    if let Some(content_range) = range::held(value) {
+        assert!(content_range.span.start < content_range.span.end);
         assert!(
-            held.complete
-                .is_none_or(|complete| held.span.end <= complete)
+            content_range.complete
+                .is_none_or(|complete| content_range.span.end <= complete)
         );
     }
 }
 
-/// A date that is read is written as one that is read alike.
+/// A parsed date can be written and parsed back unchanged.
 pub fn date(data: &[u8]) {
     let Some(date) = time::parse_date(data) else {
         return;
@@ -104,7 +104,7 @@ pub fn date(data: &[u8]) {
     }
 }
 
-/// Another line can only forbid more.
+/// An additional line can only add restrictions.
 pub fn cache_control(data: &[u8]) {
     let lines = || data.split(|byte| *byte == b'\n');
     let one = CacheControl::parse(lines());
@@ -116,7 +116,7 @@ pub fn cache_control(data: &[u8]) {
     let _ = CacheControl::parse_surrogate_for(&lines().collect::<Vec<_>>(), b"galley");
 }
 
-/// Names are sorted and once.
+/// Names are sorted and unique.
 pub fn vary(data: &[u8]) {
     let names = Vary::parse(data.split(|byte| *byte == b'\n')).names();
     assert!(
@@ -140,7 +140,7 @@ pub fn no_vary_search(data: &[u8]) {
     );
 }
 
-/// Tags of an answer: as many ids as names, in order, within the limit.
+/// Tags of a response: as many IDs as names, in order, within the limit.
 pub fn tags(data: &[u8]) {
     let mut fields = HeaderMap::new();
     for (at, line) in data.split(|byte| *byte == b'\n').take(20).enumerate() {
@@ -159,7 +159,7 @@ pub fn tags(data: &[u8]) {
     let _ = galley_policy::purge::receipts(&fields).count();
 }
 
-/// Fragments of a response: in rising order and apart from each other, within the limits.
+/// Fragments of a response are in ascending order, do not overlap, and are within the limits.
 pub fn fragments(data: &[u8]) {
     let mut fields = HeaderMap::new();
     for line in data.split(|byte| *byte == b'\n').take(80) {

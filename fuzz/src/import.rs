@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use galley_import::{ServerKind, Source, import as convert};
 
-/// One text as every file.
+/// Returns the same text for every file.
 struct SameText(String);
 
 impl Source for SameText {
@@ -17,7 +17,7 @@ impl Source for SameText {
     }
 }
 
-/// Any text is converted, whatever server it is said to belong to, and each statement has one fate.
+/// Arbitrary text is converted for every kind of server, and each statement has exactly one result.
 pub fn import(data: &[u8]) {
     let Some((kind, text)) = data.split_first() else {
         return;

@@ -1,7 +1,7 @@
-//! What each fuzz target does with its bytes: gives them to one parser of foreign bytes and holds what that parser promises.
+//! The fuzz targets: each passes its bytes to one parser of untrusted bytes and checks the guarantees of that parser.
 //!
-//! A target panics where a promise is broken. The programs in `fuzz_targets` are a line each; `run` builds and runs
-//! them, and so does `cargo fuzz` where somebody has it.
+//! A target panics if a guarantee is violated. Each program in `fuzz_targets` calls one target. `fuzz/run` builds and runs them;
+//! `cargo fuzz` works, too.
 
 pub mod client;
 pub mod dns;

@@ -1,12 +1,12 @@
-//! Orders to the process that keeps root.
+//! Commands to the privileged process.
 
 use galley_privileged::{BYTES, PoolLedger, PrivilegedOrder, Report};
 
-/// Whatever is sent, no more processes run than there are places, only those that run are signalled, and an order is its bytes.
-/// The bytes are packets one after another; the rest of one is one too.
+/// Arbitrary packets never start more processes than there are slots, only running processes are signalled, and an accepted command
+/// encodes to the same bytes. The input is split into packets; the last one may be short.
 pub fn orders(data: &[u8]) {
-    let places = [1, 4, 0];
-    let mut ledger = PoolLedger::new(places);
+    let slots = [1, 4, 0];
+    let mut ledger = PoolLedger::new(slots);
     let mut next = 1;
     for packet in data.chunks(BYTES) {
         if let Some(report) = Report::read(packet) {
@@ -33,7 +33,7 @@ pub fn orders(data: &[u8]) {
             }
             PrivilegedOrder::Connect => {}
         }
-        for (pool, most) in (0..).zip(places) {
+        for (pool, most) in (0..).zip(slots) {
             assert!(ledger.processes(pool).count() <= most);
         }
     }

@@ -1,4 +1,4 @@
-//! What a client says of itself: host, target, query, cookies, and the request as the cache and the upstream see it.
+//! Requests of clients: host, target, query, cookies, and the request as the cache and the upstream use it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,7 +11,7 @@ use galley_policy::request_info::{Cacheability, RequestInfo, RequestLineInfo, Sc
 use galley_policy::site::{AuthorizationPolicy, Policy, Rule, TtlTable};
 use galley_policy::{cookie, query, route, uri};
 
-/// A host that is taken is canonical: lower case, and the same when it is read again.
+/// An accepted host is canonical: lower case, and unchanged when it is parsed again.
 pub fn host(data: &[u8]) {
     if let Ok(host) = route::canonical_host(data) {
         assert!(!host.is_empty() && !host.bytes().any(|byte| byte.is_ascii_uppercase()));
@@ -25,7 +25,7 @@ pub fn host(data: &[u8]) {
     }
 }
 
-/// A path that is taken is its own canonical form, and nothing in it climbs or ends a string once it is decoded.
+/// Canonicalizing an accepted path again does not change it. Decoded, it contains no `..` and no control characters.
 pub fn target(data: &[u8]) {
     let Ok(target) = uri::split(data) else {
         return;
@@ -34,7 +34,7 @@ pub fn target(data: &[u8]) {
     if uri::canonical_path(target.path, &mut once).is_err() {
         return;
     }
-    uri::canonical_path(&once, &mut twice).expect("what is canonical is taken");
+    uri::canonical_path(&once, &mut twice).expect("a canonical path is accepted");
     assert_eq!(once, twice);
     if uri::decoded_path(&once, &mut decoded).is_err() {
         return;
@@ -49,7 +49,7 @@ pub fn target(data: &[u8]) {
     assert!(!segments.any(|segment| matches!(segment, b"." | b"..")));
 }
 
-/// A query's normal form is its own normal form.
+/// Normalizing a query again does not change it.
 pub fn query(data: &[u8]) {
     for site in sites() {
         let (mut once, mut twice) = (Vec::new(), Vec::new());
@@ -60,7 +60,7 @@ pub fn query(data: &[u8]) {
     }
 }
 
-/// Cookies have names, and a name without its blanks is one of the same class.
+/// Cookie names are not empty and have no surrounding whitespace. Login cookies bypass the cache.
 pub fn cookie(data: &[u8]) {
     let site = Policy::default();
     for pair in cookie::pairs(data) {
@@ -73,15 +73,15 @@ pub fn cookie(data: &[u8]) {
     }
 }
 
-/// A whole head: the key is read back as what it was made of, a session keeps the gate closed, and what goes up for a page
-/// that may be shared is a closed list.
+/// A complete head: the parts of the key can be read back, requests with a session are not cacheable, and upstream requests contain no
+/// forbidden fields.
 pub fn whole(data: &[u8]) {
-    let mut room = HeadBuffer::new();
-    let Ok(ParsedHead::Whole { head, .. }) = parse(data, &HeadLimits::default(), &mut room) else {
+    let mut buffer = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, .. }) = parse(data, &HeadLimits::default(), &mut buffer) else {
         return;
     };
     for site in sites() {
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: head.method,
             target: head.target,
@@ -91,23 +91,23 @@ pub fn whole(data: &[u8]) {
             upgrade: false,
             country: None,
         };
-        if facts.parse(&line, head.fields(), &site).is_err() {
+        if info.parse(&line, head.fields(), &site).is_err() {
             continue;
         }
         let mut key = Vec::new();
-        write_key(&facts, &mut key);
-        let parts = read_key(&key).expect("a key is read back");
-        assert_eq!(parts.path, facts.path());
-        assert_eq!(parts.query, facts.query());
-        assert_eq!(parts.authority, facts.authority().as_bytes());
+        write_key(&info, &mut key);
+        let parts = read_key(&key).expect("a written key can be read");
+        assert_eq!(parts.path, info.path());
+        assert_eq!(parts.query, info.query());
+        assert_eq!(parts.authority, info.authority().as_bytes());
         assert!(parts.rest.is_empty());
         let client = Client {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 1,
             request_id: "id",
         };
-        let trimmed = forward::trimmed(&facts);
-        let whole = forward::whole(&facts, head.fields(), &client, BodyLength::None);
+        let trimmed = forward::trimmed(&info);
+        let whole = forward::whole(&info, head.fields(), &client, BodyLength::None);
         for (name, _) in &whole.fields {
             assert!(
                 !["connection", "transfer-encoding", "content-length", "host"]
@@ -115,9 +115,9 @@ pub fn whole(data: &[u8]) {
             );
         }
         if site.requests.authorization == AuthorizationPolicy::Bypass
-            && facts.cacheability() == Cacheability::Cacheable
+            && info.cacheability() == Cacheability::Cacheable
         {
-            assert!(!facts.has_session());
+            assert!(!info.has_session());
             assert!(
                 trimmed
                     .fields
@@ -128,15 +128,15 @@ pub fn whole(data: &[u8]) {
     }
 }
 
-/// An order to purge: whatever is asked, it is orders or a refusal.
+/// A purge request results in at least one purge or an error.
 pub fn purge_order(data: &[u8]) {
-    let mut room = HeadBuffer::new();
-    let Ok(ParsedHead::Whole { head, length }) = parse(data, &HeadLimits::default(), &mut room)
+    let mut buffer = HeadBuffer::new();
+    let Ok(ParsedHead::Whole { head, length }) = parse(data, &HeadLimits::default(), &mut buffer)
     else {
         return;
     };
     let site = Policy::default();
-    let mut facts = RequestInfo::default();
+    let mut info = RequestInfo::default();
     let line = RequestLineInfo {
         method: head.method,
         target: head.target,
@@ -146,28 +146,28 @@ pub fn purge_order(data: &[u8]) {
         upgrade: false,
         country: None,
     };
-    if facts.parse(&line, head.fields(), &site).is_err() {
+    if info.parse(&line, head.fields(), &site).is_err() {
         return;
     }
-    if let Some(dialect) = Dialect::of(&facts, head.fields(), &site)
-        && let Ok(orders) = dialect.purges(&facts, head.fields(), &data[length..], &site)
+    if let Some(dialect) = Dialect::of(&info, head.fields(), &site)
+        && let Ok(purges) = dialect.purges(&info, head.fields(), &data[length..], &site)
     {
-        assert!(!orders.is_empty());
+        assert!(!purges.is_empty());
     }
 }
 
-/// The body of a form: whether it selects a page does not depend on how it was cut.
+/// Whether a form selects a page does not depend on how its body is split.
 pub fn form(data: &[u8]) {
-    let [_, _, closing] = sites();
-    let (cut, body) = data.split_first().unwrap_or((&1, data));
+    let [_, _, guarded] = sites();
+    let (size, body) = data.split_first().unwrap_or((&1, data));
     for kind in [
         "application/x-www-form-urlencoded",
         "multipart/form-data; boundary=b",
     ] {
-        let mut whole = closing.guard.form(kind.as_bytes());
+        let mut whole = guarded.guard.form(kind.as_bytes());
         whole.push(body);
-        let mut pieces = closing.guard.form(kind.as_bytes());
-        for piece in body.chunks(usize::from(*cut).max(1)) {
+        let mut pieces = guarded.guard.form(kind.as_bytes());
+        for piece in body.chunks(usize::from(*size).max(1)) {
             pieces.push(piece);
         }
         assert_eq!(whole.finish(), pieces.finish(), "{kind}");
@@ -179,7 +179,7 @@ fn sites() -> [Policy; 3] {
         ttl: TtlTable::default(),
         ..Policy::rfc9111()
     };
-    let closed = Rule {
+    let denied = Rule {
         path: "/internal/*".to_owned(),
         access: AccessRules {
             deny: AccessSetting::Is(vec!["192.0.2.0/24".parse().expect("a network")]),
@@ -187,9 +187,9 @@ fn sites() -> [Policy; 3] {
         },
         ..Rule::default()
     };
-    let closing = Policy {
-        rules: vec![closed],
+    let with_rule = Policy {
+        rules: vec![denied],
         ..Policy::default()
     };
-    [Policy::default(), bare, closing.guarded()]
+    [Policy::default(), bare, with_rule.guarded()]
 }

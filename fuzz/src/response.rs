@@ -1,4 +1,4 @@
-//! Answers of upstreams after their head was read, and bodies that plugins send.
+//! Responses of upstreams, and purge bodies of plugins.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use galley_policy::site::{Policy, TtlTable};
 use galley_policy::storable::{self, ResponseHead, Storability};
 use http::StatusCode;
 
-/// A head of an answer: what is stored has no cookie of a person, and what travels on frames nothing.
+/// A stored response has no cookies, and forwarded fields contain no framing fields.
 pub fn upstream_answer(data: &[u8]) {
     let Ok((status, fields)) = galley_policy::cgi::answer(data) else {
         return;
@@ -19,7 +19,7 @@ pub fn upstream_answer(data: &[u8]) {
         ..Policy::rfc9111()
     };
     for site in [Policy::default(), bare] {
-        let mut facts = RequestInfo::default();
+        let mut info = RequestInfo::default();
         let line = RequestLineInfo {
             method: "GET",
             target: b"/a?b=c",
@@ -29,20 +29,20 @@ pub fn upstream_answer(data: &[u8]) {
             upgrade: false,
             country: None,
         };
-        facts
+        info
             .parse(&line, std::iter::empty::<(&str, &[u8])>(), &site)
             .expect("a plain request");
-        let answer = ResponseHead {
+        let response = ResponseHead {
             status,
             fields: &fields,
             response_delay: Duration::from_secs(1),
             now: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
         };
-        if let Storability::Store(_) = storable::judge(&facts, &answer, &site) {
+        if let Storability::Store(_) = storable::judge(&info, &response, &site) {
             assert!(!fields.contains_key("set-cookie"));
             assert_ne!(status, StatusCode::NOT_MODIFIED);
         }
-        let _ = storable::judge_body(&answer, &site, data);
+        let _ = storable::judge_body(&response, &site, data);
         for name in storable::forwarded_fields(&fields).keys() {
             assert!(
                 !["connection", "transfer-encoding", "keep-alive", "upgrade"]
@@ -52,25 +52,25 @@ pub fn upstream_answer(data: &[u8]) {
         let _ = storable::stored_fields(&fields, &site, None);
         let _ = storable::updated_fields(&fields, &fields);
         if let Some(location) = fields.get("location") {
-            let _ = storable::resolve(&facts, location.as_bytes(), &site);
+            let _ = storable::resolve(&info, location.as_bytes(), &site);
         }
     }
 }
 
-/// A response's head as bytes of an HTTP upstream: the verdict does not depend on how it was cut into reads.
+/// The check of a response head from an HTTP upstream does not depend on how it is split into reads.
 pub fn upstream_head(data: &[u8]) {
-    let (cut, bytes) = data.split_first().unwrap_or((&1, data));
+    let (size, bytes) = data.split_first().unwrap_or((&1, data));
     let mut whole = HeadCheck::new();
     let at_once = whole.push(bytes);
     let mut pieces = HeadCheck::new();
     let in_pieces = bytes
-        .chunks(usize::from(*cut).max(1))
+        .chunks(usize::from(*size).max(1))
         .try_for_each(|piece| pieces.push(piece));
     assert_eq!(at_once, in_pieces);
     assert_eq!(whole.is_over(), pieces.is_over());
 }
 
-/// The JSON of plugins that purge by batch.
+/// Parses JSON of plugins that send batches of purges.
 pub fn contract(data: &[u8]) {
     let requests: [(&[u8], &[(&str, &[u8])]); 2] = [
         (
@@ -94,12 +94,12 @@ pub fn contract(data: &[u8]) {
             country: None,
         };
         let fields = || fields.iter().copied();
-        let mut facts = RequestInfo::default();
-        facts
+        let mut info = RequestInfo::default();
+        info
             .parse(&line, fields(), &site)
             .expect("a plain request");
-        if let Some(dialect) = Dialect::of(&facts, fields(), &site) {
-            let _ = dialect.purges(&facts, fields(), data, &site);
+        if let Some(dialect) = Dialect::of(&info, fields(), &site) {
+            let _ = dialect.purges(&info, fields(), data, &site);
         }
     }
 }

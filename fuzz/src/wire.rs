@@ -1,4 +1,4 @@
-//! HTTP/1 of clients: streams of requests, chunked bodies, and what answers may carry out.
+//! HTTP/1 of clients: streams of requests, chunked bodies, and response heads; request heads over HTTP/2.
 
 use galley_http::response_writer::{ConnectionField, Length, write_head};
 use galley_http::body::BodyReader;
@@ -8,13 +8,13 @@ use galley_http::head::{self, BadRequest, HeadLimits, HeadScanner, ParsedHead, V
 
 use crate::reader::{read_pieces, read_whole};
 
-/// A stream of requests is read alike however it is cut, and no request is read that hides another's bytes.
+/// The result does not depend on how a stream is split, and no parsed request contains bytes that could hide another request.
 pub fn requests(data: &[u8]) {
-    let Some((&place, stream)) = data.split_first() else {
+    let Some((&position, stream)) = data.split_first() else {
         return;
     };
     let whole = read_whole(stream);
-    let at = usize::from(place) * stream.len() / 256;
+    let at = usize::from(position) * stream.len() / 256;
     let (first, second) = stream.split_at(at);
     assert_eq!(read_pieces([first, second]), whole);
     assert_eq!(read_pieces(stream.chunks(7)), whole);
@@ -27,8 +27,7 @@ pub fn requests(data: &[u8]) {
     }
 }
 
-/// A head that is there at once, which is read the quick way if it is a usual one, is read as one that came in two pieces, which
-/// never is.
+/// A head that arrives at once, which may use the fast parser, has the same result as one in two pieces, which never uses it.
 pub fn head(data: &[u8]) {
     let Some(first) = data.get(..1) else {
         return;
@@ -39,20 +38,20 @@ pub fn head(data: &[u8]) {
         ..HeadLimits::default()
     };
     let mut scanner = HeadScanner::new();
-    let mut room = head::HeadBuffer::new();
-    if head::resume(&mut scanner, first, &limits, &mut room).is_err() || !scanner.has_begun() {
+    let mut buffer = head::HeadBuffer::new();
+    if head::resume(&mut scanner, first, &limits, &mut buffer).is_err() || !scanner.has_begun() {
         return;
     }
-    let mut room = head::HeadBuffer::new();
-    let careful = owned(head::resume(&mut scanner, data, &limits, &mut room));
-    let mut room = head::HeadBuffer::new();
-    assert_eq!(owned(head::parse(data, &limits, &mut room)), careful);
+    let mut buffer = head::HeadBuffer::new();
+    let in_pieces = owned(head::resume(&mut scanner, data, &limits, &mut buffer));
+    let mut buffer = head::HeadBuffer::new();
+    assert_eq!(owned(head::parse(data, &limits, &mut buffer)), in_pieces);
 }
 
-/// What was read of a head: method, target, version, fields, length.
-type Owned = (String, Vec<u8>, Version, Vec<(String, Vec<u8>)>, usize);
+/// An owned head: method, target, version, fields, length.
+type OwnedHead = (String, Vec<u8>, Version, Vec<(String, Vec<u8>)>, usize);
 
-fn owned(read: Result<ParsedHead<'_, '_>, BadRequest>) -> Result<Option<Owned>, BadRequest> {
+fn owned(read: Result<ParsedHead<'_, '_>, BadRequest>) -> Result<Option<OwnedHead>, BadRequest> {
     Ok(match read? {
         ParsedHead::Partial => None,
         ParsedHead::Whole { head, length } => {
@@ -65,7 +64,7 @@ fn owned(read: Result<ParsedHead<'_, '_>, BadRequest>) -> Result<Option<Owned>, 
     })
 }
 
-/// A chunked body is read alike however it is cut, never past its limit, and nothing behind its end is taken.
+/// The result does not depend on how a chunked body is split. It is never longer than its limit, and no byte after its end is consumed.
 pub fn chunks(data: &[u8]) {
     let Some((&limit, body)) = data.split_first() else {
         return;
@@ -79,7 +78,7 @@ pub fn chunks(data: &[u8]) {
     }
 }
 
-/// The data and how many bytes it took; nothing when the body is refused or does not end.
+/// The data and the number of bytes consumed; `None` if the body is rejected or incomplete.
 fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, max: u64) -> Option<(Vec<u8>, usize)> {
     let mut reader = BodyReader::new(BodyKind::Chunked, max);
     let (mut data, mut consumed) = (Vec::new(), 0);
@@ -95,7 +94,7 @@ fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, max: u64) -> Option<(V
     reader.is_done().then_some((data, consumed))
 }
 
-/// Whatever an upstream's fields hold, the head that leaves is one head: it ends where it ends, and frames the body once.
+/// Arbitrary fields of an upstream result in exactly one response head, with at most one framing field.
 pub fn answer(data: &[u8]) {
     let fields = data.split(|byte| *byte == b'\n').filter_map(|line| {
         let colon = line.iter().position(|byte| *byte == b':')?;
@@ -127,9 +126,9 @@ pub fn answer(data: &[u8]) {
     assert!(!lower.contains("\r\ntransfer-encoding:"));
 }
 
-/// A head that came by HTTP/2 is one that HTTP/1 could have said: one host, no field of a connection, no line end anywhere.
+/// An accepted HTTP/2 head is also valid in HTTP/1: one host, no connection fields, no line ends.
 ///
-/// The bytes: method, scheme, authority and path on a line each, then `name=value` lines; NUL stands for a line end in them.
+/// The input: method, scheme, authority and path on a line each, then `name=value` lines. NUL stands for a carriage return.
 pub fn http2_head(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -145,11 +144,11 @@ pub fn http2_head(data: &[u8]) {
     };
     let fields = lines.filter_map(|line| line.split_once('='));
     let fields = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let mut room = h2::Http2HeadBuffer::new();
-    let Ok(head) = h2::head(&line, fields, &HeadLimits::default(), &mut room) else {
+    let mut buffer = h2::Http2HeadBuffer::new();
+    let Ok(head) = h2::head(&line, fields, &HeadLimits::default(), &mut buffer) else {
         return;
     };
-    // The host is judged with the framing.
+    // The host is checked with the framing.
     if framing::frame_h2(&head, true).is_err() && framing::frame_h2(&head, false).is_err() {
         return;
     }
