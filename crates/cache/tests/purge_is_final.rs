@@ -1,5 +1,5 @@
-//! The first promise, end to end in memory: content changes, is purged, and the purge is acknowledged; a request that begins
-//! later never gets what was generated before, whatever races with it.
+//! Purges are final, tested end to end in memory: content changes, is purged, and the purge is acknowledged. A request that begins
+//! later never gets older content, whatever happens concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,20 +16,20 @@ use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
 const CHANGES: u64 = 300;
-/// How often changes give way in all, waiting for hits; bounded, so that a reader that fails is heard of.
-const PATIENCE: usize = 1_000_000;
+/// Limit for the number of yields while waiting for hits, so that a failed reader ends the test.
+const MAX_YIELDS: usize = 1_000_000;
 
-/// What the threads share: the content as the upstream has it, and which version of it purges have been acknowledged for.
-struct World {
+/// State shared by the threads: the cache, the current content, and the version whose purge was acknowledged.
+struct SharedState {
     memory: Memory,
     table: Unlogged,
     content: AtomicU64,
     acknowledged: AtomicU64,
-    /// Hits so far, so that changes do not outrun readers.
+    /// Number of hits, so that the writer waits for readers.
     hits: AtomicU64,
 }
 
-fn compose(version: u64, born: u64) -> Arc<Entry> {
+fn entry_of(version: u64, born: u64) -> Arc<Entry> {
     let scopes = Scopes {
         host: host_id("a.test"),
         url: url_id("a.test", b"/", None),
@@ -56,19 +56,19 @@ fn compose(version: u64, born: u64) -> Arc<Entry> {
     }))
 }
 
-impl World {
-    /// As the fetch thread does it: the counter first, then the content, then storing, however late.
+impl SharedState {
+    /// Stores like a fetch thread: reads the purge sequence first, then the content, and stores at any later time.
     fn fill(&self) {
         while self.acknowledged.load(Ordering::Acquire) < CHANGES {
             let born = self.table.current();
             let version = self.content.load(Ordering::SeqCst);
             std::thread::yield_now();
-            let _ = self.memory.put(compose(version, born));
+            let _ = self.memory.put(entry_of(version, born));
         }
     }
 
     fn change(&self) {
-        let mut patience = PATIENCE;
+        let mut yields_left = MAX_YIELDS;
         for change in 1..=CHANGES {
             let version = self.content.fetch_add(1, Ordering::SeqCst) + 1;
             let scope = match change % 3 {
@@ -87,8 +87,8 @@ impl World {
             self.table.publish(&purge);
             self.acknowledged.store(version, Ordering::Release);
             let hits = self.hits.load(Ordering::Relaxed);
-            while patience > 0 && self.hits.load(Ordering::Relaxed) == hits {
-                patience -= 1;
+            while yields_left > 0 && self.hits.load(Ordering::Relaxed) == hits {
+                yields_left -= 1;
                 std::thread::yield_now();
             }
         }
@@ -117,8 +117,8 @@ impl World {
 }
 
 #[test]
-fn what_begins_after_an_acknowledged_purge_gets_nothing_older() {
-    let world = World {
+fn requests_after_an_acknowledged_purge_get_no_older_content() {
+    let state = SharedState {
         memory: Memory::new(1 << 20, 1 << 20),
         table: Unlogged::new(),
         content: AtomicU64::new(0),
@@ -127,24 +127,24 @@ fn what_begins_after_an_acknowledged_purge_gets_nothing_older() {
     };
     std::thread::scope(|scope| {
         for _ in 0..2 {
-            scope.spawn(|| world.fill());
+            scope.spawn(|| state.fill());
         }
         for _ in 0..2 {
-            scope.spawn(|| world.read());
+            scope.spawn(|| state.read());
         }
-        scope.spawn(|| world.change());
+        scope.spawn(|| state.change());
     });
-    let hits = world.hits.load(Ordering::Relaxed);
+    let hits = state.hits.load(Ordering::Relaxed);
     assert!(
         hits > CHANGES / 2,
-        "readers did read between the changes: {hits}"
+        "too few hits between the changes: {hits}"
     );
-    let last = compose(CHANGES, world.table.current());
-    world.memory.put(last).unwrap();
-    let found = world.memory.get(b"/").unwrap();
+    let last = entry_of(CHANGES, state.table.current());
+    state.memory.put(last).unwrap();
+    let found = state.memory.get(b"/").unwrap();
     assert_eq!(
-        world.table.prove(&found),
+        state.table.prove(&found),
         Validity::Valid,
-        "and what is composed afterwards is served"
+        "content generated after the purge is served"
     );
 }

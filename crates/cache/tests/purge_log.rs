@@ -1,4 +1,4 @@
-//! The log on a real disk: restarts, `kill -9`, a file that may not grow, damage at every byte, two processes.
+//! The purge log on a real disk: restarts, `kill -9`, a file size limit, damage at every byte, two processes.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -51,7 +51,7 @@ fn page(name: &str, born: u64) -> Entry {
 fn open(dir: &Path) -> (OpenedLog, PurgeTable) {
     let opened = loop {
         match PurgeLog::open(dir, SystemTime::now()) {
-            // A process that another test starts holds the lock from its fork to its exec.
+            // A child process of another test holds the lock from its fork to its exec.
             Err(OpenError::Locked) => std::thread::yield_now(),
             opened => break opened.unwrap(),
         }
@@ -67,7 +67,7 @@ fn purge(log: &PurgeLog, table: &PurgeTable, name: &str) -> Durability {
 }
 
 #[test]
-fn purges_outlive_restarts() {
+fn purges_survive_restarts() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("made/by/it");
     let (opened, table) = open(&dir);
@@ -91,7 +91,7 @@ fn purges_outlive_restarts() {
 }
 
 #[test]
-fn a_second_owner_is_refused_until_the_first_has_gone() {
+fn a_second_process_is_rejected_until_the_first_has_closed_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let (opened, _) = open(dir.path());
     let second = PurgeLog::open(dir.path(), SystemTime::now());
@@ -101,15 +101,15 @@ fn a_second_owner_is_refused_until_the_first_has_gone() {
 }
 
 #[test]
-fn a_directory_that_is_none_is_refused() {
+fn a_file_instead_of_a_directory_is_rejected() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let opened = PurgeLog::open(file.path(), SystemTime::now());
     assert!(matches!(opened, Err(OpenError::Directory(_))), "{opened:?}");
 }
 
-/// Every byte flipped, and the file cut at every byte, all of it acknowledged.
+/// Flips every byte and truncates the file at every byte. All records are acknowledged.
 #[test]
-fn damage_anywhere_purges_everything() {
+fn any_damage_to_acknowledged_records_purges_everything() {
     let dir = tempfile::tempdir().unwrap();
     let (opened, table) = open(dir.path());
     let generation = opened.generation;
@@ -133,15 +133,15 @@ fn damage_anywhere_purges_everything() {
     assert_eq!(open(dir.path()).0.purges.len(), 3);
 }
 
-/// The last record as a crash leaves it: some of its bytes are there, and the mark is where it was before.
+/// A crash while appending: the last record is incomplete, and the mark still points before it.
 #[test]
-fn a_torn_record_is_cut_off_at_any_byte() {
+fn an_incomplete_last_record_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE);
     let (opened, table) = open(dir.path());
     let generation = opened.generation;
     assert_eq!(purge(&opened.log, &table, "t"), Durability::Kept);
-    // Opening anew leaves a file whose every byte is acknowledged.
+    // Opening the log again writes a file with only acknowledged bytes.
     drop(opened);
     let (opened, table) = open(dir.path());
     let before = std::fs::read(&file).unwrap();
@@ -165,8 +165,8 @@ fn a_torn_record_is_cut_off_at_any_byte() {
     }
 }
 
-/// This program again, running one ignored test below, with `prefix` of a shell before it.
-fn child(test: &str, dir: &Path, prefix: &str) -> Child {
+/// Starts this program with one of the ignored tests below, after the shell commands `prefix`.
+fn start_child(test: &str, dir: &Path, prefix: &str) -> Child {
     let program: PathBuf = std::env::current_exe().unwrap();
     Command::new("sh")
         .args(["-c", &format!("{prefix} exec \"$0\" \"$@\"")])
@@ -185,16 +185,16 @@ fn directory() -> PathBuf {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_kill_9() {
+fn acknowledged_purges_survive_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     let mut generation = None;
     for round in 0..5 {
-        let mut child = child("child_purges_until_it_is_killed", dir.path(), "");
+        let mut child = start_child("child_that_purges_until_it_is_killed", dir.path(), "");
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut acknowledged = Vec::new();
         for line in lines.map(Result::unwrap) {
-            if let Some((_, kept)) = line.split_once("kept ") {
-                let (name, born) = kept.split_once(' ').unwrap();
+            if let Some((_, record)) = line.split_once("kept ") {
+                let (name, born) = record.split_once(' ').unwrap();
                 acknowledged.push((name.to_owned(), born.parse::<u64>().unwrap()));
             }
             if acknowledged.len() > 20 * round {
@@ -221,8 +221,8 @@ fn what_was_acknowledged_outlives_kill_9() {
 }
 
 #[test]
-#[ignore = "a child process of the test that kills it"]
-fn child_purges_until_it_is_killed() {
+#[ignore = "child process of acknowledged_purges_survive_kill_9"]
+fn child_that_purges_until_it_is_killed() {
     let (opened, table) = open(&directory());
     for n in 0..1_000_000 {
         let (name, born) = (format!("t{n}"), table.current());
@@ -232,22 +232,22 @@ fn child_purges_until_it_is_killed() {
 }
 
 #[test]
-fn a_file_that_may_not_grow_is_reported_and_recovered_from() {
+fn a_failed_append_is_reported_and_the_log_recovers() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = child(
-        "child_writes_into_a_limit",
+    let mut child = start_child(
+        "child_that_writes_up_to_a_file_size_limit",
         dir.path(),
         "ulimit -f 1 && trap '' XFSZ &&",
     );
-    let mut said = String::new();
+    let mut output = String::new();
     let mut stdout = child.stdout.take().unwrap();
-    stdout.read_to_string(&mut said).unwrap();
-    assert!(child.wait().unwrap().success(), "{said}");
+    stdout.read_to_string(&mut output).unwrap();
+    assert!(child.wait().unwrap().success(), "{output}");
 }
 
 #[test]
-#[ignore = "a child process, with a limit on files, of the test that starts it"]
-fn child_writes_into_a_limit() {
+#[ignore = "child process of a_failed_append_is_reported_and_the_log_recovers"]
+fn child_that_writes_up_to_a_file_size_limit() {
     let (opened, table) = open(&directory());
     let born = table.current();
     let outcomes = (0..100).map(|n| purge(&opened.log, &table, &format!("t{n}")));
@@ -267,7 +267,7 @@ fn child_writes_into_a_limit() {
     assert_eq!(purge(&opened.log, &table, "again"), Durability::Kept);
     let generation = opened.log.generation();
     drop(opened);
-    let (again, table) = open(&directory());
-    assert_eq!(again.generation, generation);
+    let (reopened, table) = open(&directory());
+    assert_eq!(reopened.generation, generation);
     assert_eq!(table.prove(&page("t0", born)), Validity::Purged);
 }

@@ -1,6 +1,6 @@
-//! What an order costs on this disk. Prints; asserts nothing. Run with
-//! `cargo test --release -p galley-cache --test log_speed -- --ignored --nocapture`; `GALLEY_TEST_LOG_DISK` names a
-//! directory on the disk that is meant.
+//! Measures and prints the cost of a purge on this disk, without assertions. Run with
+//! `cargo test --release -p galley-cache --test purge_log_speed -- --ignored --nocapture`; `GALLEY_TEST_LOG_DISK` names a
+//! directory on the disk to measure.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -21,8 +21,8 @@ fn purge(n: usize) -> Purge {
     }
 }
 
-/// A bare append of as many bytes and its fdatasync; the middle one of `count`.
-fn bare(dir: &Path, count: u64) -> Duration {
+/// The median time of `count` appends of the same size, each with fdatasync.
+fn median_append(dir: &Path, count: u64) -> Duration {
     let file = std::fs::File::create(dir.join("bare")).unwrap();
     let record = [7; 75];
     let mut times: Vec<Duration> = (0..count)
@@ -37,8 +37,8 @@ fn bare(dir: &Path, count: u64) -> Duration {
     times[times.len() / 2]
 }
 
-/// Orders per second, and the middle time from publishing to the acknowledgement.
-fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
+/// Purges per second, and the median time from publishing to the acknowledgement.
+fn measure_purges(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
     let opened = PurgeLog::open(dir, SystemTime::now()).unwrap();
     let table = PurgeTable::new();
     opened.replay(SITE, &table);
@@ -48,14 +48,14 @@ fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
             .map(|caller| {
                 let (log, table) = (&opened.log, &table);
                 scope.spawn(move || {
-                    let one = |n: usize| {
+                    let purge_once = |n: usize| {
                         let purge = purge(caller * 10 + n % 10);
                         let started = Instant::now();
                         let published = log.publish(SITE, table, &purge, SystemTime::now());
                         assert_eq!(published.ticket.wait(), Durability::Kept);
                         started.elapsed()
                     };
-                    (0..each).map(one).collect::<Vec<_>>()
+                    (0..each).map(purge_once).collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -72,15 +72,18 @@ fn appends(dir: &Path, callers: usize, each: usize) -> (f64, Duration) {
 
 #[test]
 #[ignore = "prints measurements"]
-fn appends_per_second() {
+fn purges_per_second() {
     let disk =
         std::env::var_os("GALLEY_TEST_LOG_DISK").unwrap_or_else(|| std::env::temp_dir().into());
     for _ in 0..3 {
         let dir = tempfile::tempdir_in(&disk).unwrap();
-        println!("bare append and fdatasync: {:?}", bare(dir.path(), 2_000));
+        println!(
+            "bare append and fdatasync: {:?}",
+            median_append(dir.path(), 2_000)
+        );
         for (callers, each) in [(1, 2_000), (100, 200)] {
-            let (per_second, middle) = appends(&dir.path().join("log"), callers, each);
-            println!("{callers} callers: {per_second:.0} purges/s, {middle:?} each");
+            let (per_second, median) = measure_purges(&dir.path().join("log"), callers, each);
+            println!("{callers} callers: {per_second:.0} purges/s, {median:?} each");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The exchange without I/O: cuts, refusals, when a connection may be used again.
+//! The exchange without I/O: records split at any byte, invalid records, and reuse of the connection.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use bytes::{Buf, Bytes, BytesMut};
 use galley_fastcgi::exchange::{FastCgiExchange, OUTPUT_BYTES};
@@ -44,7 +44,7 @@ fn sent() -> FastCgiExchange {
     exchange
 }
 
-/// Writes everything that waits.
+/// Writes all pending output.
 fn drain(exchange: &mut FastCgiExchange) -> Vec<u8> {
     let mut written = Vec::new();
     while exchange.outgoing().has_remaining() {
@@ -56,41 +56,41 @@ fn drain(exchange: &mut FastCgiExchange) -> Vec<u8> {
     written
 }
 
-/// What an exchange made of the bytes: both streams joined, the end, and whether it could go on.
+/// The events of an exchange: the content of both streams, the end, and the error.
 #[derive(Debug, Default, PartialEq)]
-struct Heard {
+struct ExchangeOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     end: Option<EndStatus>,
     bad: Option<BadRecord>,
 }
 
-fn hear(exchange: &mut FastCgiExchange, pieces: &[&[u8]]) -> Heard {
-    let mut heard = Heard::default();
+fn receive(exchange: &mut FastCgiExchange, pieces: &[&[u8]]) -> ExchangeOutput {
+    let mut output = ExchangeOutput::default();
     for piece in pieces {
         exchange.input().extend_from_slice(piece);
         loop {
             match exchange.event() {
                 Ok(None) => break,
-                Ok(Some(FastCgiEvent::Stdout(bytes))) => heard.stdout.extend_from_slice(&bytes),
-                Ok(Some(FastCgiEvent::Stderr(bytes))) => heard.stderr.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::Stdout(bytes))) => output.stdout.extend_from_slice(&bytes),
+                Ok(Some(FastCgiEvent::Stderr(bytes))) => output.stderr.extend_from_slice(&bytes),
                 Ok(Some(FastCgiEvent::End(status))) => {
-                    heard.end = Some(status);
-                    return heard;
+                    output.end = Some(status);
+                    return output;
                 }
                 Err(Error::Record(bad)) => {
-                    heard.bad = Some(bad);
-                    return heard;
+                    output.bad = Some(bad);
+                    return output;
                 }
                 Err(other) => panic!("{other:?}"),
             }
         }
     }
-    heard
+    output
 }
 
 #[test]
-fn a_response_is_the_same_at_every_cut() {
+fn a_response_may_be_split_at_any_byte() {
     let bytes = [
         record(1, 7, b"notice", 2),
         record(1, 6, b"A: b\r\n\r\n", 0),
@@ -102,47 +102,47 @@ fn a_response_is_the_same_at_every_cut() {
         record(1, 3, &[0, 0, 0, 5, 0, 0, 0, 0], 7),
     ]
     .concat();
-    for cut in 0..=bytes.len() {
+    for split in 0..=bytes.len() {
         let mut exchange = sent();
-        let heard = hear(&mut exchange, &[&bytes[..cut], &bytes[cut..]]);
-        assert_eq!(heard.stdout, b"A: b\r\n\r\nbody", "cut at {cut}");
-        assert_eq!(heard.stderr, b"notice again", "cut at {cut}");
+        let output = receive(&mut exchange, &[&bytes[..split], &bytes[split..]]);
+        assert_eq!(output.stdout, b"A: b\r\n\r\nbody", "split at {split}");
+        assert_eq!(output.stderr, b"notice again", "split at {split}");
         assert_eq!(
-            heard.end,
+            output.end,
             Some(EndStatus {
                 app_status: 5,
                 ..COMPLETE
             }),
-            "cut at {cut}"
+            "split at {split}"
         );
-        // Padding that has not come with the end would be read as a header later.
+        // Padding that arrives after the end would be read as a header later.
         assert_eq!(
             exchange.is_reusable(),
-            cut <= bytes.len() - 8 || cut == bytes.len(),
-            "cut at {cut}"
+            split <= bytes.len() - 8 || split == bytes.len(),
+            "split at {split}"
         );
     }
 }
 
-/// A length of content and padding together that is kept in 16 bits overflows (CVE-2026-55203).
+/// The sum of content and padding length overflows 16 bits (CVE-2026-55203).
 #[test]
-fn the_longest_record_with_the_longest_padding_is_one_record() {
+fn records_of_maximum_length_and_padding_are_parsed() {
     let longest = record(1, 6, &vec![b'x'; 65_535], 255);
     let bytes = [longest.clone(), longest, end()].concat();
-    for cut in [1, 8, 65_535, 65_543, 65_544, 65_797, 65_798, 65_799] {
+    for split in [1, 8, 65_535, 65_543, 65_544, 65_797, 65_798, 65_799] {
         let mut exchange = sent();
-        let heard = hear(&mut exchange, &[&bytes[..cut], &bytes[cut..]]);
-        assert_eq!(heard.stdout, vec![b'x'; 2 * 65_535], "cut at {cut}");
+        let output = receive(&mut exchange, &[&bytes[..split], &bytes[split..]]);
+        assert_eq!(output.stdout, vec![b'x'; 2 * 65_535], "split at {split}");
         assert_eq!(
-            (heard.end, heard.bad),
+            (output.end, output.bad),
             (Some(COMPLETE), None),
-            "cut at {cut}"
+            "split at {split}"
         );
     }
 }
 
 #[test]
-fn content_is_handed_on_before_its_record_is_whole() {
+fn content_is_returned_before_its_record_is_complete() {
     let mut exchange = sent();
     let bytes = record(1, 6, b"0123456789", 0);
     exchange.input().extend_from_slice(&bytes[..11]);
@@ -154,7 +154,7 @@ fn content_is_handed_on_before_its_record_is_whole() {
 }
 
 #[test]
-fn foreign_records_are_refused() {
+fn unexpected_records_are_rejected() {
     for (bytes, bad) in [
         (record(2, 6, b"other", 0), BadRecord::Id(2)),
         (record(256, 6, b"other", 0), BadRecord::Id(256)),
@@ -170,15 +170,15 @@ fn foreign_records_are_refused() {
         (b"HTTP/1.1 200 OK\r\n".to_vec(), BadRecord::Version(b'H')),
     ] {
         let mut exchange = sent();
-        let heard = hear(&mut exchange, &[&bytes]);
-        assert_eq!(heard.bad, Some(bad));
+        let output = receive(&mut exchange, &[&bytes]);
+        assert_eq!(output.bad, Some(bad));
         assert!(!exchange.is_reusable());
         assert!(matches!(exchange.event(), Err(Error::OutOfTurn)));
     }
 }
 
 #[test]
-fn reuse_needs_a_clean_end() {
+fn a_connection_is_reusable_only_after_a_clean_end() {
     let overloaded = record(1, 3, &[0, 0, 0, 0, 2, 0, 0, 0], 0);
     let extra = [end(), record(1, 6, b"Status: 200\r\n\r\nmore", 0)].concat();
     for (bytes, reusable) in [
@@ -189,7 +189,7 @@ fn reuse_needs_a_clean_end() {
     ] {
         let mut exchange = sent();
         assert!(!exchange.is_reusable());
-        assert!(hear(&mut exchange, &[&bytes]).end.is_some());
+        assert!(receive(&mut exchange, &[&bytes]).end.is_some());
         assert_eq!(exchange.is_reusable(), reusable);
         assert_eq!(
             exchange
@@ -204,12 +204,12 @@ fn reuse_needs_a_clean_end() {
 }
 
 #[test]
-fn an_early_end_spends_the_connection() {
+fn a_connection_is_not_reusable_if_the_response_ends_before_the_request() {
     let request = FastCgiRequest {
         variables: &[],
         body_length: 10,
     };
-    // Body not given whole; given but not written; written whole.
+    // Body incomplete; complete but not written; written completely.
     for (given, written, reusable) in [(4, true, false), (10, false, false), (10, true, true)] {
         let mut exchange = FastCgiExchange::new();
         exchange.begin(&request).unwrap();
@@ -218,7 +218,7 @@ fn an_early_end_spends_the_connection() {
         if written {
             drain(&mut exchange);
         }
-        assert!(hear(&mut exchange, &[&end()]).end.is_some());
+        assert!(receive(&mut exchange, &[&end()]).end.is_some());
         assert_eq!(
             exchange.is_reusable(),
             reusable,
@@ -229,7 +229,7 @@ fn an_early_end_spends_the_connection() {
 }
 
 #[test]
-fn a_request_is_laid_out_as_the_specification_says() {
+fn a_request_has_the_records_of_the_specification() {
     let name = b"SCRIPT_FILENAME".as_slice();
     let variables = [(name.into(), b"/srv/index.php".as_slice().into())];
     let mut exchange = FastCgiExchange::new();
@@ -250,7 +250,7 @@ fn a_request_is_laid_out_as_the_specification_says() {
 }
 
 #[test]
-fn the_body_must_have_its_declared_length() {
+fn a_body_of_another_length_is_rejected() {
     let request = FastCgiRequest {
         variables: &[],
         body_length: 10,
@@ -284,12 +284,12 @@ fn the_body_must_have_its_declared_length() {
         "{error:?}"
     );
     assert!(!short.is_reusable() && !long.is_reusable());
-    // Neither may have ended STDIN: PHP would run the script with half a form.
+    // Neither may end STDIN, because PHP would run the script with an incomplete form.
     assert!(!short.outgoing().has_remaining() && !long.outgoing().has_remaining());
 }
 
 #[test]
-fn too_large_variables_leave_the_connection_untouched() {
+fn oversized_variables_are_rejected_before_the_request() {
     let mut exchange = FastCgiExchange::new();
     let value = vec![0; galley_fastcgi::params::MAX_BYTES];
     let variables = [(b"A".as_slice().into(), value.into())];
@@ -304,7 +304,7 @@ fn too_large_variables_leave_the_connection_untouched() {
 }
 
 #[test]
-fn output_is_bounded() {
+fn pending_output_is_limited() {
     let mut exchange = FastCgiExchange::new();
     exchange
         .begin(&FastCgiRequest {
@@ -312,20 +312,20 @@ fn output_is_bounded() {
             body_length: 1 << 40,
         })
         .unwrap();
-    let mut most = 0;
+    let mut max_pending = 0;
     for _ in 0..200 {
         while exchange.wants_body() {
             exchange.give_body(Bytes::from_static(&[0; 9000])).unwrap();
         }
-        most = most.max(exchange.outgoing().remaining());
+        max_pending = max_pending.max(exchange.outgoing().remaining());
         exchange.outgoing().advance(5000);
         exchange.frame();
     }
     assert!(
-        (OUTPUT_BYTES..OUTPUT_BYTES + 33 * 1024).contains(&most),
-        "{most} bytes waited"
+        (OUTPUT_BYTES..OUTPUT_BYTES + 33 * 1024).contains(&max_pending),
+        "{max_pending} bytes pending"
     );
-    // One chunk far larger than the limit is kept by reference and framed as room appears.
+    // A chunk far larger than the limit is kept by reference and framed as output is written.
     let mut exchange = FastCgiExchange::new();
     exchange
         .begin(&FastCgiRequest {
@@ -354,7 +354,7 @@ fn output_is_bounded() {
 }
 
 #[test]
-fn the_read_buffer_stays_small() {
+fn the_read_buffer_is_limited() {
     let mut exchange = sent();
     let record = record(1, 6, &vec![b'x'; 60_000], 0);
     for _ in 0..50 {
@@ -369,13 +369,13 @@ fn the_read_buffer_stays_small() {
 
 proptest! {
     #[test]
-    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        hear(&mut sent(), &[&bytes]);
+    fn parsing_arbitrary_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        receive(&mut sent(), &[&bytes]);
     }
 
-    /// Records that are nearly right, joined and cut anywhere: always the same result as uncut.
+    /// Mostly valid records, split anywhere, have the same result as unsplit.
     #[test]
-    fn any_cut_gives_the_same(
+    fn records_may_be_split_anywhere(
         records in proptest::collection::vec(
             (prop_oneof![8 => Just(1_u16), 1 => Just(0_u16), 1 => 0_u16..3], prop_oneof![8 => 6_u8..8, 1 => 10_u8..12, 1 => any::<u8>()],
              proptest::collection::vec(any::<u8>(), 0..40), 0_u8..10), 0..8),
@@ -390,6 +390,6 @@ proptest! {
         let mut from = 0;
         for cut in cuts { pieces.push(&bytes[from..cut]); from = cut; }
         pieces.push(&bytes[from..]);
-        prop_assert_eq!(hear(&mut sent(), &pieces), hear(&mut sent(), &[&bytes]));
+        prop_assert_eq!(receive(&mut sent(), &pieces), receive(&mut sent(), &[&bytes]));
     }
 }

@@ -1,6 +1,6 @@
-//! Against the real PHP-FPM, from the package `php-fpm`.
+//! Tests with the real PHP-FPM of the package `php-fpm`.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -18,9 +18,9 @@ use galley_fastcgi::{BodySource, FastCgiConnection, FastCgiEvent, FastCgiRequest
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One PHP-FPM with two workers below a directory of its own.
+/// A PHP-FPM with two workers and a temporary directory.
 struct Fpm {
     directory: TempDir,
     master: Child,
@@ -47,7 +47,7 @@ impl Fpm {
             path.join("fpm.sock").display()
         );
         std::fs::write(path.join("fpm.conf"), config).unwrap();
-        let mut master = Command::new(binary())
+        let mut master = Command::new(fpm_binary())
             .args(["--nodaemonize", "--fpm-config"])
             .arg(path.join("fpm.conf"))
             .stdin(Stdio::null())
@@ -66,7 +66,7 @@ impl Fpm {
         });
         let fpm = Fpm { directory, master };
         is_ready
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .expect("PHP-FPM did not become ready");
         fpm
     }
@@ -96,8 +96,8 @@ impl Drop for Fpm {
     }
 }
 
-/// The newest by name: `php-fpm8.4` after `php-fpm8.2`.
-fn binary() -> PathBuf {
+/// The newest PHP-FPM by name: `php-fpm8.4` after `php-fpm8.2`.
+fn fpm_binary() -> PathBuf {
     let found = ["/usr/sbin", "/usr/local/sbin"]
         .iter()
         .flat_map(|place| std::fs::read_dir(place).into_iter().flatten());
@@ -129,17 +129,17 @@ fn variables(method: &str, script: &Path, body_length: u64) -> Vec<Variable> {
     .collect()
 }
 
-/// Bytes that do not repeat within a chunk's length, so that a lost or doubled piece shows.
-struct Counting {
+/// A body of increasing numbers, so that lost or repeated pieces are detected.
+struct CountingBody {
     left: u64,
     next: u64,
 }
 
 const CHUNK: u64 = 64 * 1024;
 
-impl Counting {
-    fn new(length: u64) -> Counting {
-        Counting {
+impl CountingBody {
+    fn new(length: u64) -> CountingBody {
+        CountingBody {
             left: length,
             next: 0,
         }
@@ -155,24 +155,24 @@ impl Counting {
     }
 }
 
-impl BodySource for Counting {
+impl BodySource for CountingBody {
     fn poll_chunk(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         Poll::Ready(Ok(self.chunk()))
     }
 }
 
-/// Asks and gives head and body.
-async fn ask(
+/// Sends a request and returns head and body of the response.
+async fn send(
     connection: &mut FastCgiConnection<UnixStream>,
     script: &Path,
     body_length: u64,
     body: &mut impl BodySource,
 ) -> (String, Vec<u8>) {
     let method = if body_length > 0 { "POST" } else { "GET" };
-    ask_with(method, connection, script, body_length, body).await
+    send_with_method(method, connection, script, body_length, body).await
 }
 
-async fn ask_with(
+async fn send_with_method(
     method: &str,
     connection: &mut FastCgiConnection<UnixStream>,
     script: &Path,
@@ -180,34 +180,37 @@ async fn ask_with(
     body: &mut impl BodySource,
 ) -> (String, Vec<u8>) {
     let variables = variables(method, script, body_length);
-    soon(connection.send(&FastCgiRequest {
+    with_timeout(connection.send(&FastCgiRequest {
         variables: &variables,
         body_length,
     }))
     .await
     .unwrap();
-    let (mut splitter, mut head, mut answer) = (Splitter::new(), None, Vec::new());
+    let (mut splitter, mut head, mut response_body) = (Splitter::new(), None, Vec::new());
     loop {
-        match soon(connection.event(body)).await.unwrap() {
+        match with_timeout(connection.event(body)).await.unwrap() {
             FastCgiEvent::Stdout(bytes) => {
                 let split = splitter.push(bytes).unwrap();
                 head = head.or(split.head);
-                answer.extend_from_slice(&split.body);
+                response_body.extend_from_slice(&split.body);
             }
             FastCgiEvent::Stderr(bytes) => eprintln!("stderr: {}", String::from_utf8_lossy(&bytes)),
             FastCgiEvent::End(status) => {
                 assert_eq!(status.app_status, 0);
                 splitter.finish().unwrap();
-                return (String::from_utf8(head.unwrap().to_vec()).unwrap(), answer);
+                return (
+                    String::from_utf8(head.unwrap().to_vec()).unwrap(),
+                    response_body,
+                );
             }
         }
     }
 }
 
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future)
         .await
-        .expect("a deadlock")
+        .expect("timeout, perhaps a deadlock")
 }
 
 /// User and system time of this process in milliseconds, from /proc (ticks of 10 ms).
@@ -222,7 +225,7 @@ fn cpu_ms() -> u64 {
         .sum()
 }
 
-fn sha256(mut chunks: Counting) -> String {
+fn sha256(mut chunks: CountingBody) -> String {
     let mut hash = Command::new("sha256sum")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -247,12 +250,18 @@ async fn a_connection_serves_a_thousand_requests() {
     let mut first = None;
     let started = Instant::now();
     for round in 0..1000_u64 {
-        // Every third has a body, so that what follows it is proved to begin at the right byte.
+        // Every third request has a body, which checks that the next request starts at the right byte.
         let length = if round % 3 == 0 { 8 * (round + 1) } else { 0 };
-        let (head, body) = ask(&mut connection, &script, length, &mut Counting::new(length)).await;
+        let (head, body) = send(
+            &mut connection,
+            &script,
+            length,
+            &mut CountingBody::new(length),
+        )
+        .await;
         assert!(head.contains(&format!("X-Seen: {length}\r\n")), "{head}");
         assert!(body.starts_with(b"hello "));
-        // One worker all the time: it is the same connection.
+        // The same worker shows that it is the same connection.
         assert_eq!(*first.get_or_insert_with(|| body.clone()), body);
         assert!(connection.is_reusable(), "round {round}");
     }
@@ -260,7 +269,7 @@ async fn a_connection_serves_a_thousand_requests() {
 }
 
 #[tokio::test]
-async fn a_large_upload_arrives_whole() {
+async fn a_large_upload_arrives_completely() {
     const LENGTH: u64 = 100 << 20;
     let fpm = Fpm::start();
     let script = fpm.script("hash.php", "echo hash_file('sha256', 'php://input');");
@@ -269,18 +278,24 @@ async fn a_large_upload_arrives_whole() {
         "$f = fopen('php://input', 'r'); while (!feof($f)) fread($f, 65536);",
     );
     let mut connection = fpm.connect().await;
-    let (_, body) = ask(&mut connection, &script, LENGTH, &mut Counting::new(LENGTH)).await;
+    let (_, body) = send(
+        &mut connection,
+        &script,
+        LENGTH,
+        &mut CountingBody::new(LENGTH),
+    )
+    .await;
     assert_eq!(
         String::from_utf8(body).unwrap(),
-        sha256(Counting::new(LENGTH))
+        sha256(CountingBody::new(LENGTH))
     );
     assert!(connection.is_reusable());
     let (started, cpu) = (Instant::now(), cpu_ms());
-    let mut same = Same {
+    let mut repeated = RepeatedBody {
         chunk: Bytes::from(vec![b'u'; 64 * 1024]),
         left: LENGTH / CHUNK,
     };
-    ask(&mut connection, &sink, LENGTH, &mut same).await;
+    send(&mut connection, &sink, LENGTH, &mut repeated).await;
     println!(
         "100 MiB up in {:?}, {} ms of CPU",
         started.elapsed(),
@@ -289,13 +304,13 @@ async fn a_large_upload_arrives_whole() {
     assert!(connection.is_reusable());
 }
 
-/// The same chunk again and again, to measure the codec and not the source.
-struct Same {
+/// A body that repeats one chunk, to measure the codec and not the source.
+struct RepeatedBody {
     chunk: Bytes,
     left: u64,
 }
 
-impl BodySource for Same {
+impl BodySource for RepeatedBody {
     fn poll_chunk(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         self.left = self.left.saturating_sub(1);
         Poll::Ready(Ok(Some(self.chunk.clone())))
@@ -303,37 +318,37 @@ impl BodySource for Same {
 }
 
 #[tokio::test]
-async fn a_script_may_ignore_its_body() {
+async fn a_script_can_ignore_the_request_body() {
     const LENGTH: u64 = 20 << 20;
     let fpm = Fpm::start();
     let plain = fpm.script("plain.php", "echo 'done';");
-    // Ends the request before PHP has read on; PHP then closes.
+    // Ends the request before PHP has read the body; PHP then closes the connection.
     let early = fpm.script("early.php", "echo 'done'; fastcgi_finish_request();");
-    // PHP takes in the body of a POST before the script runs, that of a PUT only when asked.
-    for (method, script, keeps) in [
+    // PHP reads the body of a POST before the script runs, the body of a PUT only if the script reads it.
+    for (method, script, is_reusable) in [
         ("POST", &plain, true),
         ("PUT", &plain, true),
         ("PUT", &early, false),
     ] {
         let mut connection = fpm.connect().await;
-        let body = &mut Counting::new(LENGTH);
-        let (_, answer) = ask_with(method, &mut connection, script, LENGTH, body).await;
-        assert_eq!(answer, b"done");
+        let body = &mut CountingBody::new(LENGTH);
+        let (_, body) = send_with_method(method, &mut connection, script, LENGTH, body).await;
+        assert_eq!(body, b"done");
         assert_eq!(
             connection.is_reusable(),
-            keeps,
+            is_reusable,
             "{method} {}",
             script.display()
         );
-        if keeps {
-            let (_, answer) = ask(&mut connection, script, 0, &mut NoBody).await;
-            assert_eq!(answer, b"done");
+        if is_reusable {
+            let (_, body) = send(&mut connection, script, 0, &mut NoBody).await;
+            assert_eq!(body, b"done");
         }
     }
 }
 
 #[tokio::test]
-async fn a_script_may_print_while_it_reads() {
+async fn a_script_can_write_while_reading_the_body() {
     const LENGTH: u64 = 20 << 20;
     let fpm = Fpm::start();
     let script = fpm.script(
@@ -341,8 +356,14 @@ async fn a_script_may_print_while_it_reads() {
         "$f = fopen('php://input', 'r'); while (!feof($f)) { echo fread($f, 65536); flush(); }",
     );
     let mut connection = fpm.connect().await;
-    let (_, body) = ask(&mut connection, &script, LENGTH, &mut Counting::new(LENGTH)).await;
-    let mut expected = Counting::new(LENGTH);
+    let (_, body) = send(
+        &mut connection,
+        &script,
+        LENGTH,
+        &mut CountingBody::new(LENGTH),
+    )
+    .await;
+    let mut expected = CountingBody::new(LENGTH);
     let mut rest = &body[..];
     while let Some(chunk) = expected.chunk() {
         assert!(rest.starts_with(&chunk));
@@ -352,7 +373,7 @@ async fn a_script_may_print_while_it_reads() {
 }
 
 #[tokio::test]
-async fn a_large_answer_arrives_whole() {
+async fn a_large_response_arrives_completely() {
     let fpm = Fpm::start();
     let script = fpm.script(
         "print.php",
@@ -360,7 +381,7 @@ async fn a_large_answer_arrives_whole() {
     );
     let mut connection = fpm.connect().await;
     let (started, cpu) = (Instant::now(), cpu_ms());
-    let (head, body) = ask(&mut connection, &script, 0, &mut NoBody).await;
+    let (head, body) = send(&mut connection, &script, 0, &mut NoBody).await;
     println!(
         "50 MiB down in {:?}, {} ms of CPU",
         started.elapsed(),
@@ -387,23 +408,23 @@ async fn closing_aborts_a_request() {
         "while (true) { echo str_repeat('x', 65536); flush(); }",
     );
     let hello = fpm.script("hello.php", "echo 'hello';");
-    // More than there are workers: each must be given back.
+    // More requests than workers, so each worker must become free again.
     for _ in 0..5 {
         let mut connection = fpm.connect().await;
         let variables = variables("GET", &endless, 0);
-        soon(connection.send(&FastCgiRequest {
+        with_timeout(connection.send(&FastCgiRequest {
             variables: &variables,
             body_length: 0,
         }))
         .await
         .unwrap();
         assert!(matches!(
-            soon(connection.event(&mut NoBody)).await.unwrap(),
+            with_timeout(connection.event(&mut NoBody)).await.unwrap(),
             FastCgiEvent::Stdout(_)
         ));
     }
     assert_eq!(
-        ask(&mut fpm.connect().await, &hello, 0, &mut NoBody)
+        send(&mut fpm.connect().await, &hello, 0, &mut NoBody)
             .await
             .1,
         b"hello"

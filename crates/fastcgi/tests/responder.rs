@@ -1,6 +1,6 @@
-//! A connection against scripted responders: writes, both directions at once, ends of every kind.
+//! A connection to scripted responders: writes, concurrent reading and writing, and every kind of end.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -36,22 +36,22 @@ fn post(body_length: u64) -> FastCgiRequest<'static> {
     }
 }
 
-/// Chunks that are there already; `None` in the list is a failing source.
-struct Chunks(VecDeque<Option<Bytes>>);
+/// A body of chunks that are available immediately; `None` in the list is an error of the source.
+struct ChunkedBody(VecDeque<Option<Bytes>>);
 
-impl Chunks {
-    fn new(chunks: impl IntoIterator<Item = Bytes>) -> Chunks {
-        Chunks(chunks.into_iter().map(Some).collect())
+impl ChunkedBody {
+    fn new(chunks: impl IntoIterator<Item = Bytes>) -> ChunkedBody {
+        ChunkedBody(chunks.into_iter().map(Some).collect())
     }
 
     /// `count` chunks of `size` bytes.
-    fn many(count: usize, size: usize) -> Chunks {
+    fn repeat(count: usize, size: usize) -> ChunkedBody {
         let chunk = Bytes::from(vec![b'u'; size]);
-        Chunks::new(std::iter::repeat_n(chunk, count))
+        ChunkedBody::new(std::iter::repeat_n(chunk, count))
     }
 }
 
-impl BodySource for Chunks {
+impl BodySource for ChunkedBody {
     fn poll_chunk(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         Poll::Ready(match self.0.pop_front() {
             Some(None) => Err(io::ErrorKind::ConnectionReset.into()),
@@ -61,11 +61,11 @@ impl BodySource for Chunks {
     }
 }
 
-/// Nothing in these tests may wait for longer.
-async fn soon<T>(future: impl Future<Output = T>) -> T {
+/// Limits every wait in these tests.
+async fn with_timeout<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future)
         .await
-        .expect("a deadlock")
+        .expect("timeout, perhaps a deadlock")
 }
 
 fn end() -> Vec<u8> {
@@ -74,14 +74,14 @@ fn end() -> Vec<u8> {
     out
 }
 
-fn answer(body: &[u8]) -> Vec<u8> {
+fn response(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     record::write_stream(&mut out, RecordType::Stdout, body);
     out.extend(end());
     out
 }
 
-/// Reads records until the one that ends `until`; gives their number of content bytes.
+/// Reads records up to the end of the stream `until` and returns the number of content bytes.
 async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: RecordType) -> usize {
     let (mut bytes, mut sum) = (Vec::new(), 0);
     loop {
@@ -109,14 +109,14 @@ async fn read_until_end_of(stream: &mut (impl AsyncRead + Unpin), until: RecordT
     }
 }
 
-/// Everything until the end, both streams joined.
-async fn hear<S: AsyncRead + AsyncWrite + Unpin>(
+/// Receives the complete stdout and stderr.
+async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut FastCgiConnection<S>,
     body: &mut impl BodySource,
 ) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
-        match soon(connection.event(body)).await? {
+        match with_timeout(connection.event(body)).await? {
             FastCgiEvent::Stdout(bytes) => stdout.extend_from_slice(&bytes),
             FastCgiEvent::Stderr(bytes) => stderr.extend_from_slice(&bytes),
             FastCgiEvent::End(status) => {
@@ -127,13 +127,13 @@ async fn hear<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Notes the size of every write.
-struct Noted<S> {
+/// A stream that records the size of every write.
+struct RecordingStream<S> {
     inner: S,
     writes: Vec<usize>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for RecordingStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -143,8 +143,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Noted<S> {
-    fn note(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+impl<S: AsyncWrite + Unpin> RecordingStream<S> {
+    fn record(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(count)) = &written {
             self.writes.push(*count);
         }
@@ -152,14 +152,14 @@ impl<S: AsyncWrite + Unpin> Noted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for RecordingStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.note(written)
+        self.record(written)
     }
 
     fn poll_write_vectored(
@@ -168,7 +168,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.note(written)
+        self.record(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -184,53 +184,56 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noted<S> {
     }
 }
 
-/// The request with a body that is there already; the responder answers when it has all. Gives the writes.
-async fn writes_of<S>(ours: S, mut theirs: S, body: usize) -> Vec<usize>
+/// Sends a request whose body is available immediately, to a responder that reads all of it, and returns the sizes of the writes.
+async fn request_writes<S>(client: S, mut responder_stream: S, body: usize) -> Vec<usize>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let name = b"SCRIPT_FILENAME".as_slice();
     let variables = [(name.into(), vec![b'x'; 900].into())];
-    let mut connection = FastCgiConnection::new(Noted {
-        inner: ours,
+    let mut connection = FastCgiConnection::new(RecordingStream {
+        inner: client,
         writes: Vec::new(),
     });
     let responder = tokio::spawn(async move {
-        read_until_end_of(&mut theirs, RecordType::Stdin).await;
-        theirs.write_all(&answer(b"A: b\n\nbody")).await.unwrap();
-        theirs
+        read_until_end_of(&mut responder_stream, RecordType::Stdin).await;
+        responder_stream
+            .write_all(&response(b"A: b\n\nbody"))
+            .await
+            .unwrap();
+        responder_stream
     });
     let request = FastCgiRequest {
         variables: &variables,
         body_length: u64::try_from(body).unwrap(),
     };
-    soon(connection.send(&request)).await.unwrap();
-    let heard = hear(
+    with_timeout(connection.send(&request)).await.unwrap();
+    let output = receive(
         &mut connection,
-        &mut Chunks::many(usize::from(body > 0), body),
+        &mut ChunkedBody::repeat(usize::from(body > 0), body),
     )
     .await
     .unwrap();
-    assert_eq!(heard.0, b"A: b\n\nbody");
+    assert_eq!(output.0, b"A: b\n\nbody");
     assert!(connection.is_reusable());
     drop(responder.await.unwrap());
     connection.stream().writes.clone()
 }
 
 #[tokio::test]
-async fn a_request_leaves_in_one_write() {
+async fn a_request_is_sent_in_one_write() {
     for body in [0, 1, 4096, 8192, 60_000] {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (client, responder_stream) = UnixStream::pair().unwrap();
         assert_eq!(
-            writes_of(ours, theirs, body).await.len(),
+            request_writes(client, responder_stream, body).await.len(),
             1,
             "body of {body} bytes, vectored"
         );
     }
     for body in [0, 1, 4096, 8192] {
-        let (ours, theirs) = duplex(128 * 1024);
+        let (client, responder_stream) = duplex(128 * 1024);
         assert_eq!(
-            writes_of(ours, theirs, body).await.len(),
+            request_writes(client, responder_stream, body).await.len(),
             1,
             "body of {body} bytes, plain"
         );
@@ -238,39 +241,39 @@ async fn a_request_leaves_in_one_write() {
 }
 
 #[tokio::test]
-async fn a_request_without_body_leaves_with_send() {
-    let (ours, mut theirs) = duplex(1024);
-    let mut connection = FastCgiConnection::new(ours);
+async fn send_writes_a_request_without_a_body_completely() {
+    let (client, mut responder_stream) = duplex(1024);
+    let mut connection = FastCgiConnection::new(client);
     connection.send(&GET).await.unwrap();
-    soon(read_until_end_of(&mut theirs, RecordType::Stdin)).await;
+    with_timeout(read_until_end_of(&mut responder_stream, RecordType::Stdin)).await;
 }
 
 #[tokio::test]
-async fn printing_while_reading_does_not_lock_up() {
+async fn a_responder_that_writes_while_reading_causes_no_deadlock() {
     const CHUNK: usize = 100_000;
     const COUNT: usize = 40;
-    // The pipe holds far less than a record, so each side blocks all the time.
-    let (ours, theirs) = duplex(1000);
+    // The pipe is much smaller than a record, so each side blocks often.
+    let (client, responder_stream) = duplex(1000);
     let responder = tokio::spawn(async move {
-        let (mut read, mut write) = tokio::io::split(theirs);
+        let (mut read, mut write) = tokio::io::split(responder_stream);
         let mut buffer = [0; 700];
-        let mut seen = 0;
-        while seen < COUNT * CHUNK {
-            seen += read.read(&mut buffer).await.unwrap();
-            // One thread of control: it does not read while it prints.
+        let mut received = 0;
+        while received < COUNT * CHUNK {
+            received += read.read(&mut buffer).await.unwrap();
+            // The responder does not read while it writes.
             let mut out = Vec::new();
             record::write_stream(&mut out, RecordType::Stdout, &[b'd'; 2000]);
             write.write_all(&out).await.unwrap();
         }
         write.write_all(&end()).await.unwrap();
-        (read, write, seen)
+        (read, write, received)
     });
-    let mut connection = FastCgiConnection::new(ours);
+    let mut connection = FastCgiConnection::new(client);
     connection
         .send(&post((COUNT * CHUNK) as u64))
         .await
         .unwrap();
-    let (stdout, _) = hear(&mut connection, &mut Chunks::many(COUNT, CHUNK))
+    let (stdout, _) = receive(&mut connection, &mut ChunkedBody::repeat(COUNT, CHUNK))
         .await
         .unwrap();
     assert!(stdout.len() > COUNT * CHUNK && stdout.iter().all(|&byte| byte == b'd'));
@@ -278,19 +281,19 @@ async fn printing_while_reading_does_not_lock_up() {
 }
 
 #[tokio::test]
-async fn an_early_answer_ends_an_upload() {
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let mut connection = FastCgiConnection::new(ours);
+async fn an_early_response_ends_an_upload() {
+    let (client, mut responder_stream) = UnixStream::pair().unwrap();
+    let mut connection = FastCgiConnection::new(client);
     connection.send(&post(100 << 20)).await.unwrap();
     let responder = tokio::spawn(async move {
-        read_until_end_of(&mut theirs, RecordType::Params).await;
-        theirs
-            .write_all(&answer(b"Status: 413\n\nno"))
+        read_until_end_of(&mut responder_stream, RecordType::Params).await;
+        responder_stream
+            .write_all(&response(b"Status: 413\n\nno"))
             .await
             .unwrap();
-        theirs
+        responder_stream
     });
-    let (stdout, _) = hear(&mut connection, &mut Chunks::many(1600, 64 * 1024))
+    let (stdout, _) = receive(&mut connection, &mut ChunkedBody::repeat(1600, 64 * 1024))
         .await
         .unwrap();
     assert_eq!(stdout, b"Status: 413\n\nno");
@@ -300,20 +303,20 @@ async fn an_early_answer_ends_an_upload() {
 }
 
 #[tokio::test]
-async fn a_response_is_read_although_writing_fails() {
-    let (ours, mut theirs) = UnixStream::pair().unwrap();
-    let mut connection = FastCgiConnection::new(ours);
+async fn a_response_is_read_even_if_writing_fails() {
+    let (client, mut responder_stream) = UnixStream::pair().unwrap();
+    let mut connection = FastCgiConnection::new(client);
     connection.send(&post(100 << 20)).await.unwrap();
-    // Answers, closes and never reads the body: a write fails before the answer has been read.
+    // Responds, closes and never reads the body, so a write fails before the response has been read.
     let responder = tokio::spawn(async move {
-        read_until_end_of(&mut theirs, RecordType::Params).await;
-        theirs
-            .write_all(&answer(b"Status: 413\n\nno"))
+        read_until_end_of(&mut responder_stream, RecordType::Params).await;
+        responder_stream
+            .write_all(&response(b"Status: 413\n\nno"))
             .await
             .unwrap();
     });
-    let mut body = Chunks::many(1600, 64 * 1024);
-    let (stdout, _) = hear(&mut connection, &mut body).await.unwrap();
+    let mut body = ChunkedBody::repeat(1600, 64 * 1024);
+    let (stdout, _) = receive(&mut connection, &mut body).await.unwrap();
     assert_eq!(stdout, b"Status: 413\n\nno");
     assert!(!connection.is_reusable());
     responder.await.unwrap();
@@ -326,20 +329,20 @@ async fn closed_connections_are_distinguished() {
         record::write_stream(&mut out, RecordType::Stderr, b"PHP message");
         out
     };
-    let whole = answer(b"A: b\n\nbody");
+    let complete = response(b"A: b\n\nbody");
     for (bytes, received) in [
         (&[][..], false),
         (&notice[..], true),
-        (&whole[..3], true),
-        (&whole[..whole.len() - 1], true),
+        (&complete[..3], true),
+        (&complete[..complete.len() - 1], true),
     ] {
-        let (ours, mut theirs) = duplex(1024);
-        let mut connection = FastCgiConnection::new(ours);
+        let (client, mut responder_stream) = duplex(1024);
+        let mut connection = FastCgiConnection::new(client);
         connection.send(&GET).await.unwrap();
-        read_until_end_of(&mut theirs, RecordType::Stdin).await;
-        theirs.write_all(bytes).await.unwrap();
-        drop(theirs);
-        let error = hear(&mut connection, &mut NoBody).await.unwrap_err();
+        read_until_end_of(&mut responder_stream, RecordType::Stdin).await;
+        responder_stream.write_all(bytes).await.unwrap();
+        drop(responder_stream);
+        let error = receive(&mut connection, &mut NoBody).await.unwrap_err();
         assert!(matches!(error, Error::Closed), "{error:?}");
         assert_eq!(connection.has_received(), received);
         assert!(!connection.is_reusable() && !error.is_before_request());
@@ -347,13 +350,15 @@ async fn closed_connections_are_distinguished() {
 }
 
 #[tokio::test]
-async fn a_failed_write_without_an_answer_is_an_error() {
-    let (ours, mut theirs) = duplex(1024);
-    let mut connection = FastCgiConnection::new(ours);
+async fn a_failed_write_without_a_response_is_an_error() {
+    let (client, mut responder_stream) = duplex(1024);
+    let mut connection = FastCgiConnection::new(client);
     connection.send(&post(1 << 20)).await.unwrap();
     let responder =
-        tokio::spawn(async move { read_until_end_of(&mut theirs, RecordType::Params).await });
-    let error = hear(&mut connection, &mut Chunks::many(16, 1 << 16))
+        tokio::spawn(
+            async move { read_until_end_of(&mut responder_stream, RecordType::Params).await },
+        );
+    let error = receive(&mut connection, &mut ChunkedBody::repeat(16, 1 << 16))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Write(_)), "{error:?}");
@@ -362,48 +367,48 @@ async fn a_failed_write_without_an_answer_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_must_be_silent_and_open() {
+async fn a_connection_with_unexpected_bytes_or_closed_is_not_reused() {
     for (bytes, open) in [
         (&b""[..], true),
         (b"", false),
         (b"\x01", true),
-        (&answer(b"Status: 200\n\nforged"), true),
+        (&response(b"Status: 200\n\nforged"), true),
     ] {
-        let (ours, mut theirs) = duplex(1024);
-        let mut connection = FastCgiConnection::new(ours);
+        let (client, mut responder_stream) = duplex(1024);
+        let mut connection = FastCgiConnection::new(client);
         connection.send(&GET).await.unwrap();
-        read_until_end_of(&mut theirs, RecordType::Stdin).await;
-        theirs.write_all(&end()).await.unwrap();
-        hear(&mut connection, &mut NoBody).await.unwrap();
+        read_until_end_of(&mut responder_stream, RecordType::Stdin).await;
+        responder_stream.write_all(&end()).await.unwrap();
+        receive(&mut connection, &mut NoBody).await.unwrap();
         assert!(connection.is_reusable());
-        theirs.write_all(bytes).await.unwrap();
-        let theirs = open.then_some(theirs);
-        let fine = open && bytes.is_empty();
+        responder_stream.write_all(bytes).await.unwrap();
+        let responder_stream = open.then_some(responder_stream);
+        let is_usable = open && bytes.is_empty();
         let result = connection.send(&GET).await;
-        assert_eq!(result.is_ok(), fine);
+        assert_eq!(result.is_ok(), is_usable);
         assert!(result.is_ok() || matches!(result, Err(Error::Stale)));
-        drop(theirs);
+        drop(responder_stream);
     }
 }
 
 #[tokio::test]
-async fn an_idle_connection_reports_its_end() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut connection = FastCgiConnection::new(ours);
+async fn an_idle_connection_reports_that_it_was_closed() {
+    let (client, responder_stream) = UnixStream::pair().unwrap();
+    let mut connection = FastCgiConnection::new(client);
     assert!(
         poll_fn(|cx| Poll::Ready(connection.poll_idle(cx)))
             .await
             .is_pending()
     );
-    drop(theirs);
-    soon(poll_fn(|cx| connection.poll_idle(cx))).await;
+    drop(responder_stream);
+    with_timeout(poll_fn(|cx| connection.poll_idle(cx))).await;
     assert!(!connection.is_reusable());
 }
 
 #[tokio::test]
-async fn stderr_is_kept_apart() {
-    let (ours, mut theirs) = duplex(1 << 20);
-    let mut connection = FastCgiConnection::new(ours);
+async fn stdout_and_stderr_are_separate() {
+    let (client, mut responder_stream) = duplex(1 << 20);
+    let mut connection = FastCgiConnection::new(client);
     let mut out = Vec::new();
     for _ in 0..300 {
         record::write_stream(&mut out, RecordType::Stderr, b"<e>");
@@ -411,24 +416,24 @@ async fn stderr_is_kept_apart() {
     }
     out.extend(end());
     connection.send(&GET).await.unwrap();
-    theirs.write_all(&out).await.unwrap();
-    let (stdout, stderr) = hear(&mut connection, &mut NoBody).await.unwrap();
+    responder_stream.write_all(&out).await.unwrap();
+    let (stdout, stderr) = receive(&mut connection, &mut NoBody).await.unwrap();
     assert_eq!((stdout.len(), stderr.len()), (90_000, 900));
     assert!(stdout.iter().all(|&byte| byte == b'o') && connection.is_reusable());
 }
 
 #[tokio::test]
-async fn a_failing_body_ends_the_exchange() {
+async fn a_failed_or_mismatched_body_ends_the_exchange() {
     for (chunks, length) in [
         (vec![Some(Bytes::from_static(b"half")), None], 8),
         (vec![Some(Bytes::from_static(b"half"))], 8),
         (vec![Some(Bytes::from_static(b"too long"))], 4),
         (vec![], 1),
     ] {
-        let (ours, mut theirs) = duplex(1024);
-        let mut connection = FastCgiConnection::new(ours);
+        let (client, mut responder_stream) = duplex(1024);
+        let mut connection = FastCgiConnection::new(client);
         connection.send(&post(length)).await.unwrap();
-        let error = soon(connection.event(&mut Chunks(chunks.into())))
+        let error = with_timeout(connection.event(&mut ChunkedBody(chunks.into())))
             .await
             .unwrap_err();
         assert!(
@@ -437,15 +442,15 @@ async fn a_failing_body_ends_the_exchange() {
         );
         assert!(!connection.is_reusable());
         drop(connection);
-        // The responder must not have seen the end of STDIN.
-        let mut seen = Vec::new();
-        theirs.read_to_end(&mut seen).await.unwrap();
-        assert!(!seen.ends_with(&[1, RecordType::Stdin.code(), 0, 1, 0, 0, 0, 0]));
+        // The responder must not have received the end of STDIN.
+        let mut received = Vec::new();
+        responder_stream.read_to_end(&mut received).await.unwrap();
+        assert!(!received.ends_with(&[1, RecordType::Stdin.code(), 0, 1, 0, 0, 0, 0]));
     }
 }
 
-/// Polls once, as a `select!` that then takes another branch would.
-async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
+/// Polls once and drops the future, like a `select!` that takes another branch.
+async fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|cx| {
         Poll::Ready(match future.as_mut().poll(cx) {
@@ -457,23 +462,23 @@ async fn once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 #[tokio::test]
-async fn a_dropped_event_loses_nothing() {
-    let (ours, mut theirs) = duplex(777);
+async fn dropping_an_event_future_loses_nothing() {
+    let (client, mut responder_stream) = duplex(777);
     let responder = tokio::spawn(async move {
-        let seen = read_until_end_of(&mut theirs, RecordType::Stdin).await;
-        let reply = answer(&vec![b'r'; 100_000]);
+        let received = read_until_end_of(&mut responder_stream, RecordType::Stdin).await;
+        let reply = response(&vec![b'r'; 100_000]);
         for piece in reply.chunks(555) {
-            theirs.write_all(piece).await.unwrap();
+            responder_stream.write_all(piece).await.unwrap();
         }
-        (theirs, seen)
+        (responder_stream, received)
     });
-    let mut connection = FastCgiConnection::new(ours);
+    let mut connection = FastCgiConnection::new(client);
     connection.send(&post(500_000)).await.unwrap();
-    let mut body = Chunks::many(50, 10_000);
+    let mut body = ChunkedBody::repeat(50, 10_000);
     let mut stdout = 0;
-    soon(async {
+    with_timeout(async {
         loop {
-            match once(connection.event(&mut body)).await {
+            match poll_once(connection.event(&mut body)).await {
                 Some(Ok(FastCgiEvent::Stdout(bytes))) => stdout += bytes.len(),
                 Some(Ok(FastCgiEvent::End(_))) => break,
                 Some(other) => panic!("{other:?}"),
@@ -488,35 +493,35 @@ async fn a_dropped_event_loses_nothing() {
 }
 
 #[tokio::test]
-async fn little_is_buffered_in_either_direction() {
+async fn buffering_is_limited_in_both_directions() {
     const PIPE: usize = 4096;
-    let (ours, mut theirs): (DuplexStream, DuplexStream) = duplex(PIPE);
-    let mut connection = FastCgiConnection::new(ours);
+    let (client, mut responder_stream): (DuplexStream, DuplexStream) = duplex(PIPE);
+    let mut connection = FastCgiConnection::new(client);
     connection.send(&post(1 << 30)).await.unwrap();
-    let mut body = Chunks::many(1 << 12, 10_000);
+    let mut body = ChunkedBody::repeat(1 << 12, 10_000);
     let all = body.0.len();
-    // A responder that does not read: the body waits at its source.
+    // The responder does not read, so the body is not read from its source.
     for _ in 0..100 {
-        assert!(once(connection.event(&mut body)).await.is_none());
+        assert!(poll_once(connection.event(&mut body)).await.is_none());
     }
-    let taken = (all - body.0.len()) * 10_000;
-    assert!(taken < 128 * 1024, "{taken} bytes taken from the body");
-    // A caller that does not ask on: the responder waits.
+    let consumed = (all - body.0.len()) * 10_000;
+    assert!(consumed < 128 * 1024, "{consumed} bytes read from the body");
+    // The caller requests no more events, so the responder waits.
     let output = vec![record_of(60_000); 100].concat();
     let mut written = 0;
     let mut first = None;
     for _ in 0..1000 {
-        if let Some(count) = once(theirs.write(&output[written..])).await {
+        if let Some(count) = poll_once(responder_stream.write(&output[written..])).await {
             written += count.unwrap();
         }
         if first.is_none() {
-            first = once(connection.event(&mut body)).await;
+            first = poll_once(connection.event(&mut body)).await;
         }
     }
     assert!(first.is_some());
     assert!(
         written <= 64 * 1024 + 2 * PIPE,
-        "{written} bytes taken from the responder"
+        "{written} bytes read from the responder"
     );
 }
 

@@ -1,6 +1,6 @@
-//! Without descriptors nothing is known of any path: neither that a page is missing nor that it is denied.
+//! Without free file descriptors, resolving a path fails; the result is neither missing nor denied.
 //!
-//! A program of its own, since the limit applies to the whole process.
+//! A separate test program, because the limit applies to the whole process.
 
 use std::fs::{self, File};
 
@@ -8,7 +8,7 @@ use galley_files::{Options, Resolved, Root};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]
-fn without_descriptors_a_look_fails() {
+fn without_free_descriptors_resolving_fails() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["index.php", "a.txt"] {
         fs::write(dir.path().join(name), "x").unwrap();
@@ -26,23 +26,26 @@ fn without_descriptors_a_look_fails() {
         ));
     }
     let before = getrlimit(Resource::Nofile);
-    let few = Rlimit {
+    let low_limit = Rlimit {
         current: Some(64),
         maximum: before.maximum,
     };
-    setrlimit(Resource::Nofile, few).unwrap();
-    let taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    let found = paths.map(|path| {
+    setrlimit(Resource::Nofile, low_limit).unwrap();
+    let open_files: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let results = paths.map(|path| {
         (
             root.resolve(path.as_bytes()),
             root.resolve_script(path.as_bytes()),
         )
     });
-    drop(taken);
+    drop(open_files);
     setrlimit(Resource::Nofile, before).unwrap();
-    for ((found, known), path) in found.iter().zip(paths) {
-        assert!(matches!(found, Resolved::Failed(_)), "{path}: {found:?}");
-        assert_eq!(*known, None, "{path}");
+    for ((resolved, script), path) in results.iter().zip(paths) {
+        assert!(
+            matches!(resolved, Resolved::Failed(_)),
+            "{path}: {resolved:?}"
+        );
+        assert_eq!(*script, None, "{path}");
     }
     assert!(matches!(root.resolve(b"/a/post/"), Resolved::Script(_)));
 }

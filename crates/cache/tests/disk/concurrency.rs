@@ -1,4 +1,4 @@
-//! Many threads at one key and at one limit.
+//! Concurrent writers, readers, removals and scans.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use galley_cache::disk::NotStored;
 use super::*;
 
 #[test]
-fn of_concurrent_writers_the_last_born_stays() {
+fn the_newest_of_concurrently_written_entries_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     let start = Barrier::new(5);
@@ -20,7 +20,7 @@ fn of_concurrent_writers_the_last_born_stays() {
                 scope.spawn(move || {
                     start.wait();
                     for round in 0..100_u64 {
-                        // Each thread in another order, so that older ones come late again and again.
+                        // Each thread uses another order, so that older entries are often written after newer ones.
                         let born = (round * 37 + thread * 13) % 100 * 4 + thread;
                         let entry = page("/a", born, content(born, 5_000));
                         match disk.put(site, &entry, at(0)) {
@@ -54,7 +54,7 @@ fn of_concurrent_writers_the_last_born_stays() {
 }
 
 #[test]
-fn writers_together_stay_below_the_limits() {
+fn concurrent_writers_stay_below_the_limits() {
     let dir = tempfile::tempdir().unwrap();
     let limits = DiskLimits {
         bytes: 100 * 4096,
@@ -89,7 +89,7 @@ fn writers_together_stay_below_the_limits() {
 }
 
 #[test]
-fn removals_scans_and_reads_at_once_leave_no_row_without_a_file() {
+fn concurrent_removals_scans_and_reads_keep_index_and_files_consistent() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     for number in 0..400 {

@@ -1,22 +1,22 @@
-//! A large cache: what the index costs, how soon the first hit comes, how the scan is paced. The bounds are generous; the
-//! printed numbers are what counts.
+//! A large cache: memory of the index, time to the first hit, and pace of the scan. The limits are generous; the tests print
+//! exact numbers.
 
 use std::time::Instant;
 
 use super::*;
 
 #[test]
-fn a_cache_answers_at_once_after_a_start() {
-    starts_fast(3_000);
+fn a_cache_serves_hits_immediately_after_a_start() {
+    test_start(3_000);
 }
 
 #[test]
 #[ignore = "writes 100,000 files; for measuring, in release"]
-fn a_large_cache_answers_at_once_after_a_start() {
-    starts_fast(100_000);
+fn a_large_cache_serves_hits_immediately_after_a_start() {
+    test_start(100_000);
 }
 
-fn starts_fast(entries: u32) {
+fn test_start(entries: u32) {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open_with(dir.path(), large(), at(0));
     let body = content(1, 10_000);
@@ -33,11 +33,11 @@ fn starts_fast(entries: u32) {
     println!("get, 10 KB: {:?} each", began.elapsed() / entries);
     let usage = disk.usage();
     let each = usage.index_bytes / usage.entries;
-    println!("{each} bytes of index an entry, {} entries", usage.entries);
+    println!("{each} bytes of index per entry, {} entries", usage.entries);
     // The fixed part of the index alone is 160 KB.
     assert!(
         each <= 40 + 170_000 / usage.entries,
-        "{each} bytes an entry"
+        "{each} bytes per entry"
     );
     drop(disk);
 
@@ -45,9 +45,9 @@ fn starts_fast(entries: u32) {
         let began = Instant::now();
         let (disk, site) = open_with(dir.path(), large(), at(0));
         assert!(read(&disk, site, "/77", at(0)).is_some());
-        let took = began.elapsed();
-        // At once: nothing has been looked through by then, as the counts below tell.
-        println!("first hit after {what}: {took:?}");
+        let elapsed = began.elapsed();
+        // No entry has been scanned yet, as the counts below show.
+        println!("first hit after {what}: {elapsed:?}");
         disk
     };
     let disk = first_hit("a kill");
@@ -60,7 +60,7 @@ fn starts_fast(entries: u32) {
         let counted = disk.usage().entries;
         assert!(
             counted - before <= 600,
-            "a step is small: {}",
+            "too many entries in a step: {}",
             counted - before
         );
         before = counted;

@@ -1,4 +1,4 @@
-//! Starts, stops, limits, sweeping, and bodies in pieces.
+//! Start, stop, generations, limits, sweeping, and bodies in pieces.
 
 use galley_cache::disk::{DiskUsage, Health, NotStored};
 use galley_cache::purge_table::{Unlogged, Validity};
@@ -7,7 +7,7 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use super::*;
 
 #[test]
-fn a_clean_stop_saves_the_counting_and_a_kill_does_not() {
+fn a_scan_is_needed_after_a_kill_but_not_after_a_clean_stop() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, "a"), at(0)).unwrap();
@@ -18,7 +18,10 @@ fn a_clean_stop_saves_the_counting_and_a_kill_does_not() {
         disk.put(site, &page("/b", 0, "b"), at(0)),
         Err(NotStored::Closed)
     );
-    assert!(read(&disk, site, "/a", at(0)).is_some(), "reading goes on");
+    assert!(
+        read(&disk, site, "/a", at(0)).is_some(),
+        "reading still works"
+    );
     drop(disk);
 
     let (disk, site) = open(dir.path());
@@ -30,21 +33,21 @@ fn a_clean_stop_saves_the_counting_and_a_kill_does_not() {
     assert_eq!(
         disk.health(),
         Health::Scanning,
-        "a snapshot is believed once"
+        "a snapshot is used only once"
     );
     assert!(
         read(&disk, site, "/a", at(0)).is_some(),
-        "read before it is counted"
+        "readable before the scan"
     );
-    let refused = disk.put(site, &page("/c", 0, "c"), at(0));
-    assert_eq!(refused, Err(NotStored::Scanning));
+    let rejected = disk.put(site, &page("/c", 0, "c"), at(0));
+    assert_eq!(rejected, Err(NotStored::Scanning));
     scan(&disk);
     assert_eq!((disk.health(), disk.usage().entries), (Health::Storing, 2));
     disk.put(site, &page("/c", 0, "c"), at(0)).unwrap();
 }
 
 #[test]
-fn a_writer_that_ends_after_the_stop_leaves_nothing() {
+fn a_commit_after_the_stop_stores_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     let mut writer = disk.begin(site, &page("/a", 0, ""), None, at(0)).unwrap();
@@ -57,7 +60,7 @@ fn a_writer_that_ends_after_the_stop_leaves_nothing() {
 }
 
 #[test]
-fn another_generation_is_a_new_cache() {
+fn a_new_generation_starts_with_an_empty_cache() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, "a"), at(0)).unwrap();
@@ -65,20 +68,20 @@ fn another_generation_is_a_new_cache() {
     drop(disk);
     let disk = Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
     let site = disk.site("a.test", 7);
-    assert_eq!(disk.health(), Health::Storing, "nothing to be counted");
+    assert_eq!(disk.health(), Health::Storing, "nothing to scan");
     assert_eq!(read(&disk, site, "/a", at(0)), None);
     disk.put(site, &page("/a", 0, "new"), at(0)).unwrap();
     scan(&disk);
     assert_eq!(files(dir.path()).len(), 1);
     let names = std::fs::read_dir(dir.path()).unwrap().flatten();
-    let left: Vec<_> = names
+    let remaining: Vec<_> = names
         .filter(|e| e.file_name().to_string_lossy().starts_with("old-"))
         .collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert!(remaining.is_empty(), "{remaining:?}");
 }
 
 #[test]
-fn a_generation_may_begin_while_it_is_in_use() {
+fn a_generation_can_begin_while_the_cache_is_in_use() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     for path in ["/a", "/b"] {
@@ -94,13 +97,13 @@ fn a_generation_may_begin_while_it_is_in_use() {
     assert_eq!(
         read(&disk, site, "/b", at(0)),
         None,
-        "still there, but dead"
+        "the file exists, but belongs to the old generation"
     );
     assert_eq!(files(dir.path()).len(), 1);
 }
 
 #[test]
-fn too_large_is_refused_before_it_is_written() {
+fn oversized_entries_are_rejected_before_they_are_written() {
     let dir = tempfile::tempdir().unwrap();
     let limits = DiskLimits {
         bytes: 1 << 20,
@@ -110,8 +113,8 @@ fn too_large_is_refused_before_it_is_written() {
     let (disk, site) = open_with(dir.path(), limits, at(0));
     let large = page("/a", 0, content(1, 100_001));
     assert_eq!(disk.put(site, &large, at(0)), Err(NotStored::TooLarge));
-    let announced = disk.begin(site, &page("/a", 0, ""), Some(100_001), at(0));
-    assert_eq!(announced.err(), Some(NotStored::TooLarge));
+    let with_known_length = disk.begin(site, &page("/a", 0, ""), Some(100_001), at(0));
+    assert_eq!(with_known_length.err(), Some(NotStored::TooLarge));
     let mut writer = disk.begin(site, &page("/a", 0, ""), None, at(0)).unwrap();
     assert_eq!(writer.write(&content(1, 200_000)), Err(NotStored::TooLarge));
     drop(writer);
@@ -122,7 +125,7 @@ fn too_large_is_refused_before_it_is_written() {
 }
 
 #[test]
-fn bodies_larger_than_memory_come_and_go_in_pieces() {
+fn large_bodies_are_written_and_read_in_pieces() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     let body = content(3, 3 * 1024 * 1024 + 17);
@@ -132,7 +135,7 @@ fn bodies_larger_than_memory_come_and_go_in_pieces() {
         assert_eq!(
             read(&disk, site, "/big", at(0)),
             None,
-            "not before it is whole"
+            "not before the commit"
         );
     }
     writer.commit().unwrap();
@@ -140,7 +143,7 @@ fn bodies_larger_than_memory_come_and_go_in_pieces() {
     let DiskLookup::Found(OnDisk::Pieces(entry, pieces)) =
         disk.get(site, b"/big", at(0), &MemoryBudget::new(u64::MAX))
     else {
-        panic!("above the limit for memory");
+        panic!("not in pieces");
     };
     assert_eq!((entry.born, entry.body()), (4, None));
     assert_eq!(pieces.length(), body.len() as u64);
@@ -165,14 +168,14 @@ fn bodies_larger_than_memory_come_and_go_in_pieces() {
         let to = usize::try_from(end).unwrap().min(body.len());
         assert!(
             found == body[from..to],
-            "{start}..{end}, though it was removed meanwhile"
+            "{start}..{end}, although the entry was removed"
         );
     }
     assert!(pieces.read(&(u64::MAX - 1..u64::MAX)).unwrap().is_empty());
 }
 
 #[test]
-fn memory_is_reserved_for_what_is_read_whole() {
+fn memory_is_reserved_for_complete_bodies() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, content(1, 5_000)), at(0))
@@ -184,15 +187,15 @@ fn memory_is_reserved_for_what_is_read_whole() {
     let second = disk.get(site, b"/a", at(0), &budget);
     assert!(
         matches!(second, DiskLookup::Found(OnDisk::Pieces(..))),
-        "no room: in pieces"
+        "in pieces because the budget is used up"
     );
     drop(first);
     assert_eq!(budget.used(), 0);
-    assert_eq!(whole(second).unwrap().1, content(1, 5_000));
+    assert_eq!(read_body(second).unwrap().1, content(1, 5_000));
 }
 
 #[test]
-fn purges_hold_over_a_restart_by_proof() {
+fn purges_apply_to_entries_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     let purge_table = Unlogged::new();
@@ -207,11 +210,11 @@ fn purges_hold_over_a_restart_by_proof() {
         .unwrap();
     drop(disk);
     let (disk, site) = open(dir.path());
-    for (path, wanted) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
+    for (path, expected) in [("/a", Validity::Purged), ("/b", Validity::Valid)] {
         let found = disk.get(site, path.as_bytes(), at(0), &MemoryBudget::new(99));
         assert_eq!(
-            purge_table.prove_waiting(&whole(found).unwrap().0),
-            wanted,
+            purge_table.prove_waiting(&read_body(found).unwrap().0),
+            expected,
             "{path}"
         );
     }
@@ -233,7 +236,7 @@ fn purges_hold_over_a_restart_by_proof() {
 }
 
 #[test]
-fn the_long_unused_are_swept_and_uses_survive_a_clean_stop() {
+fn inactive_entries_are_swept_and_last_uses_survive_a_clean_stop() {
     let dir = tempfile::tempdir().unwrap();
     let day = 86_400_000;
     let (disk, site) = open(dir.path());
@@ -250,7 +253,7 @@ fn the_long_unused_are_swept_and_uses_survive_a_clean_stop() {
 }
 
 #[test]
-fn a_lowered_limit_is_reached_by_sweeping() {
+fn sweeping_enforces_a_lowered_limit() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     for number in 0..200 {

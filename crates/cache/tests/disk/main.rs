@@ -1,11 +1,11 @@
-//! The store on disk from outside: what it promises whatever is done to it and to its files.
+//! The disk cache through its public interface: its guarantees under any use and any damage to its files.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
+mod concurrency;
 mod corruption;
-mod many;
-mod races;
-mod upkeep;
+mod large_cache;
+mod lifecycle;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -64,7 +64,7 @@ fn page(path: &str, born: u64, body: impl Into<Bytes>) -> Entry {
     })
 }
 
-/// Bytes that differ at every place and for every seed, so that wrong ones are seen.
+/// Pseudorandom bytes from a seed, so that wrong bytes are detected.
 fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -92,9 +92,9 @@ fn scan(disk: &Disk) {
     while disk.scan_step() == ScanProgress::More {}
 }
 
-/// The entry and its whole body, however it came; `None` if there is none or its body could not be read to the end.
-fn whole(found: DiskLookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
-    match found {
+/// The entry and its complete body; `None` if there is no entry or its body cannot be read completely.
+fn read_body(lookup: DiskLookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
+    match lookup {
         DiskLookup::Absent => None,
         DiskLookup::Found(OnDisk::Whole(entry)) => {
             let body = entry.body().unwrap().to_vec();
@@ -113,11 +113,11 @@ fn whole(found: DiskLookup) -> Option<(std::sync::Arc<Entry>, Vec<u8>)> {
 }
 
 fn read(disk: &Disk, site: SiteName, path: &str, now: DiskClock) -> Option<(u64, Vec<u8>)> {
-    let found = disk.get(site, path.as_bytes(), now, &MemoryBudget::new(u64::MAX));
-    whole(found).map(|(entry, body)| (entry.born, body))
+    let lookup = disk.get(site, path.as_bytes(), now, &MemoryBudget::new(u64::MAX));
+    read_body(lookup).map(|(entry, body)| (entry.born, body))
 }
 
-/// All files of entries.
+/// The files of all entries.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.join("entries")];

@@ -1,4 +1,4 @@
-//! The model, and how each step is done to it and to the store.
+//! The model, and how each step is applied to it and to the caches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,254 +17,275 @@ use galley_policy::storable::Lifetime;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use proptest::sample::Index;
 
-use super::steps::{Damage, End, Log, PAGES, Page, Place, Step, reaches, split};
-use super::{DAY, DiskClock, Room, Run, SITE, at, files, plenty, wall, whole};
+use super::steps::{Damage, LogState, PAGES, Page, ProcessEnd, Step, Target, covers, split};
+use super::{
+    CacheSize, DAY, DiskClock, Process, SITE, at, files, read_body, unlimited_budget, wall,
+};
 
-/// A request that was sent, and what it brings.
+/// A request to the upstream, and its response.
 #[derive(Clone, Debug)]
-struct Sent {
+struct SentRequest {
     page: Page,
     length: usize,
     born: u64,
-    /// How many orders there were when it was sent.
+    /// The number of purges before the request.
     purges: usize,
 }
 
-/// What the disk holds of a page.
+/// The entry of a page on disk.
 #[derive(Clone, Debug)]
-struct Kept {
+struct StoredEntry {
     sent: usize,
-    /// The rules it was stored under.
+    /// The fingerprint of the rules when the entry was stored.
     fingerprint: u64,
-    /// Whether it has to be found: nothing that was done could have cost it.
-    is_sure: bool,
-    /// When it was last used, in seconds.
+    /// Whether a lookup must find it, because no step may have removed it.
+    must_exist: bool,
+    /// Second of the last use.
     used: u64,
 }
 
-pub struct World {
+pub struct CacheModel {
     dir: tempfile::TempDir,
-    room: Room,
-    /// `None` within a restart only.
-    run: Option<Run>,
+    size: CacheSize,
+    /// `None` only during a restart.
+    process: Option<Process>,
     second: u64,
     fingerprint: u64,
-    sent: Vec<Sent>,
-    /// Those whose answers have not come.
-    under_way: Vec<usize>,
-    /// What the log knows.
+    sent: Vec<SentRequest>,
+    /// Requests without a response yet.
+    in_progress: Vec<usize>,
+    /// The purges in the log.
     purges: Vec<Purge>,
     memory: BTreeMap<Page, usize>,
-    disk: BTreeMap<Page, Kept>,
-    /// Pages whose files were copied: an earlier entry may be put back into its place. It is an entry like any other, because purges are
-    /// compared with its own `born`.
+    disk: BTreeMap<Page, StoredEntry>,
+    /// Pages whose files were copied, so that an older entry may be restored. It is like any other entry, because purges are compared with
+    /// its own `born`.
     copied: BTreeSet<Page>,
-    /// How many were begun without a restart.
+    /// The number of generations that began without a restart.
     generations: u64,
-    /// Whether the disk's entries are of the generation that the log will have after a restart.
-    is_of_the_log: bool,
+    /// Whether the entries on disk have the generation that the log will have after a restart.
+    has_generation_of_log: bool,
 }
 
-impl World {
-    pub fn play(room: Room, steps: &[Step]) {
+impl CacheModel {
+    pub fn run(size: CacheSize, steps: &[Step]) {
         let dir = tempfile::tempdir().unwrap();
-        let run = Run::new(dir.path(), room, at(0));
-        run.scan();
-        let mut world = Self {
+        let process = Process::new(dir.path(), size, at(0));
+        process.scan();
+        let mut model = Self {
             dir,
-            room,
-            run: Some(run),
+            size,
+            process: Some(process),
             second: 0,
             fingerprint: 0,
             sent: Vec::new(),
-            under_way: Vec::new(),
+            in_progress: Vec::new(),
             purges: Vec::new(),
             memory: BTreeMap::new(),
             disk: BTreeMap::new(),
             copied: BTreeSet::new(),
             generations: 0,
-            is_of_the_log: true,
+            has_generation_of_log: true,
         };
         for step in steps {
-            world.step(step);
+            model.apply(step);
         }
         for page in 0..PAGES.len() {
-            world.look(page);
+            model.look_up(page);
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn apply(&mut self, step: &Step) {
         match step {
             Step::Send(page, length) => self.send(*page, *length),
-            Step::Land(at, place) => self.land(*at, *place),
-            Step::Get(page) => self.look(*page),
+            Step::Store(at, target) => self.store(*at, *target),
+            Step::Get(page) => self.look_up(*page),
             Step::Purge(purge) => self.purge(purge),
             Step::Later(seconds) => self.second += seconds,
             Step::Evict(page) => {
-                self.run().memory.remove(&key(*page));
+                self.process().memory.remove(&key(*page));
                 self.memory.remove(page);
             }
             Step::Remove(page) => {
-                let site = self.run().site(self.fingerprint);
-                self.run().disk.remove(site, &key(*page));
+                let site = self.process().site(self.fingerprint);
+                self.process().disk.remove(site, &key(*page));
                 self.disk.remove(page);
             }
             Step::Sweep => self.sweep(),
             Step::ChangeRules => self.fingerprint += 1,
             Step::Damage(how, one, other) => self.damage(*how, *one, *other),
             Step::BeginGeneration(number) => {
-                // Never one that was there: the log draws them at random.
+                // Never one of the log, which chooses them at random.
                 let mut generation = [*number; 16];
                 generation[..8].copy_from_slice(&self.generations.to_le_bytes());
                 self.generations += 1;
-                self.run().disk.begin_generation(generation).unwrap();
+                self.process().disk.begin_generation(generation).unwrap();
                 self.disk.clear();
                 self.copied.clear();
-                self.is_of_the_log = false;
+                self.has_generation_of_log = false;
             }
             Step::Restart(end, log, scans) => self.restart(*end, *log, *scans),
         }
     }
 
-    fn run(&self) -> &Run {
-        self.run.as_ref().unwrap()
+    fn process(&self) -> &Process {
+        self.process.as_ref().unwrap()
     }
 
     fn now(&self) -> DiskClock {
         at(self.second)
     }
 
-    fn is_ample(&self) -> bool {
-        matches!(self.room, Room::Ample)
+    fn has_large_limits(&self) -> bool {
+        matches!(self.size, CacheSize::Large)
     }
 
     fn send(&mut self, page: Page, length: usize) {
-        self.under_way.push(self.sent.len());
-        self.sent.push(Sent {
+        self.in_progress.push(self.sent.len());
+        self.sent.push(SentRequest {
             page,
             length,
-            born: self.run().table.current(),
+            born: self.process().table.current(),
             purges: self.purges.len(),
         });
     }
 
-    fn land(&mut self, at: Index, place: Place) {
-        if self.under_way.is_empty() {
+    fn store(&mut self, at: Index, target: Target) {
+        if self.in_progress.is_empty() {
             return;
         }
-        let sent = self.under_way.remove(at.index(self.under_way.len()));
-        let entry = Arc::new(self.entry(sent));
-        if place != Place::Disk {
-            self.put_in_memory(sent, &entry);
+        let number = self.in_progress.remove(at.index(self.in_progress.len()));
+        let entry = Arc::new(self.entry(number));
+        if target != Target::Disk {
+            self.put_in_memory(number, &entry);
         }
-        if place != Place::Memory {
-            self.put_on_disk(sent, &entry);
+        if target != Target::Memory {
+            self.put_on_disk(number, &entry);
         }
     }
 
     fn put_in_memory(&mut self, sent: usize, entry: &Arc<Entry>) {
         let page = self.sent[sent].page;
-        let there = self.memory.get(&page).map(|&there| self.sent[there].born);
-        match self.run().memory.put(Arc::clone(entry)) {
+        let existing = self.memory.get(&page).map(|&number| self.sent[number].born);
+        match self.process().memory.put(Arc::clone(entry)) {
             Ok(()) => {
                 assert!(
-                    !self.is_ample() || there.is_none_or(|there| there <= entry.born),
-                    "in memory an older entry took a newer one's place"
+                    !self.has_large_limits()
+                        || existing.is_none_or(|existing| existing <= entry.born),
+                    "in memory, an older entry replaced a newer one"
                 );
                 self.memory.insert(page, sent);
             }
-            Err(PutRefused::Superseded) => assert!(there.is_some_and(|there| there > entry.born)),
-            Err(full) => assert!(!self.is_ample(), "{full}"),
+            Err(PutRefused::Superseded) => {
+                assert!(existing.is_some_and(|existing| existing > entry.born))
+            }
+            Err(full) => assert!(!self.has_large_limits(), "{full}"),
         }
     }
 
     fn put_on_disk(&mut self, sent: usize, entry: &Entry) {
         let page = self.sent[sent].page;
-        let there = self.disk.get(&page).map(|kept| self.sent[kept.sent].born);
-        let is_sure = self.disk.get(&page).is_some_and(|kept| kept.is_sure);
-        let site = self.run().site(self.fingerprint);
-        match self.run().disk.put(site, entry, self.now()) {
+        let existing = self
+            .disk
+            .get(&page)
+            .map(|stored| self.sent[stored.sent].born);
+        let must_exist = self.disk.get(&page).is_some_and(|stored| stored.must_exist);
+        let site = self.process().site(self.fingerprint);
+        match self.process().disk.put(site, entry, self.now()) {
             Ok(()) => {
                 assert!(
-                    !is_sure || there.is_none_or(|there| there <= entry.born),
-                    "on disk an older entry took a newer one's place"
+                    !must_exist || existing.is_none_or(|existing| existing <= entry.born),
+                    "on disk, an older entry replaced a newer one"
                 );
-                let kept = Kept {
+                let stored = StoredEntry {
                     sent,
                     fingerprint: self.fingerprint,
-                    is_sure: self.is_ample(),
+                    must_exist: self.has_large_limits(),
                     used: self.second,
                 };
-                self.disk.insert(page, kept);
+                self.disk.insert(page, stored);
             }
             Err(NotStored::Superseded) => assert!(
-                self.copied.contains(&page) || there.is_some_and(|there| there > entry.born)
+                self.copied.contains(&page)
+                    || existing.is_some_and(|existing| existing > entry.born)
             ),
             Err(why) => {
-                assert!(!self.is_ample() || why == NotStored::Scanning, "{why}");
-                // What is older has gone, so that it does not come back.
-                if there.is_some_and(|there| there <= entry.born) {
+                assert!(
+                    !self.has_large_limits() || why == NotStored::Scanning,
+                    "{why}"
+                );
+                // The older entry was removed, so that it does not reappear.
+                if existing.is_some_and(|existing| existing <= entry.born) {
                     self.disk.remove(&page);
                 }
             }
         }
     }
 
-    /// As a request looks a page up.
-    fn look(&mut self, page: Page) {
-        if let Some(entry) = self.run().memory.get(&key(page)) {
+    /// Looks up a page like a request.
+    fn look_up(&mut self, page: Page) {
+        if let Some(entry) = self.process().memory.get(&key(page)) {
             let sent = self.memory.get(&page).copied();
-            let standing = self.check(&entry, entry.body().unwrap(), sent, "memory");
-            if standing != Validity::Purged {
+            let validity = self.check(&entry, entry.body().unwrap(), sent, "memory");
+            if validity != Validity::Purged {
                 return;
             }
-            self.run().memory.remove_if_same(&entry);
+            self.process().memory.remove_if_same(&entry);
             self.memory.remove(&page);
         } else {
             let lost = self.memory.remove(&page);
-            assert!(!self.is_ample() || lost.is_none(), "memory lost {lost:?}");
+            assert!(
+                !self.has_large_limits() || lost.is_none(),
+                "memory lost {lost:?}"
+            );
         }
-        self.look_on_disk(page);
+        self.look_up_on_disk(page);
     }
 
-    fn look_on_disk(&mut self, page: Page) {
-        let (now, site) = (self.now(), self.run().site(self.fingerprint));
-        let kept = self.disk.get(&page).cloned();
-        let kept = kept.filter(|kept| kept.fingerprint == self.fingerprint);
-        let found = whole(self.run().disk.get(site, &key(page), now, &plenty()));
+    fn look_up_on_disk(&mut self, page: Page) {
+        let (now, site) = (self.now(), self.process().site(self.fingerprint));
+        let stored = self.disk.get(&page).cloned();
+        let stored = stored.filter(|stored| stored.fingerprint == self.fingerprint);
+        let found = read_body(
+            self.process()
+                .disk
+                .get(site, &key(page), now, &unlimited_budget()),
+        );
         let Some((entry, body)) = found else {
-            let lost = kept.filter(|kept| kept.is_sure);
+            let lost = stored.filter(|stored| stored.must_exist);
             assert!(lost.is_none(), "the disk lost {lost:?}");
-            // What was met under other rules, or damaged, has been removed.
+            // An entry of other rules, or a damaged one, was removed by the lookup.
             self.disk.remove(&page);
             return;
         };
-        let put_back = self.copied.contains(&page).then(|| number_of(&entry));
-        let sent = put_back.or(kept.map(|kept| kept.sent));
-        let standing = self.check(&entry, &body, sent, "the disk");
-        if standing == Validity::Purged {
-            self.run().disk.remove_older(site, &key(page), entry.born);
+        let restored = self.copied.contains(&page).then(|| number_of(&entry));
+        let sent = restored.or(stored.map(|stored| stored.sent));
+        let validity = self.check(&entry, &body, sent, "the disk");
+        if validity == Validity::Purged {
+            self.process()
+                .disk
+                .remove_older(site, &key(page), entry.born);
             self.disk.remove(&page);
             return;
         }
-        if let Some(kept) = self.disk.get_mut(&page) {
-            kept.used = self.second;
+        if let Some(stored) = self.disk.get_mut(&page) {
+            stored.used = self.second;
         }
         if let (Some(sent), true) = (sent, entry.pieces().is_none()) {
             self.put_in_memory(sent, &entry);
         }
     }
 
-    /// What was found is what was put, and stands as the orders since say.
+    /// Checks that a lookup returned the stored entry, with the validity that later purges give it.
     fn check(&self, entry: &Entry, body: &[u8], sent: Option<usize>, place: &str) -> Validity {
         let Some(number) = sent else {
-            panic!("{place} gave {entry:?}, which is not there");
+            panic!("{place} returned {entry:?}, which does not exist");
         };
         let sent = &self.sent[number];
         assert_eq!(
             entry.key.bytes(),
             key(sent.page),
-            "another page's, from {place}"
+            "entry of another page, from {place}"
         );
         assert_eq!(
             entry.fields["sent"],
@@ -272,23 +293,26 @@ impl World {
             "another entry, from {place}"
         );
         assert_eq!(entry.born, sent.born);
-        assert!(body == content(number, sent.length), "torn, from {place}");
-        let standing = self.run().table.prove_waiting(entry);
+        assert!(
+            body == content(number, sent.length),
+            "wrong bytes, from {place}"
+        );
+        let validity = self.process().table.prove_waiting(entry);
         assert_eq!(
-            standing,
-            self.standing(sent),
+            validity,
+            self.validity(sent),
             "from {place}: {sent:?}, {:?}",
             self.purges
         );
-        standing
+        validity
     }
 
-    fn standing(&self, sent: &Sent) -> Validity {
-        let touching = self.purges[sent.purges..]
+    fn validity(&self, sent: &SentRequest) -> Validity {
+        let matching = self.purges[sent.purges..]
             .iter()
-            .filter(|purge| reaches(&purge.scope, sent.page));
-        touching.fold(Validity::Valid, |standing, purge| {
-            match (purge.strength, standing) {
+            .filter(|purge| covers(&purge.scope, sent.page));
+        matching.fold(Validity::Valid, |validity, purge| {
+            match (purge.strength, validity) {
                 (Strength::Hard, _) | (_, Validity::Purged) => Validity::Purged,
                 (Strength::Soft, _) => Validity::SoftPurged,
             }
@@ -296,7 +320,7 @@ impl World {
     }
 
     fn purge(&mut self, purge: &Purge) {
-        let Run { opened, table, .. } = self.run();
+        let Process { opened, table, .. } = self.process();
         let published = opened.log.publish(SITE, table, purge, wall(self.second));
         assert_eq!(published.ticket.wait(), Durability::Kept);
         self.purges.push(purge.clone());
@@ -304,34 +328,37 @@ impl World {
 
     fn sweep(&mut self) {
         let now = self.now();
-        let Run {
+        let Process {
             memory,
             disk,
             table,
             ..
-        } = self.run();
-        let is_dead = |entry: &Entry| table.prove_waiting(entry) == Validity::Purged;
-        memory.sweep(is_dead);
-        while !disk.sweep_step(now, |view| is_dead(&view.entry)).ends_round {}
-        let dead = |sent: usize| self.standing(&self.sent[sent]) == Validity::Purged;
-        let left = self.memory.iter().filter(|&(_, &sent)| !dead(sent));
-        let left = left.map(|(&page, &sent)| (page, sent)).collect();
-        let is_doubtful: Vec<Page> = self
+        } = self.process();
+        let is_purged = |entry: &Entry| table.prove_waiting(entry) == Validity::Purged;
+        memory.sweep(is_purged);
+        while !disk
+            .sweep_step(now, |view| is_purged(&view.entry))
+            .ends_round
+        {}
+        let is_purged = |sent: usize| self.validity(&self.sent[sent]) == Validity::Purged;
+        let remaining = self.memory.iter().filter(|&(_, &sent)| !is_purged(sent));
+        let remaining = remaining.map(|(&page, &sent)| (page, sent)).collect();
+        let uncertain: Vec<Page> = self
             .disk
             .iter()
-            .filter(|(_, kept)| dead(kept.sent) || self.second - kept.used > 5 * DAY)
+            .filter(|(_, stored)| is_purged(stored.sent) || self.second - stored.used > 5 * DAY)
             .map(|(&page, _)| page)
             .collect();
-        self.memory = left;
-        for page in is_doubtful {
-            self.doubt(page);
+        self.memory = remaining;
+        for page in uncertain {
+            self.allow_miss(page);
         }
     }
 
-    /// From now on it may be there or not.
-    fn doubt(&mut self, page: Page) {
-        if let Some(kept) = self.disk.get_mut(&page) {
-            kept.is_sure = false;
+    /// Allows a lookup to miss the page from now on.
+    fn allow_miss(&mut self, page: Page) {
+        if let Some(stored) = self.disk.get_mut(&page) {
+            stored.must_exist = false;
         }
     }
 
@@ -340,32 +367,32 @@ impl World {
         if files.is_empty() {
             return;
         }
-        let (one, place) = (one.get(&files), other);
+        let (one, position) = (one.get(&files), other);
         let other = other.get(&files);
         let bytes = std::fs::read(one).unwrap();
-        self.doubt_what_is_in(&bytes);
+        self.allow_misses_of(&bytes);
         if matches!(how, Damage::Swap | Damage::Copy) {
             self.copied.extend(pages_in(&bytes));
         }
         match how {
             Damage::Flip => {
                 let mut bytes = bytes;
-                let place = place.index(bytes.len().max(1));
+                let position = position.index(bytes.len().max(1));
                 bytes
                     .iter_mut()
-                    .skip(place)
+                    .skip(position)
                     .take(1)
                     .for_each(|byte| *byte ^= 0x55);
                 std::fs::write(one, bytes).unwrap();
             }
-            Damage::Cut => {
-                std::fs::write(one, &bytes[..place.index(bytes.len().max(1))]).unwrap();
+            Damage::Truncate => {
+                std::fs::write(one, &bytes[..position.index(bytes.len().max(1))]).unwrap();
             }
             Damage::Lengthen => std::fs::write(one, [&bytes[..], b"more"].concat()).unwrap(),
             Damage::Remove => std::fs::remove_file(one).unwrap(),
             Damage::Swap | Damage::Copy => {
                 let others = std::fs::read(other).unwrap();
-                self.doubt_what_is_in(&others);
+                self.allow_misses_of(&others);
                 self.copied.extend(pages_in(&others));
                 std::fs::write(other, &bytes).unwrap();
                 if matches!(how, Damage::Swap) {
@@ -375,55 +402,55 @@ impl World {
         }
     }
 
-    fn doubt_what_is_in(&mut self, bytes: &[u8]) {
+    fn allow_misses_of(&mut self, bytes: &[u8]) {
         match pages_in(bytes).next() {
-            Some(page) => self.doubt(page),
-            // Damaged before.
-            None => (0..PAGES.len()).for_each(|page| self.doubt(page)),
+            Some(page) => self.allow_miss(page),
+            // The file was damaged before, so its page is unknown.
+            None => (0..PAGES.len()).for_each(|page| self.allow_miss(page)),
         }
     }
 
-    fn restart(&mut self, end: End, log: Log, scans: bool) {
-        let run = self.run.take().unwrap();
-        if matches!(end, End::Closed) {
-            run.disk.close().unwrap();
+    fn restart(&mut self, end: ProcessEnd, log: LogState, scans: bool) {
+        let process = self.process.take().unwrap();
+        if matches!(end, ProcessEnd::Closed) {
+            process.disk.close().unwrap();
         }
-        let before = run.opened.log.generation();
-        drop(run);
-        self.lose(log);
-        let run = Run::new(self.dir.path(), self.room, self.now());
-        let is_lost = log != Log::Whole;
+        let before = process.opened.log.generation();
+        drop(process);
+        self.damage_log(log);
+        let process = Process::new(self.dir.path(), self.size, self.now());
+        let is_lost = log != LogState::Intact;
         assert_eq!(
-            run.opened.generation != before,
+            process.opened.generation != before,
             is_lost,
             "{:?}",
-            run.opened.found
+            process.opened.found
         );
         if scans {
-            run.scan();
+            process.scan();
         }
-        self.run = Some(run);
+        self.process = Some(process);
         if is_lost {
             self.purges.clear();
         }
-        if is_lost || !self.is_of_the_log {
+        if is_lost || !self.has_generation_of_log {
             self.disk.clear();
             self.copied.clear();
         }
-        self.is_of_the_log = true;
+        self.has_generation_of_log = true;
         self.memory.clear();
-        self.under_way.clear();
+        self.in_progress.clear();
     }
 
-    fn lose(&self, log: Log) {
+    fn damage_log(&self, log: LogState) {
         let path: PathBuf = self.dir.path().join("log/purges.log");
         match log {
-            Log::Whole => {}
-            Log::Gone => std::fs::remove_file(path).unwrap(),
-            Log::Flipped => {
+            LogState::Intact => {}
+            LogState::Missing => std::fs::remove_file(path).unwrap(),
+            LogState::Flipped => {
                 let mut bytes = std::fs::read(&path).unwrap();
-                let place = self.sent.len() * 7 % bytes.len();
-                bytes[place] ^= 0x10;
+                let position = self.sent.len() * 7 % bytes.len();
+                bytes[position] ^= 0x10;
                 std::fs::write(path, bytes).unwrap();
             }
         }
@@ -467,13 +494,13 @@ fn number_of(entry: &Entry) -> usize {
     entry.fields["sent"].to_str().unwrap().parse().unwrap()
 }
 
-/// Found in the page's file and in no other.
+/// The key of a page, which occurs only in the file of the page.
 fn key(page: Page) -> Vec<u8> {
     let (host, path_query, _) = PAGES[page];
     format!("key of page {page}: {host}{path_query}").into_bytes()
 }
 
-/// Bytes that differ at every place and for every entry.
+/// Pseudorandom bytes that differ for every entry.
 fn content(sent: usize, length: usize) -> Vec<u8> {
     let mut state = (sent as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {

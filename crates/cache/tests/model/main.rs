@@ -1,14 +1,14 @@
-//! Memory, disk, purge table and log together, with real files, against a model: random put, get, purge, expire, restart,
-//! damage and loss.
+//! Compares memory cache, disk cache, purge table and purge log, with real files, with a model: random put, get, purge, expiry,
+//! restart, damage and loss.
 //!
-//! Held: what is found is content of the page that was asked for, as it was put and no byte else; its standing is what the
-//! orders since its request was sent make of it, hard before soft, over restarts; what was stored, and neither removed,
-//! replaced nor damaged, is found while limits are ample, over clean and unclean ends. A log that was lost takes all
-//! entries with it. `GALLEY_MODEL_CASES` is how many cases are tried.
+//! Checked properties: a lookup returns exactly the bytes stored for the page. The validity of an entry follows from the purges since
+//! its request was sent, hard before soft, also after restarts. With large limits, an entry that was stored and neither removed,
+//! replaced nor damaged is found, also after clean and unclean stops. Losing the log invalidates all entries. `GALLEY_MODEL_CASES` sets
+//! the number of cases.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
-mod model;
+mod cache_model;
 mod steps;
 
 use std::path::{Path, PathBuf};
@@ -24,33 +24,33 @@ use galley_cache::purge_table::PurgeTable;
 use galley_policy::time::Tick;
 use proptest::prelude::*;
 
-use self::model::World;
+use self::cache_model::CacheModel;
 use self::steps::steps;
 
 const SITE: &str = "a.test";
 
-/// How much the stores may hold.
+/// Limits of memory and disk cache.
 #[derive(Clone, Copy, Debug)]
-enum Room {
-    /// Nothing has to leave for anything.
-    Ample,
-    /// Entries leave for others all the time.
-    Narrow,
+enum CacheSize {
+    /// Nothing is evicted.
+    Large,
+    /// Entries are evicted all the time.
+    Small,
 }
 
-impl Room {
+impl CacheSize {
     fn memory(self) -> Memory {
         match self {
-            Self::Ample => Memory::new(256 << 20, 16 << 20),
-            Self::Narrow => Memory::new(600 << 10, 100 << 10),
+            Self::Large => Memory::new(256 << 20, 16 << 20),
+            Self::Small => Memory::new(600 << 10, 100 << 10),
         }
     }
 
     fn disk(self) -> DiskLimits {
         DiskLimits {
             bytes: match self {
-                Self::Ample => 256 << 20,
-                Self::Narrow => 400 << 10,
+                Self::Large => 256 << 20,
+                Self::Small => 400 << 10,
             },
             site_bytes: None,
             object_bytes: 16 << 20,
@@ -60,23 +60,23 @@ impl Room {
     }
 }
 
-/// One process.
-struct Run {
+/// The caches and the log of one process.
+struct Process {
     memory: Memory,
     disk: Disk,
     opened: OpenedLog,
     table: PurgeTable,
 }
 
-impl Run {
-    fn new(dir: &Path, room: Room, now: DiskClock) -> Self {
+impl Process {
+    fn new(dir: &Path, size: CacheSize, now: DiskClock) -> Self {
         let opened = PurgeLog::open(&dir.join("log"), now.wall).unwrap();
         let table = PurgeTable::new();
         opened.replay(SITE, &table);
         let generation = opened.generation.bytes();
-        let disk = Disk::open(&dir.join("disk"), room.disk(), generation, now).unwrap();
+        let disk = Disk::open(&dir.join("disk"), size.disk(), generation, now).unwrap();
         Self {
-            memory: room.memory(),
+            memory: size.memory(),
             disk,
             opened,
             table,
@@ -103,9 +103,9 @@ fn wall(second: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_000_000_000 + second)
 }
 
-/// The entry and its whole body, however it came; `None` if there is none or its body could not be read to the end.
-fn whole(found: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
-    match found {
+/// The entry and its complete body; `None` if there is no entry or its body cannot be read completely.
+fn read_body(lookup: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
+    match lookup {
         DiskLookup::Absent => None,
         DiskLookup::Found(OnDisk::Whole(entry)) => {
             let body = entry.body().unwrap().to_vec();
@@ -121,12 +121,12 @@ fn whole(found: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
     }
 }
 
-/// Memory for what is read, without a limit.
-fn plenty() -> MemoryBudget {
+/// A memory budget without a limit.
+fn unlimited_budget() -> MemoryBudget {
     MemoryBudget::new(u64::MAX)
 }
 
-/// All files of entries, in an order of their own.
+/// The files of all entries, sorted.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.join("disk/entries")];
@@ -143,22 +143,22 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn cases() -> ProptestConfig {
+fn config() -> ProptestConfig {
     let text = std::env::var("GALLEY_MODEL_CASES").ok();
     ProptestConfig::with_cases(text.map_or(32, |text| text.parse().unwrap()))
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(config())]
 
     #[test]
-    fn the_store_is_the_model(steps in steps()) {
-        World::play(Room::Ample, &steps);
+    fn a_large_cache_behaves_like_the_model(steps in steps()) {
+        CacheModel::run(CacheSize::Large, &steps);
     }
 
     #[test]
-    fn a_narrow_store_forgets_and_never_errs(steps in steps()) {
-        World::play(Room::Narrow, &steps);
+    fn a_small_cache_evicts_entries_but_never_returns_wrong_ones(steps in steps()) {
+        CacheModel::run(CacheSize::Small, &steps);
     }
 }
 

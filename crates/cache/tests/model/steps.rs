@@ -1,4 +1,4 @@
-//! What happens to the store, generated.
+//! Generates steps: requests, purges, damage and restarts.
 
 use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 use proptest::prelude::*;
@@ -19,30 +19,30 @@ pub const PAGES: [(&str, &str, &[&str]); 6] = [
 
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A request goes to the upstream.
+    /// Send a request for a page to the upstream. The response has this length.
     Send(Page, usize),
-    /// What one of them brought is stored.
-    Land(Index, Place),
+    /// Store the response to one of the requests in progress.
+    Store(Index, Target),
     Get(Page),
     Purge(Purge),
-    /// So many seconds pass.
+    /// Advance the time by these seconds.
     Later(u64),
-    /// An entry leaves memory, for reasons of its own.
+    /// Evict an entry from memory.
     Evict(Page),
-    /// It is removed from the disk.
+    /// Remove an entry from the disk.
     Remove(Page),
-    /// Everything dead is looked for and removed.
+    /// Find and remove all purged entries.
     Sweep,
-    /// The configuration's rules that shape keys and scopes change.
+    /// Change the rules of the configuration that affect keys and scopes.
     ChangeRules,
     Damage(Damage, Index, Index),
-    /// The log was lost and has been begun anew while the process runs.
+    /// The log was lost and started again while the process runs.
     BeginGeneration(u8),
-    Restart(End, Log, bool),
+    Restart(ProcessEnd, LogState, bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Target {
     Memory,
     Disk,
     Both,
@@ -51,27 +51,27 @@ pub enum Place {
 #[derive(Clone, Copy, Debug)]
 pub enum Damage {
     Flip,
-    Cut,
+    Truncate,
     Lengthen,
     Remove,
-    /// Two files change places.
+    /// Exchange two files.
     Swap,
-    /// One file takes the other's place.
+    /// Copy one file over another.
     Copy,
 }
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug)]
-pub enum End {
+pub enum ProcessEnd {
     Closed,
     Killed,
 }
 
-/// What the next process finds of the log.
+/// State of the log at the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Log {
-    Whole,
-    Gone,
+pub enum LogState {
+    Intact,
+    Missing,
     Flipped,
 }
 
@@ -82,12 +82,12 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 fn step() -> impl Strategy<Value = Step> {
     let page = || 0..PAGES.len();
     let length = prop_oneof![3 => 0..9_000_usize, 1 => 21_000..140_000_usize];
-    let into = select(vec![Place::Memory, Place::Disk, Place::Both]);
-    let end = select(vec![End::Closed, End::Killed]);
-    let log = prop_oneof![12 => Just(Log::Whole), 1 => Just(Log::Gone), 1 => Just(Log::Flipped)];
+    let target = select(vec![Target::Memory, Target::Disk, Target::Both]);
+    let end = select(vec![ProcessEnd::Closed, ProcessEnd::Killed]);
+    let log = prop_oneof![12 => Just(LogState::Intact), 1 => Just(LogState::Missing), 1 => Just(LogState::Flipped)];
     let damage = select(vec![
         Damage::Flip,
-        Damage::Cut,
+        Damage::Truncate,
         Damage::Lengthen,
         Damage::Remove,
         Damage::Swap,
@@ -95,7 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]);
     prop_oneof![
         8 => (page(), length).prop_map(|(page, length)| Step::Send(page, length)),
-        10 => (any::<Index>(), into).prop_map(|(at, into)| Step::Land(at, into)),
+        10 => (any::<Index>(), target).prop_map(|(at, target)| Step::Store(at, target)),
         12 => page().prop_map(Step::Get),
         6 => purge().prop_map(Step::Purge),
         1 => (0..400_000_u64).prop_map(Step::Later),
@@ -147,8 +147,8 @@ pub fn split(path_query: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Whether a scope reaches a page, written from the words.
-pub fn reaches(scope: &Scope, page: Page) -> bool {
+/// Whether a scope covers a page, implemented from the documentation.
+pub fn covers(scope: &Scope, page: Page) -> bool {
     let (host, path_query, tags) = PAGES[page];
     let (path, query) = split(path_query);
     if tags.contains(&"*") {
@@ -156,7 +156,7 @@ pub fn reaches(scope: &Scope, page: Page) -> bool {
     }
     match scope {
         Scope::Site => true,
-        Scope::Host(named) => named == host,
+        Scope::Host(name) => name == host,
         Scope::Tag(tag) => tags.contains(&tag.as_str()),
         Scope::Url {
             host: on,

@@ -1,15 +1,14 @@
-//! `.htaccess` on real directories: where it is looked for, what it covers, and when it cannot be
-//! read.
+//! `.htaccess` files on real directories: where they are read, what they cover, and unreadable files.
 
 use std::os::unix::fs::symlink;
 
-use crate::site::{self, PHP, STATIC, Site, say};
+use crate::site::{self, PHP, STATIC, TestSite, resolved};
 
 const DENY: &str = "Require all denied";
 
 #[test]
-fn a_closed_directory_is_closed_with_all_below_it() {
-    let site = Site::new(&[
+fn a_denied_directory_includes_its_subdirectories() {
+    let site = TestSite::new(&[
         ("index.php", ""),
         ("private/.htaccess", DENY),
         ("private/a.txt", "a"),
@@ -35,35 +34,39 @@ fn a_closed_directory_is_closed_with_all_below_it() {
         ("/public/a.txt", "file a"),
         ("/private2", "script /index.php"),
     ] {
-        assert_eq!(say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn a_closed_root_is_closed_for_pages_too() {
-    let site = Site::new(&[
+fn a_denied_root_also_denies_pages() {
+    let site = TestSite::new(&[
         ("index.php", ""),
         ("a.txt", "a"),
         (".htaccess", "AuthType Basic\nRequire valid-user"),
     ]);
     for path in ["/", "/2020/post/", "/a.txt", "/index.php"] {
-        assert_eq!(say(&site.root(PHP), path.as_bytes()), "denied", "{path}");
+        assert_eq!(
+            resolved(&site.root(PHP), path.as_bytes()),
+            "denied",
+            "{path}"
+        );
     }
-    // An upstream of its own can ask for the password.
+    // Without PHP, the upstream can request the password.
     for path in ["/", "/2020/post/", "/a.txt", "/index.php"] {
         assert_eq!(
-            say(&site.root(STATIC), path.as_bytes()),
+            resolved(&site.root(STATIC), path.as_bytes()),
             "missing",
             "{path}"
         );
     }
-    let site = Site::new(&[("a.txt", "a"), (".htaccess", DENY)]);
-    assert_eq!(say(&site.root(STATIC), b"/a.txt"), "denied");
+    let site = TestSite::new(&[("a.txt", "a"), (".htaccess", DENY)]);
+    assert_eq!(resolved(&site.root(STATIC), b"/a.txt"), "denied");
 }
 
 #[test]
-fn names_decide_where_sections_say_so() {
-    let site = Site::new(&[
+fn files_sections_match_names() {
+    let site = TestSite::new(&[
         ("index.php", ""),
         ("xmlrpc.php", ""),
         ("a.inc", "a"),
@@ -84,13 +87,13 @@ fn names_decide_where_sections_say_so() {
         ("/xmlrpc.php/x", "denied"),
         ("/post/", "script /index.php"),
     ] {
-        assert_eq!(say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn rewrite_rules_refuse_relative_to_their_directory() {
-    let site = Site::new(&[
+fn rewrite_rules_deny_paths_relative_to_their_directory() {
+    let site = TestSite::new(&[
         ("index.php", ""),
         (
             "d/.htaccess",
@@ -114,13 +117,13 @@ fn rewrite_rules_refuse_relative_to_their_directory() {
         ("/guarded/a.pdf", "denied"),
         ("/guarded/nothing.pdf", "script /index.php"),
     ] {
-        assert_eq!(say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn behind_links_the_rules_of_both_sides_hold() {
-    let site = Site::new(&[
+fn symlinks_are_subject_to_the_rules_of_link_and_target() {
+    let site = TestSite::new(&[
         ("index.php", ""),
         ("private/.htaccess", DENY),
         ("private/a.txt", "a"),
@@ -141,13 +144,13 @@ fn behind_links_the_rules_of_both_sides_hold() {
         ("/closed/link.txt", "denied"),
         ("/open/a.txt", "file a"),
     ] {
-        assert_eq!(say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn what_cannot_be_read_closes() {
-    let site = Site::new(&[
+fn an_unreadable_htaccess_denies_the_directory() {
+    let site = TestSite::new(&[
         ("index.php", ""),
         ("large/a.txt", "a"),
         ("fits/a.txt", "a"),
@@ -164,12 +167,12 @@ fn what_cannot_be_read_closes() {
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     let fifo = site.path().join("fifo/.htaccess");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    // Deployments share one file between releases; its bytes never leave, so it may lie anywhere.
+    // Deployments share one file between releases. It may be outside the root, because its content is never sent.
     std::fs::write(site.path().parent().unwrap().join("shared"), DENY).unwrap();
     symlink("../../shared", site.path().join("linked/.htaccess")).unwrap();
     symlink("nothing", site.path().join("dangling/.htaccess")).unwrap();
     site.forbid("unreadable/.htaccess");
-    site::as_nobody_special(|| {
+    site::without_root_capabilities(|| {
         let root = site.root(PHP);
         for _ in 0..2 {
             for (path, expected) in [
@@ -181,7 +184,7 @@ fn what_cannot_be_read_closes() {
                 ("/linked/a.txt", "denied"),
                 ("/dangling/a.txt", "file a"),
             ] {
-                assert_eq!(say(&root, path.as_bytes()), expected, "{path}");
+                assert_eq!(resolved(&root, path.as_bytes()), expected, "{path}");
             }
         }
     });

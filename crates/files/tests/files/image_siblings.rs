@@ -1,4 +1,4 @@
-//! AVIF and WebP files beside a picture.
+//! AVIF and WebP variants of images.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,12 +7,12 @@ use galley_files::{Asset, Options, Resolved};
 use galley_policy::encoding::AcceptedCodings;
 use galley_policy::images::{AcceptedImages, ImageSiblings, OriginalFormat};
 
-use crate::site::{PHP, STATIC, Site};
+use crate::site::{PHP, STATIC, TestSite};
 
 const BOTH: &str = "image/avif,image/webp,image/*,*/*;q=0.8";
 
-/// A form as its type and content, and whether the answer varies.
-fn say(site: &Site, options: &Options, path: &str, accept: &str) -> String {
+/// Describes the selected variant: content type, content, and `Vary`.
+fn selected(site: &TestSite, options: &Options, path: &str, accept: &str) -> String {
     let Resolved::File(asset) = site.root(options.clone()).resolve(path.as_bytes()) else {
         return "no file".to_owned();
     };
@@ -34,15 +34,15 @@ fn describe(asset: &Asset, images: AcceptedImages) -> String {
         .to_owned()
 }
 
-/// Originals are larger than their forms.
+/// Content of an original, which is larger than its variants.
 fn original(text: &str) -> String {
     format!("{text}....................")
 }
 
 #[test]
-fn forms_are_chosen_by_name_and_accept() {
+fn variants_are_selected_by_name_and_accept() {
     let a = original("a");
-    let site = Site::new(&[
+    let site = TestSite::new(&[
         ("a.jpg", &a),
         ("a.jpg.avif", "appended avif"),
         ("a-jpg.webp", "dashed webp"),
@@ -57,7 +57,7 @@ fn forms_are_chosen_by_name_and_accept() {
         ("e.css", &a),
         ("e.css.webp", "no picture"),
     ]);
-    let full = STATIC;
+    let full_names = STATIC;
     let all = Options {
         images: ImageSiblings::All,
         ..STATIC
@@ -67,23 +67,33 @@ fn forms_are_chosen_by_name_and_accept() {
         ..STATIC
     };
     for (options, path, accept, expected) in [
-        (&full, "/a.jpg", BOTH, "image/avif appended avif accept"),
         (
-            &full,
+            &full_names,
+            "/a.jpg",
+            BOTH,
+            "image/avif appended avif accept",
+        ),
+        (
+            &full_names,
             "/a.jpg",
             "image/webp",
             "image/webp dashed webp accept",
         ),
         (
-            &full,
+            &full_names,
             "/a.jpg",
             "image/avif;q=0, image/webp",
             "image/webp dashed webp accept",
         ),
-        (&full, "/a.jpg", "*/*", "image/jpeg a accept"),
-        (&full, "/a.jpg", "image/webp;q=0", "image/jpeg a accept"),
-        (&full, "/a.jpg", "", "image/jpeg a accept"),
-        (&full, "/b.png", BOTH, "image/png a"),
+        (&full_names, "/a.jpg", "*/*", "image/jpeg a accept"),
+        (
+            &full_names,
+            "/a.jpg",
+            "image/webp;q=0",
+            "image/jpeg a accept",
+        ),
+        (&full_names, "/a.jpg", "", "image/jpeg a accept"),
+        (&full_names, "/b.png", BOTH, "image/png a"),
         (&all, "/b.png", BOTH, "image/webp replaced webp accept"),
         (
             &all,
@@ -92,14 +102,19 @@ fn forms_are_chosen_by_name_and_accept() {
             "image/webp dashed webp accept",
         ),
         (&off, "/a.jpg", BOTH, "image/jpeg a"),
-        (&full, "/c.gif", BOTH, "image/gif a"),
-        (&full, "/d.webp", BOTH, "image/avif avif of webp accept"),
-        (&full, "/d.webp", "image/webp", "image/webp a accept"),
-        (&full, "/e.css", BOTH, "text/css; charset=utf-8 a"),
-        (&full, "/a.jpg.avif", BOTH, "image/avif appended avif"),
+        (&full_names, "/c.gif", BOTH, "image/gif a"),
+        (
+            &full_names,
+            "/d.webp",
+            BOTH,
+            "image/avif avif of webp accept",
+        ),
+        (&full_names, "/d.webp", "image/webp", "image/webp a accept"),
+        (&full_names, "/e.css", BOTH, "text/css; charset=utf-8 a"),
+        (&full_names, "/a.jpg.avif", BOTH, "image/avif appended avif"),
     ] {
         assert_eq!(
-            say(&site, options, path, accept),
+            selected(&site, options, path, accept),
             expected,
             "{path} {accept}"
         );
@@ -107,7 +122,7 @@ fn forms_are_chosen_by_name_and_accept() {
 }
 
 #[test]
-fn forms_are_found_in_the_folders_of_plugins() {
+fn variants_are_found_in_the_folders_of_plugins() {
     let a = original("a");
     for folder in [
         "uploads-webpc/uploads",
@@ -115,24 +130,31 @@ fn forms_are_found_in_the_folders_of_plugins() {
         "webp-express/webp-images/uploads",
         "webp-express/webp-images/doc-root/wp-content/uploads",
     ] {
-        let form = format!("wp-content/{folder}/2024/a.jpg.webp");
-        let site = Site::new(&[("wp-content/uploads/2024/a.jpg", &a), (&form, "mirrored")]);
+        let variant = format!("wp-content/{folder}/2024/a.jpg.webp");
+        let site = TestSite::new(&[
+            ("wp-content/uploads/2024/a.jpg", &a),
+            (&variant, "mirrored"),
+        ]);
         let path = "/wp-content/uploads/2024/a.jpg";
         let expected = "image/webp mirrored accept";
-        assert_eq!(say(&site, &PHP, path, BOTH), expected, "{folder}");
-        let unknown = Options {
+        assert_eq!(selected(&site, &PHP, path, BOTH), expected, "{folder}");
+        let without_wordpress = Options {
             wordpress: false,
             ..PHP
         };
-        assert_eq!(say(&site, &unknown, path, BOTH), "image/jpeg a", "{folder}");
+        assert_eq!(
+            selected(&site, &without_wordpress, path, BOTH),
+            "image/jpeg a",
+            "{folder}"
+        );
     }
 }
 
 #[test]
-fn what_may_not_be_sent_is_no_form() {
+fn unusable_variants_are_ignored() {
     let a = original("a");
     let long = original("longer than the original");
-    let site = Site::new(&[
+    let site = TestSite::new(&[
         ("older.jpg", &a),
         ("older.jpg.webp", "older"),
         ("larger.jpg", &a),
@@ -157,7 +179,7 @@ fn what_may_not_be_sent_is_no_form() {
     ]);
     symlink("secret.txt", site.path().join("linked.jpg.webp")).unwrap();
     fs::create_dir(site.path().join("folder.jpg.webp")).unwrap();
-    site.age("older.jpg.webp", 10);
+    site.set_modified("older.jpg.webp", 10);
     for path in [
         "/older.jpg",
         "/larger.jpg",
@@ -167,18 +189,18 @@ fn what_may_not_be_sent_is_no_form() {
         "/wp-content/uploads/denied.jpg",
         "/named.jpg",
     ] {
-        assert_eq!(say(&site, &PHP, path, BOTH), "image/jpeg a", "{path}");
+        assert_eq!(selected(&site, &PHP, path, BOTH), "image/jpeg a", "{path}");
     }
     assert_eq!(
-        say(&site, &PHP, "/second.jpg", BOTH),
+        selected(&site, &PHP, "/second.jpg", BOTH),
         "image/avif second accept"
     );
 }
 
 #[test]
-fn a_form_that_has_gone_is_not_sent_and_a_new_one_shows_in_the_stamp() {
+fn a_removed_variant_is_not_sent_and_changes_the_stamp() {
     let a = original("a");
-    let site = Site::new(&[("a.jpg", &a), ("a.jpg.webp", "form")]);
+    let site = TestSite::new(&[("a.jpg", &a), ("a.jpg.webp", "form")]);
     let root = site.root(PHP);
     let asset = |path: &str| match root.resolve(path.as_bytes()) {
         Resolved::File(asset) => asset,
@@ -186,7 +208,7 @@ fn a_form_that_has_gone_is_not_sent_and_a_new_one_shows_in_the_stamp() {
     };
     let before = asset("/a.jpg");
     assert_eq!(before.siblings.len(), 1);
-    // Within the second for which names are remembered.
+    // Within the second for which names are cached.
     fs::remove_file(site.path().join("a.jpg.webp")).unwrap();
     let after = asset("/a.jpg");
     assert_eq!(after.siblings.len(), 0);

@@ -1,12 +1,8 @@
-//! Everything that needs real directories: what paths mean, `.htaccess` files, and that nothing
-//! leaves the root.
-#![expect(
-    clippy::unwrap_used,
-    reason = "tests: a failure to set the scene is a failure"
-)]
+//! Tests on real directories: resolving paths, `.htaccess` files, image siblings, and that nothing outside the root is served.
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod htaccess;
-mod pictures;
-mod property;
+mod image_siblings;
+mod properties;
 mod resolve;
 mod site;

@@ -1,18 +1,18 @@
-//! For any bytes: no panic, and nothing from outside the root.
+//! Arbitrary paths cause no panic and resolve to nothing outside the root.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::sync::OnceLock;
 
-use crate::site::{MULTISITE, PHP, STATIC, Site};
+use crate::site::{MULTISITE, PHP, STATIC, TestSite};
 use galley_files::Resolved;
 use proptest::prelude::*;
 
-/// A tree full of links in and out, with a file of the same name outside.
-fn tree() -> &'static Site {
-    static SITE: OnceLock<Site> = OnceLock::new();
+/// A site with many symlinks to targets inside and outside, and with files of the same names outside.
+fn site_with_links() -> &'static TestSite {
+    static SITE: OnceLock<TestSite> = OnceLock::new();
     SITE.get_or_init(|| {
-        let site = Site::new(&[
+        let site = TestSite::new(&[
             ("index.php", ""),
             ("a/b.txt", "in"),
             ("a/c/b.txt", "in"),
@@ -72,21 +72,21 @@ fn paths() -> impl Strategy<Value = Vec<u8>> {
         "environ",
         "3",
     ]);
-    let made = prop::collection::vec(word, 0..10)
+    let from_words = prop::collection::vec(word, 0..10)
         .prop_map(|words| format!("/{}", words.join("/")).into_bytes());
-    prop_oneof![4 => made, 1 => prop::collection::vec(any::<u8>(), 0..40)]
+    prop_oneof![4 => from_words, 1 => prop::collection::vec(any::<u8>(), 0..40)]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn nothing_from_outside(path in paths()) {
-        let base = std::fs::canonicalize(tree().path()).unwrap();
+    fn nothing_outside_the_root_is_served(path in paths()) {
+        let base = std::fs::canonicalize(site_with_links().path()).unwrap();
         for options in [PHP, STATIC, MULTISITE] {
-            let root = tree().root(options.clone());
+            let root = site_with_links().root(options.clone());
             let found = root.resolve(&path);
-            // The fast path says the same, or nothing.
+            // `resolve_script` returns the same script, or none.
             if let Some(script) = root.resolve_script(&path) {
                 prop_assert!(matches!(&found, Resolved::Script(same) if *same == script), "{found:?}");
             }

@@ -1,16 +1,16 @@
-//! Which file, script or refusal a path means, on real directories.
+//! What paths resolve to on real directories: files, scripts, redirects and denials.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use crate::site::{self, MULTISITE, PHP, STATIC, Site};
+use crate::site::{self, MULTISITE, PHP, STATIC, TestSite};
 use galley_files::Resolved;
 use galley_policy::encoding::Coding;
 use galley_policy::images::AcceptedImages;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-/// The files of a WordPress, as far as they matter here.
+/// The files of a WordPress installation that matter here.
 const WORDPRESS: &[(&str, &str)] = &[
     ("index.php", "<?php"),
     ("wp-login.php", "<?php"),
@@ -39,8 +39,8 @@ const WORDPRESS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wordpress_with_php() {
-    let site = Site::new(WORDPRESS);
+fn wordpress_paths_with_php() {
+    let site = TestSite::new(WORDPRESS);
     let root = site.root(PHP);
     for (path, expected) in [
         ("/", "script /index.php"),
@@ -103,13 +103,13 @@ fn wordpress_with_php() {
         ("/backup.sql", "denied"),
         ("/no-backup.sql", "denied"),
     ] {
-        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(site::resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn without_php_scripts_are_the_upstreams() {
-    let site = Site::new(WORDPRESS);
+fn without_php_scripts_are_left_to_the_upstream() {
+    let site = TestSite::new(WORDPRESS);
     let root = site.root(STATIC);
     for (path, expected) in [
         ("/", "missing"),
@@ -124,13 +124,13 @@ fn without_php_scripts_are_the_upstreams() {
         ("/wp-content/uploads/x.php", "denied"),
         ("/wp-config.php", "denied"),
     ] {
-        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(site::resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn a_script_is_named_in_full() {
-    let site = Site::new(WORDPRESS);
+fn a_script_has_its_full_path() {
+    let site = TestSite::new(WORDPRESS);
     let base = fs::canonicalize(site.path()).unwrap();
     let Resolved::Script(script) = site.root(PHP).resolve(b"/wp-login.php/x/") else {
         panic!("no script");
@@ -142,10 +142,10 @@ fn a_script_is_named_in_full() {
     assert_eq!(script.path_info.as_deref(), Some(b"/x/".as_slice()));
 }
 
-/// Letters whose lower case has more or fewer bytes move what is split by a copy in lower case (CVE-2026-27590).
+/// Letters whose lower case has another length shift a split position that was found in a lower-case copy (CVE-2026-27590).
 #[test]
-fn letters_of_other_alphabets_do_not_move_where_a_script_ends() {
-    let site = Site::new(WORDPRESS);
+fn non_ascii_letters_do_not_shift_the_end_of_the_script_name() {
+    let site = TestSite::new(WORDPRESS);
     for name in [
         "\u{23a}\u{23a}\u{23a}\u{23a}shell.txt",
         "\u{130}.txt",
@@ -165,8 +165,8 @@ fn letters_of_other_alphabets_do_not_move_where_a_script_ends() {
 }
 
 #[test]
-fn no_front_controller_is_missing() {
-    let site = Site::new(&[("a.txt", "a"), ("d/index.htm", "htm")]);
+fn without_a_front_controller_unknown_paths_are_missing() {
+    let site = TestSite::new(&[("a.txt", "a"), ("d/index.htm", "htm")]);
     let root = site.root(PHP);
     for (path, expected) in [
         ("/", "missing"),
@@ -174,13 +174,13 @@ fn no_front_controller_is_missing() {
         ("/a.txt", "file a"),
         ("/d/", "file htm"),
     ] {
-        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(site::resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn multisite_in_sub_directories() {
-    let site = Site::new(WORDPRESS);
+fn multisite_in_subdirectories() {
+    let site = TestSite::new(WORDPRESS);
     let root = site.root(MULTISITE);
     for (path, expected) in [
         ("/site2/", "script /index.php"),
@@ -200,13 +200,13 @@ fn multisite_in_sub_directories() {
         ("/site2/files/x.php", "denied"),
         ("/site2/composer.json", "script /index.php"),
     ] {
-        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(site::resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn traversal_and_odd_bytes() {
-    let site = Site::new(WORDPRESS);
+fn traversal_and_unusual_bytes_are_denied_or_passed_to_wordpress() {
+    let site = TestSite::new(WORDPRESS);
     fs::write(site.path().parent().unwrap().join("outside.txt"), "outside").unwrap();
     let root = site.root(PHP);
     let denied: &[&[u8]] = &[
@@ -232,9 +232,9 @@ fn traversal_and_odd_bytes() {
         b"/\x01",
     ];
     for path in denied {
-        assert_eq!(site::say(&root, path), "denied", "{path:?}");
+        assert_eq!(site::resolved(&root, path), "denied", "{path:?}");
     }
-    let elsewhere: &[&[u8]] = &[
+    let to_wordpress: &[&[u8]] = &[
         b"/%2e%2e/outside.txt",
         b"/%2e%2e%2foutside.txt",
         b"/\xc0\xae\xc0\xae/outside.txt",
@@ -246,18 +246,18 @@ fn traversal_and_odd_bytes() {
         b"/etc/passwd",
         b"/\xff\xfe",
     ];
-    for path in elsewhere {
-        assert_eq!(site::say(&root, path), "script /index.php", "{path:?}");
+    for path in to_wordpress {
+        assert_eq!(site::resolved(&root, path), "script /index.php", "{path:?}");
     }
     let long = [b"/".as_slice(), &b"a".repeat(5000)].concat();
-    assert_eq!(site::say(&root, &long), "script /index.php");
+    assert_eq!(site::resolved(&root, &long), "script /index.php");
     let deep = b"/a".repeat(4000);
-    assert_eq!(site::say(&root, &deep), "script /index.php");
+    assert_eq!(site::resolved(&root, &deep), "script /index.php");
 }
 
 #[test]
-fn links_may_stay_and_may_not_leave() {
-    let site = Site::new(WORDPRESS);
+fn symlinks_may_not_lead_outside_the_root() {
+    let site = TestSite::new(WORDPRESS);
     let base = site.path();
     fs::create_dir(base.parent().unwrap().join("out")).unwrap();
     fs::write(base.parent().unwrap().join("out/x.txt"), "outside").unwrap();
@@ -283,7 +283,7 @@ fn links_may_stay_and_may_not_leave() {
         symlink(target, base.join(link)).unwrap();
     }
     symlink(base.join("robots.txt"), base.join("absolute.txt")).unwrap();
-    // Not below the root, though its path begins with the root's.
+    // Not below the root, although its path starts with the path of the root.
     site.write("2/near.txt", "wrong");
     let near = format!("{}2/near.txt", base.to_str().unwrap());
     symlink(near, base.join("near.txt")).unwrap();
@@ -308,13 +308,13 @@ fn links_may_stay_and_may_not_leave() {
         ("/dangling.txt", "script /index.php"),
         ("/loop-a", "script /index.php"),
     ] {
-        assert_eq!(site::say(&root, path.as_bytes()), expected, "{path}");
+        assert_eq!(site::resolved(&root, path.as_bytes()), expected, "{path}");
     }
 }
 
 #[test]
-fn what_is_no_file_is_never_opened() {
-    let site = Site::new(WORDPRESS);
+fn special_files_are_never_opened() {
+    let site = TestSite::new(WORDPRESS);
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     for name in ["fifo.txt", "fifo.php", "d/index.php", "d/index.html"] {
         let path = site.path().join(name);
@@ -324,31 +324,34 @@ fn what_is_no_file_is_never_opened() {
     let _socket = std::os::unix::net::UnixListener::bind(site.path().join("socket.txt")).unwrap();
     let root = site.root(PHP);
     for path in ["/fifo.txt", "/fifo.php", "/socket.txt"] {
-        assert_eq!(site::say(&root, path.as_bytes()), "denied", "{path}");
+        assert_eq!(site::resolved(&root, path.as_bytes()), "denied", "{path}");
     }
-    assert_eq!(site::say(&root, b"/d/"), "script /index.php");
-    assert_eq!(site::say(&root, b"/fifo.php/x"), "script /index.php");
+    assert_eq!(site::resolved(&root, b"/d/"), "script /index.php");
+    assert_eq!(site::resolved(&root, b"/fifo.php/x"), "script /index.php");
 }
 
 #[test]
-fn what_may_not_be_read_is_denied() {
-    let site = Site::new(WORDPRESS);
+fn unreadable_files_are_denied() {
+    let site = TestSite::new(WORDPRESS);
     site.forbid("robots.txt");
     site.forbid("static");
     site.forbid("wp-login.php");
-    site::as_nobody_special(|| {
+    site::without_root_capabilities(|| {
         let root = site.root(PHP);
-        assert_eq!(site::say(&root, b"/robots.txt"), "denied");
-        assert_eq!(site::say(&root, b"/static/index.html"), "denied");
-        // PHP may be another user, who may read it.
-        assert_eq!(site::say(&root, b"/wp-login.php"), "script /wp-login.php");
-        assert_eq!(site::say(&root, b"/readme.html"), "file readme");
+        assert_eq!(site::resolved(&root, b"/robots.txt"), "denied");
+        assert_eq!(site::resolved(&root, b"/static/index.html"), "denied");
+        // PHP may run as another user, which can read the file.
+        assert_eq!(
+            site::resolved(&root, b"/wp-login.php"),
+            "script /wp-login.php"
+        );
+        assert_eq!(site::resolved(&root, b"/readme.html"), "file readme");
     });
     site.allow("static");
 }
 
 #[test]
-fn compressed_siblings() {
+fn compressed_siblings_are_selected_by_accept_encoding() {
     let site = site_with_siblings();
     let root = site.root(STATIC);
     let mut tags = Vec::new();
@@ -364,7 +367,7 @@ fn compressed_siblings() {
         ("/f.js", "gzip", "identity", Coding::Identity, false),
     ] {
         let Resolved::File(asset) = root.resolve(path.as_bytes()) else {
-            panic!("{path} is no file");
+            panic!("{path} is not a file");
         };
         let form = asset.best(site::codings(accept), AcceptedImages::default());
         let fields = asset.fields(form);
@@ -391,12 +394,12 @@ fn compressed_siblings() {
     tags.sort();
     tags.dedup();
     assert_eq!(tags.len(), 9);
-    // Asked for by its own name, a sibling is a file like any other.
-    assert_eq!(site::say(&root, b"/a.css.gz"), "file gzip");
+    // Requested by its own name, a sibling is a normal file.
+    assert_eq!(site::resolved(&root, b"/a.css.gz"), "file gzip");
 }
 
-fn site_with_siblings() -> Site {
-    let site = Site::new(&[
+fn site_with_siblings() -> TestSite {
+    let site = TestSite::new(&[
         ("a.css", "identity"),
         ("a.css.br", "brotli"),
         ("a.css.gz", "gzip"),
@@ -421,7 +424,7 @@ fn site_with_siblings() -> Site {
         ("b.css", 20),
         ("b.css.gz", 19),
     ] {
-        site.age(name, seconds);
+        site.set_modified(name, seconds);
     }
     site
 }
@@ -435,28 +438,28 @@ fn content_type(path: &str) -> &'static str {
 }
 
 #[test]
-fn another_content_has_another_tag() {
-    let site = Site::new(&[("a.txt", "one")]);
+fn changed_content_has_another_etag() {
+    let site = TestSite::new(&[("a.txt", "one")]);
     let root = site.root(STATIC);
     let tag = || match root.resolve(b"/a.txt") {
         Resolved::File(asset) => asset.fields(&asset.plain)["etag"].clone(),
         other => panic!("{other:?}"),
     };
-    site.age("a.txt", 10);
+    site.set_modified("a.txt", 10);
     let first = tag();
     assert_eq!(tag(), first);
-    site.age("a.txt", 11);
+    site.set_modified("a.txt", 11);
     let second = tag();
     fs::write(site.path().join("b"), "two").unwrap();
     fs::rename(site.path().join("b"), site.path().join("a.txt")).unwrap();
-    site.age("a.txt", 11);
+    site.set_modified("a.txt", 11);
     let third = tag();
     assert!(first != second && second != third && first != third);
 }
 
 #[test]
-fn programs_of_another_fastcgi_server() {
-    let site = Site::new(&[
+fn programs_of_other_fastcgi_servers() {
+    let site = TestSite::new(&[
         ("cgi-bin/hello.pl", "#!/usr/bin/perl"),
         ("cgi-bin/.htsecret", "secret"),
         ("cgi-bin/closed/x.pl", "#!/usr/bin/perl"),
@@ -480,21 +483,21 @@ fn programs_of_another_fastcgi_server() {
         ("/cgi-bin/../index.php", "denied"),
     ] {
         let found = root.program(path.as_bytes());
-        assert_eq!(site::word(found), expected, "{path}");
+        assert_eq!(site::describe(found), expected, "{path}");
     }
 }
 
-/// Of pages: after one look that went to the disk. Of files, and of what is closed: never.
+/// After one lookup on the disk, `resolve_script` knows the scripts of pages. It never knows files and denied paths.
 #[test]
-fn scripts_are_known_without_the_disk_and_nothing_else_is() {
-    let site = Site::new(WORDPRESS);
+fn only_scripts_are_resolved_without_the_disk() {
+    let site = TestSite::new(WORDPRESS);
     site.write("wp-content/plugins/p/.htaccess", "Require all denied");
     let root = site.root(PHP);
     for path in ["/", "/index.php", "/a/post/", "/wp-login.php", "/wp-admin/"] {
         let Resolved::Script(script) = root.resolve(path.as_bytes()) else {
-            panic!("{path} is no script");
+            panic!("{path} is not a script");
         };
-        // On kernels before 5.12, and on file systems that remember no names, the long look goes on deciding.
+        // On kernels before 5.12, and on file systems without cached names, only `resolve` knows the script.
         if let Some(known) = root.resolve_script(path.as_bytes()) {
             assert_eq!(known, script, "{path}");
         }
@@ -512,46 +515,46 @@ fn scripts_are_known_without_the_disk_and_nothing_else_is() {
         root.resolve(path.as_bytes());
         assert_eq!(root.resolve_script(path.as_bytes()), None, "{path}");
     }
-    let elsewhere = site.root(STATIC);
-    elsewhere.resolve(b"/a/post/");
-    assert_eq!(elsewhere.resolve_script(b"/a/post/"), None);
+    let static_root = site.root(STATIC);
+    static_root.resolve(b"/a/post/");
+    assert_eq!(static_root.resolve_script(b"/a/post/"), None);
 }
 
-/// A page's path names nothing on the disk. Where the kernel remembers that, no helper thread is needed to know its script.
+/// The path of a page does not exist on the disk. If the kernel has cached that, the script is known without a helper thread.
 #[test]
-fn pages_that_are_no_directories_are_known_without_the_disk() {
-    let site = Site::new(WORDPRESS);
+fn nonexistent_page_paths_are_resolved_without_the_disk() {
+    let site = TestSite::new(WORDPRESS);
     let root = site.root(PHP);
-    let is_remembered = |name: &str| {
+    let is_cached = |name: &str| {
         let at = std::fs::File::open(site.path()).unwrap();
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let found = openat2(at, name, flags, Mode::empty(), ResolveFlags::CACHED);
         found.err() == Some(Errno::NOENT)
     };
     for (path, name) in [("/hello/", "hello"), ("/2026/05/post/", "2026")] {
-        // The kernel may have to look again at any moment, so not each look needs to be a short one.
-        let mut looks = (0..1000).map(|_| {
+        // The kernel may drop the name at any time, so not every lookup must succeed without the disk.
+        let mut lookups = (0..1000).map(|_| {
             let Resolved::Script(script) = root.resolve(path.as_bytes()) else {
-                panic!("{path} is no script");
+                panic!("{path} is not a script");
             };
-            let is_remembered = is_remembered(name);
+            let is_cached = is_cached(name);
             let known = root.resolve_script(path.as_bytes());
             assert!(known.iter().all(|known| *known == script), "{path}");
-            (is_remembered, known.is_some())
+            (is_cached, known.is_some())
         });
-        let known = looks.find(|(is_remembered, is_known)| !is_remembered || *is_known);
+        let known = lookups.find(|(is_cached, is_known)| !is_cached || *is_known);
         assert!(known.is_some(), "{path}");
     }
 }
 
-/// The front controller is looked at once in a second where it answers for pages; the long look sees its end at once.
+/// `resolve_script` checks the front controller once per second; `resolve` notices its removal immediately.
 #[test]
-fn a_front_controller_that_has_gone_answers_for_a_second_at_most() {
-    let site = Site::new(WORDPRESS);
+fn a_removed_front_controller_is_used_for_at_most_a_second() {
+    let site = TestSite::new(WORDPRESS);
     let root = site.root(PHP);
     root.resolve(b"/hello/");
     std::fs::remove_file(site.path().join("index.php")).unwrap();
-    assert_eq!(site::word(root.resolve(b"/hello/")), "missing");
+    assert_eq!(site::describe(root.resolve(b"/hello/")), "missing");
     while root.resolve_script(b"/hello/").is_some() {
         std::thread::yield_now();
     }

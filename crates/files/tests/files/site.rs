@@ -1,4 +1,4 @@
-//! A site in a directory of its own, and words for what was found in it.
+//! A site in a temporary directory, and descriptions of what a path resolves to.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -32,13 +32,13 @@ pub const MULTISITE: Options = Options {
     images: ImageSiblings::FullName,
 };
 
-/// `site` below a directory that is removed at the end.
-pub struct Site {
+/// The directory `site` below a temporary directory.
+pub struct TestSite {
     _dir: tempfile::TempDir,
     path: PathBuf,
 }
 
-impl Site {
+impl TestSite {
     pub fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("site");
@@ -64,18 +64,18 @@ impl Site {
         Root::open(&self.path, options).unwrap()
     }
 
-    /// Takes all permissions away.
+    /// Removes all permissions.
     pub fn forbid(&self, name: &str) {
         fs::set_permissions(self.path.join(name), fs::Permissions::from_mode(0o000)).unwrap();
     }
 
-    /// Gives them back, so that the directory can be removed.
+    /// Restores permissions, so that the directory can be removed.
     pub fn allow(&self, name: &str) {
         fs::set_permissions(self.path.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Sets the time of change, in seconds since the epoch.
-    pub fn age(&self, name: &str, seconds: u64) {
+    /// Sets the modification time in seconds since the epoch.
+    pub fn set_modified(&self, name: &str, seconds: u64) {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let file = File::options()
             .append(true)
@@ -91,12 +91,12 @@ pub fn codings(accept: &str) -> AcceptedCodings {
     codings
 }
 
-/// What a path means, in a few words.
-pub fn say(root: &Root, path: &[u8]) -> String {
-    word(root.resolve(path))
+/// Describes what a path resolves to.
+pub fn resolved(root: &Root, path: &[u8]) -> String {
+    describe(root.resolve(path))
 }
 
-pub fn word(found: Resolved) -> String {
+pub fn describe(found: Resolved) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match found {
         Resolved::File(asset) => format!(
@@ -114,8 +114,8 @@ pub fn word(found: Resolved) -> String {
     }
 }
 
-/// Runs `test` in a thread to which permissions apply, also when the tests run as root.
-pub fn as_nobody_special(test: impl FnOnce() + Send) {
+/// Runs `test` in a thread to which file permissions apply, even if the tests run as root.
+pub fn without_root_capabilities(test: impl FnOnce() + Send) {
     let limited = || {
         let mut sets = capabilities(None).unwrap();
         sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;

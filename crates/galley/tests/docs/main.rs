@@ -1,9 +1,9 @@
-//! Holds the manual to the code: configuration blocks are loaded, command lines compared with `--help`, words and options
-//! compared with their tables, links followed.
+//! Compares the manual with the code: loads configuration blocks, compares command lines with `--help`, words and options
+//! with their tables, and follows links.
 //!
-//! Conventions of the pages: a `toml` block must be accepted, a `toml,broken` block refused. Before that, folders below
-//! `/var/www`, token files and pages below `/etc/galley`, certificates below `/etc`, and folders of logs below `/var/log` become real ones in a temporary folder,
-//! and a block without `[[site]]` gets a small site.
+//! Conventions of the pages: Galley must accept a `toml` block and reject a `toml,broken` block. Before that, the test replaces
+//! folders below `/var/www`, token files and pages below `/etc/galley`, certificates below `/etc`, and log folders below `/var/log` by
+//! real paths in a temporary folder, and adds a small site to a block without `[[site]]`.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -30,7 +30,7 @@ struct Page {
 struct Block {
     /// Page and line, for messages.
     place: String,
-    /// What stands behind the fence.
+    /// The info string of the fence.
     info: String,
     text: String,
 }
@@ -39,24 +39,24 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Adds the pages in `folder`, which ends with a slash or is empty; with those in the folders below it if `deep`.
-fn markdown(folder: &str, deep: bool, names: &mut Vec<String>) {
+/// Adds the pages in `folder`, which ends with a slash or is empty, and in its subfolders if `is_recursive`.
+fn find_markdown(folder: &str, is_recursive: bool, names: &mut Vec<String>) {
     for entry in fs::read_dir(repository().join(folder)).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        if deep && entry.file_type().unwrap().is_dir() {
-            markdown(&format!("{folder}{name}/"), deep, names);
+        if is_recursive && entry.file_type().unwrap().is_dir() {
+            find_markdown(&format!("{folder}{name}/"), is_recursive, names);
         } else if Path::new(&name).extension().is_some_and(|e| e == "md") {
             names.push(format!("{folder}{name}"));
         }
     }
 }
 
-/// All pages: those at the top, and the manual.
+/// All pages: those in the root folder, and the manual.
 fn pages() -> Vec<Page> {
     let mut names: Vec<String> = Vec::new();
     for folder in ["", "docs/"] {
-        markdown(folder, folder == "docs/", &mut names);
+        find_markdown(folder, folder == "docs/", &mut names);
     }
     names.sort();
     assert!(names.len() > 10, "only {} pages found", names.len());
@@ -102,7 +102,7 @@ fn all_blocks() -> Vec<Block> {
     pages().iter().flat_map(blocks).collect()
 }
 
-/// The text from a heading to the next of its level or above.
+/// The text from a heading to the next heading of its level or above.
 fn section<'t>(text: &'t str, heading: &str) -> &'t str {
     let start = text
         .find(&format!("\n{heading}\n"))
@@ -113,7 +113,7 @@ fn section<'t>(text: &'t str, heading: &str) -> &'t str {
     &body[..ends.min().unwrap_or(body.len())]
 }
 
-/// The first cells of a section's tables, as far as they are one word in backticks.
+/// The first cells of a section's tables that are one word in backticks.
 fn first_cells(section: &str) -> BTreeSet<String> {
     section
         .lines()
@@ -122,7 +122,7 @@ fn first_cells(section: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Everything in single backticks, blocks left out.
+/// Everything in single backticks, outside blocks.
 fn code_words(text: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut is_fenced = false;
@@ -136,7 +136,7 @@ fn code_words(text: &str) -> Vec<&str> {
     words
 }
 
-/// The text with paths of the examples replaced by paths that exist.
+/// The text with the paths of examples replaced by existing paths.
 fn with_real_paths(text: &str, dir: &Path) -> String {
     let parts: Vec<String> = text
         .split('"')
@@ -195,17 +195,20 @@ fn real_path(value: &str, dir: &Path) -> String {
     path.into_os_string().into_string().unwrap()
 }
 
-/// A certificate with its key, for every `.pem` that a page names.
+/// A certificate with its key, for every `.pem` file in the examples.
 static CERTIFICATE: LazyLock<(String, String)> = LazyLock::new(|| {
-    let made = rcgen::generate_simple_self_signed(vec!["example.com".to_owned()]).unwrap();
-    (made.cert.pem(), made.signing_key.serialize_pem())
+    let certificate = rcgen::generate_simple_self_signed(vec!["example.com".to_owned()]).unwrap();
+    (
+        certificate.cert.pem(),
+        certificate.signing_key.serialize_pem(),
+    )
 });
 
 #[test]
-fn every_configuration_block_does_what_the_page_says() {
+fn every_configuration_block_is_accepted_or_rejected_as_marked() {
     const SITE: &str = "\n[[site]]\nhosts = [\"example.com\"]\nroot = \"/var/www/example.com\"\n";
-    let (mut accepted, mut refused) = (0, 0);
-    let mut complaints = String::new();
+    let (mut accepted, mut rejected) = (0, 0);
+    let mut violations = String::new();
     for block in all_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let mut text = block.text.clone();
@@ -217,54 +220,54 @@ fn every_configuration_block_does_what_the_page_says() {
         let loaded = from_text(name.to_str().unwrap(), &text);
         match (block.info.as_str(), loaded) {
             ("toml", Ok(_)) => accepted += 1,
-            ("toml,broken", Err(_)) => refused += 1,
+            ("toml,broken", Err(_)) => rejected += 1,
             ("toml", Err(why)) => {
-                writeln!(complaints, "{}: refused:\n{why}", block.place).unwrap();
+                writeln!(violations, "{}: rejected:\n{why}", block.place).unwrap();
             }
-            ("toml,broken", Ok(_)) => writeln!(complaints, "{}: accepted", block.place).unwrap(),
+            ("toml,broken", Ok(_)) => writeln!(violations, "{}: accepted", block.place).unwrap(),
             (info, _) if info.starts_with("toml") => {
-                writeln!(complaints, "{}: unknown mark `{info}`", block.place).unwrap();
+                writeln!(violations, "{}: unknown mark `{info}`", block.place).unwrap();
             }
             _ => {}
         }
     }
-    assert!(complaints.is_empty(), "{complaints}");
+    assert!(violations.is_empty(), "{violations}");
     assert!(
-        accepted > 10 && refused > 1,
-        "{accepted} accepted, {refused} refused"
+        accepted > 10 && rejected > 1,
+        "{accepted} accepted, {rejected} rejected"
     );
 }
 
 #[test]
-fn the_division_of_memory_in_the_manual_is_the_one_that_decides() {
+fn the_memory_table_in_the_manual_matches_the_calculation() {
     const MIB: u64 = 1 << 20;
     let text = page("docs/how-to/php.md");
     for (memory, cores) in [(256, 1), (512, 1), (1024, 1), (2048, 2), (8192, 4)] {
-        let budget = MemoryDivision::of(MachineMemory {
+        let division = MemoryDivision::of(MachineMemory {
             memory: memory * MIB,
             cores,
             cache: memory * MIB / 4,
             pools: 1,
         });
-        let places = |mib: u64| budget.slots(mib * MIB, mib * MIB);
+        let slots = |mib: u64| division.slots(mib * MIB, mib * MIB);
         let row = format!(
             "| {memory} MiB, {cores} | {} | {} | {} | {} | {} | {} | {} / {} / {} | {} |",
-            budget.system / MIB,
-            budget.database / MIB,
-            budget.machine.cache / MIB,
-            (budget.galley - budget.machine.cache) / MIB,
-            budget.opcache / MIB,
-            budget.share / MIB,
-            places(20),
-            places(40),
-            places(80),
-            budget.memory_limit() / MIB
+            division.system / MIB,
+            division.database / MIB,
+            division.machine.cache / MIB,
+            (division.galley - division.machine.cache) / MIB,
+            division.opcache / MIB,
+            division.share / MIB,
+            slots(20),
+            slots(40),
+            slots(80),
+            division.memory_limit() / MIB
         );
         assert!(text.contains(&row), "docs/how-to/php.md has no row\n{row}");
     }
 }
 
-/// What `galley [command] --help` prints.
+/// The output of `galley [command] --help`.
 fn help(command: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_galley"))
         .args(command)
@@ -275,45 +278,47 @@ fn help(command: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Words of a command line from the command of galley on; `None` where it does not call galley.
-fn call(line: &str) -> Option<Vec<&str>> {
+/// The arguments of `galley` in a command line; `None` if it does not call `galley`.
+fn galley_arguments(line: &str) -> Option<Vec<&str>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let at = words.windows(2).position(|pair| {
         (pair[0] == "galley" || pair[0].ends_with("/galley"))
             && pair[1].bytes().all(|b| b.is_ascii_lowercase())
     })?;
-    let of_galley = words[at + 1..].iter().copied();
+    let arguments = words[at + 1..].iter().copied();
     Some(
-        of_galley
+        arguments
             .take_while(|word| !["|", "&&", ";", ">", "2>&1"].contains(word))
             .collect(),
     )
 }
 
 #[test]
-fn every_command_line_is_one_that_galley_takes() {
+fn every_command_line_in_the_manual_is_valid() {
     let commands = help(&[]);
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     let mut calls = 0;
     for block in all_blocks().iter().filter(|b| b.info == "console") {
         let text = block.text.replace("\\\n", " ");
         for line in text.lines().filter_map(|line| line.strip_prefix("$ ")) {
-            let Some(words) = call(line) else { continue };
+            let Some(words) = galley_arguments(line) else {
+                continue;
+            };
             calls += 1;
             let (command, rest) = words.split_first().unwrap();
             if !commands
                 .lines()
                 .any(|l| l.trim_start().starts_with(&format!("{command} ")))
             {
-                complaints.push(format!("{}: no command `{command}`", block.place));
+                violations.push(format!("{}: no command `{command}`", block.place));
                 continue;
             }
-            // A command may have commands of its own: `plugin install`.
+            // A command may have subcommands: `plugin install`.
             let mut known = help(&[command]);
             if let Some(inner) = rest.first().filter(|word| !word.starts_with('-')) {
                 let is_command = |l: &str| l.trim_start().starts_with(&format!("{inner} "));
-                let of_commands = known.split("Commands:").nth(1).unwrap_or_default();
-                if of_commands.lines().any(is_command) {
+                let subcommands = known.split("Commands:").nth(1).unwrap_or_default();
+                if subcommands.lines().any(is_command) {
                     known = help(&[command, inner]);
                 }
             }
@@ -323,12 +328,12 @@ fn every_command_line_is_one_that_galley_takes() {
                     .split_whitespace()
                     .map(|w| w.trim_matches([',', '[', ']', '<', '>', '|']));
                 if !listed.any(|word| word == option) {
-                    complaints.push(format!("{}: `{command}` has no `{option}`", block.place));
+                    violations.push(format!("{}: `{command}` has no `{option}`", block.place));
                 }
             }
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
     assert!(calls > 10, "only {calls} calls found");
 }
 
@@ -361,17 +366,17 @@ fn options_of(help: &str) -> BTreeSet<String> {
 #[test]
 fn every_command_and_option_is_in_the_reference() {
     let text = page("docs/reference/commands.md");
-    let mut wanted: Vec<Vec<String>> = Vec::new();
+    let mut expected: Vec<Vec<String>> = Vec::new();
     for command in commands_of(&help(&[])) {
         let inner = commands_of(&help(&[&command]));
         if inner.is_empty() {
-            wanted.push(vec![command]);
+            expected.push(vec![command]);
         } else {
-            wanted.extend(inner.into_iter().map(|name| vec![command.clone(), name]));
+            expected.extend(inner.into_iter().map(|name| vec![command.clone(), name]));
         }
     }
-    assert!(wanted.len() > 7, "only {wanted:?}");
-    for command in &wanted {
+    assert!(expected.len() > 7, "only {expected:?}");
+    for command in &expected {
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         let heading = format!("## galley {}", words.join(" "));
         let rows = section(&text, &heading).lines().filter_map(|line| {
@@ -385,7 +390,7 @@ fn every_command_and_option_is_in_the_reference() {
     let headings = headings(&text).filter(|heading| heading.starts_with("galley "));
     assert_eq!(
         headings.count(),
-        wanted.len(),
+        expected.len(),
         "a command that does not exist"
     );
 }
@@ -393,7 +398,7 @@ fn every_command_and_option_is_in_the_reference() {
 #[test]
 fn every_cache_status_word_is_in_the_manual() {
     fn words<T: Copy>(all: &[T], word: impl Fn(T) -> &'static str) -> BTreeSet<String> {
-        all.iter().map(|one| word(*one).to_owned()).collect()
+        all.iter().map(|reason| word(*reason).to_owned()).collect()
     }
     const FIRST: [&str; 9] = [
         "hit",
@@ -407,7 +412,7 @@ fn every_cache_status_word_is_in_the_manual() {
         "refused",
     ];
     let text = page("docs/reference/cache-status.md");
-    for (heading, wanted) in [
+    for (heading, expected) in [
         ("## Outcomes", FIRST.map(str::to_owned).into()),
         ("## Passes", words(PassWhy::ALL, PassWhy::word)),
         ("## Misses", words(MissWhy::ALL, MissWhy::word)),
@@ -422,11 +427,11 @@ fn every_cache_status_word_is_in_the_manual() {
         ),
     ] {
         let listed = first_cells(section(&text, heading));
-        assert_eq!(listed, wanted, "{heading}");
+        assert_eq!(listed, expected, "{heading}");
     }
 }
 
-/// Names of metrics in a text, histograms without the ends of their series.
+/// Names of metrics in a text, without the `_bucket` suffix of histograms.
 fn metric_names(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split(|c| !is_part(c))
@@ -446,13 +451,13 @@ fn alerts_and_the_dashboard_use_metrics_and_reasons_that_exist() {
         let unknown: Vec<_> = used.difference(&documented).collect();
         assert!(unknown.is_empty(), "{file}: {unknown:?}");
     }
-    let refused: BTreeSet<&str> = RefusedWhy::ALL.iter().map(|why| why.word()).collect();
+    let refusal_reasons: BTreeSet<&str> = RefusedWhy::ALL.iter().map(|why| why.word()).collect();
     let reasons = rules.split("galley_refused_total{reason=~\"").skip(1);
     for reason in reasons.flat_map(|rest| rest.split('"').next().unwrap().split('|')) {
-        assert!(refused.contains(reason), "{reason}");
+        assert!(refusal_reasons.contains(reason), "{reason}");
     }
     serde_json::from_str::<serde_json::Value>(&dashboard).unwrap();
-    // Where Prometheus is installed, its own checker reads the rules.
+    // If Prometheus is installed, `promtool` checks the rules.
     let path = repository().join("packaging/prometheus/galley.rules.yml");
     if let Ok(checked) = Command::new("promtool")
         .args(["check", "rules"])
@@ -464,7 +469,7 @@ fn alerts_and_the_dashboard_use_metrics_and_reasons_that_exist() {
 }
 
 #[test]
-fn every_option_is_explained() {
+fn every_option_is_in_the_reference_and_the_manual() {
     let reference = page("docs/reference/options.md");
     let manual: String = pages()
         .into_iter()
@@ -472,25 +477,25 @@ fn every_option_is_explained() {
         .map(|page| page.text)
         .collect();
     let words = code_words(&manual);
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     for row in options().filter(|row| !row.name.starts_with('<')) {
         let name = row.name;
         if !reference.contains(&format!("`{name}`")) {
-            complaints.push(format!(
+            violations.push(format!(
                 "`{}` is not in docs/reference/options.md",
                 row.path()
             ));
         }
-        let set = format!("{name} = ");
+        let assignment = format!("{name} = ");
         let is_mentioned = words
             .iter()
-            .any(|word| *word == name || *word == row.path() || word.starts_with(&set))
-            || manual.lines().any(|line| line.starts_with(&set));
+            .any(|word| *word == name || *word == row.path() || word.starts_with(&assignment))
+            || manual.lines().any(|line| line.starts_with(&assignment));
         if !is_mentioned {
-            complaints.push(format!("`{}` is not in the manual", row.path()));
+            violations.push(format!("`{}` is not in the manual", row.path()));
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
@@ -498,13 +503,16 @@ fn no_option_is_listed_as_not_implemented() {
     let readme = page("README.md");
     let listed = code_words(section(&readme, "## What is not there yet"));
     for word in listed {
-        assert!(options().all(|row| row.path() != word), "`{word}` works");
+        assert!(
+            options().all(|row| row.path() != word),
+            "`{word}` is implemented"
+        );
     }
 }
 
-/// Rows of tables with the columns option and default.
+/// Checks tables with the columns option and default.
 #[test]
-fn defaults_are_those_of_the_table() {
+fn defaults_in_the_manual_match_the_options() {
     let mut rows = 0;
     for page in pages()
         .iter()
@@ -514,14 +522,17 @@ fn defaults_are_those_of_the_table() {
             for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {
                 let cells: Vec<&str> = line.split('|').map(str::trim).collect();
                 let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
-                // In a rule the default of most is the site's.
-                let own = |row: &&OptionRow| row.section != OptionSection::SiteRule;
-                let Some(row) = options().filter(own).find(|row| row.name == name) else {
+                // Most options of a rule default to the value of the site.
+                let is_outside_rules = |row: &&OptionRow| row.section != OptionSection::SiteRule;
+                let Some(row) = options()
+                    .filter(is_outside_rules)
+                    .find(|row| row.name == name)
+                else {
                     continue;
                 };
                 rows += 1;
                 match row.fallback {
-                    // Zero stands for a number that is found out.
+                    // Zero means that Galley calculates the number.
                     Fallback::Value("0") => {}
                     Fallback::Value(value) => {
                         assert_eq!(default, value.trim_matches('"'), "{}: {name}", page.name);
@@ -535,13 +546,13 @@ fn defaults_are_those_of_the_table() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_existing_targets() {
     let pages = pages();
     let anchors = |name: &str| -> Option<BTreeSet<String>> {
         let page = pages.iter().find(|page| page.name == name)?;
         Some(headings(&page.text).map(anchor).collect())
     };
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     for page in &pages {
         let folder = Path::new(&page.name).parent().unwrap();
         for link in page
@@ -557,17 +568,20 @@ fn links_lead_somewhere() {
             let target = if path.is_empty() {
                 page.name.clone()
             } else {
-                plain(&folder.join(path))
+                normalize(&folder.join(path))
             };
-            let is_there = repository().join(&target).exists();
+            let exists = repository().join(&target).exists();
             let has_anchor =
                 fragment.is_empty() || anchors(&target).is_some_and(|all| all.contains(fragment));
-            if !is_there || !has_anchor {
-                complaints.push(format!("{}: `{link}` leads nowhere", page.name));
+            if !exists || !has_anchor {
+                violations.push(format!(
+                    "{}: the target of `{link}` does not exist",
+                    page.name
+                ));
             }
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 fn headings(text: &str) -> impl Iterator<Item = &str> {
@@ -581,17 +595,17 @@ fn headings(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a heading is linked by: as the usual viewers make it.
+/// The anchor of a heading, as common Markdown viewers generate it.
 fn anchor(heading: &str) -> String {
     let lower = heading.to_lowercase();
-    let kept = lower
+    let permitted = lower
         .chars()
         .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    permitted.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// A relative path without `..`.
-fn plain(path: &Path) -> String {
+fn normalize(path: &Path) -> String {
     let mut parts: Vec<String> = Vec::new();
     for part in path.components() {
         match part {
@@ -604,12 +618,12 @@ fn plain(path: &Path) -> String {
     parts.join("/")
 }
 
-/// Names with two underscores or more are those of tests or other functions.
+/// Names with at least two underscores are tests or other functions.
 #[test]
-fn tests_that_the_architecture_names_exist() {
+fn tests_named_in_the_architecture_exist() {
     let mut sources = String::new();
-    gather_sources(&repository().join("crates"), &mut sources);
-    gather_sources(&repository().join("tools"), &mut sources);
+    read_sources(&repository().join("crates"), &mut sources);
+    read_sources(&repository().join("tools"), &mut sources);
     let text = page("ARCHITECTURE.md");
     let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let pinned = flat
@@ -622,13 +636,13 @@ fn tests_that_the_architecture_names_exist() {
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
     };
-    let named: BTreeSet<&str> = code_words(&text)
+    let names: BTreeSet<&str> = code_words(&text)
         .into_iter()
         .filter(is_name)
         .chain(pinned)
         .collect();
-    assert!(named.len() > 30, "only {} names found", named.len());
-    let missing: Vec<&str> = named
+    assert!(names.len() > 30, "only {} names found", names.len());
+    let missing: Vec<&str> = names
         .into_iter()
         .filter(|name| !sources.contains(&format!("fn {name}(")))
         .collect();
@@ -636,7 +650,7 @@ fn tests_that_the_architecture_names_exist() {
 }
 
 #[test]
-fn sources_that_pages_name_exist() {
+fn source_files_named_in_pages_exist() {
     let mut sources = Vec::new();
     for folder in ["crates", "tools", "wordpress-plugin", "bench", "fuzz/src"] {
         files_with(&repository().join(folder), &["rs"], &mut sources);
@@ -644,7 +658,7 @@ fn sources_that_pages_name_exist() {
     let mut missing = Vec::new();
     for page in pages() {
         if page.name.starts_with("docs/how-to/") || page.name.starts_with("docs/reference/") {
-            // These name files of the reader's site.
+            // These pages name files of the reader's site.
             continue;
         }
         let is_source = |word: &&str| {
@@ -673,7 +687,7 @@ fn files_with(folder: &Path, extensions: &[&str], out: &mut Vec<PathBuf>) {
     }
 }
 
-fn gather_sources(folder: &Path, out: &mut String) {
+fn read_sources(folder: &Path, out: &mut String) {
     let mut paths = Vec::new();
     files_with(folder, &["rs"], &mut paths);
     out.extend(paths.iter().map(|path| fs::read_to_string(path).unwrap()));

@@ -1,12 +1,12 @@
-//! Rejects phrases with a private meaning or without a subject: in the manual, in messages of the programs, in texts of the
-//! plugin, and in comments.
+//! Rejects phrases with a private meaning or without a subject: in the manual, in messages of the programs, in texts of the plugin, and
+//! in comments.
 
 use std::fs;
 use std::path::Path;
 
 use super::{Page, pages, repository};
 
-/// Phrases without a named subject or with a private meaning, each with what to write instead. Matched over line ends.
+/// Phrases without a subject or with a private meaning, each with better wording. A phrase may span lines.
 const BANNED: &[(&str, &str)] = &[
     ("who is refused", "name the client and what Galley does"),
     ("does not find", "name what is missing"),
@@ -56,20 +56,23 @@ const BANNED: &[(&str, &str)] = &[
     ("patience with", "timeouts for"),
     ("in vain", "without need"),
     ("comes in the clear", "request without TLS"),
+    ("heeds", "follows, applies"),
+    ("however it is cut", "wherever reads end"),
+    ("who speaks", "client, server"),
 ];
 
-/// Adds a complaint for each banned phrase in `text`, which is `place`.
-fn complain(place: &str, text: &str, complaints: &mut Vec<String>) {
+/// Adds a violation for each banned phrase in `text` from `place`.
+fn check_text(place: &str, text: &str, violations: &mut Vec<String>) {
     let text = text.to_lowercase();
     for (phrase, better) in BANNED {
-        let is_here = text.match_indices(phrase).any(|(at, _)| {
+        let occurs = text.match_indices(phrase).any(|(at, _)| {
             let before = text[..at].chars().next_back();
             let after = text[at + phrase.len()..].chars().next();
             let is_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
             !is_word(before) && !is_word(after)
         });
-        if is_here {
-            complaints.push(format!("{place}: `{phrase}`: {better}"));
+        if occurs {
+            violations.push(format!("{place}: `{phrase}`: {better}"));
         }
     }
 }
@@ -77,26 +80,26 @@ fn complain(place: &str, text: &str, complaints: &mut Vec<String>) {
 /// Option descriptions are in docs/reference/options.md, which is generated from their table.
 #[test]
 fn the_manual_avoids_banned_phrases() {
-    let mut complaints = Vec::new();
-    let others = ["bench/README.md", "contract/README.md"].map(|name| Page {
+    let mut violations = Vec::new();
+    let readmes = ["bench/README.md", "contract/README.md"].map(|name| Page {
         name: name.to_owned(),
         text: fs::read_to_string(repository().join(name)).unwrap(),
     });
-    // STYLE.md quotes them.
+    // STYLE.md quotes the phrases.
     for page in pages()
         .iter()
-        .chain(&others)
+        .chain(&readmes)
         .filter(|page| page.name != "STYLE.md")
     {
         for (number, paragraph) in paragraphs(&page.text) {
-            complain(
+            check_text(
                 &format!("{}:{number}", page.name),
                 &paragraph,
-                &mut complaints,
+                &mut violations,
             );
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 /// The paragraphs of `text` as one line each, with the number of their first line.
@@ -128,7 +131,7 @@ fn messages_avoid_banned_phrases() {
     ] {
         super::files_with(&repository().join(folder), extensions, &mut files);
     }
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     let mut messages = 0;
     for path in files.iter().filter(|path| is_product(path)) {
         let text = fs::read_to_string(path).unwrap();
@@ -137,11 +140,11 @@ fn messages_avoid_banned_phrases() {
         let quotes: &[char] = if is_rust { &['"'] } else { &['"', '\''] };
         for message in literals(code, quotes).filter(|message| message.contains(' ')) {
             messages += 1;
-            complain(&path.display().to_string(), &message, &mut complaints);
+            check_text(&path.display().to_string(), &message, &mut violations);
         }
     }
     assert!(messages > 2000, "only {messages} messages found");
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
@@ -155,23 +158,23 @@ fn comments_avoid_banned_phrases() {
     ] {
         super::files_with(&repository().join(folder), extensions, &mut files);
     }
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     let mut count = 0;
     for path in &files {
         for (number, comment) in comments(&fs::read_to_string(path).unwrap()) {
             count += 1;
-            complain(
+            check_text(
                 &format!("{}:{number}", path.display()),
                 &comment,
-                &mut complaints,
+                &mut violations,
             );
         }
     }
     assert!(count > 10_000, "only {count} comments found");
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// The comments of `code` that have lines of their own, each as one line with the number of its first.
+/// The comments of `code` on separate lines, each joined to one line, with the number of its first line.
 fn comments(code: &str) -> Vec<(usize, String)> {
     let lines = code.lines().map(|line| {
         let line = line.trim_start();
@@ -187,7 +190,7 @@ fn is_product(path: &Path) -> bool {
     !path.components().any(|part| is_test(part.as_os_str()))
 }
 
-/// The string literals of `code`, with line ends and the space around them as one space; comments are skipped.
+/// The string literals of `code` outside comments. Whitespace is collapsed.
 fn literals<'c>(code: &'c str, quotes: &'c [char]) -> impl Iterator<Item = String> + 'c {
     let mut rest = code;
     std::iter::from_fn(move || {
@@ -212,7 +215,7 @@ fn literals<'c>(code: &'c str, quotes: &'c [char]) -> impl Iterator<Item = Strin
     })
 }
 
-/// The literal that `text` begins with, and what follows it.
+/// The literal at the start of `text`, and the rest of the text.
 fn literal(text: &str) -> (String, &str) {
     let mut chars = text.char_indices();
     let quote = chars.next().map(|(_, c)| c);
@@ -241,7 +244,7 @@ fn comments_are_joined_over_their_lines() {
 }
 
 #[test]
-fn literals_are_found_without_comments() {
+fn literals_in_comments_are_ignored() {
     let code = "// \"no\"\nlog!(\"two \\\n    words\", 'x', '\"'); /* \"no\" */ let a = b / c; f(\"it\\\"s\")";
     let found: Vec<String> = literals(code, &['"']).collect();
     assert_eq!(found, ["two words", "it\"s"]);

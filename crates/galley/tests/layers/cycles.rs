@@ -8,35 +8,35 @@ use std::path::{Path, PathBuf};
 use super::modules::{Modules, Reference};
 use super::{crate_roots, workspace};
 
-/// Files in cycles that are known, by crate. A number may only shrink; a crate that is not named has none.
-const KNOWN: &[(&str, usize)] = &[];
+/// Permitted number of files in cycles, by crate; 0 for crates not listed. A number may only be lowered.
+const PERMITTED_FILES: &[(&str, usize)] = &[];
 
 #[test]
 fn files_of_one_crate_do_not_import_each_other_in_cycles() {
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     for root in crate_roots() {
         let modules = Modules::read(&root, &|file| fs::read_to_string(file).ok());
         let references = modules.references();
-        let cycles = cycles(&references);
+        let cycles = find_cycles(&references);
         let files: usize = cycles.iter().map(BTreeSet::len).sum();
         let name = crate_name(&root);
-        let known = KNOWN
+        let permitted = PERMITTED_FILES
             .iter()
-            .find(|(known, _)| *known == name && root.ends_with("lib.rs"))
-            .map_or(0, |(_, known)| *known);
-        if files < known {
-            complaints.push(format!(
-                "{name}: only {files} files are in cycles, lower {known} in this test"
+            .find(|(permitted, _)| *permitted == name && root.ends_with("lib.rs"))
+            .map_or(0, |(_, permitted)| *permitted);
+        if files < permitted {
+            violations.push(format!(
+                "{name}: only {files} files are in cycles, lower {permitted} in this test"
             ));
         }
-        if files > known {
-            complaints.push(format!(
-                "{name}: {files} files are in cycles, known are {known}"
+        if files > permitted {
+            violations.push(format!(
+                "{name}: {files} files are in cycles, {permitted} are permitted"
             ));
-            complaints.extend(cycles.iter().map(|cycle| describe(cycle, &references)));
+            violations.extend(cycles.iter().map(|cycle| describe(cycle, &references)));
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 fn crate_name(root: &Path) -> String {
@@ -67,8 +67,8 @@ fn describe(cycle: &BTreeSet<PathBuf>, references: &[Reference]) -> String {
     text
 }
 
-/// Sets of more than one file that each reach every other by references.
-fn cycles(references: &[Reference]) -> Vec<BTreeSet<PathBuf>> {
+/// Sets of files that all reach each other by references.
+fn find_cycles(references: &[Reference]) -> Vec<BTreeSet<PathBuf>> {
     let mut next: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
     for reference in references {
         next.entry(&reference.from)
@@ -107,7 +107,7 @@ fn reachable<'a>(from: &Path, next: &BTreeMap<&'a Path, BTreeSet<&'a Path>>) -> 
     found
 }
 
-/// The cycles among `files`, each a name below `src` and its text.
+/// The cycles among `files`, given as names below `src` and texts.
 fn cycles_among(files: &[(&str, &str)]) -> Vec<Vec<String>> {
     let texts: BTreeMap<PathBuf, &str> = files
         .iter()
@@ -115,7 +115,7 @@ fn cycles_among(files: &[(&str, &str)]) -> Vec<Vec<String>> {
         .collect();
     let read = |file: &Path| texts.get(file).map(|text| (*text).to_owned());
     let references = Modules::read(Path::new("src/lib.rs"), &read).references();
-    cycles(&references)
+    find_cycles(&references)
         .iter()
         .map(|cycle| {
             let below = |file: &PathBuf| file.strip_prefix("src").unwrap().display().to_string();
@@ -125,7 +125,7 @@ fn cycles_among(files: &[(&str, &str)]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_cycle_through_paths_of_every_kind_is_found() {
+fn a_cycle_through_every_kind_of_path_is_found() {
     let found = cycles_among(&[
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "use crate::b::{self, B}; fn f() {}"),
@@ -152,7 +152,7 @@ fn a_parent_with_code_and_its_child_are_a_cycle() {
 }
 
 #[test]
-fn re_exports_lead_to_where_an_item_is_defined() {
+fn re_exports_resolve_to_the_defining_file() {
     let found = cycles_among(&[
         (
             "lib.rs",
@@ -165,7 +165,7 @@ fn re_exports_lead_to_where_an_item_is_defined() {
 }
 
 #[test]
-fn declarations_re_exports_and_tests_make_no_cycle() {
+fn declarations_re_exports_and_tests_do_not_count_as_cycles() {
     let found = cycles_among(&[
         (
             "lib.rs",

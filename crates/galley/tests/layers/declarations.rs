@@ -1,12 +1,12 @@
-//! `mod.rs` and `lib.rs` only declare and re-export, and a folder of modules has a `mod.rs`.
+//! `mod.rs` and `lib.rs` contain only declarations and re-exports, and a folder of modules has a `mod.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{all_sources, workspace};
 
-/// Files with code beside a folder with other product modules. The list may only shrink.
-const KNOWN_BESIDE: &[&str] = &[
+/// Files with code next to a folder with the same name and product modules. The list may only shrink.
+const FILES_NEXT_TO_FOLDER: &[&str] = &[
     "crates/cache/src/disk/format.rs",
     "crates/config/src/table.rs",
     "crates/files/src/deny.rs",
@@ -24,8 +24,8 @@ const KNOWN_BESIDE: &[&str] = &[
     "crates/policy/src/wordpress.rs",
 ];
 
-/// Files of tools that contain code besides declarations. The list may only shrink.
-const KNOWN_WITH_CODE: &[&str] = &[
+/// `mod.rs` files of tools that contain code. The list may only shrink.
+const MOD_FILES_WITH_CODE: &[&str] = &[
     "tools/testkit/src/cluster/mod.rs",
     "tools/testkit/src/exactness/events/mod.rs",
     "tools/testkit/src/exactness/fragments/mod.rs",
@@ -43,12 +43,12 @@ const KNOWN_WITH_CODE: &[&str] = &[
 ];
 
 #[test]
-fn mod_and_lib_files_only_declare() {
+fn mod_and_lib_files_contain_only_declarations() {
     let found = product_files()
         .into_iter()
         .filter(|path| path.ends_with("mod.rs") || path.ends_with("lib.rs"))
         .filter(|path| has_code(&fs::read_to_string(path).unwrap()));
-    compare(found, KNOWN_WITH_CODE, "contains code");
+    compare_with_list(found, MOD_FILES_WITH_CODE, "contains code");
 }
 
 #[test]
@@ -63,10 +63,10 @@ fn a_folder_of_modules_has_a_mod_file() {
         !path.ends_with("tests.rs")
             && inside.any(|file| !file.ends_with("tests.rs") && !is_test(file))
     });
-    compare(
+    compare_with_list(
         found.cloned(),
-        KNOWN_BESIDE,
-        "stands beside a folder of modules",
+        FILES_NEXT_TO_FOLDER,
+        "is next to a folder of modules with the same name",
     );
 }
 
@@ -76,21 +76,21 @@ fn product_files() -> Vec<PathBuf> {
     files
 }
 
-fn compare(found: impl Iterator<Item = PathBuf>, known: &[&str], what: &str) {
+fn compare_with_list(found: impl Iterator<Item = PathBuf>, listed: &[&str], what: &str) {
     let root = workspace();
     let found: Vec<String> = found
         .map(|path| path.strip_prefix(&root).unwrap().display().to_string())
         .collect();
-    let unknown = found.iter().filter(|path| !known.contains(&path.as_str()));
-    let mut complaints: Vec<String> = unknown.map(|path| format!("{path} {what}")).collect();
-    let gone = known
+    let unlisted = found.iter().filter(|path| !listed.contains(&path.as_str()));
+    let mut violations: Vec<String> = unlisted.map(|path| format!("{path} {what}")).collect();
+    let outdated = listed
         .iter()
         .filter(|path| !found.iter().any(|one| one == *path));
-    complaints.extend(gone.map(|path| format!("{path}: remove it from the list in this test")));
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    violations.extend(outdated.map(|path| format!("{path}: remove it from the list in this test")));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
-/// Whether an item other than a module, an import or a re-export begins at the start of a line.
+/// Whether an item other than a module, an import or a re-export starts at the beginning of a line.
 fn has_code(text: &str) -> bool {
     text.lines().any(|line| {
         let line = match line.strip_prefix("pub(") {
@@ -118,7 +118,7 @@ const ITEMS: &[&str] = &[
 ];
 
 #[test]
-fn code_in_a_file_of_declarations_is_found() {
+fn code_among_declarations_is_found() {
     let declarations = "//! Text.\n\nmod a;\n#[cfg(test)]\nmod tests;\n\npub use a::{A,\n    b};\n";
     assert!(!has_code(declarations));
     for item in [

@@ -1,23 +1,20 @@
-//! Holds the architecture: modules import downward only, files and functions stay readable, house rules are kept.
+//! Enforces the architecture: modules import only from lower ranks, files and functions stay short, style rules are followed.
 //!
-//! Read from the source text, so it needs no tool and sees every target.
+//! The tests parse the source text, so they need no other tool and cover every target.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "tests: what cannot be read is a failure"
-)]
+#![expect(clippy::unwrap_used, reason = "tests: an unreadable file is a failure")]
 
 mod cycles;
 mod declarations;
 mod modules;
-mod shapes;
 mod sizes;
 mod source;
+mod types_and_parameters;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Modules of the server from the bottom up; a module may use those of lower rank only, and itself.
+/// Modules of the server from the bottom up. A module may use only itself and modules of lower rank.
 const RANKS: &[(u32, &[&str])] = &[
     (0, &["clock", "fault", "sys", "telemetry", "testing"]),
     (1, &["body", "codec", "doctor", "php", "tls"]),
@@ -41,7 +38,7 @@ const RANKS: &[(u32, &[&str])] = &[
     (7, &["cli"]),
 ];
 
-/// Which crates of ours each crate may name.
+/// The crates of this project that each crate may depend on.
 const CRATES: &[(&str, &[&str])] = &[
     ("crates/policy", &[]),
     ("crates/http", &[]),
@@ -58,17 +55,17 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tools/xtask", &["load", "testkit"]),
 ];
 
-const LONGEST_FUNCTION: usize = 80;
+const MAX_FUNCTION_LINES: usize = 80;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
+            rust_files(&path, found);
         } else if path.extension().is_some_and(|e| e == "rs") {
             found.push(path);
         }
@@ -90,8 +87,8 @@ fn crate_roots() -> Vec<PathBuf> {
 
 fn all_sources() -> Vec<PathBuf> {
     let mut found = Vec::new();
-    sources(&workspace().join("crates"), &mut found);
-    sources(&workspace().join("tools"), &mut found);
+    rust_files(&workspace().join("crates"), &mut found);
+    rust_files(&workspace().join("tools"), &mut found);
     found.retain(|path| !path.components().any(|c| c.as_os_str() == "target"));
     found.sort();
     assert!(found.len() > 50, "only {} source files found", found.len());
@@ -114,15 +111,15 @@ fn is_test(path: &Path) -> bool {
 fn modules_import_downward_only() {
     let root = workspace().join("crates/galley/src");
     let mut files = Vec::new();
-    sources(&root, &mut files);
-    let mut complaints = Vec::new();
+    rust_files(&root, &mut files);
+    let mut violations = Vec::new();
     for file in files {
         let inner = file.strip_prefix(&root).unwrap();
         let first = inner.iter().next().unwrap().to_string_lossy();
         let module = first.trim_end_matches(".rs");
-        let Some(own) = rank(module) else {
+        let Some(own_rank) = rank(module) else {
             if !["lib", "main"].contains(&module) {
-                complaints.push(format!(
+                violations.push(format!(
                     "{}: module `{module}` has no rank in this test",
                     inner.display()
                 ));
@@ -136,8 +133,8 @@ fn modules_import_downward_only() {
                     .take_while(|c| c.is_alphanumeric() || *c == '_')
                     .collect();
                 match rank(&name) {
-                    Some(other) if name != module && other >= own => complaints.push(format!(
-                        "{}:{}: `{module}` (rank {own}) uses `{name}` (rank {other})",
+                    Some(other) if name != module && other >= own_rank => violations.push(format!(
+                        "{}:{}: `{module}` (rank {own_rank}) uses `{name}` (rank {other})",
                         inner.display(),
                         number + 1
                     )),
@@ -146,11 +143,11 @@ fn modules_import_downward_only() {
             }
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
-fn crates_name_only_crates_below_them() {
+fn crates_depend_only_on_permitted_crates() {
     for (name, allowed) in CRATES {
         let manifest = fs::read_to_string(workspace().join(name).join("Cargo.toml")).unwrap();
         let dependencies = manifest.split("[dev-dependencies]").next().unwrap();
@@ -172,8 +169,8 @@ fn crates_name_only_crates_below_them() {
 }
 
 #[test]
-fn files_and_functions_stay_readable() {
-    let mut complaints = Vec::new();
+fn files_and_functions_are_within_their_limits() {
+    let mut violations = Vec::new();
     for path in all_sources() {
         let text = fs::read_to_string(&path).unwrap();
         let limit = if is_test(&path) { 800 } else { 500 };
@@ -187,15 +184,15 @@ fn files_and_functions_stay_readable() {
                 .collect()
         };
         if lines.len() > limit {
-            complaints.push(format!(
+            violations.push(format!(
                 "{}: {} lines, split at {limit}",
                 path.display(),
                 lines.len()
             ));
         }
-        complaints.extend(long_functions(&path, &lines));
+        violations.extend(long_functions(&path, &lines));
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 struct FunctionLength {
@@ -206,10 +203,10 @@ struct FunctionLength {
 fn long_functions(path: &Path, lines: &[&str]) -> Vec<String> {
     functions(&lines.join("\n"))
         .into_iter()
-        .filter(|f| f.lines > LONGEST_FUNCTION)
+        .filter(|f| f.lines > MAX_FUNCTION_LINES)
         .map(|f| {
             format!(
-                "{}:{}: function of {} lines, split at {LONGEST_FUNCTION}",
+                "{}:{}: function of {} lines, split at {MAX_FUNCTION_LINES}",
                 path.display(),
                 f.line,
                 f.lines
@@ -218,7 +215,7 @@ fn long_functions(path: &Path, lines: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// The functions with a body, found by the indentation that rustfmt gives them.
+/// The functions with a body, found by the indentation of rustfmt.
 fn functions(text: &str) -> Vec<FunctionLength> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -245,7 +242,7 @@ fn functions(text: &str) -> Vec<FunctionLength> {
 }
 
 #[test]
-fn every_source_file_says_what_it_is() {
+fn every_source_file_starts_with_a_module_comment() {
     for path in all_sources() {
         let text = fs::read_to_string(&path).unwrap();
         let first = text
@@ -254,14 +251,14 @@ fn every_source_file_says_what_it_is() {
             .unwrap_or_default();
         assert!(
             first.starts_with("//!"),
-            "{} does not open with a module text",
+            "{} does not start with a module comment",
             path.display()
         );
     }
 }
 
 #[test]
-fn nothing_is_left_for_later_and_nothing_unsafe() {
+fn no_todo_markers_and_no_unsafe_code_outside_sys() {
     for path in all_sources()
         .into_iter()
         .filter(|path| !path.ends_with("galley/tests/layers/main.rs"))
@@ -274,7 +271,7 @@ fn nothing_is_left_for_later_and_nothing_unsafe() {
             let code = line.split("//").next().unwrap_or_default();
             code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
         });
-        // STYLE.md: what the operating system is asked, where no library asks it.
+        // STYLE.md: system calls that no library offers.
         let sys = [
             "sys.rs",
             "sys/deferred_accept.rs",
@@ -301,12 +298,12 @@ fn ignored_tests_and_allowed_lints_carry_a_reason() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(
             !text.contains(concat!("#[ignore", "]")),
-            "{}: an ignored test without a reason",
+            "{}: ignored test without a reason",
             path.display()
         );
         assert!(
             !text.contains("#[allow("),
-            "{}: say #[expect(lint, reason = ..)]",
+            "{}: use #[expect(lint, reason = ..)]",
             path.display()
         );
     }
@@ -330,7 +327,7 @@ fn every_phpcs_exception_states_its_reason() {
     let mut files = Vec::new();
     php_files(&workspace().join("wordpress-plugin"), &mut files);
     assert!(files.len() > 30, "only {} PHP files found", files.len());
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         for (number, line) in text.lines().enumerate() {
@@ -340,11 +337,11 @@ fn every_phpcs_exception_states_its_reason() {
             let (rule, reason) = exception.split_once(" -- ").unwrap_or((exception, ""));
             if !rule.starts_with("ignore ") || reason.trim().len() < 5 {
                 let place = format!("{}:{}", file.display(), number + 1);
-                complaints.push(format!("{place}: say `phpcs:ignore RULE -- reason`"));
+                violations.push(format!("{place}: use `phpcs:ignore RULE -- reason`"));
             }
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 fn php_files(dir: &Path, found: &mut Vec<PathBuf>) {

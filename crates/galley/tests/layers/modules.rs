@@ -1,11 +1,11 @@
-//! The modules of one crate: in which file each is written, what it defines and imports, and which files it refers to.
+//! The modules of one crate: the file of each module, its definitions and imports, and the files that it refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::source::{Token, closing, product_tokens};
 
-/// A path as it is written, from the module in which it stands.
+/// A path as written, relative to its module.
 type Segments = Vec<String>;
 
 /// The product modules of one crate, by their paths (`["disk", "read"]`).
@@ -22,13 +22,13 @@ struct Module {
     types: BTreeSet<String>,
     imports: BTreeMap<String, Segments>,
     globs: Vec<Segments>,
-    /// Paths in code.
+    /// Paths in code and imports.
     paths: Vec<Segments>,
     /// Whether the module consists of declarations and imports only.
     only_declares: bool,
 }
 
-/// That one file refers to an item of another.
+/// A reference from one file to an item of another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reference {
     pub(crate) from: PathBuf,
@@ -37,7 +37,7 @@ pub(crate) struct Reference {
 }
 
 impl Modules {
-    /// Reads what is declared from `root` down; `read` gives the text of a file, if there is such a file.
+    /// Reads all modules declared from `root` down. `read` returns the text of a file, if the file exists.
     pub(crate) fn read(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Self {
         let mut modules = Self::default();
         modules.read_file(root, &Vec::new(), read);
@@ -62,7 +62,7 @@ impl Modules {
         }
     }
 
-    /// Reads one module; what it declares to be in other files.
+    /// Reads one module and returns the names of its modules in other files.
     fn read_module(&mut self, file: &Path, path: Segments, tokens: &[Token]) -> Vec<String> {
         let mut module = Module {
             file: file.to_owned(),
@@ -135,7 +135,7 @@ fn is_rooted_use(tokens: &[Token], at: usize) -> bool {
 }
 
 impl Module {
-    /// Reads one tree of a `use`; the place of the token behind it.
+    /// Reads one tree of a `use` and returns the position of the next token.
     fn read_use(&mut self, tokens: &[Token], mut at: usize, prefix: &Segments) -> usize {
         let mut path = prefix.clone();
         while let Some(token) = tokens.get(at) {
@@ -182,7 +182,7 @@ impl Module {
         self.imports.insert(name.to_owned(), path);
     }
 
-    /// Notes the path that starts at `at`, if one does; the place of the token behind it.
+    /// Records the path that starts at `at`, if any, and returns the position of the next token.
     fn read_path(&mut self, tokens: &[Token], mut at: usize) -> usize {
         let starts = tokens[at].name().is_some()
             && (at == 0 || tokens[at - 1] != Token::PathSeparator)
@@ -204,17 +204,17 @@ impl Module {
     }
 }
 
-/// What a path leads to.
+/// What a path refers to.
 enum Target {
     Module(Segments),
-    /// An item, in the file that defines it.
+    /// The file that defines an item.
     Item(PathBuf),
 }
 
 impl Modules {
     /// Every reference from one file of the crate to an item in another, once per pair of files.
     ///
-    /// Imports lead to where the item is defined. Modules that consist of declarations and imports refer to nothing.
+    /// Imports resolve to the file that defines the item. Modules that consist of declarations and imports have no references.
     pub(crate) fn references(&self) -> Vec<Reference> {
         let mut found: BTreeMap<(PathBuf, PathBuf), String> = BTreeMap::new();
         for (at, module) in self.modules.iter().filter(|(_, m)| !m.only_declares) {
@@ -244,7 +244,7 @@ impl Modules {
             .collect()
     }
 
-    /// How often each type name is defined, with the files that do so.
+    /// The name of each type definition, with its file.
     pub(crate) fn types(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.modules.values().flat_map(|module| {
             let file = module.file.as_path();

@@ -1,13 +1,13 @@
-//! Reads source text as tokens, without comments, literals, lifetimes and test code.
+//! Splits source text into tokens, without comments, literals, lifetimes and test code.
 
-/// One token of Rust that a check here looks at.
+/// A token that the checks use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Token {
     /// An identifier or keyword.
     Name(String),
     /// `::`.
     PathSeparator,
-    /// `->` or `=>`, whose `>` closes nothing.
+    /// `->` or `=>`, whose `>` is not a closing bracket.
     Arrow,
     /// Any other character.
     Sign(char),
@@ -34,7 +34,7 @@ impl Token {
     }
 }
 
-/// The tokens of product code in `text`: items, fields and statements under `#[cfg(test)]` are left out.
+/// The tokens of product code in `text`: items, fields and statements under `#[cfg(test)]` are omitted.
 pub(crate) fn product_tokens(text: &str) -> Vec<Token> {
     without_tests(&tokens(text))
 }
@@ -50,8 +50,8 @@ fn tokens(text: &str) -> Vec<Token> {
             '/' if next == '*' => after(&chars, at + 2, "*/"),
             '"' => after_string(&chars, at + 1),
             '\'' => after_quote(&chars, at),
-            'r' | 'b' | 'c' if literal_start(&chars, at).is_some() => {
-                literal_start(&chars, at).unwrap()
+            'r' | 'b' | 'c' if after_prefixed_literal(&chars, at).is_some() => {
+                after_prefixed_literal(&chars, at).unwrap()
             }
             ':' if next == ':' => {
                 found.push(Token::PathSeparator);
@@ -81,10 +81,10 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-fn skip_while(chars: &[char], from: usize, wanted: impl Fn(char) -> bool) -> usize {
+fn skip_while(chars: &[char], from: usize, predicate: impl Fn(char) -> bool) -> usize {
     chars[from..]
         .iter()
-        .position(|c| !wanted(*c))
+        .position(|c| !predicate(*c))
         .map_or(chars.len(), |n| from + n)
 }
 
@@ -108,7 +108,7 @@ fn after_string(chars: &[char], from: usize) -> usize {
     chars.len()
 }
 
-/// Behind a character literal or a lifetime.
+/// The position after a character literal or a lifetime.
 fn after_quote(chars: &[char], at: usize) -> usize {
     if chars.get(at + 1) == Some(&'\\') {
         return after(chars, at + 3, "'");
@@ -119,8 +119,8 @@ fn after_quote(chars: &[char], at: usize) -> usize {
     skip_while(chars, at + 1, is_word)
 }
 
-/// Behind a literal that starts with letters at `at`, as `b"x"`, `r#"x"#` and `b'x'` do; none for a word.
-fn literal_start(chars: &[char], at: usize) -> Option<usize> {
+/// The position after a literal with a prefix at `at`, such as `b"x"`, `r#"x"#` and `b'x'`; `None` for a word.
+fn after_prefixed_literal(chars: &[char], at: usize) -> Option<usize> {
     let letters = skip_while(chars, at, |c| matches!(c, 'r' | 'b' | 'c'));
     let is_raw = chars[at..letters].contains(&'r');
     let quote = skip_while(chars, letters, |c| c == '#');
@@ -147,20 +147,20 @@ fn without_tests(tokens: &[Token]) -> Vec<Token> {
         Token::Sign(')'),
         Token::Sign(']'),
     ];
-    let mut kept = Vec::new();
+    let mut product = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         if tokens[at..].starts_with(&mark) {
             at = after_item(tokens, at + mark.len());
         } else {
-            kept.push(tokens[at].clone());
+            product.push(tokens[at].clone());
             at += 1;
         }
     }
-    kept
+    product
 }
 
-/// Behind the item, field or statement at `at`.
+/// The position after the item, field or statement at `at`.
 fn after_item(tokens: &[Token], mut at: usize) -> usize {
     while tokens.get(at) == Some(&Token::Sign('#')) {
         at = closing(tokens, at + 1) + 1;
@@ -189,16 +189,16 @@ fn after_item(tokens: &[Token], mut at: usize) -> usize {
     at
 }
 
-/// Where the bracket that opens at `at` closes.
+/// The position of the bracket that closes the one at `at`.
 pub(crate) fn closing(tokens: &[Token], at: usize) -> usize {
     let mut depth = 0;
-    for (place, token) in tokens.iter().enumerate().skip(at) {
+    for (position, token) in tokens.iter().enumerate().skip(at) {
         if token.opens() {
             depth += 1;
         } else if token.closes() {
             depth -= 1;
             if depth == 0 {
-                return place;
+                return position;
             }
         }
     }
@@ -211,7 +211,7 @@ const ITEMS: &[&str] = &[
 ];
 
 #[test]
-fn product_tokens_have_no_comments_literals_and_tests() {
+fn product_tokens_omit_comments_literals_and_tests() {
     let text = r##"
         //! crate::a
         use b::C; /* crate::d */

@@ -1,4 +1,4 @@
-//! Names of types say what they are without their module, and parameters have names, not places in a tuple.
+//! Type names are unique, and parameters are not tuples.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,36 +8,36 @@ use super::modules::Modules;
 use super::source::{Token, closing, product_tokens};
 use super::{crate_roots, workspace};
 
-/// Type names that more than one module of the workspace may define.
-const MOST_REPEATED_NAMES: usize = 20;
+/// Limit for the number of type names that more than one module of the workspace defines.
+const MAX_REPEATED_NAMES: usize = 20;
 
-/// Functions with tuple parameters that are known, by crate. A number may only shrink; a crate that is not named has none.
-const KNOWN_TUPLES: &[(&str, usize)] = &[];
+/// Permitted number of functions with tuple parameters, by crate; 0 for crates not listed. A number may only be lowered.
+const PERMITTED_TUPLES: &[(&str, usize)] = &[];
 
 #[test]
-fn type_names_are_hardly_ever_repeated() {
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+fn few_type_names_are_repeated() {
+    let mut definitions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for root in crate_roots() {
         let modules = Modules::read(&root, &|file| fs::read_to_string(file).ok());
         for (name, file) in modules.types() {
             let file = file.strip_prefix(workspace().join("crates")).unwrap();
-            places
+            definitions
                 .entry(name.to_owned())
                 .or_default()
                 .push(file.display().to_string());
         }
     }
-    let repeated = repeated(places);
+    let repeated = repeated(definitions);
     assert!(
-        repeated.len() <= MOST_REPEATED_NAMES,
+        repeated.len() <= MAX_REPEATED_NAMES,
         "{} type names are defined more than once:\n{}",
         repeated.len(),
         repeated.join("\n")
     );
 }
 
-fn repeated(places: BTreeMap<String, Vec<String>>) -> Vec<String> {
-    places
+fn repeated(definitions: BTreeMap<String, Vec<String>>) -> Vec<String> {
+    definitions
         .into_iter()
         .filter(|(_, files)| files.len() > 1)
         .map(|(name, files)| format!("{name}: {}", files.join(" ")))
@@ -45,7 +45,7 @@ fn repeated(places: BTreeMap<String, Vec<String>>) -> Vec<String> {
 }
 
 #[test]
-fn parameters_are_no_tuples() {
+fn parameters_are_not_tuples() {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for root in crate_roots() {
         let modules = Modules::read(&root, &|file| fs::read_to_string(file).ok());
@@ -54,29 +54,29 @@ fn parameters_are_no_tuples() {
             let below = file.strip_prefix(workspace().join("crates")).unwrap();
             let name = below.iter().next().unwrap().to_string_lossy().into_owned();
             let functions = tuple_parameters(&product_tokens(&text));
-            let shown = functions
+            let with_file = functions
                 .iter()
                 .map(|f| format!("{}: {f}", below.display()));
-            found.entry(name).or_default().extend(shown);
+            found.entry(name).or_default().extend(with_file);
         }
     }
-    let mut complaints = Vec::new();
+    let mut violations = Vec::new();
     for (name, functions) in found {
-        let known = KNOWN_TUPLES
+        let permitted = PERMITTED_TUPLES
             .iter()
-            .find(|(known, _)| *known == name)
-            .map_or(0, |(_, known)| *known);
-        if functions.len() < known {
+            .find(|(permitted, _)| *permitted == name)
+            .map_or(0, |(_, permitted)| *permitted);
+        if functions.len() < permitted {
             let now = functions.len();
-            complaints.push(format!(
-                "{name}: only {now} tuple parameters, lower {known} in this test"
+            violations.push(format!(
+                "{name}: only {now} tuple parameters, lower {permitted} in this test"
             ));
         }
-        if functions.len() > known {
-            complaints.extend(functions);
+        if functions.len() > permitted {
+            violations.extend(functions);
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 /// `function(parameter)` for each parameter of a named function whose type is a tuple or a reference to one.
@@ -119,7 +119,7 @@ fn after_generics(tokens: &[Token], open: usize) -> usize {
     tokens.len()
 }
 
-/// Splits at commas that stand in no bracket.
+/// Splits at commas outside brackets.
 fn parameters(tokens: &[Token]) -> Vec<&[Token]> {
     let mut depth = 0;
     tokens
@@ -163,12 +163,12 @@ fn a_repeated_type_name_is_found() {
         _ => None,
     };
     let modules = Modules::read(&PathBuf::from("src/lib.rs"), &read);
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut definitions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, file) in modules.types() {
-        places
+        definitions
             .entry(name.to_owned())
             .or_default()
             .push(file.display().to_string());
     }
-    assert_eq!(repeated(places), ["A: src/lib.rs src/a.rs"]);
+    assert_eq!(repeated(definitions), ["A: src/lib.rs src/a.rs"]);
 }
