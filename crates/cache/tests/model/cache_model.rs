@@ -177,7 +177,7 @@ impl CacheModel {
                 self.memory.insert(page, sent);
             }
             Err(PutRefused::Superseded) => {
-                assert!(existing.is_some_and(|existing| existing > entry.born))
+                assert!(existing.is_some_and(|existing| existing > entry.born));
             }
             Err(full) => assert!(!self.has_large_limits(), "{full}"),
         }
