@@ -31,7 +31,7 @@ fn the_parser_rejects_malformed_requests() {
         let reading = read_whole(&case.bytes);
         match expected.connection {
             ConnectionState::Waiting => {
-                assert_eq!(reading.end, StreamEnd::Partial, "{}", case.name)
+                assert_eq!(reading.end, StreamEnd::Partial, "{}", case.name);
             }
             ConnectionState::Closed if expected.statuses.last().is_some_and(is_malformed) => {
                 assert!(
