@@ -1,6 +1,7 @@
 //! Tests on real directories: resolving paths, `.htaccess` files, image siblings, and that nothing outside the root is served.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod compressed_siblings;
 mod htaccess;
 mod image_siblings;
 mod properties;

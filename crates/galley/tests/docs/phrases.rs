@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Page, pages, repository};
+use crate::pages::{Page, files_with, pages, repository};
 
 /// Phrases without a subject or with a private meaning, each with better wording. A phrase may span lines.
 const BANNED: &[(&str, &str)] = &[
@@ -129,7 +129,7 @@ fn messages_avoid_banned_phrases() {
         ("tools", &["rs"]),
         ("wordpress-plugin", &["php", "js"]),
     ] {
-        super::files_with(&repository().join(folder), extensions, &mut files);
+        files_with(&repository().join(folder), extensions, &mut files);
     }
     let mut violations = Vec::new();
     let mut messages = 0;
@@ -156,7 +156,7 @@ fn comments_avoid_banned_phrases() {
         ("fuzz/fuzz_targets", &["rs"]),
         ("wordpress-plugin", &["php"]),
     ] {
-        super::files_with(&repository().join(folder), extensions, &mut files);
+        files_with(&repository().join(folder), extensions, &mut files);
     }
     let mut violations = Vec::new();
     let mut count = 0;

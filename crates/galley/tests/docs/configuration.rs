@@ -1,0 +1,220 @@
+//! Configuration blocks, options, defaults and the memory table of the manual.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use galley::php::{MachineMemory, MemoryDivision};
+use galley_config::{Fallback, OptionRow, OptionSection, from_text, options};
+
+use crate::pages::{all_blocks, code_words, page, pages, section};
+
+/// The text with the paths of examples replaced by existing paths.
+fn with_real_paths(text: &str, dir: &Path) -> String {
+    let parts: Vec<String> = text
+        .split('"')
+        .enumerate()
+        .map(|(index, part)| match index % 2 {
+            1 => real_path(part, dir),
+            _ => part.to_owned(),
+        })
+        .collect();
+    parts.join("\"")
+}
+
+fn real_path(value: &str, dir: &Path) -> String {
+    let path = if let Some(rest) = value.strip_prefix("/var/www/") {
+        let path = dir.join("www").join(rest);
+        fs::create_dir_all(&path).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/var/log/") {
+        let path = dir.join("log").join(rest);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/etc/galley/")
+        && rest.ends_with("-hook")
+    {
+        let path = dir.join(rest);
+        fs::write(&path, "#!/bin/sh\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/etc/galley/")
+        && Path::new(rest)
+            .extension()
+            .is_some_and(|e| e == "token" || e == "key" || e == "html" || e == "htpasswd")
+    {
+        let path = dir.join(rest);
+        let content = if rest.ends_with(".htpasswd") {
+            "jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n"
+        } else {
+            "0123456789abcdef0123456789abcdef\n"
+        };
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    } else if let Some(rest) = value.strip_prefix("/etc/")
+        && Path::new(rest).extension().is_some_and(|e| e == "pem")
+    {
+        let path = dir.join(rest);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let (certificate, key) = &*CERTIFICATE;
+        let is_key = rest.contains("key");
+        fs::write(&path, if is_key { key } else { certificate }).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    } else {
+        return value.to_owned();
+    };
+    path.into_os_string().into_string().unwrap()
+}
+
+/// A certificate with its key, for every `.pem` file in the examples.
+static CERTIFICATE: LazyLock<(String, String)> = LazyLock::new(|| {
+    let certificate = rcgen::generate_simple_self_signed(vec!["example.com".to_owned()]).unwrap();
+    (
+        certificate.cert.pem(),
+        certificate.signing_key.serialize_pem(),
+    )
+});
+
+#[test]
+fn every_configuration_block_is_accepted_or_rejected_as_marked() {
+    const SITE: &str = "\n[[site]]\nhosts = [\"example.com\"]\nroot = \"/var/www/example.com\"\n";
+    let (mut accepted, mut rejected) = (0, 0);
+    let mut violations = String::new();
+    for block in all_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut text = block.text.clone();
+        if !text.contains("[[site]]") {
+            text.push_str(SITE);
+        }
+        let text = with_real_paths(&text, dir.path());
+        let name = dir.path().join("galley.toml");
+        let loaded = from_text(name.to_str().unwrap(), &text);
+        match (block.info.as_str(), loaded) {
+            ("toml", Ok(_)) => accepted += 1,
+            ("toml,broken", Err(_)) => rejected += 1,
+            ("toml", Err(why)) => {
+                writeln!(violations, "{}: rejected:\n{why}", block.place).unwrap();
+            }
+            ("toml,broken", Ok(_)) => writeln!(violations, "{}: accepted", block.place).unwrap(),
+            (info, _) if info.starts_with("toml") => {
+                writeln!(violations, "{}: unknown mark `{info}`", block.place).unwrap();
+            }
+            _ => {}
+        }
+    }
+    assert!(violations.is_empty(), "{violations}");
+    assert!(
+        accepted > 10 && rejected > 1,
+        "{accepted} accepted, {rejected} rejected"
+    );
+}
+
+#[test]
+fn the_memory_table_in_the_manual_matches_the_calculation() {
+    const MIB: u64 = 1 << 20;
+    let text = page("docs/how-to/php.md");
+    for (memory, cores) in [(256, 1), (512, 1), (1024, 1), (2048, 2), (8192, 4)] {
+        let division = MemoryDivision::of(MachineMemory {
+            memory: memory * MIB,
+            cores,
+            cache: memory * MIB / 4,
+            pools: 1,
+        });
+        let slots = |mib: u64| division.slots(mib * MIB, mib * MIB);
+        let row = format!(
+            "| {memory} MiB, {cores} | {} | {} | {} | {} | {} | {} | {} / {} / {} | {} |",
+            division.system / MIB,
+            division.database / MIB,
+            division.machine.cache / MIB,
+            (division.galley - division.machine.cache) / MIB,
+            division.opcache / MIB,
+            division.share / MIB,
+            slots(20),
+            slots(40),
+            slots(80),
+            division.memory_limit() / MIB
+        );
+        assert!(text.contains(&row), "docs/how-to/php.md has no row\n{row}");
+    }
+}
+
+#[test]
+fn every_option_is_in_the_reference_and_the_manual() {
+    let reference = page("docs/reference/options.md");
+    let manual: String = pages()
+        .into_iter()
+        .filter(|page| page.name != "docs/reference/options.md")
+        .map(|page| page.text)
+        .collect();
+    let words = code_words(&manual);
+    let mut violations = Vec::new();
+    for row in options().filter(|row| !row.name.starts_with('<')) {
+        let name = row.name;
+        if !reference.contains(&format!("`{name}`")) {
+            violations.push(format!(
+                "`{}` is not in docs/reference/options.md",
+                row.path()
+            ));
+        }
+        let assignment = format!("{name} = ");
+        let is_mentioned = words
+            .iter()
+            .any(|word| *word == name || *word == row.path() || word.starts_with(&assignment))
+            || manual.lines().any(|line| line.starts_with(&assignment));
+        if !is_mentioned {
+            violations.push(format!("`{}` is not in the manual", row.path()));
+        }
+    }
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
+}
+
+#[test]
+fn no_option_is_listed_as_not_implemented() {
+    let readme = page("README.md");
+    let listed = code_words(section(&readme, "## What is not there yet"));
+    for word in listed {
+        assert!(
+            options().all(|row| row.path() != word),
+            "`{word}` is implemented"
+        );
+    }
+}
+
+/// Checks tables with the columns option and default.
+#[test]
+fn defaults_in_the_manual_match_the_options() {
+    let mut rows = 0;
+    for page in pages()
+        .iter()
+        .filter(|page| page.name != "docs/reference/options.md")
+    {
+        for table in page.text.split("| option | default |").skip(1) {
+            for line in table.lines().skip(1).take_while(|l| l.starts_with('|')) {
+                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+                let (name, default) = (cells[1].trim_matches('`'), cells[2].replace(' ', ""));
+                // Most options of a rule default to the value of the site.
+                let is_outside_rules = |row: &&OptionRow| row.section != OptionSection::SiteRule;
+                let Some(row) = options()
+                    .filter(is_outside_rules)
+                    .find(|row| row.name == name)
+                else {
+                    continue;
+                };
+                rows += 1;
+                match row.fallback {
+                    // Zero means that Galley calculates the number.
+                    Fallback::Value("0") => {}
+                    Fallback::Value(value) => {
+                        assert_eq!(default, value.trim_matches('"'), "{}: {name}", page.name);
+                    }
+                    other => panic!("{}: `{name}` has {other:?}", page.name),
+                }
+            }
+        }
+    }
+    assert!(rows > 4, "only {rows} rows found");
+}
