@@ -1,4 +1,4 @@
-//! Reading what `strace -f -y` wrote: whether each answer left after its order was on the disk.
+//! Reads the output of `strace -f -y` and checks that each purge was on the disk before its response was sent.
 //!
 //! ```text
 //! 812 pwrite64(9</c/purges/purges.log>, "..."..., 84, 140) = 84
@@ -7,24 +7,24 @@
 //! 812 <... fdatasync resumed>)            = 0
 //! 806 writev(12<socket:[7]>, [{iov_base="HTTP/1.1 200 OK"...
 //! ```
-//! A call that does not return at once takes two lines, with those of other threads between.
+//! A call that blocks takes two lines, and lines of other threads can be between them.
 
 use std::collections::BTreeSet;
 
-/// What the trace shows.
+/// The events that a trace contains.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Traced {
-    /// Answers that began to leave, status 200.
-    pub(super) answers: usize,
-    /// Those before which no order had been written and synced since the answer before.
+pub(super) struct TraceSummary {
+    /// Responses with status 200.
+    pub(super) responses: usize,
+    /// Responses without a purge written and synced since the previous response.
     pub(super) early: usize,
-    /// Completed syncs of the log.
+    /// Completed syncs of the purge log.
     pub(super) syncs: usize,
 }
 
-/// Reads a trace; `log` is the path of the purge log.
-pub(super) fn read(text: &str, log: &str) -> Traced {
-    let mut traced = Traced::default();
+/// Summarizes a trace; `log` is the path of the purge log.
+pub(super) fn read(text: &str, log: &str) -> TraceSummary {
+    let mut summary = TraceSummary::default();
     let mut syncing = BTreeSet::new();
     let (mut is_written, mut is_synced) = (false, false);
     for line in text.lines() {
@@ -32,29 +32,29 @@ pub(super) fn read(text: &str, log: &str) -> Traced {
             continue;
         };
         let call = call.trim_start();
-        let of_log = call.contains(&format!("<{log}>"));
+        let is_log = call.contains(&format!("<{log}>"));
         match event(call) {
-            Event::Write if of_log && !is_mark(call) => is_written = true,
-            Event::Sync if of_log && call.ends_with("<unfinished ...>") => {
+            Event::Write if is_log && !is_header_write(call) => is_written = true,
+            Event::Sync if is_log && call.ends_with("<unfinished ...>") => {
                 syncing.insert(thread);
             }
-            Event::Sync if of_log && succeeded(call) => {
-                traced.syncs += 1;
+            Event::Sync if is_log && succeeded(call) => {
+                summary.syncs += 1;
                 is_synced = is_written;
             }
             Event::Synced if syncing.remove(thread) && succeeded(call) => {
-                traced.syncs += 1;
+                summary.syncs += 1;
                 is_synced = is_written;
             }
             Event::Write if call.contains("\"HTTP/1.1 200") => {
-                traced.answers += 1;
-                traced.early += usize::from(!is_synced);
+                summary.responses += 1;
+                summary.early += usize::from(!is_synced);
                 (is_written, is_synced) = (false, false);
             }
             Event::Write | Event::Sync | Event::Synced | Event::Other => {}
         }
     }
-    traced
+    summary
 }
 
 enum Event {
@@ -85,8 +85,8 @@ fn event(call: &str) -> Event {
     }
 }
 
-/// The note of how much has been acknowledged: sixteen bytes in the header of the file.
-fn is_mark(call: &str) -> bool {
+/// Whether a call updates the acknowledged length: sixteen bytes in the header of the file.
+fn is_header_write(call: &str) -> bool {
     call.contains(", 16, 40)") || call.contains(", 16, 40 <unfinished")
 }
 
@@ -94,7 +94,7 @@ fn succeeded(call: &str) -> bool {
     call.trim_end().ends_with("= 0")
 }
 
-/// The calls that are traced.
+/// The system calls to trace.
 pub(super) fn calls() -> String {
     [WRITES, SYNCS].concat().join(",")
 }
@@ -110,39 +110,47 @@ mod tests {
 
     const RECORD: &str = "812 pwrite64(9</c/purges.log>, \"T\\0\"..., 84, 140) = 84\n";
     const SYNC: &str = "812 fdatasync(9</c/purges.log>) = 0\n";
-    const BEGUN: &str = "812 fdatasync(9</c/purges.log> <unfinished ...>\n";
-    const DONE: &str = "812 <... fdatasync resumed>) = 0\n";
-    const MARK: &str = "812 pwrite64(9</c/purges.log>, \"T\\0\"..., 16, 40) = 16\n";
-    const ANSWER: &str = "806 writev(7<socket:[1]>, [{iov_base=\"HTTP/1.1 200 OK\"..., 2) = 9\n";
+    const SYNC_STARTED: &str = "812 fdatasync(9</c/purges.log> <unfinished ...>\n";
+    const SYNC_DONE: &str = "812 <... fdatasync resumed>) = 0\n";
+    const HEADER: &str = "812 pwrite64(9</c/purges.log>, \"T\\0\"..., 16, 40) = 16\n";
+    const RESPONSE: &str = "806 writev(7<socket:[1]>, [{iov_base=\"HTTP/1.1 200 OK\"..., 2) = 9\n";
     const OTHER: &str = "806 write(2</c/log>, \"x\", 1) = 1\n";
 
     #[test]
-    fn an_answer_follows_the_end_of_its_sync() {
+    fn a_response_before_the_end_of_its_sync_is_early() {
         let table: [(&[&str], usize, usize); 10] = [
-            (&[RECORD, SYNC, ANSWER, MARK], 1, 0),
-            (&[RECORD, BEGUN, OTHER, DONE, MARK, ANSWER], 1, 0),
-            (&[RECORD, BEGUN, ANSWER, DONE, MARK], 1, 1),
-            (&[RECORD, ANSWER, SYNC], 1, 1),
-            (&[ANSWER], 1, 1),
-            (&[SYNC, ANSWER], 1, 1),
-            (&[MARK, SYNC, ANSWER], 1, 1),
-            (&[RECORD, SYNC, ANSWER, ANSWER], 2, 1),
-            (&[RECORD, SYNC, RECORD, ANSWER], 1, 0),
+            (&[RECORD, SYNC, RESPONSE, HEADER], 1, 0),
             (
-                &[RECORD, "812 fdatasync(9</c/purges.log>) = -1 EIO\n", ANSWER],
+                &[RECORD, SYNC_STARTED, OTHER, SYNC_DONE, HEADER, RESPONSE],
+                1,
+                0,
+            ),
+            (&[RECORD, SYNC_STARTED, RESPONSE, SYNC_DONE, HEADER], 1, 1),
+            (&[RECORD, RESPONSE, SYNC], 1, 1),
+            (&[RESPONSE], 1, 1),
+            (&[SYNC, RESPONSE], 1, 1),
+            (&[HEADER, SYNC, RESPONSE], 1, 1),
+            (&[RECORD, SYNC, RESPONSE, RESPONSE], 2, 1),
+            (&[RECORD, SYNC, RECORD, RESPONSE], 1, 0),
+            (
+                &[
+                    RECORD,
+                    "812 fdatasync(9</c/purges.log>) = -1 EIO\n",
+                    RESPONSE,
+                ],
                 1,
                 1,
             ),
         ];
-        for (lines, answers, early) in table {
-            let traced = read(&lines.concat(), "/c/purges.log");
+        for (lines, responses, early) in table {
+            let summary = read(&lines.concat(), "/c/purges.log");
             assert_eq!(
-                (traced.answers, traced.early),
-                (answers, early),
+                (summary.responses, summary.early),
+                (responses, early),
                 "{lines:?}"
             );
         }
-        let foreign = [RECORD, "812 fdatasync(9</c/other>) = 0\n", ANSWER].concat();
+        let foreign = [RECORD, "812 fdatasync(9</c/other>) = 0\n", RESPONSE].concat();
         assert_eq!(read(&foreign, "/c/purges.log").early, 1);
     }
 }

@@ -1,6 +1,7 @@
-//! Three Galleys, two Redis, one WordPress with the plugin: each Galley and each Redis on a machine of its own.
+//! A cluster of three Galley nodes, two Redis servers and one WordPress with the plugin. Each node and each Redis runs on its
+//! own simulated machine.
 //!
-//! PHP-FPM and MariaDB are reached through sockets in the file system, so no cut of a network separates a node from PHP.
+//! Nodes reach PHP-FPM and MariaDB through unix sockets, so a network partition does not separate a node from PHP.
 
 use std::{
     fs,
@@ -13,54 +14,54 @@ use std::{
 use rustix::process::Signal;
 
 use super::{
-    Finding, Setting,
-    network::{Link, Network},
+    ClusterTestSettings, EngineDiscovery,
+    network::{Network, Subnet},
 };
 use crate::{
     FpmOptions, Galley, Launch, MariaDb, Options, PhpFpm, Redis, Scratch, TestkitError, WordPress,
     client::Request,
     error::Context,
     faults::wall_clock::{self, WallClock},
-    redis::{RedisPlace, Sentinel},
+    redis::{RedisEndpoint, Sentinel},
     wait::poll_until,
     wordpress_from_template,
 };
 
-/// See the module. Parts end in the order of their fields.
-pub(super) struct Stage {
+/// The running cluster. Dropping it stops the processes in the order of the fields.
+pub(super) struct TestCluster {
     nodes: Vec<Node>,
     engines: [Redis; 2],
-    /// Which of them is the primary.
+    /// The index of the primary in `engines`.
     primary: usize,
-    /// None, where the nodes know the address of the primary.
+    /// Empty with [`EngineDiscovery::Address`].
     sentinels: Vec<Sentinel>,
     network: Network,
     fpm: PhpFpm,
     database: MariaDb,
-    /// Pages that show the version.
+    /// Paths of the pages that contain the version.
     pub(super) targets: Vec<String>,
     clocks: Vec<WallClock>,
     password_file: PathBuf,
-    /// The secret with which nodes share pages.
+    /// The shared secret of the nodes.
     key_file: PathBuf,
     passwords: u64,
-    finding: Finding,
+    discovery: EngineDiscovery,
     galley: PathBuf,
     scratch: Scratch,
 }
 
 struct Node {
-    /// `None` while it is killed.
+    /// `None` after the node was killed.
     galley: Option<Galley>,
-    /// Even while the node must answer; changes with each kill and pause.
+    /// Incremented when the node is killed or paused, and again when it is up: even while the node must respond.
     state: std::sync::Arc<AtomicU64>,
 }
 
-impl Stage {
-    pub(super) fn start(setting: &Setting) -> Result<Self, TestkitError> {
+impl TestCluster {
+    pub(super) fn start(settings: &ClusterTestSettings) -> Result<Self, TestkitError> {
         let scratch = Scratch::new()?;
         let (database, wordpress) = wordpress_from_template(scratch.path(), &options())?;
-        wordpress.install_plugin(&setting.plugin)?;
+        wordpress.install_plugin(&settings.plugin)?;
         let targets = publish(&wordpress)?;
         let fpm = PhpFpm::start(
             &scratch.join("fpm"),
@@ -76,19 +77,19 @@ impl Stage {
         }
         let engine = |number: usize| {
             let machine = ENGINES[number];
-            let place = RedisPlace {
-                through: network.through(machine),
-                host: network.address(Link::Engine, machine),
+            let endpoint = RedisEndpoint {
+                command_prefix: network.command_prefix(machine),
+                host: network.address(Subnet::Engine, machine),
                 port: ENGINE_PORT,
             };
-            Redis::start_at(&scratch.join(format!("redis{number}")), place)
+            Redis::start_at(&scratch.join(format!("redis{number}")), endpoint)
         };
         let engines = [engine(0)?, engine(1)?];
         network.move_address(ENGINE_ADDRESS, None, ENGINES[0])?;
         let password_file = scratch.write("engine.token", "unused")?;
-        close(&password_file)?;
+        restrict(&password_file)?;
         let key_file = scratch.write("cluster.key", "0123456789abcdef".repeat(4))?;
-        close(&key_file)?;
+        restrict(&key_file)?;
         let Some(library) = wall_clock::library() else {
             return Err(TestkitError::Missing {
                 program: "libfaketime (`faketime` on Debian)".to_owned(),
@@ -96,7 +97,7 @@ impl Stage {
         };
         let clock = |number| WallClock::new(scratch.join(format!("clock{number}")), &library);
         let clocks = (0..NODES).map(clock).collect::<Result<_, _>>()?;
-        let mut stage = Self {
+        let mut cluster = Self {
             nodes: Vec::new(),
             engines,
             primary: 0,
@@ -109,35 +110,37 @@ impl Stage {
             password_file,
             key_file,
             passwords: 0,
-            finding: setting.finding,
-            galley: setting.galley.clone(),
+            discovery: settings.discovery,
+            galley: settings.galley.clone(),
             scratch,
         };
-        stage.set_password()?;
-        stage.follow()?;
-        if setting.finding == Finding::Sentinels {
-            stage.start_sentinels()?;
+        cluster.set_password()?;
+        cluster.attach_replica()?;
+        if settings.discovery == EngineDiscovery::Sentinels {
+            cluster.start_sentinels()?;
         }
         for number in 0..NODES {
-            let config = stage.configuration(number, &wordpress);
-            stage.scratch.write(&format!("node{number}.toml"), config)?;
-            let galley = Some(stage.launch(number)?);
+            let config = cluster.configuration(number, &wordpress);
+            cluster
+                .scratch
+                .write(&format!("node{number}.toml"), config)?;
+            let galley = Some(cluster.launch(number)?);
             let state = std::sync::Arc::default();
-            stage.nodes.push(Node { galley, state });
+            cluster.nodes.push(Node { galley, state });
         }
-        Ok(stage)
+        Ok(cluster)
     }
 
     fn start_sentinels(&mut self) -> Result<(), TestkitError> {
-        let primary = self.engines[self.primary].place();
+        let primary = self.engines[self.primary].endpoint();
         for machine in SENTINELS {
-            let place = RedisPlace {
-                through: self.network.through(machine),
-                host: self.network.address(Link::Engine, machine),
+            let endpoint = RedisEndpoint {
+                command_prefix: self.network.command_prefix(machine),
+                host: self.network.address(Subnet::Engine, machine),
                 port: SENTINEL_PORT,
             };
             let dir = self.scratch.join(format!("sentinel{machine}"));
-            let sentinel = Sentinel::start(&dir, place, primary, &self.password())?;
+            let sentinel = Sentinel::start(&dir, endpoint, primary, &self.password())?;
             self.sentinels.push(sentinel);
         }
         let mut all = self.sentinels.iter();
@@ -148,12 +151,14 @@ impl Stage {
         format!("engine-password-{}", self.passwords)
     }
 
-    /// The engine as the nodes name it.
+    /// The `engine` option of the nodes.
     fn engine_url(&self) -> String {
-        let address = |machine| self.network.address(Link::Engine, machine);
-        match self.finding {
-            Finding::Address => format!("redis://{}:{ENGINE_PORT}", address(ENGINE_ADDRESS)),
-            Finding::Sentinels => {
+        let address = |machine| self.network.address(Subnet::Engine, machine);
+        match self.discovery {
+            EngineDiscovery::Address => {
+                format!("redis://{}:{ENGINE_PORT}", address(ENGINE_ADDRESS))
+            }
+            EngineDiscovery::Sentinels => {
                 let hosts =
                     SENTINELS.map(|machine| format!("{}:{SENTINEL_PORT}", address(machine)));
                 format!("redis+sentinel://{}/galley", hosts.join(","))
@@ -162,7 +167,7 @@ impl Stage {
     }
 
     fn configuration(&self, number: usize, wordpress: &WordPress) -> String {
-        let address = self.network.address(Link::Visitors, node_machine(number));
+        let address = self.network.address(Subnet::Clients, node_machine(number));
         format!(
             "[server]\nlisten = [\"{address}:80\"]\n[admin]\nlisten = \"unix:{dir}/admin{number}.sock\"\n\
              [cache]\nmemory = \"64MiB\"\ndisk = \"{dir}/cache{number}\"\n[log]\naccess = \"off\"\nlevel = \"warn\"\n\
@@ -179,7 +184,7 @@ impl Stage {
 
     fn launch(&self, number: usize) -> Result<Galley, TestkitError> {
         let launch = Launch {
-            through: self.network.through(node_machine(number)),
+            through: self.network.command_prefix(node_machine(number)),
             ..self.clocks[number].launch()
         };
         let dir = self.scratch.dir(&format!("run{number}"))?;
@@ -188,7 +193,7 @@ impl Stage {
     }
 
     pub(super) fn addr(&self, number: usize) -> SocketAddr {
-        let address = self.network.address(Link::Visitors, node_machine(number));
+        let address = self.network.address(Subnet::Clients, node_machine(number));
         format!("{address}:80")
             .parse()
             .unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 80)))
@@ -214,45 +219,47 @@ impl Stage {
         galley.map(Galley::log).unwrap_or_default()
     }
 
-    /// Sets the version over a node; whether its response arrived.
+    /// Sets the version through a node; returns whether its response was 200.
     pub(super) fn edit(&self, number: usize, version: u64) -> bool {
         edit_at(self.addr(number), version)
     }
 
-    /// Waits until WordPress knows that each of its purges is final; the version that is acknowledged, and since when.
+    /// Waits until WordPress knows that all its purges are final; returns the acknowledged version and the time.
     pub(super) fn wait_until_acknowledged(&self, timeout: Duration) -> Option<(u64, Instant)> {
         let is_final = || {
             for number in (0..NODES).filter(|number| self.is_up(*number)) {
-                // A request to PHP carries the names of the purges that this node knows to be final.
+                // Requests to PHP carry the purges that this node knows to be final.
                 let target = format!("/wp-json/cluster/v1/ping?{:?}", Instant::now());
                 let target: String = target.chars().filter(char::is_ascii_graphic).collect();
-                let request = Request::get(&target).host(HOST).timeout(EDIT_PATIENCE);
+                let request = Request::get(&target).host(HOST).timeout(EDIT_TIMEOUT);
                 let _ = request.send(self.addr(number));
             }
             self.pending() == Some(0)
         };
-        // The version is read first: an edit in between would make it older, never newer.
+        // Read the version first: an edit in between then makes the result too old, never too new.
         let version = self.version()?;
         poll_until(timeout, is_final).then(|| (version, Instant::now()))
     }
 
-    /// Purges that WordPress does not know to be final.
+    /// The number of purges that WordPress does not know to be final.
     pub(super) fn pending(&self) -> Option<u64> {
-        self.number("SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'galley\\_pending\\_%'")
+        self.select_number(
+            "SELECT COUNT(*) FROM wp_options WHERE option_name LIKE 'galley\\_pending\\_%'",
+        )
     }
 
     fn version(&self) -> Option<u64> {
-        self.number(
+        self.select_number(
             "SELECT REPLACE(SUBSTRING_INDEX(post_title, '-', 2), 'version-', '') FROM wp_posts WHERE post_name = 'checked' LIMIT 1",
         )
     }
 
-    fn number(&self, select: &str) -> Option<u64> {
-        let printed = self
+    fn select_number(&self, select: &str) -> Option<u64> {
+        let output = self
             .database
             .sql(&format!("USE wordpress; {select};"))
             .ok()?;
-        printed.lines().last()?.trim().parse().ok()
+        output.lines().last()?.trim().parse().ok()
     }
 
     pub(super) fn kill_node(&mut self, number: usize) {
@@ -286,26 +293,26 @@ impl Stage {
         }
     }
 
-    /// Cuts a node off from the engine, or connects it again.
+    /// Disconnects a node from the engine's subnet or reconnects it.
     pub(super) fn set_reaches_engine(
         &self,
         number: usize,
         reaches: bool,
     ) -> Result<(), TestkitError> {
         let machine = node_machine(number);
-        self.network.set_connected(Link::Engine, machine, reaches)
+        self.network.set_connected(Subnet::Engine, machine, reaches)
     }
 
     pub(super) fn set_clock(&self, number: usize, seconds: i64) -> Result<(), TestkitError> {
         self.clocks[number].set(seconds)
     }
 
-    /// The primary.
+    /// The primary of the engine.
     pub(super) fn engine(&mut self) -> &mut Redis {
         &mut self.engines[self.primary]
     }
 
-    /// Gives the primary a new password, which the nodes read when they connect again.
+    /// Sets a new password on the primary. The nodes read it when they reconnect.
     pub(super) fn set_password(&mut self) -> Result<(), TestkitError> {
         self.passwords += 1;
         let password = self.password();
@@ -313,15 +320,15 @@ impl Stage {
         self.engine().set_password(&password)
     }
 
-    /// After a restart of the primary, which begins without a password.
+    /// Sets the current password again after a restart of the primary, which starts without one.
     pub(super) fn set_password_again(&mut self) -> Result<(), TestkitError> {
         let password = self.password();
         self.engine().set_password(&password)
     }
 
-    /// Makes the other Redis follow the primary.
-    pub(super) fn follow(&mut self) -> Result<(), TestkitError> {
-        let host = self.network.address(Link::Engine, ENGINES[self.primary]);
+    /// Makes the other Redis a replica of the primary.
+    pub(super) fn attach_replica(&mut self) -> Result<(), TestkitError> {
+        let host = self.network.address(Subnet::Engine, ENGINES[self.primary]);
         let password = self.password();
         let replica = &mut self.engines[1 - self.primary];
         replica.set_password(&password)?;
@@ -331,29 +338,29 @@ impl Stage {
             let info = replica.run(&["info", "replication"]);
             info.is_ok_and(|info| info.contains("master_link_status:up"))
         };
-        if poll_until(ENGINE_PATIENCE, is_linked) {
+        if poll_until(ENGINE_TIMEOUT, is_linked) {
             return Ok(());
         }
         Err(TestkitError::Refused(
-            "the replica does not follow".to_owned(),
+            "the replica does not connect to the primary".to_owned(),
         ))
     }
 
-    /// Cuts the replica off, so that it misses what is written from now on.
-    pub(super) fn cut_replica(&self) -> Result<(), TestkitError> {
+    /// Disconnects the replica, so that it misses later writes.
+    pub(super) fn disconnect_replica(&self) -> Result<(), TestkitError> {
         let machine = ENGINES[1 - self.primary];
-        self.network.set_connected(Link::Engine, machine, false)
+        self.network.set_connected(Subnet::Engine, machine, false)
     }
 
-    /// Kills the primary; the replica takes its place and its address.
+    /// Kills the primary and promotes the replica, which takes over the address.
     pub(super) fn fail_over(&mut self) -> Result<(), TestkitError> {
         let old = self.primary;
         self.engines[old].kill();
         let new = 1 - old;
         self.network
-            .set_connected(Link::Engine, ENGINES[new], true)?;
+            .set_connected(Subnet::Engine, ENGINES[new], true)?;
         self.primary = new;
-        if self.finding == Finding::Sentinels {
+        if self.discovery == EngineDiscovery::Sentinels {
             return self.wait_for_promotion();
         }
         self.engine().run(&["replicaof", "no", "one"])?;
@@ -367,25 +374,25 @@ impl Stage {
             let info = engine.run(&["info", "replication"]);
             info.is_ok_and(|info| info.contains("role:master"))
         };
-        if poll_until(ENGINE_PATIENCE, is_primary) {
+        if poll_until(ENGINE_TIMEOUT, is_primary) {
             return Ok(());
         }
         Err(TestkitError::Refused(
-            "the sentinels do not promote the replica".to_owned(),
+            "the Sentinels do not promote the replica".to_owned(),
         ))
     }
 
-    /// Separates a node, the primary and one sentinel from all others, who promote the replica.
-    pub(super) fn split(&mut self, node: usize) -> Result<(), TestkitError> {
-        self.network.separate(&self.minority(node))
+    /// Partitions a node, the primary and one Sentinel from all others. The majority promotes the replica.
+    pub(super) fn partition(&mut self, node: usize) -> Result<(), TestkitError> {
+        self.network.partition(&self.minority(node))
     }
 
-    /// Ends it: the former primary becomes the replica.
-    pub(super) fn unite(&mut self, node: usize) -> Result<(), TestkitError> {
+    /// Ends the partition. The former primary becomes the replica.
+    pub(super) fn heal(&mut self, node: usize) -> Result<(), TestkitError> {
         let machines = self.minority(node);
         self.primary = 1 - self.primary;
         self.wait_for_promotion()?;
-        self.network.join(&machines)?;
+        self.network.heal(&machines)?;
         self.wait_for_replica()
     }
 
@@ -393,19 +400,19 @@ impl Stage {
         [node_machine(node), ENGINES[self.primary], SENTINELS[0]]
     }
 
-    /// Starts the former primary again, as the replica of the new one.
+    /// Restarts the former primary as the replica of the new one.
     pub(super) fn restart_replica(&mut self) -> Result<(), TestkitError> {
         let password = self.password();
         let former = &mut self.engines[1 - self.primary];
         former.restart_empty()?;
-        if self.finding == Finding::Address {
-            return self.follow();
+        if self.discovery == EngineDiscovery::Address {
+            return self.attach_replica();
         }
         former.set_password(&password)?;
         self.wait_for_replica()
     }
 
-    /// Waits until the sentinels have made one of the two the replica of the other.
+    /// Waits until the Sentinels have made one engine the replica of the other.
     fn wait_for_replica(&mut self) -> Result<(), TestkitError> {
         for engine in &self.engines {
             engine.run(&["config", "set", "masterauth", &self.password()])?;
@@ -413,27 +420,28 @@ impl Stage {
         let info = |engine: &Redis| engine.run(&["info", "replication"]).unwrap_or_default();
         let mut primary = None;
         let engines = &self.engines;
-        poll_until(ENGINE_PATIENCE * 2, || {
+        poll_until(ENGINE_TIMEOUT * 2, || {
             let [one, other] = [info(&engines[0]), info(&engines[1])];
-            let follows = |info: &str| info.contains("master_link_status:up");
-            let leads = |info: &str| info.contains("role:master");
-            primary = match (leads(&one), leads(&other)) {
-                (true, false) if follows(&other) => Some(0),
-                (false, true) if follows(&one) => Some(1),
+            let is_replica = |info: &str| info.contains("master_link_status:up");
+            let is_primary = |info: &str| info.contains("role:master");
+            primary = match (is_primary(&one), is_primary(&other)) {
+                (true, false) if is_replica(&other) => Some(0),
+                (false, true) if is_replica(&one) => Some(1),
                 _ => None,
             };
             primary.is_some()
         });
-        let none =
-            || TestkitError::Refused("the sentinels leave the engine without a replica".to_owned());
-        self.primary = primary.ok_or_else(none)?;
+        let no_replica =
+            || TestkitError::Refused("the Sentinels do not attach a replica".to_owned());
+        self.primary = primary.ok_or_else(no_replica)?;
         Ok(())
     }
 }
 
-fn close(file: &std::path::Path) -> Result<(), TestkitError> {
+fn restrict(file: &std::path::Path) -> Result<(), TestkitError> {
     use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).context("close a password file")
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600))
+        .context("set permissions of a password file")
 }
 
 fn options() -> Options {
@@ -445,17 +453,17 @@ fn options() -> Options {
     }
 }
 
-/// Publishes the post that is edited; the pages that show it.
+/// Publishes the post that the test edits; returns the paths of the pages that contain it.
 fn publish(wordpress: &WordPress) -> Result<Vec<String>, TestkitError> {
-    let printed = wordpress.php(
+    let output = wordpress.php(
         "$id = wp_insert_post( array( 'post_name' => 'checked', 'post_title' => 'version-1-', \
          'post_content' => 'version-1-', 'post_status' => 'publish' ) ); \
          echo wp_parse_url( get_permalink( $id ), PHP_URL_PATH );",
     )?;
-    let path = printed.lines().last().unwrap_or_default().trim();
+    let path = output.lines().last().unwrap_or_default().trim();
     if !path.starts_with('/') {
         return Err(TestkitError::Refused(format!(
-            "no post was published: {printed}"
+            "no post was published: {output}"
         )));
     }
     Ok(vec![path.to_owned(), "/".to_owned()])
@@ -465,12 +473,10 @@ fn node_machine(number: usize) -> u8 {
     11 + u8::try_from(number).unwrap_or(0)
 }
 
-/// Sets the version over the node at this address; whether its response arrived.
+/// Sets the version through the node at this address; returns whether its response was 200.
 pub(super) fn edit_at(addr: SocketAddr, version: u64) -> bool {
     let target = format!("/wp-json/cluster/v1/edit?version={version}");
-    let request = Request::form(&target, &[])
-        .host(HOST)
-        .timeout(EDIT_PATIENCE);
+    let request = Request::form(&target, &[]).host(HOST).timeout(EDIT_TIMEOUT);
     request
         .send(addr)
         .is_ok_and(|response| response.status == 200)
@@ -479,7 +485,7 @@ pub(super) fn edit_at(addr: SocketAddr, version: u64) -> bool {
 /// Nodes of the cluster.
 pub(super) const NODES: usize = 3;
 
-/// Machines of the engines, and the address that the primary has beside its own.
+/// Machines of the engines, and the additional address of the primary.
 const ENGINES: [u8; 2] = [21, 22];
 const ENGINE_ADDRESS: u8 = 20;
 const ENGINE_PORT: u16 = 6379;
@@ -491,5 +497,5 @@ pub(super) const HOST: &str = "cluster.test";
 
 const EDIT: &str = include_str!("../../assets/cluster/edit.php");
 const WORKERS: usize = 4;
-const EDIT_PATIENCE: Duration = Duration::from_secs(20);
-const ENGINE_PATIENCE: Duration = Duration::from_secs(30);
+const EDIT_TIMEOUT: Duration = Duration::from_secs(20);
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! An engine that takes 50 ms for each reply while pages are edited.
+//! Delays the replies of the engine by 50 ms.
 
 use std::{
     sync::{
@@ -9,21 +9,21 @@ use std::{
     time::Duration,
 };
 
-use crate::{TestkitError, redis::RedisAsker};
+use crate::{TestkitError, redis::RedisClient};
 
-/// Pauses an engine again and again, until it is dropped.
-pub(super) struct Slowness {
+/// A thread that pauses the engine repeatedly.
+pub(super) struct EngineDelay {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<Result<u64, TestkitError>>,
 }
 
-impl Slowness {
-    pub(super) fn begin(engine: RedisAsker) -> Self {
+impl EngineDelay {
+    pub(super) fn start(engine: RedisClient) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&is_over);
+        let stop = Arc::clone(&is_over);
         let thread = thread::spawn(move || {
             let mut pauses = 0;
-            while !ends.load(Ordering::SeqCst) {
+            while !stop.load(Ordering::SeqCst) {
                 engine.run(&["client", "pause", "50", "all"])?;
                 pauses += 1;
                 thread::sleep(GAP);
@@ -33,17 +33,17 @@ impl Slowness {
         Self { is_over, thread }
     }
 
-    /// How often it was paused.
-    pub(super) fn end(self) -> Result<u64, TestkitError> {
+    /// Stops the thread and returns the number of pauses.
+    pub(super) fn stop(self) -> Result<u64, TestkitError> {
         self.is_over.store(true, Ordering::SeqCst);
-        let ended = self.thread.join();
-        ended.unwrap_or_else(|_| {
+        let joined = self.thread.join();
+        joined.unwrap_or_else(|_| {
             Err(TestkitError::Refused(
-                "the pauses ended in a panic".to_owned(),
+                "the thread that pauses the engine panicked".to_owned(),
             ))
         })
     }
 }
 
-/// Between a pause and the next: the engine replies to what waits.
+/// The time between two pauses, in which the engine replies to the waiting commands.
 const GAP: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! Visitors: one for each node, who reads all the time and notes what was read when.
+//! Clients that read the pages of each node continuously and record the results.
 
 use std::{
     net::SocketAddr,
@@ -10,34 +10,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::stage::HOST;
+use super::test_cluster::HOST;
 use crate::client::{Request, Response};
 
-/// One read.
+/// A completed read.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) node: usize,
     pub(super) target: String,
-    pub(super) began: Instant,
+    pub(super) started: Instant,
     pub(super) outcome: ReadOutcome,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) enum ReadOutcome {
-    /// A page with this version, and the oldest of its parts.
+    /// A page, with the oldest version among its parts.
     Page {
         oldest: u64,
         is_hit: bool,
         status: String,
     },
-    /// A page that is cut, or without a version.
+    /// A truncated page, or one without a version.
     Torn(String),
-    /// No page, although the node was up all the time.
+    /// No page, although the node was up during the whole request.
     Failed(String),
 }
 
-/// The visitors. They leave when this is dropped.
+/// The reading threads, one per node. They end when this is dropped.
 pub(super) struct Readers {
     reads: Arc<Mutex<Vec<Read>>>,
     is_over: Arc<AtomicBool>,
@@ -54,7 +54,7 @@ impl Readers {
         let threads = nodes
             .enumerate()
             .map(|(node, (addr, state))| {
-                let visitor = Visitor {
+                let reader = Reader {
                     node,
                     addr,
                     state,
@@ -63,7 +63,7 @@ impl Readers {
                 let (reads, is_over) = (Arc::clone(&reads), Arc::clone(&is_over));
                 thread::spawn(move || {
                     while !is_over.load(Ordering::Relaxed) {
-                        for read in visitor.read() {
+                        for read in reader.read() {
                             reads
                                 .lock()
                                 .unwrap_or_else(PoisonError::into_inner)
@@ -81,7 +81,7 @@ impl Readers {
         }
     }
 
-    /// What was read since the last time.
+    /// The reads since the previous call.
     pub(super) fn take(&self) -> Vec<Read> {
         std::mem::take(&mut *self.reads.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -96,39 +96,39 @@ impl Drop for Readers {
     }
 }
 
-struct Visitor {
+struct Reader {
     node: usize,
     addr: SocketAddr,
     state: Arc<AtomicU64>,
     targets: Vec<String>,
 }
 
-impl Visitor {
+impl Reader {
     fn read(&self) -> impl Iterator<Item = Read> {
         self.targets.iter().filter_map(|target| {
             let before = self.state.load(Ordering::SeqCst);
-            let began = Instant::now();
+            let started = Instant::now();
             let request = Request::get(target).host(HOST).timeout(TIMEOUT);
             let response = request.send(self.addr);
             let was_up = before.is_multiple_of(2) && self.state.load(Ordering::SeqCst) == before;
             let outcome = match response {
-                Ok(response) if response.status == 200 => judge(&response),
-                // A node that was killed or paused meanwhile need not answer.
+                Ok(response) if response.status == 200 => classify(&response),
+                // A node that was killed or paused during the request need not respond.
                 _ if !was_up => return None,
                 Ok(response) => ReadOutcome::Failed(response.beginning()),
-                Err(trouble) => ReadOutcome::Failed(trouble.to_string()),
+                Err(error) => ReadOutcome::Failed(error.to_string()),
             };
             Some(Read {
                 node: self.node,
                 target: target.clone(),
-                began,
+                started,
                 outcome,
             })
         })
     }
 }
 
-fn judge(response: &Response) -> ReadOutcome {
+fn classify(response: &Response) -> ReadOutcome {
     let text = response.text();
     let oldest = versions(&text).min();
     match oldest {
@@ -141,7 +141,7 @@ fn judge(response: &Response) -> ReadOutcome {
     }
 }
 
-/// All versions that a page shows.
+/// All versions that a page contains.
 fn versions(text: &str) -> impl Iterator<Item = u64> {
     text.split("version-").skip(1).filter_map(|rest| {
         let (number, _) = rest.split_once('-')?;
@@ -157,8 +157,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_versions_of_a_page_are_found() {
-        let found: Vec<u64> = versions("a version-12- b version-x- version-3-c version-").collect();
-        assert_eq!(found, [12, 3]);
+    fn every_version_in_a_page_is_parsed() {
+        let parsed: Vec<u64> =
+            versions("a version-12- b version-x- version-3-c version-").collect();
+        assert_eq!(parsed, [12, 3]);
     }
 }
