@@ -122,7 +122,7 @@ fn a_disk_must_be_a_folder() {
         Case::new("[server]\nlisten = [\"127.0.0.1:0\"]\n[cache]\ndisk = \"{dir}/root/index.php\"");
     let dir = "{dir}/root/index.php";
     let marks = "^".repeat(case.scratch.join("root/index.php").to_str().unwrap().len() + 2);
-    // Galley itself serves without it: `a_folder_that_cannot_be_used_keeps_nobody_from_serving`.
+    // Galley itself serves without it: `the_server_works_without_disk_if_the_cache_directory_is_unusable`.
     case.expect_of(
         &["check"],
         2,

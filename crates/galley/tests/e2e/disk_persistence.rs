@@ -1,4 +1,4 @@
-//! Pages and purges survive a clean stop and a kill; what was purged before never comes back after.
+//! Pages and purges survive a clean stop and a kill. Purged pages never return after a restart.
 
 use std::fs;
 
@@ -9,56 +9,60 @@ use galley_testkit::{Galley, TestkitError};
 use crate::support::{AssertStatus, HOST, SiteBuilder, TestSite, binary, page_value};
 
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum Shutdown {
     Stop,
     Kill,
 }
 
-const ENDS: [End; 2] = [End::Stop, End::Kill];
+const SHUTDOWNS: [Shutdown; 2] = [Shutdown::Stop, Shutdown::Kill];
 
 impl TestSite {
-    fn again(&mut self, end: End) {
-        if let End::Stop = end {
+    fn restart_after(&mut self, shutdown: Shutdown) {
+        if let Shutdown::Stop = shutdown {
             assert!(self.galley.stop().success());
         }
         self.restart();
     }
 }
 
-/// Which run of the page this is.
+/// The run of the page that generated this response.
 fn run(response: &Response) -> String {
     page_value(&response.text(), "run").to_owned()
 }
 
 #[test]
-fn pages_survive_the_end_of_the_server_with_their_age() {
-    for end in ENDS {
+fn pages_keep_their_age_over_a_restart() {
+    for shutdown in SHUTDOWNS {
         let mut site = SiteBuilder::php().disk().start();
         site.head("/aged", &["Cache-Control: max-age=600", "Age: 300"]);
         let before: Vec<Response> = ["/a", "/a?x=1", "/aged"].map(|p| site.get(p)).into();
         site.wait_for_disk(3);
-        site.again(end);
+        site.restart_after(shutdown);
         for (page, before) in ["/a", "/a?x=1", "/aged"].into_iter().zip(&before) {
             let after = site.get(page);
-            assert!(after.is_hit(), "{end:?} {page}: {}", after.cache_status());
+            assert!(
+                after.is_hit(),
+                "{shutdown:?} {page}: {}",
+                after.cache_status()
+            );
             assert_eq!(after.body, before.body, "{page}");
             assert_eq!(run(&after), run(before));
-            let kept = ["date", "content-type", "cache-control"];
-            assert!(kept.iter().all(|f| after.field(f) == before.field(f)));
+            let fields = ["date", "content-type", "cache-control"];
+            assert!(fields.iter().all(|f| after.field(f) == before.field(f)));
             assert!(after.age() >= before.age(), "{page}: {:?}", after.age());
         }
         assert_eq!(site.runs("/aged"), 1);
         assert!(site.get("/aged").age() >= Some(300));
-        // Found on the disk once, then in memory.
+        // Each entry is read from the disk once, then served from memory.
         let status = site.status();
         assert!(status.contains("\"found\":3"), "{status}");
     }
 }
 
 #[test]
-fn every_way_of_purging_holds_after_a_restart() {
-    type Way = fn(&TestSite);
-    let ways: [(&str, Way); 8] = [
+fn every_kind_of_purge_survives_a_restart() {
+    type SendPurge = fn(&TestSite);
+    let purges: [(&str, SendPurge); 8] = [
         ("url", |site| {
             site.purge(&["--url", "http://example.test/a"]);
         }),
@@ -77,7 +81,7 @@ fn every_way_of_purging_holds_after_a_restart() {
         ("PURGE", |site| {
             site.send(Request::new("PURGE", "/a")).assert_status(200);
         }),
-        ("an answer", |site| {
+        ("a response", |site| {
             site.head(
                 "/edit",
                 &["X-LiteSpeed-Purge: p1", "Cache-Control: no-store"],
@@ -91,19 +95,23 @@ fn every_way_of_purging_holds_after_a_restart() {
                 .assert_status(200);
         }),
     ];
-    for end in ENDS {
-        for (name, way) in ways {
+    for shutdown in SHUTDOWNS {
+        for (name, send_purge) in purges {
             let mut site = SiteBuilder::php().disk().start();
             site.head("/a", &["X-LiteSpeed-Tag: p1"]);
             let before = run(&site.get("/a"));
             site.get("/b");
             site.wait_for_disk(2);
-            way(&site);
-            site.again(end);
+            send_purge(&site);
+            site.restart_after(shutdown);
             let after = site.get("/a");
-            assert!(!after.is_hit(), "{end:?} {name}");
-            assert_ne!(run(&after), before, "{end:?} {name}");
-            assert_eq!(site.get("/b").is_hit(), name != "site", "{end:?} {name}");
+            assert!(!after.is_hit(), "{shutdown:?} {name}");
+            assert_ne!(run(&after), before, "{shutdown:?} {name}");
+            assert_eq!(
+                site.get("/b").is_hit(),
+                name != "site",
+                "{shutdown:?} {name}"
+            );
         }
     }
 }
@@ -120,18 +128,18 @@ fn a_page_generated_during_a_purge_is_not_stored_for_the_next_run() {
         first.join().unwrap().assert_status(200);
     });
     site.unhold("/a");
-    site.again(End::Kill);
+    site.restart_after(Shutdown::Kill);
     let after = site.get("/a");
     assert!(!after.is_hit(), "{}", after.cache_status());
 }
 
 #[test]
-fn soft_purged_pages_are_stale_after_a_restart_and_not_gone() {
+fn soft_purged_pages_are_stale_after_a_restart() {
     let mut site = SiteBuilder::php().disk().start();
     site.get("/a");
     site.wait_for_disk(1);
     site.purge(&["--url", "http://example.test/a", "--soft"]);
-    site.again(End::Kill);
+    site.restart_after(Shutdown::Kill);
     let after = site.get("/a");
     assert_eq!(run(&after), "1");
     assert!(
@@ -142,30 +150,27 @@ fn soft_purged_pages_are_stale_after_a_restart_and_not_gone() {
 }
 
 #[test]
-fn what_may_no_longer_be_kept_does_not_come_back() {
+fn pages_that_are_no_longer_storable_are_removed_from_disk() {
     let mut site = SiteBuilder::php().disk().start();
     site.head("/a", &["Cache-Control: max-age=1, stale-if-error=600"]);
     site.get("/a");
     site.wait_for_disk(1);
     site.head("/a", &["Cache-Control: private"]);
     galley_testkit::wait_for(
-        "the page to be asked for again",
+        "the page to be fetched again",
         crate::support::TIMEOUT,
         || !site.get("/a").cache_status().contains("hit"),
     );
-    galley_testkit::wait_for("its copy to leave", crate::support::TIMEOUT, || {
+    galley_testkit::wait_for("its copy to be removed", crate::support::TIMEOUT, || {
         site.status().contains("\"disk\":{") && site.status_disk("entries") == 0
     });
-    site.again(End::Kill);
+    site.restart_after(Shutdown::Kill);
     site.fpm = None;
-    assert!(
-        site.get("/a").status >= 500,
-        "no copy is left to fall back on"
-    );
+    assert!(site.get("/a").status >= 500, "a stale copy was served");
 }
 
 #[test]
-fn a_stale_copy_on_the_disk_answers_when_php_is_down_after_a_restart() {
+fn a_stale_copy_on_disk_is_served_while_php_is_down_after_a_restart() {
     let mut site = SiteBuilder::php().disk().start();
     site.head("/a", &["Cache-Control: max-age=1, stale-if-error=600"]);
     let before = site.get("/a");
@@ -181,7 +186,7 @@ fn a_stale_copy_on_the_disk_answers_when_php_is_down_after_a_restart() {
 }
 
 #[test]
-fn a_site_set_in_front_leaves_the_others_what_they_have() {
+fn adding_a_site_before_others_keeps_their_stored_pages() {
     let mut site = SiteBuilder::php().disk().start();
     site.get("/a");
     site.wait_for_disk(1);
@@ -196,7 +201,7 @@ fn a_site_set_in_front_leaves_the_others_what_they_have() {
 }
 
 #[test]
-fn rules_that_shape_keys_leave_nothing_that_was_stored_under_others() {
+fn pages_stored_under_other_cache_key_rules_are_not_used() {
     let mut site = SiteBuilder::php().disk().start();
     site.get("/a");
     site.wait_for_disk(1);
@@ -207,9 +212,12 @@ fn rules_that_shape_keys_leave_nothing_that_was_stored_under_others() {
 }
 
 #[test]
-fn variants_survive_without_a_preset() {
-    let origin = Origin::start(|seen, writer| {
-        let language = seen.field("accept-language").unwrap_or("none").to_owned();
+fn vary_variants_survive_a_restart_without_a_preset() {
+    let origin = Origin::start(|request, writer| {
+        let language = request
+            .field("accept-language")
+            .unwrap_or("none")
+            .to_owned();
         let fields = [
             ("Cache-Control", "max-age=600"),
             ("Vary", "Accept-Language"),
@@ -229,9 +237,9 @@ fn variants_survive_without_a_preset() {
     for language in ["de", "fr"] {
         send(&site, language).assert_status(200);
     }
-    // The marker and both variants.
+    // The variant list and both variants.
     site.wait_for_disk(3);
-    site.again(End::Kill);
+    site.restart_after(Shutdown::Kill);
     for language in ["fr", "de"] {
         let after = send(&site, language);
         assert!(after.is_hit(), "{}", after.cache_status());
@@ -241,10 +249,10 @@ fn variants_survive_without_a_preset() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_keeps_nobody_from_serving() {
-    let plan = SiteBuilder::php().cache("memory = \"64MiB\"\ndisk = \"{dir}/file/cache\"");
-    plan.scratch.write("file", "no folder").unwrap();
-    let site = plan.start();
+fn the_server_works_without_disk_if_the_cache_directory_is_unusable() {
+    let builder = SiteBuilder::php().cache("memory = \"64MiB\"\ndisk = \"{dir}/file/cache\"");
+    builder.scratch.write("file", "no folder").unwrap();
+    let site = builder.start();
     site.galley
         .wait_for_log("cannot use `cache.disk`", crate::support::TIMEOUT);
     site.get("/a");
@@ -255,7 +263,7 @@ fn a_folder_that_cannot_be_used_keeps_nobody_from_serving() {
 }
 
 #[test]
-fn two_servers_do_not_share_a_folder() {
+fn two_servers_cannot_use_the_same_cache_directory() {
     let site = SiteBuilder::php().disk().start();
     let config = fs::read_to_string(site.galley.config()).unwrap();
     let config = config.replace("galley/admin.sock", "second/admin.sock");
@@ -264,17 +272,17 @@ fn two_servers_do_not_share_a_folder() {
         Err(TestkitError::Ended { log, .. }) => {
             assert!(log.contains("another process uses it"), "{log}");
         }
-        other => panic!("it started, or said something else: {other:?}"),
+        other => panic!("the second server started or failed otherwise: {other:?}"),
     }
     assert_eq!(site.send(Request::get("/a").host(HOST)).status, 200);
 }
 
 #[test]
-fn why_knows_what_is_on_the_disk() {
+fn why_reports_a_hit_for_pages_on_disk() {
     let mut site = SiteBuilder::php().disk().start();
     site.get("/a");
     site.wait_for_disk(1);
-    site.again(End::Kill);
+    site.restart_after(Shutdown::Kill);
     let output = site
         .galley
         .cli(&["why", "--json", "http://example.test/a"])
@@ -287,7 +295,7 @@ fn why_knows_what_is_on_the_disk() {
 }
 
 #[test]
-fn what_came_faster_than_the_disk_is_written_when_it_has_time() {
+fn pages_generated_faster_than_the_disk_writes_are_written_later() {
     const PAGES: usize = 1500;
     let origin = Origin::constant(&[("Cache-Control", "max-age=600")], "<html></html>").unwrap();
     let line = format!("upstream = [\"{}\"]\nin_flight = 64", origin.url());
@@ -305,7 +313,7 @@ fn what_came_faster_than_the_disk_is_written_when_it_has_time() {
         }
     });
     site.wait_for_disk(PAGES as u64);
-    site.again(End::Kill);
+    site.restart_after(Shutdown::Kill);
     for page in (0..PAGES).step_by(100) {
         assert!(site.get(&format!("/{page}")).is_hit(), "{page}");
     }

@@ -1,8 +1,8 @@
-//! Several servers behind one site: shares, affinity, health checks, limits, and that one working server is enough.
+//! Load balancing: weights, affinity, health checks, connection limits, and failover to a working server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
@@ -11,131 +11,142 @@ use galley_testkit::{Apache, ApacheOptions, FpmListen, FpmOptions, PhpFpm, wait_
 
 use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, run_concurrently};
 
-/// What a server does with requests that are no health checks.
+/// How a server responds to requests other than health checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mood {
-    Works = 0,
+enum ServerBehavior {
+    Respond = 0,
     Unavailable = 1,
-    Resets = 2,
+    Reset = 2,
     Garbage = 3,
-    Silent = 4,
+    Hang = 4,
 }
 
-const MOODS: [Mood; 5] = [
-    Mood::Works,
-    Mood::Unavailable,
-    Mood::Resets,
-    Mood::Garbage,
-    Mood::Silent,
+const BEHAVIORS: [ServerBehavior; 5] = [
+    ServerBehavior::Respond,
+    ServerBehavior::Unavailable,
+    ServerBehavior::Reset,
+    ServerBehavior::Garbage,
+    ServerBehavior::Hang,
 ];
 
-/// A scripted server, and what it has seen.
-struct Server {
+/// A scripted upstream server.
+struct UpstreamServer {
     origin: Origin,
-    seen: Arc<Seen>,
+    state: Arc<ServerState>,
 }
 
 #[derive(Default)]
-struct Seen {
-    mood: AtomicUsize,
-    /// Whether health checks fail.
-    is_sick: AtomicUsize,
-    checks: AtomicUsize,
+struct ServerState {
+    behavior: AtomicUsize,
+    is_unhealthy: AtomicBool,
+    health_checks: AtomicUsize,
     requests: AtomicUsize,
-    now: AtomicUsize,
-    most: AtomicUsize,
+    in_progress: AtomicUsize,
+    max_in_progress: AtomicUsize,
 }
 
-impl Server {
+impl UpstreamServer {
     fn start(name: &'static str) -> Self {
-        let seen = Arc::new(Seen::default());
-        let own = Arc::clone(&seen);
+        let state = Arc::new(ServerState::default());
+        let server = Arc::clone(&state);
         let origin = Origin::start(move |request, writer| {
             if request.path() == "/health" {
-                own.checks.fetch_add(1, Ordering::SeqCst);
-                let sick = own.is_sick.load(Ordering::SeqCst) > 0;
-                writer.answer(if sick { 500 } else { 200 }, &[], b"");
+                server.health_checks.fetch_add(1, Ordering::SeqCst);
+                let is_unhealthy = server.is_unhealthy.load(Ordering::SeqCst);
+                writer.answer(if is_unhealthy { 500 } else { 200 }, &[], b"");
                 return;
             }
-            own.requests.fetch_add(1, Ordering::SeqCst);
-            let now = own.now.fetch_add(1, Ordering::SeqCst) + 1;
-            own.most.fetch_max(now, Ordering::SeqCst);
+            server.requests.fetch_add(1, Ordering::SeqCst);
+            let in_progress = server.in_progress.fetch_add(1, Ordering::SeqCst) + 1;
+            server
+                .max_in_progress
+                .fetch_max(in_progress, Ordering::SeqCst);
             writer.body();
             if request.path() == "/slow" {
                 std::thread::sleep(Duration::from_millis(60));
             }
-            own.now.fetch_sub(1, Ordering::SeqCst);
+            server.in_progress.fetch_sub(1, Ordering::SeqCst);
             let fields = [
                 ("Content-Type", "text/html"),
                 ("Cache-Control", "max-age=60"),
             ];
-            match MOODS[own.mood.load(Ordering::SeqCst)] {
-                Mood::Works => drop(writer.answer(200, &fields, name.as_bytes())),
-                Mood::Unavailable => drop(writer.answer(503, &[], b"")),
-                Mood::Resets => writer.reset(),
-                Mood::Garbage => {
+            match BEHAVIORS[server.behavior.load(Ordering::SeqCst)] {
+                ServerBehavior::Respond => drop(writer.answer(200, &fields, name.as_bytes())),
+                ServerBehavior::Unavailable => drop(writer.answer(503, &[], b"")),
+                ServerBehavior::Reset => writer.reset(),
+                ServerBehavior::Garbage => {
                     writer.write(b"\x00 what is this\r\n\r\n");
                     writer.close();
                 }
-                Mood::Silent => writer.wait_for_close(),
+                ServerBehavior::Hang => writer.wait_for_close(),
             }
         });
         let origin = origin.unwrap();
-        Self { origin, seen }
+        Self { origin, state }
     }
 
-    fn feels(&self, mood: Mood) {
-        self.seen.mood.store(mood as usize, Ordering::SeqCst);
+    fn set_behavior(&self, behavior: ServerBehavior) {
+        (self.state.behavior).store(behavior as usize, Ordering::SeqCst);
     }
 
-    fn is_sick(&self, is_sick: bool) {
-        self.seen
-            .is_sick
-            .store(usize::from(is_sick), Ordering::SeqCst);
+    fn set_unhealthy(&self, is_unhealthy: bool) {
+        (self.state.is_unhealthy).store(is_unhealthy, Ordering::SeqCst);
     }
 
     fn requests(&self) -> usize {
-        self.seen.requests.load(Ordering::SeqCst)
+        self.state.requests.load(Ordering::SeqCst)
     }
 
-    /// As a member of `upstream`.
-    fn with(&self, share: &str) -> String {
-        format!("{{ url = \"{}\"{share} }}", self.origin.url())
+    fn health_checks(&self) -> usize {
+        self.state.health_checks.load(Ordering::SeqCst)
+    }
+
+    /// An element of the `upstream` option, with further options of the server.
+    fn config(&self, options: &str) -> String {
+        format!("{{ url = \"{}\"{options} }}", self.origin.url())
     }
 }
 
-fn behind(servers: &[String], lines: &str) -> TestSite {
+fn start_site(servers: &[String], lines: &str) -> TestSite {
     let line = format!("upstream = [{}]", servers.join(", "));
     SiteBuilder::upstream_line(&line).site(lines).start()
 }
 
-/// Health checks that decide within half a second.
+/// Health checks that detect a change within half a second.
 const CHECKS: &str =
     "health_check = \"/health\"\nhealth_interval = \"100ms\"\nhealth_fall = 3\nhealth_rise = 2";
 
-/// Passes by the cache: which server answers.
+/// Sends a request that bypasses the cache; returns the name of the server that responded.
 fn post(site: &TestSite, n: usize) -> String {
     let form = Request::form(&format!("/form{n}"), &[("a", "b")]);
     site.send(form).expect_status(200).text()
 }
 
-/// The state of the server at this place, as `galley status` has it.
+/// The state of a server as reported by `galley status`.
 fn state(site: &TestSite, index: usize) -> String {
     let status: serde_json::Value = serde_json::from_str(&site.status()).unwrap();
     let server = &status["sites"][0]["upstreams"][0]["servers"][index];
     server["state"].as_str().unwrap().to_owned()
 }
 
-fn wait_for_state(site: &TestSite, index: usize, wanted: &str) {
-    let what = format!("server {index} to be {wanted}");
-    wait_for(&what, TIMEOUT, || state(site, index) == wanted);
+fn wait_for_state(site: &TestSite, index: usize, expected: &str) {
+    let condition = format!("server {index} to be {expected}");
+    wait_for(&condition, TIMEOUT, || state(site, index) == expected);
 }
 
 #[test]
-fn shares_are_those_of_the_weights() {
-    let (a, b, c) = (Server::start("a"), Server::start("b"), Server::start("c"));
-    let site = behind(
-        &[a.with(""), b.with(", weight = 2"), c.with(", weight = 5")],
+fn requests_are_distributed_by_weight() {
+    let (a, b, c) = (
+        UpstreamServer::start("a"),
+        UpstreamServer::start("b"),
+        UpstreamServer::start("c"),
+    );
+    let site = start_site(
+        &[
+            a.config(""),
+            b.config(", weight = 2"),
+            c.config(", weight = 5"),
+        ],
         "",
     );
     for n in 0..80 {
@@ -146,13 +157,13 @@ fn shares_are_those_of_the_weights() {
         (0..20).for_each(|n| drop(post(&site, 100 * thread + n)));
     });
     let all = [a.requests(), b.requests(), c.requests()];
-    for (seen, wanted) in all.into_iter().zip([30, 60, 150]) {
-        assert!(seen.abs_diff(wanted) <= 2, "{all:?}");
+    for (count, expected) in all.into_iter().zip([30, 60, 150]) {
+        assert!(count.abs_diff(expected) <= 2, "{all:?}");
     }
 }
 
 #[test]
-fn the_idle_server_is_preferred() {
+fn least_connections_prefers_the_idle_server() {
     let gate = Gate::new();
     let waiting = gate.clone();
     let busy = Origin::start(move |_, writer| {
@@ -161,9 +172,9 @@ fn the_idle_server_is_preferred() {
         writer.answer(200, &[("Content-Type", "text/html")], b"busy");
     })
     .unwrap();
-    let idle = Server::start("idle");
-    let servers = [format!("\"{}\"", busy.url()), idle.with("")];
-    let site = behind(&servers, "balance = \"least-connections\"");
+    let idle = UpstreamServer::start("idle");
+    let servers = [format!("\"{}\"", busy.url()), idle.config("")];
+    let site = start_site(&servers, "balance = \"least-connections\"");
     let mut held = site.connect();
     held.send(&crate::support::with_host(Request::form(
         "/held",
@@ -178,52 +189,50 @@ fn the_idle_server_is_preferred() {
     assert_eq!(held.receive("POST").unwrap().text(), "busy");
 }
 
-/// Which server each customer gets.
-fn homes(site: &TestSite) -> HashMap<usize, String> {
-    let home = |customer: usize| {
+/// The server that each of 60 customers is assigned to.
+fn assignments(site: &TestSite) -> HashMap<usize, String> {
+    let assignment = |customer: usize| {
         let form = Request::form("/cart", &[("a", "b")]).cookie(&format!("shop=c{customer}"));
         (customer, site.send(form).expect_status(200).text())
     };
-    (0..60).map(home).collect()
+    (0..60).map(assignment).collect()
 }
 
 #[test]
-fn affinity_survives_a_server_that_goes_and_comes() {
-    let servers = ["a", "b", "c"].map(Server::start);
-    let list = servers.each_ref().map(|server| server.with(""));
+fn cookie_affinity_survives_the_failure_and_return_of_a_server() {
+    let servers = ["a", "b", "c"].map(UpstreamServer::start);
+    let list = servers.each_ref().map(|server| server.config(""));
     let lines = format!("balance = \"cookie\"\nbalance_cookie = \"shop\"\n{CHECKS}");
-    let site = behind(&list, &lines);
-    let before = homes(&site);
-    assert_eq!(homes(&site), before);
+    let site = start_site(&list, &lines);
+    let before = assignments(&site);
+    assert_eq!(assignments(&site), before);
     for name in ["a", "b", "c"] {
-        let count = before.values().filter(|home| *home == name).count();
+        let count = before.values().filter(|server| *server == name).count();
         assert!((8..=35).contains(&count), "{name}: {count} of 60");
     }
-    servers[1].is_sick(true);
+    servers[1].set_unhealthy(true);
     wait_for_state(&site, 1, "down");
-    for (customer, home) in homes(&site) {
-        assert!(home != "b");
-        assert!(before[&customer] == "b" || before[&customer] == home);
+    for (customer, server) in assignments(&site) {
+        assert!(server != "b");
+        assert!(before[&customer] == "b" || before[&customer] == server);
     }
-    servers[1].is_sick(false);
+    servers[1].set_unhealthy(false);
     wait_for_state(&site, 1, "up");
-    assert_eq!(homes(&site), before);
+    assert_eq!(assignments(&site), before);
 }
 
 #[test]
-fn checks_take_a_server_out_and_bring_it_back() {
-    let (a, b) = (Server::start("a"), Server::start("b"));
-    let site = behind(&[a.with(""), b.with("")], CHECKS);
-    wait_for("checks", TIMEOUT, || {
-        a.seen.checks.load(Ordering::SeqCst) >= 2
-    });
+fn health_checks_remove_and_restore_a_server() {
+    let (a, b) = (UpstreamServer::start("a"), UpstreamServer::start("b"));
+    let site = start_site(&[a.config(""), b.config("")], CHECKS);
+    wait_for("health checks", TIMEOUT, || a.health_checks() >= 2);
     assert_eq!(state(&site, 0), "up");
-    a.is_sick(true);
-    let began = a.seen.checks.load(Ordering::SeqCst);
+    a.set_unhealthy(true);
+    let checks = a.health_checks();
     wait_for_state(&site, 0, "down");
     assert!(
-        a.seen.checks.load(Ordering::SeqCst) >= began + 3,
-        "three checks in succession"
+        a.health_checks() >= checks + 3,
+        "down before three failed checks in succession"
     );
     let before = a.requests();
     for n in 0..20 {
@@ -238,7 +247,7 @@ fn checks_take_a_server_out_and_bring_it_back() {
         why.contains("\"state\":\"down\"") || why.contains("\"state\": \"down\""),
         "{why}"
     );
-    // What was found is kept over a reload: nothing is sent to it while the new generation has not checked it yet.
+    // The state survives a reload: the server receives no requests before the new generation has checked it.
     let config = std::fs::read_to_string(site.galley.config()).unwrap();
     std::fs::write(
         site.galley.config(),
@@ -250,69 +259,70 @@ fn checks_take_a_server_out_and_bring_it_back() {
     for n in 20..40 {
         assert_eq!(post(&site, n), "b");
     }
-    a.is_sick(false);
+    a.set_unhealthy(false);
     wait_for_state(&site, 0, "up");
-    let seen: Vec<String> = (40..50).map(|n| post(&site, n)).collect();
-    assert_eq!(seen.iter().filter(|one| *one == "a").count(), 5, "{seen:?}");
+    let servers: Vec<String> = (40..50).map(|n| post(&site, n)).collect();
+    let of_a = servers.iter().filter(|server| *server == "a").count();
+    assert_eq!(of_a, 5, "{servers:?}");
     site.galley
         .wait_for_log("passes its health checks again", TIMEOUT);
 }
 
 #[test]
-fn a_server_that_comes_back_gets_its_share_slowly() {
-    let (a, b) = (Server::start("a"), Server::start("b"));
-    let site = behind(
-        &[a.with(""), b.with("")],
+fn slow_start_ramps_up_the_share_of_a_restored_server() {
+    let (a, b) = (UpstreamServer::start("a"), UpstreamServer::start("b"));
+    let site = start_site(
+        &[a.config(""), b.config("")],
         &format!("{CHECKS}\nslow_start = \"5s\""),
     );
-    a.is_sick(true);
+    a.set_unhealthy(true);
     wait_for_state(&site, 0, "down");
-    a.is_sick(false);
+    a.set_unhealthy(false);
     wait_for_state(&site, 0, "up");
-    let came_back = Instant::now();
+    let restored = Instant::now();
     let of_a = |range: std::ops::Range<usize>| range.filter(|n| post(&site, *n) == "a").count();
     let early = of_a(0..40);
-    // A machine that is busy may have taken longer than the ramp.
-    if came_back.elapsed() < Duration::from_millis(1500) {
+    // On a busy machine, the requests may have taken longer than the ramp.
+    if restored.elapsed() < Duration::from_millis(1500) {
         assert!(early <= 12, "{early} of 40 in the first seconds");
     }
     wait_for("the end of the ramp", TIMEOUT, || {
-        came_back.elapsed() > Duration::from_secs(6)
+        restored.elapsed() > Duration::from_secs(6)
     });
     let late = of_a(40..80);
     assert!((19..=21).contains(&late), "{late} of 40 after the ramp");
 }
 
 #[test]
-fn backups_serve_only_while_all_others_are_out() {
+fn backup_servers_are_used_only_while_all_others_are_down() {
     let (a, b, spare) = (
-        Server::start("a"),
-        Server::start("b"),
-        Server::start("spare"),
+        UpstreamServer::start("a"),
+        UpstreamServer::start("b"),
+        UpstreamServer::start("spare"),
     );
-    let site = behind(
-        &[a.with(""), b.with(""), spare.with(", backup = true")],
+    let site = start_site(
+        &[a.config(""), b.config(""), spare.config(", backup = true")],
         CHECKS,
     );
     for n in 0..20 {
         post(&site, n);
     }
-    a.is_sick(true);
+    a.set_unhealthy(true);
     wait_for_state(&site, 0, "down");
     for n in 20..40 {
         assert_eq!(post(&site, n), "b");
     }
     assert_eq!(spare.requests(), 0);
-    b.is_sick(true);
+    b.set_unhealthy(true);
     wait_for_state(&site, 1, "down");
     assert_eq!(post(&site, 40), "spare");
-    // No server passes its checks, so all are tried: a wrong check stops nobody.
-    spare.is_sick(true);
+    // If no server passes its checks, all are used, so a faulty health check does not stop the site.
+    spare.set_unhealthy(true);
     wait_for_state(&site, 2, "down");
     for n in 50..60 {
         post(&site, n);
     }
-    a.is_sick(false);
+    a.set_unhealthy(false);
     wait_for_state(&site, 0, "up");
     for n in 60..70 {
         assert_eq!(post(&site, n), "a");
@@ -320,10 +330,10 @@ fn backups_serve_only_while_all_others_are_out() {
 }
 
 #[test]
-fn limits_of_servers_hold() {
-    let (a, b) = (Server::start("a"), Server::start("b"));
-    let site = behind(
-        &[a.with(", max = 2"), b.with(", max = 3")],
+fn the_connection_limit_of_each_server_is_respected() {
+    let (a, b) = (UpstreamServer::start("a"), UpstreamServer::start("b"));
+    let site = start_site(
+        &[a.config(", max = 2"), b.config(", max = 3")],
         "in_flight = 50",
     );
     run_concurrently(20, |_| {
@@ -332,35 +342,40 @@ fn limits_of_servers_hold() {
             site.send(form).assert_status(200);
         }
     });
-    let most = |server: &Server| server.seen.most.load(Ordering::SeqCst);
-    assert_eq!([most(&a), most(&b)], [2, 3]);
+    let maximum = |server: &UpstreamServer| server.state.max_in_progress.load(Ordering::SeqCst);
+    assert_eq!([maximum(&a), maximum(&b)], [2, 3]);
     assert_eq!(a.requests() + b.requests(), 80);
 }
 
 #[test]
-fn one_working_server_is_enough() {
+fn requests_fail_over_to_the_only_working_server() {
     let (a, b, good) = (
-        Server::start("a"),
-        Server::start("b"),
-        Server::start("good"),
+        UpstreamServer::start("a"),
+        UpstreamServer::start("b"),
+        UpstreamServer::start("good"),
     );
     let lines = "first_byte_timeout = \"300ms\"\nconnect_timeout = \"1s\"";
-    let site = behind(&[a.with(""), b.with(""), good.with("")], lines);
+    let site = start_site(&[a.config(""), b.config(""), good.config("")], lines);
     let mut page = 0;
-    for mood in [Mood::Unavailable, Mood::Resets, Mood::Garbage, Mood::Silent] {
-        a.feels(mood);
-        b.feels(mood);
+    for behavior in [
+        ServerBehavior::Unavailable,
+        ServerBehavior::Reset,
+        ServerBehavior::Garbage,
+        ServerBehavior::Hang,
+    ] {
+        a.set_behavior(behavior);
+        b.set_behavior(behavior);
         for _ in 0..8 {
             page += 1;
-            let answer = site.get(&format!("/page{page}"));
+            let response = site.get(&format!("/page{page}"));
             assert_eq!(
-                (answer.status, answer.text().as_str()),
+                (response.status, response.text().as_str()),
                 (200, "good"),
                 "{page}"
             );
         }
     }
-    // Nor does a server that is gone altogether, also for what may not be sent twice.
+    // Requests that must not be sent twice also fail over if a server does not accept connections.
     drop((a, b));
     for n in 0..10 {
         assert_eq!(post(&site, n), "good");
@@ -368,29 +383,28 @@ fn one_working_server_is_enough() {
 }
 
 #[test]
-fn a_wordpress_that_is_in_maintenance_everywhere_says_so() {
-    let (a, b) = (Server::start("a"), Server::start("b"));
-    a.feels(Mood::Unavailable);
-    b.feels(Mood::Unavailable);
-    let site = behind(&[a.with(""), b.with("")], "");
+fn a_503_of_all_servers_is_forwarded() {
+    let (a, b) = (UpstreamServer::start("a"), UpstreamServer::start("b"));
+    a.set_behavior(ServerBehavior::Unavailable);
+    b.set_behavior(ServerBehavior::Unavailable);
+    let site = start_site(&[a.config(""), b.config("")], "");
     assert_eq!(site.get("/page").status, 503);
-    assert_eq!(a.requests() + b.requests(), 2, "each was asked once");
+    assert_eq!(a.requests() + b.requests(), 2, "one request to each");
     let form = Request::form("/form", &[("a", "b")]);
     assert_eq!(site.send(form).status, 503);
-    assert_eq!(a.requests() + b.requests(), 3, "an order is sent once");
+    assert_eq!(a.requests() + b.requests(), 3, "a POST is sent once");
 }
 
-/// Scripted FastCGI servers.
 #[test]
-fn fastcgi_servers_share_requests_and_stand_in_for_each_other() {
-    let answer = |name: &'static [u8]| {
-        FastCgiOrigin::start(move |_, application| {
-            application.stdin();
-            application.answer("Content-Type: text/html\r\nCache-Control: no-store", name);
+fn requests_are_balanced_over_fastcgi_servers_and_fail_over() {
+    let start = |name: &'static [u8]| {
+        FastCgiOrigin::start(move |_, writer| {
+            writer.stdin();
+            writer.answer("Content-Type: text/html\r\nCache-Control: no-store", name);
         })
         .unwrap()
     };
-    let (a, b) = (answer(b"a"), answer(b"b"));
+    let (a, b) = (start(b"a"), start(b"b"));
     let line = format!(
         "php = [\"{}\", {{ address = \"{}\", weight = 3 }}]",
         a.address(),
@@ -406,14 +420,14 @@ fn fastcgi_servers_share_requests_and_stand_in_for_each_other() {
     assert_eq!((a.count(), b.count()), (10, 30));
     drop(a);
     for n in 0..20 {
-        let answer = site.send(Request::form(&format!("/form{n}"), &[("a", "b")]));
-        assert_eq!((answer.status, answer.text().as_str()), (200, "b"));
+        let response = site.send(Request::form(&format!("/form{n}"), &[("a", "b")]));
+        assert_eq!((response.status, response.text().as_str()), (200, "b"));
     }
 }
 
 #[test]
-fn php_fpm_by_socket_and_by_port_with_health_checks() {
-    let plan = SiteBuilder::upstream_line("").file("index.php", TEST_PAGE);
+fn php_fpm_health_checks_work_over_unix_sockets_and_tcp() {
+    let builder = SiteBuilder::upstream_line("").file("index.php", TEST_PAGE);
     let pool = vec![("ping.path".to_owned(), "/ping".to_owned())];
     let start = |name: &str, listen| {
         let options = FpmOptions {
@@ -421,14 +435,14 @@ fn php_fpm_by_socket_and_by_port_with_health_checks() {
             pool: pool.clone(),
             ..FpmOptions::default()
         };
-        PhpFpm::start(&plan.scratch.join(name), &options).unwrap()
+        PhpFpm::start(&builder.scratch.join(name), &options).unwrap()
     };
     let (mut one, other) = (
         start("one", FpmListen::Unix),
         start("other", FpmListen::Tcp),
     );
     let line = format!("php = [\"{}\", \"{}\"]", one.address(), other.address());
-    let site = plan
+    let site = builder
         .site(&format!("{line}\n{}", CHECKS.replace("/health", "/ping")))
         .start();
     wait_for_state(&site, 0, "up");
@@ -449,23 +463,23 @@ fn php_fpm_by_socket_and_by_port_with_health_checks() {
 }
 
 #[test]
-fn apache_may_die_under_load() {
-    let plan = SiteBuilder::upstream_line("");
-    plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
+fn requests_succeed_while_an_apache_server_dies_under_load() {
+    let builder = SiteBuilder::upstream_line("");
+    builder.scratch.write("web/index.php", TEST_PAGE).unwrap();
     let rewrite =
         "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
-    plan.scratch.write("web/.htaccess", rewrite).unwrap();
+    builder.scratch.write("web/.htaccess", rewrite).unwrap();
     let start = |name: &str| {
-        let (dir, web) = (plan.scratch.join(name), plan.scratch.join("web"));
+        let (dir, web) = (builder.scratch.join(name), builder.scratch.join("web"));
         Apache::start(&dir, &web, &ApacheOptions::default()).unwrap()
     };
     let (mut one, other) = (start("one"), start("other"));
     let line = format!("upstream = [\"{}\", \"{}\"]", one.url(), other.url());
-    let site = plan
+    let site = builder
         .site(&format!("{line}\nbalance = \"least-connections\""))
         .start();
     std::thread::scope(|scope| {
-        let visitors = scope.spawn(|| {
+        let clients = scope.spawn(|| {
             run_concurrently(6, |thread| {
                 (0..50).for_each(|n| {
                     site.get(&format!("/page{thread}-{n}")).assert_status(200);
@@ -473,7 +487,7 @@ fn apache_may_die_under_load() {
             });
         });
         one.kill();
-        visitors.join().unwrap();
+        clients.join().unwrap();
     });
     one.restart().unwrap();
     let mut page = 0;

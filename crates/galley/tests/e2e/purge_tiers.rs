@@ -1,4 +1,5 @@
-//! Two tiers: two Galleys in front of a Galley with PHP and an Apache with PHP as a module. One purge reaches both tiers, in order.
+//! Two cache tiers: two Galley nodes in front of a Galley with PHP and an Apache with PHP as a module. A purge is applied to
+//! both tiers, in order.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use crate::support::TIMEOUT;
 const HOST: &str = "tiers.test";
 const SECRET: &str = "a secret of sixteen bytes or more";
 
-/// Shows the version and the client.
+/// A page with the version and the client's address.
 const PAGE: &str = "<?php
 header('Content-Type: text/html');
 header('Galley-Tags: p1');
@@ -97,22 +98,22 @@ impl Tiers {
         self.fronts[front].addr()
     }
 
-    /// The version of a page, and whether it came from the cache.
+    /// Requests a page; returns its version and whether it was a hit.
     fn get(&self, front: usize, path: &str) -> (u64, bool) {
-        let answer = Request::get(path)
+        let response = Request::get(path)
             .host(HOST)
             .send(self.addr(front))
             .unwrap();
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        let text = answer.text();
+        assert_eq!(response.status, 200, "{}", response.text());
+        let text = response.text();
         let version = text
             .split("version=")
             .nth(1)
             .and_then(|rest| rest.split(';').next());
-        (version.unwrap().parse().unwrap(), answer.is_hit())
+        (version.unwrap().parse().unwrap(), response.is_hit())
     }
 
-    /// Changes the page, and purges its tag through a front; how far the purge got.
+    /// Changes the page and purges its tag through a front node; returns the reach of the purge.
     fn edit(&self, front: usize) -> Option<String> {
         let file = self.scratch.join("web/version.txt");
         let version: u64 = std::fs::read_to_string(&file)
@@ -133,7 +134,7 @@ impl Tiers {
 }
 
 #[test]
-fn one_purge_reaches_both_tiers_and_no_old_page_comes_back() {
+fn a_purge_reaches_both_tiers_and_no_stale_page_is_served_afterwards() {
     let tiers = Tiers::start();
     let acknowledged = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
@@ -146,11 +147,11 @@ fn one_purge_reaches_both_tiers_and_no_old_page_comes_back() {
             let (tiers, acknowledged, is_over) = (&tiers, &acknowledged, &is_over);
             scope.spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
-                    let least = acknowledged.load(Ordering::SeqCst);
-                    let (seen, _) = tiers.get(reader % 2, "/page");
+                    let minimum = acknowledged.load(Ordering::SeqCst);
+                    let (version, _) = tiers.get(reader % 2, "/page");
                     assert!(
-                        seen >= least,
-                        "version {seen} after {least} was acknowledged"
+                        version >= minimum,
+                        "version {version} after {minimum} was acknowledged"
                     );
                 }
             });
@@ -164,17 +165,17 @@ fn one_purge_reaches_both_tiers_and_no_old_page_comes_back() {
     });
     assert!(
         acknowledged.load(Ordering::SeqCst) > 20,
-        "most purges were acknowledged"
+        "fewer than 21 purges were acknowledged"
     );
     for front in 0..2 {
-        wait_for("a hit of the newest", TIMEOUT, || {
+        wait_for("a hit of the newest version", TIMEOUT, || {
             tiers.get(front, "/page") == (version(), true)
         });
     }
 }
 
 #[test]
-fn a_purge_is_not_final_while_the_tier_behind_is_away() {
+fn a_purge_is_local_while_the_back_tier_is_down() {
     let mut tiers = Tiers::start();
     tiers.back.kill();
     assert_eq!(tiers.edit(0), Some("local".to_owned()));
@@ -190,31 +191,32 @@ fn a_purge_is_not_final_while_the_tier_behind_is_away() {
 }
 
 #[test]
-fn the_address_and_the_scheme_of_the_client_reach_both_servers_behind() {
+fn client_address_and_scheme_are_forwarded_through_both_tiers() {
     let tiers = Tiers::start();
-    let mut seen = Vec::new();
+    let mut responses = Vec::new();
     for number in 0..4 {
-        // As a proxy with TLS in front of both tiers says it.
+        // As sent by a TLS proxy in front of both tiers.
         let form = Request::form(&format!("/form{number}"), &[("a", "b")])
             .host(HOST)
             .field("X-Forwarded-For", "203.0.113.7")
             .field("X-Forwarded-Proto", "https");
         let text = form.send(tiers.addr(0)).unwrap().text();
-        seen.push(text);
+        responses.push(text);
     }
-    // Galley behind gives PHP the address itself, Apache gets the field.
-    let of_galley = seen
+    // The back Galley passes the address to PHP as REMOTE_ADDR; Apache passes the field.
+    let of_galley = responses
         .iter()
         .filter(|text| text.contains("address=203.0.113.7;"))
         .count();
-    let of_apache = seen
+    let of_apache = responses
         .iter()
         .filter(|text| text.contains("forwarded=203.0.113.7;"))
         .count();
-    assert!(of_galley >= 2 && of_apache >= 2, "{seen:?}");
+    assert!(of_galley >= 2 && of_apache >= 2, "{responses:?}");
     assert!(
-        seen.iter()
+        responses
+            .iter()
             .all(|text| text.contains("scheme=on;") || text.contains("scheme=https;")),
-        "{seen:?}"
+        "{responses:?}"
     );
 }

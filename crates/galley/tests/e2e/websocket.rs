@@ -1,4 +1,4 @@
-//! Connections that become something else than HTTP: `websocket` passes to HTTP upstreams, and nothing else does.
+//! Protocol upgrades: only `websocket` is forwarded, and only to HTTP upstreams.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,83 +10,86 @@ use galley_testkit::wait_for;
 
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, json_number, page_value};
 
-/// A server that does what the path says, and keeps all bytes that came on each of its connections.
-struct Server {
+/// The bytes received on each connection.
+type ReceivedBytes = Mutex<Vec<Vec<u8>>>;
+
+/// An upstream server whose behavior depends on the path. It records all received bytes.
+struct UpgradeServer {
     addr: SocketAddr,
-    seen: Arc<Mutex<Vec<Vec<u8>>>>,
+    received: Arc<ReceivedBytes>,
 }
 
-impl Server {
+impl UpgradeServer {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
-        let seen: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
-        let kept = Arc::clone(&seen);
+        let received: Arc<ReceivedBytes> = Arc::default();
+        let recorded = Arc::clone(&received);
         // Ends with the test's process; its connections end with the server under test.
         thread::spawn(move || {
             for stream in listener.incoming() {
-                let kept = Arc::clone(&kept);
-                thread::spawn(move || serve(stream.unwrap(), &kept));
+                let recorded = Arc::clone(&recorded);
+                thread::spawn(move || serve(stream.unwrap(), &recorded));
             }
         });
-        Self { addr, seen }
+        Self { addr, received }
     }
 
-    /// All that came on every connection so far.
-    fn heard(&self) -> String {
-        let all = self.seen.lock().unwrap().concat();
+    /// All bytes received so far, on all connections.
+    fn received_text(&self) -> String {
+        let all = self.received.lock().unwrap().concat();
         String::from_utf8_lossy(&all).into_owned()
     }
 
-    fn plan(&self, preset: &str) -> SiteBuilder {
+    fn site_builder(&self, preset: &str) -> SiteBuilder {
         SiteBuilder::upstream_line(&format!("upstream = [\"http://{}\"]", self.addr))
             .site(&format!("preset = \"{preset}\""))
     }
 }
 
-/// RFC 6455 section 1.3 has these two.
+/// The key of the example in RFC 6455 section 1.3; the response has the matching `Sec-WebSocket-Accept`.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
-const AGREED: &[u8] =
+const SWITCHING_PROTOCOLS: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
     Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 
-fn serve(mut stream: TcpStream, seen: &Mutex<Vec<Vec<u8>>>) {
-    let place = {
-        let mut seen = seen.lock().unwrap();
-        seen.push(Vec::new());
-        seen.len() - 1
+fn serve(mut stream: TcpStream, received: &ReceivedBytes) {
+    let index = {
+        let mut received = received.lock().unwrap();
+        received.push(Vec::new());
+        received.len() - 1
     };
-    let take = |stream: &mut TcpStream| {
-        let mut piece = [0; 4096];
-        let count = stream.read(&mut piece).unwrap_or(0);
-        let mut seen = seen.lock().unwrap();
-        seen[place].extend_from_slice(&piece[..count]);
-        (piece[..count].to_vec(), seen[place].clone())
+    let read = |stream: &mut TcpStream| {
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).unwrap_or(0);
+        let mut received = received.lock().unwrap();
+        received[index].extend_from_slice(&buffer[..count]);
+        (buffer[..count].to_vec(), received[index].clone())
     };
     let head = loop {
-        let (piece, all) = take(&mut stream);
-        if all.windows(4).any(|at| at == b"\r\n\r\n") || piece.is_empty() {
+        let (chunk, all) = read(&mut stream);
+        if all.windows(4).any(|at| at == b"\r\n\r\n") || chunk.is_empty() {
             break String::from_utf8_lossy(&all).into_owned();
         }
     };
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-    let answer: &[u8] = match path.as_str() {
-        "/echo" | "/end" => AGREED,
-        "/ahead" => &[AGREED, b"first words"].concat(),
+    let response: &[u8] = match path.as_str() {
+        "/echo" | "/end" => SWITCHING_PROTOCOLS,
+        "/ahead" => &[SWITCHING_PROTOCOLS, b"first words"].concat(),
         "/other" => {
             b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\nSECRET"
         }
-        "/junk" => &[b"SECRET", AGREED].concat(),
+        "/junk" => &[b"SECRET", SWITCHING_PROTOCOLS].concat(),
         _ => b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nCache-Control: no-store\r\nConnection: close\r\n\r\nplain",
     };
-    let _ = stream.write_all(answer);
+    let _ = stream.write_all(response);
     let is_echo = path == "/echo";
     loop {
-        let (piece, _) = take(&mut stream);
-        if piece.is_empty() {
+        let (chunk, _) = read(&mut stream);
+        if chunk.is_empty() {
             break;
         }
-        if is_echo && stream.write_all(&piece).is_err() {
+        if is_echo && stream.write_all(&chunk).is_err() {
             break;
         }
     }
@@ -107,16 +110,16 @@ fn upgrade(path: &str, protocol: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Asks for a tunnel, and gives the connection with the head of the answer.
+/// Requests a WebSocket; returns the connection and the head of the response.
 fn open(site: &TestSite, path: &str) -> (Connection, String) {
     let mut connection = site.connect();
     connection.write(&websocket(path)).unwrap();
-    let head = until(&mut connection, b"\r\n\r\n");
+    let head = read_until(&mut connection, b"\r\n\r\n");
     (connection, head)
 }
 
-/// All that comes up to and with these bytes.
-fn until(connection: &mut Connection, end: &[u8]) -> String {
+/// Reads up to and including these bytes.
+fn read_until(connection: &mut Connection, end: &[u8]) -> String {
     let mut stream = connection.stream();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut all = Vec::new();
@@ -138,10 +141,10 @@ fn open_tunnels(site: &TestSite) -> u64 {
 }
 
 #[test]
-fn bytes_pass_both_ways_once_both_have_agreed() {
+fn after_a_101_bytes_are_forwarded_in_both_directions() {
     for preset in ["wordpress", "none"] {
-        let server = Server::start();
-        let site = server.plan(preset).start();
+        let server = UpgradeServer::start();
+        let site = server.site_builder(preset).start();
         let (mut connection, head) = open(&site, "/echo");
         let lower = head.to_ascii_lowercase();
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -156,7 +159,7 @@ fn bytes_pass_both_ways_once_both_have_agreed() {
             !lower.contains("content-length") && !lower.contains("transfer-encoding"),
             "{head}"
         );
-        let sent = server.heard().to_ascii_lowercase();
+        let sent = server.received_text().to_ascii_lowercase();
         for field in [
             "upgrade: websocket\r\n",
             "connection: upgrade\r\n",
@@ -165,7 +168,7 @@ fn bytes_pass_both_ways_once_both_have_agreed() {
         ] {
             assert!(sent.contains(field), "{field} in {sent}");
         }
-        // A text message as a browser sends it, and more than any buffer holds.
+        // A masked text frame as a browser sends it, then more data than any buffer can hold.
         connection
             .write(b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58")
             .unwrap();
@@ -188,71 +191,71 @@ fn bytes_pass_both_ways_once_both_have_agreed() {
             line.contains(" 101 ") && line.contains(&(11 + (1 << 20)).to_string()),
             "{line}"
         );
-        wait_for("the tunnel to be gone", TIMEOUT, || {
+        wait_for("the tunnel to be closed", TIMEOUT, || {
             open_tunnels(&site) == 0
         });
     }
 }
 
 #[test]
-fn the_upstream_may_speak_first_and_last() {
-    let server = Server::start();
-    let site = server.plan("wordpress").start();
+fn the_upstream_can_send_the_first_and_the_last_bytes() {
+    let server = UpgradeServer::start();
+    let site = server.site_builder("wordpress").start();
     let (mut connection, _) = open(&site, "/ahead");
-    assert_eq!(until(&mut connection, b"words"), "first words");
+    assert_eq!(read_until(&mut connection, b"words"), "first words");
     let (mut connection, _) = open(&site, "/end");
     connection.write(b"the first words").unwrap();
     connection.finish_writing().unwrap();
     assert_eq!(connection.read_to_end().unwrap(), b"the last words");
-    assert!(server.heard().ends_with("the first words"));
+    assert!(server.received_text().ends_with("the first words"));
 }
 
 #[test]
-fn without_a_101_it_is_a_request_like_others_and_nothing_behind_it_is_sent_on() {
-    let server = Server::start();
-    let site = server.plan("wordpress").start();
-    let behind = format!("GET /smuggled HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
-    let all = site.send_raw(&[websocket("/no"), behind.into_bytes()].concat());
+fn bytes_after_an_upgrade_request_are_not_forwarded_without_a_101() {
+    let server = UpgradeServer::start();
+    let site = server.site_builder("wordpress").start();
+    let pipelined = format!("GET /smuggled HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
+    let all = site.send_raw(&[websocket("/no"), pipelined.into_bytes()].concat());
     let text = String::from_utf8_lossy(&all);
     assert!(
         text.starts_with("HTTP/1.1 200 ") && text.ends_with("plain"),
         "{text}"
     );
     assert_eq!(text.matches("HTTP/1.1").count(), 1, "{text}");
-    assert!(!server.heard().contains("smuggled"));
-    // Nor is what comes later.
+    assert!(!server.received_text().contains("smuggled"));
+    // The connection is closed, so later bytes are not forwarded either.
     let mut connection = site.connect();
     connection.write(&websocket("/no")).unwrap();
-    let answer = connection.receive("GET").unwrap();
-    assert_eq!(answer.field("connection"), Some("close"));
+    let response = connection.receive("GET").unwrap();
+    assert_eq!(response.field("connection"), Some("close"));
     assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
-fn a_101_that_nobody_asked_for_is_no_answer() {
-    let server = Server::start();
-    let site = server.plan("wordpress").start();
+fn an_unrequested_or_invalid_101_gives_502() {
+    let server = UpgradeServer::start();
+    let site = server.site_builder("wordpress").start();
     for request in [
         websocket("/other"),
         websocket("/junk"),
         format!("GET /echo HTTP/1.1\r\nHost: {HOST}\r\n\r\n").into_bytes(),
-        // Asked for in a way that does not count: the head says nothing of it, or a body follows.
+        // Not valid upgrade requests: `Connection` does not list `Upgrade`, or the request has a body.
         format!("GET /echo HTTP/1.1\r\nHost: {HOST}\r\nUpgrade: websocket\r\n\r\n").into_bytes(),
         format!("POST /echo HTTP/1.1\r\nHost: {HOST}\r\nUpgrade: websocket\r\nConnection: upgrade\r\nContent-Length: 2\r\n\r\nhi").into_bytes(),
     ] {
         let mut connection = site.connect();
         connection.write(&request).unwrap();
-        let answer = connection.receive("GET").unwrap();
-        answer.assert_status(502);
-        assert!(!answer.text().contains("SECRET"));
+        let response = connection.receive("GET").unwrap();
+        response.assert_status(502);
+        assert!(!response.text().contains("SECRET"));
     }
     assert_eq!(open_tunnels(&site), 0);
 }
 
 #[test]
-fn other_protocols_do_not_pass() {
-    let server = Server::start();
-    let site = server.plan("wordpress").start();
+fn other_protocols_are_not_forwarded() {
+    let server = UpgradeServer::start();
+    let site = server.site_builder("wordpress").start();
     for protocol in [
         "h2c",
         "websocket, h2c",
@@ -265,22 +268,35 @@ fn other_protocols_do_not_pass() {
         connection.write(&upgrade("/plain", protocol)).unwrap();
         connection.receive("GET").unwrap().assert_status(200);
     }
-    assert!(!server.heard().to_ascii_lowercase().contains("upgrade"));
-    let site = server.plan("wordpress").site("upgrade = []").start();
+    assert!(
+        !server
+            .received_text()
+            .to_ascii_lowercase()
+            .contains("upgrade")
+    );
+    let site = server
+        .site_builder("wordpress")
+        .site("upgrade = []")
+        .start();
     let mut connection = site.connect();
     connection.write(&websocket("/plain")).unwrap();
     connection.receive("GET").unwrap().assert_status(200);
-    assert!(!server.heard().to_ascii_lowercase().contains("upgrade"));
+    assert!(
+        !server
+            .received_text()
+            .to_ascii_lowercase()
+            .contains("upgrade")
+    );
 }
 
 #[test]
-fn php_over_fastcgi_never_hears_of_it() {
+fn php_over_fastcgi_does_not_receive_upgrade_fields() {
     let site = SiteBuilder::php().start();
     let mut connection = site.connect();
     connection.write(&websocket("/page")).unwrap();
-    let answer = connection.receive("GET").unwrap();
-    answer.assert_status(200);
-    let text = answer.text();
+    let response = connection.receive("GET").unwrap();
+    response.assert_status(200);
+    let text = response.text();
     assert_eq!(page_value(&text, "HTTP_SEC_WEBSOCKET_VERSION"), "13");
     assert!(
         !text.contains("HTTP_UPGRADE") && !text.contains("HTTP_CONNECTION"),
@@ -289,20 +305,23 @@ fn php_over_fastcgi_never_hears_of_it() {
 }
 
 #[test]
-fn there_are_as_many_as_may_be() {
-    let server = Server::start();
-    let site = server.plan("wordpress").server("max_upgrades = 1").start();
+fn max_upgrades_limits_the_number_of_tunnels() {
+    let server = UpgradeServer::start();
+    let site = server
+        .site_builder("wordpress")
+        .server("max_upgrades = 1")
+        .start();
     let (first, head) = open(&site, "/echo");
     assert!(head.starts_with("HTTP/1.1 101 "));
     let mut second = site.connect();
     second.write(&websocket("/echo")).unwrap();
-    let answer = second.receive("GET").unwrap();
-    answer.assert_status(503);
-    assert!(answer.field("retry-after").is_some());
-    // Requests are served beside it, and its place comes back.
+    let response = second.receive("GET").unwrap();
+    response.assert_status(503);
+    assert!(response.field("retry-after").is_some());
+    // Other requests are still served, and closing the tunnel frees its slot.
     site.send(Request::get("/plain")).assert_status(200);
     drop(first);
-    wait_for("the first tunnel to be gone", TIMEOUT, || {
+    wait_for("the first tunnel to be closed", TIMEOUT, || {
         open_tunnels(&site) == 0
     });
     let (_third, head) = open(&site, "/echo");
@@ -310,18 +329,18 @@ fn there_are_as_many_as_may_be() {
 }
 
 #[test]
-fn silence_ends_it_and_so_does_a_stop() {
-    let server = Server::start();
+fn an_idle_timeout_and_a_server_stop_close_tunnels() {
+    let server = UpgradeServer::start();
     let site = server
-        .plan("wordpress")
+        .site_builder("wordpress")
         .server("upgrade_timeout = \"400ms\"")
         .start();
     let (mut connection, _) = open(&site, "/echo");
     assert_eq!(connection.read_to_end().unwrap(), b"");
     site.access_line(" 101 ");
-    // Longer than a test waits for the end of a server.
+    // A drain timeout longer than the test waits for the server to exit: tunnels must not delay the exit.
     let mut site = server
-        .plan("wordpress")
+        .site_builder("wordpress")
         .server("drain_timeout = \"10m\"")
         .start();
     let (mut connection, _) = open(&site, "/echo");

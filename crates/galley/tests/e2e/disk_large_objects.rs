@@ -1,4 +1,4 @@
-//! Bodies larger than the memory: streamed to the disk while they are sent, and from it afterwards, ranges included.
+//! Objects larger than the memory cache: written to the disk while they are sent, and served from it afterwards, including ranges.
 
 use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
@@ -13,11 +13,11 @@ fn body() -> Vec<u8> {
         .collect()
 }
 
-/// Memory for bodies of six megabytes, and a disk.
-fn stage(origin: &Origin, site: &str) -> TestSite {
+/// A site with memory for bodies of six megabytes, and a disk cache.
+fn start_site(origin: &Origin, lines: &str) -> TestSite {
     SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
         .cache("memory = \"16MiB\"\nmax_object = \"16MiB\"\ndisk = \"{dir}/cache\"")
-        .site(site)
+        .site(lines)
         .start()
 }
 
@@ -28,8 +28,8 @@ const FIELDS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn a_body_larger_than_memory_goes_to_the_disk_and_comes_from_it() {
-    for site in ["", "preset = \"none\""] {
+fn a_body_larger_than_memory_is_stored_on_and_served_from_disk() {
+    for preset in ["", "preset = \"none\""] {
         for is_chunked in [false, true] {
             let origin = Origin::start(move |_, writer| {
                 let body = body();
@@ -44,48 +44,47 @@ fn a_body_larger_than_memory_goes_to_the_disk_and_comes_from_it() {
                 }
             })
             .unwrap();
-            let mut stage = stage(&origin, site);
-            let whole = body();
-            let first = stage.send(Request::get("/file").timeout(TIMEOUT));
-            assert!(first.body == whole, "{site} {is_chunked}");
-            stage.wait_for_disk(1);
-            let second = stage.get("/file");
+            let mut site = start_site(&origin, preset);
+            let complete = body();
+            let first = site.send(Request::get("/file").timeout(TIMEOUT));
+            assert!(first.body == complete, "{preset} {is_chunked}");
+            site.wait_for_disk(1);
+            let second = site.get("/file");
             assert!(
                 second.is_hit(),
-                "{site} {is_chunked}: {}",
+                "{preset} {is_chunked}: {}",
                 second.cache_status()
             );
-            assert!(second.body == whole);
+            assert!(second.body == complete);
             assert_eq!(second.field("content-length"), Some("12582912"));
 
-            stage.restart();
-            let range = |value: &str| stage.send(Request::get("/file").field("Range", value));
+            site.restart();
+            let range = |value: &str| site.send(Request::get("/file").field("Range", value));
             let part = range("bytes=5000000-5999999");
             part.assert_status(206);
             assert_eq!(
                 part.field("content-range"),
                 Some("bytes 5000000-5999999/12582912")
             );
-            assert!(part.body == whole[5_000_000..6_000_000]);
+            assert!(part.body == complete[5_000_000..6_000_000]);
             let end = range("bytes=-7");
-            assert!(end.body == whole[LENGTH - 7..]);
+            assert!(end.body == complete[LENGTH - 7..]);
             let several = range("bytes=0-9,12000000-12000009");
             several.assert_status(206);
-            let holds = |part: &[u8]| several.body.windows(part.len()).any(|at| at == part);
-            assert!(holds(&whole[..10]) && holds(&whole[12_000_000..12_000_010]));
+            let contains = |part: &[u8]| several.body.windows(part.len()).any(|at| at == part);
+            assert!(contains(&complete[..10]) && contains(&complete[12_000_000..12_000_010]));
             range("bytes=12582912-").assert_status(416);
-            let head = stage.send(Request::head("/file"));
+            let head = site.send(Request::head("/file"));
             assert_eq!(head.field("content-length"), Some("12582912"));
-            stage
-                .send(Request::get("/file").field("If-None-Match", "\"large\""))
+            site.send(Request::get("/file").field("If-None-Match", "\"large\""))
                 .assert_status(304);
-            assert_eq!(origin.requests().len(), 1, "{site} {is_chunked}");
+            assert_eq!(origin.requests().len(), 1, "{preset} {is_chunked}");
         }
     }
 }
 
 #[test]
-fn a_body_that_ends_short_is_not_found_on_the_disk() {
+fn a_truncated_body_is_not_stored_on_disk() {
     let origin = Origin::start(|_, writer| {
         writer.chunked(200, &FIELDS);
         for chunk in body()[..8 << 20].chunks(100_000) {
@@ -94,35 +93,35 @@ fn a_body_that_ends_short_is_not_found_on_the_disk() {
         writer.close();
     })
     .unwrap();
-    let stage = stage(&origin, "");
+    let site = start_site(&origin, "");
     for _ in 0..2 {
         assert!(
             Request::get("/file")
                 .host("example.test")
-                .send(stage.addr())
+                .send(site.addr())
                 .is_err()
         );
     }
-    assert_eq!(stage.status_disk("entries"), 0);
+    assert_eq!(site.status_disk("entries"), 0);
     assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
-fn a_client_that_leaves_does_not_end_what_is_being_written() {
+fn writing_to_disk_continues_after_the_client_disconnects() {
     let origin = Origin::start(|_, writer| {
         writer.answer(200, &FIELDS, &body());
     })
     .unwrap();
-    let stage = stage(&origin, "");
-    let mut connection = stage.connect();
+    let site = start_site(&origin, "");
+    let mut connection = site.connect();
     connection
         .write(b"GET /file HTTP/1.1\r\nHost: example.test\r\n\r\n")
         .unwrap();
-    let mut some = vec![0; 100_000];
-    std::io::Read::read_exact(&mut connection.stream(), &mut some).unwrap();
+    let mut beginning = vec![0; 100_000];
+    std::io::Read::read_exact(&mut connection.stream(), &mut beginning).unwrap();
     drop(connection);
-    stage.wait_for_disk(1);
-    let second = stage.get("/file");
+    site.wait_for_disk(1);
+    let second = site.get("/file");
     assert!(
         second.is_hit() && second.body == body(),
         "{}",
@@ -132,15 +131,15 @@ fn a_client_that_leaves_does_not_end_what_is_being_written() {
 }
 
 #[test]
-fn a_purge_reaches_what_is_on_the_disk_alone() {
+fn a_purge_covers_entries_that_are_only_on_disk() {
     let origin = Origin::start(|_, writer| {
         writer.answer(200, &FIELDS, &body());
     })
     .unwrap();
-    let stage = stage(&origin, "");
-    stage.get("/file");
-    stage.wait_for_disk(1);
-    stage.purge(&["--url", "http://example.test/file"]);
-    assert!(!stage.get("/file").is_hit());
+    let site = start_site(&origin, "");
+    site.get("/file");
+    site.wait_for_disk(1);
+    site.purge(&["--url", "http://example.test/file"]);
+    assert!(!site.get("/file").is_hit());
     assert_eq!(origin.requests().len(), 2);
 }
