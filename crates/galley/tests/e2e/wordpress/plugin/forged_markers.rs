@@ -70,7 +70,7 @@ fn assert_same(path: &str, one: &Response, other: &Response) {
     assert_eq!(differs, None, "{path}: {statuses:?}");
 }
 
-/// Returns the labels of a stored page's fragments, except those of core assets and posts.
+/// Returns the labels of a stored page's fragments, except those of core blocks and posts.
 fn fragment_labels(stack: &WordPressStack, path: &str) -> Vec<String> {
     let page = why_report(stack, path);
     let fragments = page["entry"]["fragments"].as_array().cloned();
