@@ -53,8 +53,8 @@ fn chromium_reads_a_site_over_http2() {
     let paths: Vec<&str> = scripts.iter().map(|(path, _)| path.as_str()).collect();
     let fetch = format!(
         "performance.setResourceTimingBufferSize(1000); \
-         Promise.all({}.map(path => fetch(path).then(answer => answer.blob() \
-         .then(body => [path, answer.status, body.size]))))",
+         Promise.all({}.map(path => fetch(path).then(response => response.blob() \
+         .then(body => [path, response.status, body.size]))))",
         json!(paths)
     );
     let expected: Vec<Value> = scripts

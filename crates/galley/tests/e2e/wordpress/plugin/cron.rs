@@ -25,9 +25,9 @@ const SPY: &str = r#"<?php
 add_action( 'wp_footer', function () {
 	echo defined( 'DISABLE_WP_CRON' ) && DISABLE_WP_CRON ? 'tasks: the server' : 'tasks: visits';
 } );
-add_filter( 'pre_http_request', function ( $answer, $arguments, $url ) {
+add_filter( 'pre_http_request', function ( $response, $arguments, $url ) {
 	file_put_contents( dirname( ABSPATH ) . '/notes/calls', "$url\n", FILE_APPEND );
-	return $answer;
+	return $response;
 }, 10, 3 );
 add_filter( 'wp_insert_post_data', function ( $data ) {
 	return strtotime( $data['post_date_gmt'] . ' GMT' ) > time() ? array( 'post_status' => 'future' ) + $data : $data;
