@@ -6,41 +6,41 @@
     reason = "a few hundred fields, written to be read"
 )]
 
-mod access;
+mod access_control;
 mod balancing;
 mod caching;
 mod caching_rules;
-mod check;
+mod check_command;
 mod cluster;
 mod cluster_pages;
-mod codings_live;
-mod codings_upstream;
 mod collapsing;
-mod coming_from;
 mod compress;
+mod compress_streaming;
+mod compress_upstream;
 mod contract;
 mod cron;
-mod dialects;
 mod durable;
 mod durable_large;
 mod esi;
 mod esi_hostile;
-mod esi_stage;
+mod esi_support;
 mod fastcgi;
-mod fastcgi_broken;
+mod fastcgi_errors;
 mod files;
 mod forged_fragments;
-mod forged_private;
-mod front_rules;
+mod forged_private_fragments;
 mod greedy;
 mod heal;
 mod health;
 mod hosts;
+mod nginx_migration;
+mod plugin_protocols;
+mod redirects_and_headers;
 
 mod fast_path;
-mod http;
+mod http1;
+mod http1_limits;
 mod http2;
-mod http_limits;
 mod http_upstream;
 mod import_try;
 mod imported;

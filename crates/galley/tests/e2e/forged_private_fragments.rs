@@ -1,7 +1,7 @@
-//! Private fragments against people who try to get or give what is not theirs: the lists of `poison` and `deception`, session ids of
-//! others, hosts in other spellings, and descriptions of fragments that make no sense.
+//! Attacks on private fragments: the lists of `poison` and `deception`, session ids of other members, other spellings of the host, and
+//! invalid descriptions of fragments.
 //!
-//! The origin prints all that it receives into the private part of a page.
+//! The origin prints all fields of the request in the private part of a page.
 
 use galley_testkit::client::{Connection, Request, Response};
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
@@ -13,7 +13,7 @@ use crate::wordpress::deception::addresses;
 const SESSION: &str = "wordpress_logged_in_0a";
 const AGENT: &str = "browser";
 
-/// A page with one private part, which strangers see empty.
+/// A page with one private part, which is empty for anonymous visitors.
 struct Page {
     before: String,
     private: String,
@@ -22,10 +22,10 @@ struct Page {
 const AFTER: &str = "</p></body></html>";
 
 impl Page {
-    fn of(seen: &ReceivedRequest) -> Self {
-        let host = seen.field("host").unwrap_or_default();
-        let private = owner(seen.field("cookie").unwrap_or_default()).map(|owner| {
-            let fields = seen.fields.iter();
+    fn for_request(request: &ReceivedRequest) -> Self {
+        let host = request.field("host").unwrap_or_default();
+        let private = owner(request.field("cookie").unwrap_or_default()).map(|owner| {
+            let fields = request.fields.iter();
             let fields = fields.map(|(name, value)| {
                 let value = String::from_utf8_lossy(value);
                 format!("{name}={value}|")
@@ -42,62 +42,68 @@ impl Page {
         format!("{}{}{AFTER}", self.before, self.private)
     }
 
-    /// What describes the private part.
-    fn field(&self, name: &str) -> String {
+    /// The `Galley-Fragment` field for the private part.
+    fn fragment_field(&self, name: &str) -> String {
         let (start, length) = (self.before.len(), self.private.len());
         format!("{name} {start} {length} - private-page mb")
     }
 }
 
-/// The value of the first cookie of this name, as PHP reads them.
+/// The value of the first session cookie, which is the one that PHP uses.
 fn owner(cookies: &str) -> Option<&str> {
     let mut pairs = cookies.split(';').map(str::trim_start);
     let found = pairs.find_map(|pair| pair.strip_prefix(SESSION)?.strip_prefix('='));
     found.filter(|owner| !owner.is_empty())
 }
 
-/// What the plugin says of a page.
-struct Said {
-    fields: Vec<String>,
-    class: Option<&'static str>,
+/// The fields that the plugin sends with a page.
+struct PluginFields {
+    fragments: Vec<String>,
+    member_class: Option<&'static str>,
 }
 
-/// An origin with the plugin. `describe`: what it says in place of the truth.
+/// An origin with the plugin. `describe` may replace the fragment fields of a page.
 fn origin(
     describe: impl Fn(&ReceivedRequest, &Page) -> Option<Vec<String>> + Send + Sync + 'static,
 ) -> Origin {
-    let script = move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-        let page = Page::of(seen);
-        let kind = seen.field("galley-request").unwrap_or_default();
-        let said = Said {
-            fields: describe(seen, &page).unwrap_or_else(|| vec![page.field("bar")]),
-            class: (kind == "member" && !page.private.is_empty()).then_some("subscriber-1"),
+    let script = move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+        let page = Page::for_request(request);
+        let kind = request.field("galley-request").unwrap_or_default();
+        let plugin_fields = PluginFields {
+            fragments: describe(request, &page).unwrap_or_else(|| vec![page.fragment_field("bar")]),
+            member_class: (kind == "member" && !page.private.is_empty()).then_some("subscriber-1"),
         };
-        send(writer, kind, &page, &said);
+        send_page(writer, kind, &page, &plugin_fields);
     };
     Origin::start_unrecorded(script).unwrap()
 }
 
-fn send(writer: &mut ResponseWriter<'_>, kind: &str, page: &Page, said: &Said) {
+fn send_page(
+    writer: &mut ResponseWriter<'_>,
+    kind: &str,
+    page: &Page,
+    plugin_fields: &PluginFields,
+) {
     let mut fields = vec![("content-type", "text/html; charset=utf-8")];
     if kind == "shared" {
         fields.push(("galley-cache-control", "max-age=3600"));
         fields.push(("galley-tags", "b"));
     }
-    if let Some(class) = said.class {
+    if let Some(class) = plugin_fields.member_class {
         fields.push(("galley-member", class));
     }
     if kind == "shared" || kind == "member" {
         fields.extend(
-            said.fields
+            plugin_fields
+                .fragments
                 .iter()
                 .map(|field| ("galley-fragment", field.as_str())),
         );
     }
-    // Pieces that end within tags, names and the private part.
+    // Chunks that end within tags, names and the private part.
     if writer.chunked(200, &fields) {
-        for piece in page.text().as_bytes().chunks(7) {
-            writer.chunk(piece);
+        for chunk in page.text().as_bytes().chunks(7) {
+            writer.chunk(chunk);
         }
         writer.last_chunk();
     }
@@ -110,13 +116,13 @@ fn site(origin: &Origin) -> TestSite {
         .start()
 }
 
-/// Everybody's requests over one connection, as far as it stays open.
-struct Visitors<'s> {
+/// Sends the requests of all visitors over one connection, as long as it stays open.
+struct SharedConnection<'s> {
     site: &'s TestSite,
     connection: Option<Connection>,
 }
 
-impl<'s> Visitors<'s> {
+impl<'s> SharedConnection<'s> {
     fn new(site: &'s TestSite) -> Self {
         Self {
             site,
@@ -124,52 +130,52 @@ impl<'s> Visitors<'s> {
         }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request, and asserts that no `Galley-*` field is in the response.
     fn send(&mut self, request: &Request) -> Response {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => Connection::within(self.site.addr(), TIMEOUT).unwrap(),
         };
-        let answer = connection.exchange(request).unwrap();
-        let is_over = answer
+        let response = connection.exchange(request).unwrap();
+        let is_closed = response
             .field("connection")
             .is_some_and(|option| option.contains("close"));
-        if !is_over {
+        if !is_closed {
             self.connection = Some(connection);
         }
-        for (name, _) in &answer.fields {
+        for (name, _) in &response.fields {
             let name = name.to_ascii_lowercase();
-            assert!(!name.starts_with("galley-"), "{}", answer.beginning());
+            assert!(!name.starts_with("galley-"), "{}", response.beginning());
         }
-        answer
+        response
     }
 
-    fn stranger(&mut self, target: &str) -> Response {
+    fn get_anonymous(&mut self, target: &str) -> Response {
         self.send(&plain(target))
     }
 
-    fn member(&mut self, token: &str, target: &str) -> Response {
+    fn get_as_member(&mut self, token: &str, target: &str) -> Response {
         self.send(&plain(target).cookie(&format!("{SESSION}={token}")))
     }
 
-    /// A stranger's page shows nothing private.
+    /// Asserts that an anonymous visitor gets a page without private content.
     #[track_caller]
     fn assert_public(&mut self, target: &str, after: &str) {
-        let answer = self.stranger(target);
-        let (text, is_fine) = (answer.text(), !shows_a_canary(&answer));
-        let is_public = !text.contains("PRIVATE") && is_fine;
-        assert!(is_public, "after {after}: {}\n{text}", answer.beginning());
+        let response = self.get_anonymous(target);
+        let (text, is_clean) = (response.text(), !has_canary(&response));
+        let is_public = !text.contains("PRIVATE") && is_clean;
+        assert!(is_public, "after {after}: {}\n{text}", response.beginning());
     }
 
-    /// A member's page shows the member's own part.
+    /// Asserts that a member gets only their own private part.
     #[track_caller]
     fn assert_own(&mut self, token: &str, target: &str, after: &str) -> Response {
-        let answer = self.member(token, target);
-        let (text, is_fine) = (answer.text(), !shows_a_canary(&answer));
+        let response = self.get_as_member(token, target);
+        let (text, is_clean) = (response.text(), !has_canary(&response));
         let parts = text.matches("PRIVATE-").count();
-        let is_own = parts == 1 && text.contains(&format!("PRIVATE-{token};")) && is_fine;
-        assert!(is_own, "after {after}: {}\n{text}", answer.beginning());
-        answer
+        let is_own = parts == 1 && text.contains(&format!("PRIVATE-{token};")) && is_clean;
+        assert!(is_own, "after {after}: {}\n{text}", response.beginning());
+        response
     }
 }
 
@@ -177,18 +183,18 @@ fn plain(target: &str) -> Request {
     Request::get(target).host(HOST).field("User-Agent", AGENT)
 }
 
-/// Whether a canary is in the head or in the body, whose bytes come in chunks.
-fn shows_a_canary(answer: &Response) -> bool {
-    let text = format!("{}{}", answer.beginning(), answer.text()).to_ascii_lowercase();
+/// Whether the head or the body contains a canary.
+fn has_canary(response: &Response) -> bool {
+    let text = format!("{}{}", response.beginning(), response.text()).to_ascii_lowercase();
     text.contains("canary") && text.contains("evil.test")
 }
 
-fn is_assembled(answer: &Response) -> bool {
-    answer.cache_status().contains("detail=assembled")
+fn is_assembled(response: &Response) -> bool {
+    response.cache_status().contains("detail=assembled")
 }
 
-/// What only Galley and the plugin may say to each other, and where hosts and sessions may be named.
-const SAID_TO_EACH_OTHER: &[(&str, &str)] = &[
+/// Fields that only Galley and the plugin may send to each other, and fields that may contain hosts or sessions.
+const FORGED_FIELDS: &[(&str, &str)] = &[
     ("Galley-Request", "member"),
     ("Galley-Request", "shared"),
     ("Galley_Request", "member"),
@@ -214,13 +220,13 @@ const SAID_TO_EACH_OTHER: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
+fn request_values_of_a_member_never_reach_other_visitors() {
     let origin = origin(|_, _| None);
     let site = site(&origin);
-    let mut visitors = Visitors::new(&site);
-    // It is in the member's own page, where the request bypasses the cache.
+    let mut client = SharedConnection::new(&site);
+    // The canary is in the member's own page, because the request bypasses the cache.
     let own = plain("/own?canary.evil.test").cookie(&format!("{SESSION}=one; x=canary.evil.test"));
-    assert!(shows_a_canary(&visitors.send(&own)));
+    assert!(has_canary(&client.send(&own)));
 
     let listed = attempts();
     let listed = listed.iter().map(|attempt| {
@@ -236,7 +242,7 @@ fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
             Box::new(request) as Box<dyn Fn(&str, &str) -> Request>,
         )
     });
-    let said = SAID_TO_EACH_OTHER.iter().map(|&(name, value)| {
+    let forged = FORGED_FIELDS.iter().map(|&(name, value)| {
         let request = move |path: &str, token: &str| {
             let session = format!("{SESSION}={token}");
             plain(path).field(name, value).cookie(&session)
@@ -247,60 +253,63 @@ fn a_canary_of_one_member_is_in_the_page_of_nobody_else() {
         )
     });
     let mut assembled = 0;
-    for (number, (name, dirty)) in listed.chain(said).enumerate() {
+    for (number, (name, forged)) in listed.chain(forged).enumerate() {
         let path = format!("/page-{number}");
-        // Before the page is stored, while members are compared, and when they get the stored page.
-        let turns: &[&str] = match number % 3 {
-            0 => &["dirty", "stranger", "other"],
-            1 => &["stranger", "dirty", "other", "stranger"],
-            _ => &["stranger", "other", "dirty", "other", "stranger"],
+        // The forged request is sent before the page is stored, while pages of members are compared, and after the page is stored.
+        let order: &[&str] = match number % 3 {
+            0 => &["forged", "anonymous", "other"],
+            1 => &["anonymous", "forged", "other", "anonymous"],
+            _ => &["anonymous", "other", "forged", "other", "anonymous"],
         };
-        for turn in turns {
-            match *turn {
-                "dirty" => drop(visitors.send(&dirty(&path, "one"))),
-                "stranger" => visitors.assert_public(&path, name),
+        for sender in order {
+            match *sender {
+                "forged" => drop(client.send(&forged(&path, "one"))),
+                "anonymous" => client.assert_public(&path, name),
                 _ => {
-                    let own = visitors.assert_own("two", &path, name);
+                    let own = client.assert_own("two", &path, name);
                     assembled += usize::from(is_assembled(&own));
                 }
             }
         }
     }
-    // Else nothing was tried.
-    assert!(assembled > 400, "{assembled} were assembled");
+    // Otherwise the test did not exercise assembled pages.
+    assert!(assembled > 400, "{assembled} pages were assembled");
 }
 
 #[test]
-fn addresses_that_look_like_files_show_strangers_nothing_of_a_member() {
+fn urls_that_look_like_files_show_no_private_content() {
     let origin = origin(|_, _| None);
     let site = site(&origin);
-    let mut visitors = Visitors::new(&site);
+    let mut client = SharedConnection::new(&site);
     let mut personal = 0;
     for target in addresses() {
-        // As if it were stored for everybody, and as the first request for it.
-        let own = visitors.member("one", &target);
+        // The member's request is the first one, so its response must not be stored as a public page.
+        let own = client.get_as_member("one", &target);
         personal += usize::from(own.text().contains("PRIVATE-one;"));
         assert!(
             !own.cache_status().contains("stored"),
             "{}",
             own.beginning()
         );
-        visitors.assert_public(&target, &target);
-        let again = visitors.member("one", &target);
+        client.assert_public(&target, &target);
+        let again = client.get_as_member("one", &target);
         assert!(!again.text().contains("PRIVATE-two"), "{target}");
-        let other = visitors.member("two", &target);
+        let other = client.get_as_member("two", &target);
         assert!(!other.text().contains("PRIVATE-one"), "{target}");
-        visitors.assert_public(&target, &target);
+        client.assert_public(&target, &target);
     }
-    assert!(personal > 30, "{personal} showed the member's own part");
+    assert!(
+        personal > 30,
+        "{personal} pages had the private part of the member"
+    );
 }
 
 #[test]
-fn whose_page_it_is_says_the_cookie_as_php_reads_it() {
+fn the_first_session_cookie_decides_whose_page_is_sent() {
     let origin = origin(|_, _| None);
     let site = site(&origin);
-    let mut visitors = Visitors::new(&site);
-    visitors.assert_public("/page", "nothing");
+    let mut client = SharedConnection::new(&site);
+    client.assert_public("/page", "nothing");
     let long = "x".repeat(3000);
     let cookies = [
         format!("{SESSION}=one"),
@@ -326,11 +335,11 @@ fn whose_page_it_is_says_the_cookie_as_php_reads_it() {
     ];
     let mut assembled = 0;
     for round in 0..6 {
-        // In another order each time, so that each finds what every other one has left.
+        // Each round has another order, so that each cookie follows different ones.
         for number in 0..cookies.len() {
             let cookies = &cookies[(number * (2 * round + 1) + round) % cookies.len()];
-            let answer = visitors.send(&plain("/page").cookie(cookies));
-            let text = answer.text();
+            let response = client.send(&plain("/page").cookie(cookies));
+            let text = response.text();
             let shown = text.split_once("PRIVATE-").map(|(_, rest)| rest);
             let shown = shown.and_then(|rest| rest.split_once(';'));
             let shown = shown.map(|(owner, _)| owner);
@@ -338,19 +347,19 @@ fn whose_page_it_is_says_the_cookie_as_php_reads_it() {
                 shown,
                 owner(cookies),
                 "{cookies:.80}: {}",
-                answer.beginning()
+                response.beginning()
             );
-            assembled += usize::from(is_assembled(&answer));
+            assembled += usize::from(is_assembled(&response));
             if number % 5 == 0 {
-                visitors.assert_public("/page", cookies);
+                client.assert_public("/page", cookies);
             }
         }
     }
-    assert!(assembled > 30, "{assembled} were assembled");
+    assert!(assembled > 30, "{assembled} pages were assembled");
 }
 
 #[test]
-fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
+fn other_spellings_of_the_host_get_the_same_site_or_an_error() {
     let origin = origin(|_, _| None);
     let more = format!(
         "[[site]]\nhosts = [\"other.test\"]\npreset = \"wordpress\"\nmembers = \"fragments\"\nupstream = [\"{}\"]",
@@ -360,12 +369,12 @@ fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
         .site("members = \"fragments\"")
         .more(&more)
         .start();
-    let mut visitors = Visitors::new(&site);
+    let mut client = SharedConnection::new(&site);
     for target in ["/page", "/PAGE"] {
-        visitors.assert_public(target, "nothing");
+        client.assert_public(target, "nothing");
     }
     let upper = HOST.to_ascii_uppercase();
-    let spelled = [
+    let hosts = [
         HOST.to_owned(),
         upper.clone(),
         format!("{HOST}."),
@@ -381,24 +390,28 @@ fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
         format!("{HOST}%00.evil.test"),
         "xn--evil-0a.test".to_owned(),
     ];
-    let mut answered = 0;
+    let mut pages = 0;
     for round in 0..3 {
-        for host in &spelled {
+        for host in &hosts {
             for session in [None, Some("one"), Some("two")] {
                 let mut request = Request::get("/page").host(host).field("User-Agent", AGENT);
                 if let Some(token) = session {
                     request = request.cookie(&format!("{SESSION}={token}"));
                 }
-                let answer = visitors.send(&request);
-                let text = answer.text();
-                if answer.status != 200 {
-                    assert!(!text.contains("PRIVATE"), "{host}: {}", answer.beginning());
+                let response = client.send(&request);
+                let text = response.text();
+                if response.status != 200 {
+                    assert!(
+                        !text.contains("PRIVATE"),
+                        "{host}: {}",
+                        response.beginning()
+                    );
                     continue;
                 }
-                answered += 1;
+                pages += 1;
                 let is_other = host.to_ascii_lowercase().starts_with("other");
-                let wanted = if is_other { "of other.test" } else { "of " };
-                assert!(text.contains(wanted), "{host}: {text}");
+                let expected = if is_other { "of other.test" } else { "of " };
+                assert!(text.contains(expected), "{host}: {text}");
                 assert_eq!(text.contains("other.test"), is_other, "{host}: {text}");
                 assert!(!text.contains("evil"), "{host}: {text}");
                 let parts = text.matches("PRIVATE-").count();
@@ -409,26 +422,26 @@ fn a_host_in_another_spelling_leads_to_the_same_page_or_to_none() {
                     "{host}: {text}"
                 );
             }
-            visitors.assert_public("/page", host);
+            client.assert_public("/page", host);
         }
-        let other = visitors.member("one", "/page").text();
+        let other = client.get_as_member("one", "/page").text();
         assert!(
             other.contains(&format!("of {HOST}")),
             "round {round}: {other}"
         );
     }
-    assert!(answered > 60, "{answered} were answered with a page");
+    assert!(pages > 60, "{pages} requests got a page");
 }
 
-/// Descriptions of a page's private part that are not so; each has its own path.
-fn senseless(page: &Page) -> Vec<(&'static str, Vec<String>)> {
-    let mut all = senseless_words(page);
-    all.extend(senseless_places(page));
+/// Invalid descriptions of the private part of a page, each with its path.
+fn invalid_fields(page: &Page) -> Vec<(&'static str, Vec<String>)> {
+    let mut all = invalid_values(page);
+    all.extend(invalid_positions(page));
     all
 }
 
-/// One part in words that mean nothing, or behind the end.
-fn senseless_words(page: &Page) -> Vec<(&'static str, Vec<String>)> {
+/// One part with invalid values, or after the end of the page.
+fn invalid_values(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     let (start, length) = (page.before.len(), page.private.len());
     let one = |field: String| vec![field];
     let huge = "n".repeat(9000);
@@ -480,8 +493,8 @@ fn senseless_words(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// Several parts at places that do not fit run_concurrently, or at others than the page has.
-fn senseless_places(page: &Page) -> Vec<(&'static str, Vec<String>)> {
+/// Parts at positions that contradict each other or the page.
+fn invalid_positions(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     let (start, length) = (page.before.len(), page.private.len());
     let one = |field: String| vec![field];
     let many = |count: usize| {
@@ -506,11 +519,11 @@ fn senseless_places(page: &Page) -> Vec<(&'static str, Vec<String>)> {
         (
             "/twice",
             vec![
-                page.field("bar"),
+                page.fragment_field("bar"),
                 format!("bar {} 0 - private-page mb", start + length),
             ],
         ),
-        ("/other-name", one(page.field("toolbar"))),
+        ("/other-name", one(page.fragment_field("toolbar"))),
         (
             "/other-bytes",
             one(format!("bar {} {length} - private-page mb", start - 3)),
@@ -524,35 +537,42 @@ fn senseless_places(page: &Page) -> Vec<(&'static str, Vec<String>)> {
     ]
 }
 
-/// Such a description is in the page for members, in the one for strangers, or in both.
+/// The page for members, the shared page, or both have an invalid description.
 #[test]
-fn descriptions_that_make_no_sense_show_nobody_what_is_not_theirs() {
-    for of in ["member", "shared", "both"] {
-        let origin = origin(move |seen, page| {
-            let kind = seen.field("galley-request").unwrap_or_default();
-            let mut all = senseless(page).into_iter();
-            let found = all.find(|(path, _)| *path == seen.path());
+fn invalid_fragment_descriptions_disclose_no_private_content() {
+    for invalid_page in ["member", "shared", "both"] {
+        let origin = origin(move |request, page| {
+            let kind = request.field("galley-request").unwrap_or_default();
+            let mut all = invalid_fields(page).into_iter();
+            let found = all.find(|(path, _)| *path == request.path());
             found
                 .map(|(_, fields)| fields)
-                .filter(|_| of == "both" || of == kind)
+                .filter(|_| invalid_page == "both" || invalid_page == kind)
         });
         let site = site(&origin);
-        let mut visitors = Visitors::new(&site);
-        let nobody = Page {
+        let mut client = SharedConnection::new(&site);
+        let anonymous = Page {
             before: String::from("<html>"),
             private: String::new(),
         };
-        let paths: Vec<&str> = senseless(&nobody).iter().map(|(path, _)| *path).collect();
+        let paths: Vec<&str> = invalid_fields(&anonymous)
+            .iter()
+            .map(|(path, _)| *path)
+            .collect();
         for path in paths.iter().chain(&["/fine"]) {
             let mut assembled = 0;
             for _ in 0..3 {
-                visitors.assert_public(path, path);
+                client.assert_public(path, path);
                 for token in ["one", "two"] {
-                    let answer = visitors.assert_own(token, path, path);
-                    let text = answer.text();
+                    let response = client.assert_own(token, path, path);
+                    let text = response.text();
                     let is_whole = text.starts_with("<html><body><p>of ") && text.ends_with(AFTER);
-                    assert!(is_whole, "{of} {path}: {}\n{text}", answer.beginning());
-                    assembled += usize::from(is_assembled(&answer));
+                    assert!(
+                        is_whole,
+                        "{invalid_page} {path}: {}\n{text}",
+                        response.beginning()
+                    );
+                    assembled += usize::from(is_assembled(&response));
                 }
             }
             if *path == "/fine" {
