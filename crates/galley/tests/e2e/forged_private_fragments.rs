@@ -1,5 +1,4 @@
-//! Attacks on private fragments: the lists of `poison` and `deception`, session ids of other members, other spellings of the host, and
-//! invalid descriptions of fragments.
+//! Attacks on private fragments: the lists of `poison` and `deception`, session ids of other members, and other spellings of the host.
 //!
 //! The origin prints all fields of the request in the private part of a page.
 
@@ -14,12 +13,12 @@ const SESSION: &str = "wordpress_logged_in_0a";
 const AGENT: &str = "browser";
 
 /// A page with one private part, which is empty for anonymous visitors.
-struct Page {
-    before: String,
-    private: String,
+pub struct Page {
+    pub before: String,
+    pub private: String,
 }
 
-const AFTER: &str = "</p></body></html>";
+pub const AFTER: &str = "</p></body></html>";
 
 impl Page {
     fn for_request(request: &ReceivedRequest) -> Self {
@@ -38,12 +37,12 @@ impl Page {
         }
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         format!("{}{}{AFTER}", self.before, self.private)
     }
 
     /// The `Galley-Fragment` field for the private part.
-    fn fragment_field(&self, name: &str) -> String {
+    pub fn fragment_field(&self, name: &str) -> String {
         let (start, length) = (self.before.len(), self.private.len());
         format!("{name} {start} {length} - private-page mb")
     }
@@ -63,7 +62,7 @@ struct PluginFields {
 }
 
 /// An origin with the plugin. `describe` may replace the fragment fields of a page.
-fn origin(
+pub fn origin(
     describe: impl Fn(&ReceivedRequest, &Page) -> Option<Vec<String>> + Send + Sync + 'static,
 ) -> Origin {
     let script = move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
@@ -109,7 +108,7 @@ fn send_page(
     }
 }
 
-fn site(origin: &Origin) -> TestSite {
+pub fn site(origin: &Origin) -> TestSite {
     SiteBuilder::origin(origin, "wordpress")
         .site("members = \"fragments\"")
         .server("limit_exempt = [\"127.0.0.1\"]")
@@ -117,13 +116,13 @@ fn site(origin: &Origin) -> TestSite {
 }
 
 /// Sends the requests of all visitors over one connection, as long as it stays open.
-struct SharedConnection<'s> {
+pub struct SharedConnection<'s> {
     site: &'s TestSite,
     connection: Option<Connection>,
 }
 
 impl<'s> SharedConnection<'s> {
-    fn new(site: &'s TestSite) -> Self {
+    pub fn new(site: &'s TestSite) -> Self {
         Self {
             site,
             connection: None,
@@ -160,7 +159,7 @@ impl<'s> SharedConnection<'s> {
 
     /// Asserts that an anonymous visitor gets a page without private content.
     #[track_caller]
-    fn assert_public(&mut self, target: &str, after: &str) {
+    pub fn assert_public(&mut self, target: &str, after: &str) {
         let response = self.get_anonymous(target);
         let (text, is_clean) = (response.text(), !has_canary(&response));
         let is_public = !text.contains("PRIVATE") && is_clean;
@@ -169,7 +168,7 @@ impl<'s> SharedConnection<'s> {
 
     /// Asserts that a member gets only their own private part.
     #[track_caller]
-    fn assert_own(&mut self, token: &str, target: &str, after: &str) -> Response {
+    pub fn assert_own(&mut self, token: &str, target: &str, after: &str) -> Response {
         let response = self.get_as_member(token, target);
         let (text, is_clean) = (response.text(), !has_canary(&response));
         let parts = text.matches("PRIVATE-").count();
@@ -189,7 +188,7 @@ fn has_canary(response: &Response) -> bool {
     text.contains("canary") && text.contains("evil.test")
 }
 
-fn is_assembled(response: &Response) -> bool {
+pub fn is_assembled(response: &Response) -> bool {
     response.cache_status().contains("detail=assembled")
 }
 
@@ -431,153 +430,4 @@ fn other_spellings_of_the_host_get_the_same_site_or_an_error() {
         );
     }
     assert!(pages > 60, "{pages} requests got a page");
-}
-
-/// Invalid descriptions of the private part of a page, each with its path.
-fn invalid_fields(page: &Page) -> Vec<(&'static str, Vec<String>)> {
-    let mut all = invalid_values(page);
-    all.extend(invalid_positions(page));
-    all
-}
-
-/// One part with invalid values, or after the end of the page.
-fn invalid_values(page: &Page) -> Vec<(&'static str, Vec<String>)> {
-    let (start, length) = (page.before.len(), page.private.len());
-    let one = |field: String| vec![field];
-    let huge = "n".repeat(9000);
-    vec![
-        ("/none", Vec::new()),
-        (
-            "/unknown-scope",
-            one(format!("bar {start} {length} - private-all mb")),
-        ),
-        (
-            "/no-scope",
-            one(format!("bar {start} {length} - private- mb")),
-        ),
-        (
-            "/upper-case",
-            one(format!("bar {start} {length} - PRIVATE-PAGE mb")),
-        ),
-        (
-            "/path",
-            one(format!(
-                "../../etc/passwd {start} {length} - private-page mb"
-            )),
-        ),
-        (
-            "/unicode",
-            one(format!(
-                "b\u{e4}r\u{202e} {start} {length} - private-page mb"
-            )),
-        ),
-        (
-            "/huge",
-            one(format!("{huge} {start} {length} - private-page mb")),
-        ),
-        (
-            "/behind-the-end",
-            one(format!("bar {start} 99999999 - private-page mb")),
-        ),
-        (
-            "/overflow",
-            one(format!(
-                "bar {start} 18446744073709551615 - private-page mb"
-            )),
-        ),
-        ("/unclosed", one(format!("bar {start}"))),
-        (
-            "/everything",
-            one(format!("bar {start} {length} - private-page *")),
-        ),
-    ]
-}
-
-/// Parts at positions that contradict each other or the page.
-fn invalid_positions(page: &Page) -> Vec<(&'static str, Vec<String>)> {
-    let (start, length) = (page.before.len(), page.private.len());
-    let one = |field: String| vec![field];
-    let many = |count: usize| {
-        let part = |number| format!("part{number} {start} 0 - private-page mb");
-        (0..count).map(part).collect()
-    };
-    vec![
-        (
-            "/nested",
-            vec![
-                format!("bar {start} {length} - private-page mb"),
-                format!("inner {start} 0 - private-page mb"),
-            ],
-        ),
-        (
-            "/backwards",
-            vec![
-                format!("bar {start} {length} - private-page mb"),
-                "inner 2 2 - private-page mb".to_owned(),
-            ],
-        ),
-        (
-            "/twice",
-            vec![
-                page.fragment_field("bar"),
-                format!("bar {} 0 - private-page mb", start + length),
-            ],
-        ),
-        ("/other-name", one(page.fragment_field("toolbar"))),
-        (
-            "/other-bytes",
-            one(format!("bar {} {length} - private-page mb", start - 3)),
-        ),
-        ("/too-many", many(65)),
-        ("/many", many(64)),
-        (
-            "/everything-private",
-            one(format!("bar 0 {} - private-page mb", page.text().len())),
-        ),
-    ]
-}
-
-/// The page for members, the shared page, or both have an invalid description.
-#[test]
-fn invalid_fragment_descriptions_disclose_no_private_content() {
-    for invalid_page in ["member", "shared", "both"] {
-        let origin = origin(move |request, page| {
-            let kind = request.field("galley-request").unwrap_or_default();
-            let mut all = invalid_fields(page).into_iter();
-            let found = all.find(|(path, _)| *path == request.path());
-            found
-                .map(|(_, fields)| fields)
-                .filter(|_| invalid_page == "both" || invalid_page == kind)
-        });
-        let site = site(&origin);
-        let mut client = SharedConnection::new(&site);
-        let anonymous = Page {
-            before: String::from("<html>"),
-            private: String::new(),
-        };
-        let paths: Vec<&str> = invalid_fields(&anonymous)
-            .iter()
-            .map(|(path, _)| *path)
-            .collect();
-        for path in paths.iter().chain(&["/fine"]) {
-            let mut assembled = 0;
-            for _ in 0..3 {
-                client.assert_public(path, path);
-                for token in ["one", "two"] {
-                    let response = client.assert_own(token, path, path);
-                    let text = response.text();
-                    let is_whole = text.starts_with("<html><body><p>of ") && text.ends_with(AFTER);
-                    assert!(
-                        is_whole,
-                        "{invalid_page} {path}: {}\n{text}",
-                        response.beginning()
-                    );
-                    assembled += usize::from(is_assembled(&response));
-                }
-            }
-            if *path == "/fine" {
-                assert!(assembled > 0, "no page is assembled");
-            }
-        }
-    }
 }

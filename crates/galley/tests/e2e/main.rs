@@ -7,8 +7,10 @@
 )]
 
 mod access_control;
+mod access_countries;
 mod balancing;
 mod caching;
+mod caching_freshness;
 mod caching_rules;
 mod check_command;
 mod cluster;
@@ -26,7 +28,9 @@ mod esi_hostile;
 mod esi_support;
 mod fastcgi;
 mod fastcgi_errors;
+mod fastcgi_limits;
 mod files;
+mod files_forbidden;
 mod forged_fragments;
 mod forged_private_fragments;
 mod greedy;
@@ -44,6 +48,7 @@ mod http2;
 mod http_upstream;
 mod import_try;
 mod imported;
+mod invalid_private_fragments;
 mod large_files;
 mod listeners;
 mod load;
