@@ -1,4 +1,4 @@
-//! Protocols of cache plugins apart from the purge requests in `contract`: the capabilities that PHP sees, LiteSpeed response
+//! Protocols of cache plugins apart from the purge requests in `contract`: the capabilities that PHP sees, `X-LiteSpeed-*` response
 //! fields, and the folder that Nginx Helper empties.
 
 use std::fs;

@@ -15,7 +15,7 @@ fn status_and_location(response: &Response) -> String {
     format!("{} {location}", response.status)
 }
 
-/// WordPress redirects one host to the other as well, but the cache has separate entries for each host.
+/// Without `canonical_host`, WordPress redirects one host to the other, and the cache has a separate entry for each host.
 #[test]
 fn canonical_host_redirects_before_the_cache_lookup() {
     let site = SiteBuilder::php()
