@@ -1,5 +1,5 @@
-//! A FastCGI application that breaks the protocol on command: the client gets 502 or a broken connection, nothing is
-//! kept, and the server lives on.
+//! FastCGI applications that violate the protocol: the client gets 502 or a truncated response, nothing is stored, and the server
+//! keeps running.
 
 use galley_testkit::client::Request;
 use galley_testkit::origin::{FastCgiOrigin, FastCgiRequest, FastCgiWriter};
@@ -10,14 +10,14 @@ const STDOUT: u8 = 6;
 const GOOD: &str = "Content-Type: text/html\r\nCache-Control: max-age=600";
 const BODY: &[u8] = b"<html><body>whole</body></html>";
 
-fn behind(responder: &FastCgiOrigin, lines: &str) -> TestSite {
-    SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
+fn with_origin(origin: &FastCgiOrigin, lines: &str) -> TestSite {
+    SiteBuilder::upstream_line(&format!("php = \"{}\"", origin.address()))
         .file("index.php", "")
         .site(lines)
         .start()
 }
 
-/// A record with any id.
+/// A FastCGI record.
 fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len()).unwrap().to_be_bytes();
     let mut bytes = vec![1, kind];
@@ -28,7 +28,7 @@ fn record(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn broken(path: &str, app: &mut FastCgiWriter<'_>) {
+fn send_broken(path: &str, app: &mut FastCgiWriter<'_>) {
     let head = format!("{GOOD}\r\n\r\n");
     match path {
         "/garbage" => {
@@ -82,12 +82,12 @@ fn broken(path: &str, app: &mut FastCgiWriter<'_>) {
             }
             app.close();
         }
-        _ => broken_response(path, app),
+        _ => send_broken_response(path, app),
     }
 }
 
-/// Records as they should be, and a response in them that is not.
-fn broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
+/// Sends valid records that contain an invalid response.
+fn send_broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
     match path {
         "/half-body" => {
             app.answer(&format!("{GOOD}\r\nContent-Length: 5000"), BODY);
@@ -127,8 +127,8 @@ fn broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
     }
 }
 
-fn path_of(asked: &FastCgiRequest) -> String {
-    asked
+fn path_of(request: &FastCgiRequest) -> String {
+    request
         .param("REQUEST_URI")
         .split('?')
         .next()
@@ -137,17 +137,17 @@ fn path_of(asked: &FastCgiRequest) -> String {
 }
 
 #[test]
-fn broken_answers_are_refused_or_broken_off_and_never_kept() {
-    let responder = FastCgiOrigin::start(|asked, app| {
-        broken(&path_of(asked), app);
+fn broken_fastcgi_responses_get_502_or_are_truncated_and_never_stored() {
+    let origin = FastCgiOrigin::start(|request, app| {
+        send_broken(&path_of(request), app);
     })
     .unwrap();
-    let site = behind(
-        &responder,
+    let site = with_origin(
+        &origin,
         "read_timeout = \"3s\"\nfirst_byte_timeout = \"3s\"",
     );
-    // Before the head: 502 for certain. After it: the client sees an end before the end.
-    for (path, wanted) in [
+    // 502 if the error precedes the end of the head. Otherwise the client gets 502 or a truncated response.
+    for (path, expected) in [
         ("/garbage", Some(502)),
         ("/closes", Some(502)),
         ("/resets", Some(502)),
@@ -176,69 +176,72 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
             Request::form(path, &[("a", "b")]),
         ] {
             let method = request.method.clone();
-            let answer = with_host(request).send(site.addr());
-            match (answer, wanted) {
-                (Ok(answer), Some(status)) => {
+            let response = with_host(request).send(site.addr());
+            match (response, expected) {
+                (Ok(response), Some(status)) => {
                     assert_eq!(
-                        answer.status,
+                        response.status,
                         status,
                         "{method} {path}: {}",
-                        answer.beginning()
+                        response.beginning()
                     );
-                    assert!(!answer.is_hit(), "{path}");
+                    assert!(!response.is_hit(), "{path}");
                 }
-                (Ok(answer), None) if answer.status == 502 => {}
-                (Ok(answer), None) => {
-                    panic!("{method} {path} passed for whole: {}", answer.beginning())
+                (Ok(response), None) if response.status == 502 => {}
+                (Ok(response), None) => {
+                    panic!(
+                        "{method} {path} got a complete response: {}",
+                        response.beginning()
+                    )
                 }
                 (Err(_), None) => {}
-                (Err(trouble), Some(_)) => panic!("{method} {path}: {trouble}"),
+                (Err(error), Some(_)) => panic!("{method} {path}: {error}"),
             }
         }
-        let fine = site.get("/fine").expect_status(200);
-        assert_eq!(fine.body, BODY, "after {path}");
+        let response = site.get("/fine").expect_status(200);
+        assert_eq!(response.body, BODY, "after {path}");
     }
     assert!(!site.galley.has_ended());
 }
 
 #[test]
-fn a_page_whose_program_failed_is_sent_and_not_kept() {
-    let responder = FastCgiOrigin::start(|asked, app| broken(&path_of(asked), app)).unwrap();
-    let site = behind(&responder, "");
+fn a_page_of_a_failed_program_is_sent_and_not_stored() {
+    let origin = FastCgiOrigin::start(|request, app| send_broken(&path_of(request), app)).unwrap();
+    let site = with_origin(&origin, "");
     for _ in 0..2 {
-        let answer = site.get("/failed").expect_status(200);
-        assert_eq!(answer.body, BODY);
-        assert!(!answer.is_hit());
+        let response = site.get("/failed").expect_status(200);
+        assert_eq!(response.body, BODY);
+        assert!(!response.is_hit());
     }
 }
 
 #[test]
-fn a_safe_request_is_tried_once_more_and_an_unsafe_one_never() {
-    let responder = FastCgiOrigin::start(|asked, app| match asked.param("REQUEST_METHOD") {
-        "GET" if asked.number == 0 => app.close(),
+fn safe_requests_are_retried_once_and_unsafe_ones_never() {
+    let origin = FastCgiOrigin::start(|request, app| match request.param("REQUEST_METHOD") {
+        "GET" if request.number == 0 => app.close(),
         "GET" => {
             app.answer(GOOD, BODY);
         }
         _ => app.close(),
     })
     .unwrap();
-    let site = behind(&responder, "");
+    let site = with_origin(&origin, "");
     assert_eq!(site.get("/once").expect_status(200).body, BODY);
-    assert_eq!(responder.count(), 2);
+    assert_eq!(origin.count(), 2);
     site.send(Request::form("/once", &[("a", "b")]))
         .assert_status(502);
     assert_eq!(
-        responder.count(),
+        origin.count(),
         3,
-        "an unsafe request may have been carried out"
+        "the application may have processed the unsafe request"
     );
 }
 
 #[test]
-fn records_in_any_pieces_make_the_same_page() {
-    let responder = FastCgiOrigin::start(|asked, app| {
+fn records_of_any_size_form_the_same_page() {
+    let origin = FastCgiOrigin::start(|request, app| {
         let whole = [GOOD.as_bytes(), b"\r\n\r\n", BODY].concat();
-        let step = if path_of(asked) == "/bytes" { 1 } else { 7 };
+        let step = if path_of(request) == "/bytes" { 1 } else { 7 };
         for (number, piece) in whole.chunks(step).enumerate() {
             app.record(STDOUT, piece, u8::try_from(number % 9).unwrap());
             if number % 5 == 0 {
@@ -247,7 +250,7 @@ fn records_in_any_pieces_make_the_same_page() {
         }
     })
     .unwrap();
-    let site = behind(&responder, "");
+    let site = with_origin(&origin, "");
     for path in ["/bytes", "/sevens"] {
         assert_eq!(site.get(path).expect_status(200).body, BODY, "{path}");
         assert!(site.get(path).is_hit(), "{path}");
@@ -255,10 +258,10 @@ fn records_in_any_pieces_make_the_same_page() {
 }
 
 #[test]
-fn nothing_of_one_answer_reaches_the_next() {
-    // Bytes after the end of a request, on a connection that would be kept.
-    let responder = FastCgiOrigin::start(|asked, app| {
-        if path_of(asked) == "/smuggler" {
+fn extra_records_after_a_response_do_not_reach_the_next() {
+    // The application sends a second response on the same connection.
+    let origin = FastCgiOrigin::start(|request, app| {
+        if path_of(request) == "/smuggler" {
             let mut bytes = record(
                 STDOUT,
                 1,
@@ -269,13 +272,13 @@ fn nothing_of_one_answer_reaches_the_next() {
             bytes.extend(record(STDOUT, 1, b"Content-Type: text/html\r\n\r\nevil"));
             bytes.extend(record(3, 1, &[0; 8]));
             app.raw(&bytes);
-            // What the kit adds to end the request comes on top.
+            // The test kit ends the request with further records.
         } else {
             app.answer(GOOD, BODY);
         }
     })
     .unwrap();
-    let site = behind(&responder, "");
+    let site = with_origin(&origin, "");
     for round in 0..5 {
         assert_eq!(
             site.get(&format!("/smuggler?{round}"))

@@ -1,4 +1,4 @@
-//! `galley check` foretells what `galley run` meets, in the same output_text, and changes nothing.
+//! `galley check` reports the same errors as `galley run`, in the same words, and changes nothing.
 
 use std::fs;
 use std::net::TcpListener;
@@ -10,27 +10,27 @@ use galley_testkit::{Scratch, runs_as_root};
 
 use crate::support::{SiteBuilder, binary, output_text};
 
-/// Somebody whom every Debian has, and who has nothing to do with Galley.
-const GAMES: u32 = 5;
+/// User id of `games`, which exists on every Debian.
+const GAMES_USER: u32 = 5;
 
-/// A folder with a site, and a configuration of lines for it.
-struct Case {
+/// A temporary folder with a document root and a configuration file.
+struct ConfigCheck {
     scratch: Scratch,
     file: PathBuf,
 }
 
-impl Case {
-    /// `{dir}` becomes the folder.
+impl ConfigCheck {
+    /// Creates the folder and writes `text`; `{dir}` is replaced by its path.
     fn new(text: &str) -> Self {
         let scratch = Scratch::new().unwrap();
         scratch.dir("root").unwrap();
         scratch.write("root/index.php", "<?php").unwrap();
-        let mut case = Self {
+        let mut check = Self {
             file: scratch.join("galley.toml"),
             scratch,
         };
-        case.configure(text);
-        case
+        check.configure(text);
+        check
     }
 
     fn configure(&mut self, text: &str) {
@@ -40,7 +40,7 @@ impl Case {
     }
 
     fn run(&self, command: &str) -> Output {
-        // A server that starts after all would never end.
+        // A server that starts despite the error would never exit.
         Command::new("timeout")
             .arg("60")
             .arg(binary())
@@ -52,22 +52,22 @@ impl Case {
             .unwrap()
     }
 
-    /// `check` and `run` both end with `code` and exactly these words. `{dir}` is the folder.
-    fn expect(&self, code: i32, wanted: &str) {
-        self.expect_of(&["check", "run"], code, wanted);
+    /// Asserts that `check` and `run` exit with `code` and print exactly this error. `{dir}` is replaced by the folder.
+    fn assert_error(&self, code: i32, expected: &str) {
+        self.assert_error_of(&["check", "run"], code, expected);
     }
 
-    fn expect_of(&self, commands: &[&str], code: i32, wanted: &str) {
+    fn assert_error_of(&self, commands: &[&str], code: i32, expected: &str) {
         let dir = self.scratch.path().to_str().unwrap();
-        let wanted = wanted.trim_start().replace("{dir}", dir);
+        let expected = expected.trim_start().replace("{dir}", dir);
         for &command in commands {
             let output = self.run(command);
-            let said = String::from_utf8(output.stderr.clone()).unwrap();
-            // What `run` has logged before stands above it.
-            let complaint = said.find("error: `").map_or("", |at| &said[at..]);
-            assert_eq!(complaint.trim_end(), wanted.trim_end(), "{command}: {said}");
-            assert!(command == "run" || complaint == said, "{said}");
-            assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+            let text = String::from_utf8(output.stderr.clone()).unwrap();
+            // `run` may print log records before the error.
+            let error = text.find("error: `").map_or("", |at| &text[at..]);
+            assert_eq!(error.trim_end(), expected.trim_end(), "{command}: {text}");
+            assert!(command == "run" || error == text, "{text}");
+            assert_eq!(output.status.code(), Some(code), "{command}: {text}");
             assert!(
                 output.stdout.is_empty(),
                 "{command}: {}",
@@ -76,18 +76,19 @@ impl Case {
         }
     }
 
-    fn expect_in_order(&self) {
+    fn assert_valid(&self) {
         let output = self.run("check");
-        let said = output_text(&output);
-        assert_eq!(output.status.code(), Some(0), "{said}");
-        assert!(said.contains("is in order"), "{said}");
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        assert!(text.contains("is in order"), "{text}");
     }
 }
 
 #[test]
 fn a_user_and_a_group_must_exist() {
-    let mut case = Case::new("[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"no-such-user\"");
-    case.expect(
+    let mut check =
+        ConfigCheck::new("[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"no-such-user\"");
+    check.assert_error(
         2,
         r#"
 error: `server.user` is `no-such-user`, but there is no such user
@@ -99,10 +100,10 @@ error: `server.user` is `no-such-user`, but there is no such user
   = help: name an existing one, or create it: `useradd --system --no-create-home no-such-user`
 "#,
     );
-    case.configure(
+    check.configure(
         "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"games\"\ngroup = \"no-such-group\"",
     );
-    case.expect(
+    check.assert_error(
         2,
         r#"
 error: `server.group` is `no-such-group`, but there is no such group
@@ -117,13 +118,14 @@ error: `server.group` is `no-such-group`, but there is no such group
 }
 
 #[test]
-fn a_disk_must_be_a_folder() {
-    let case =
-        Case::new("[server]\nlisten = [\"127.0.0.1:0\"]\n[cache]\ndisk = \"{dir}/root/index.php\"");
+fn the_disk_cache_must_be_a_folder() {
+    let check = ConfigCheck::new(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[cache]\ndisk = \"{dir}/root/index.php\"",
+    );
     let dir = "{dir}/root/index.php";
-    let marks = "^".repeat(case.scratch.join("root/index.php").to_str().unwrap().len() + 2);
-    // Galley itself serves without it: `a_folder_that_cannot_be_used_keeps_nobody_from_serving`.
-    case.expect_of(
+    let marks = "^".repeat(check.scratch.join("root/index.php").to_str().unwrap().len() + 2);
+    // `run` starts without a disk cache; `durable` has the test.
+    check.assert_error_of(
         &["check"],
         2,
         &format!(
@@ -141,14 +143,14 @@ error: `cache.disk` is `{dir}`, which is not a folder, so no page would survive 
 }
 
 #[test]
-fn a_port_that_another_program_has_is_named_with_its_line() {
+fn a_port_in_use_is_reported_with_its_line() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap();
-    let case = Case::new(&format!(
+    let check = ConfigCheck::new(&format!(
         "[server]\nlisten = [\"127.0.0.1:0\", \"{taken}\"]"
     ));
     let marks = "^".repeat(taken.to_string().len() + 2);
-    case.expect(
+    check.assert_error(
         1,
         &format!(
             r#"
@@ -163,16 +165,16 @@ error: `server.listen` is `{taken}`, where another program listens: Address alre
         ),
     );
     drop(other);
-    case.expect_in_order();
+    check.assert_valid();
 }
 
 #[test]
-fn an_address_of_another_machine_is_named_with_its_line() {
-    // Of the networks for documentation (RFC 5737), and a site's own list.
-    let mut case = Case::new("");
+fn an_address_of_another_machine_is_reported_with_its_line() {
+    // `listen` of a site, with an address reserved for documentation (RFC 5737).
+    let mut check = ConfigCheck::new("");
     let text = "[server]\nlisten = [\"127.0.0.1:0\"]\n[[site]]\nhosts = [\"b.test\"]\nroot = \"{dir}/root\"\nlisten = [\"192.0.2.1:8080\"]";
-    case.configure(text);
-    case.expect(
+    check.configure(text);
+    check.assert_error(
         1,
         r#"
 error: `site.listen` is `192.0.2.1:8080`, an address that this machine does not have
@@ -187,10 +189,11 @@ error: `site.listen` is `192.0.2.1:8080`, an address that this machine does not 
 }
 
 #[test]
-fn an_admin_socket_needs_a_free_place_in_a_folder_of_its_own() {
-    let mut case =
-        Case::new("[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:/etc/passwd\"");
-    let blamed = |path: &str, why: &str| {
+fn the_admin_socket_needs_a_folder_of_the_galley_user() {
+    let mut check = ConfigCheck::new(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:/etc/passwd\"",
+    );
+    let expected_error = |path: &str, why: &str| {
         let marks = "^".repeat(path.len() + 7);
         format!(
             r#"
@@ -204,49 +207,49 @@ error: `admin.listen` is `unix:{path}`, which cannot be opened: {why}
 "#
         )
     };
-    case.expect(
+    check.assert_error(
         1,
-        &blamed("/etc/passwd", "a file that is not a socket exists there"),
+        &expected_error("/etc/passwd", "a file that is not a socket exists there"),
     );
     if !runs_as_root() {
         return;
     }
-    let folder = case.scratch.dir("theirs").unwrap();
-    chown(&folder, Some(GAMES), Some(GAMES)).unwrap();
-    case.configure(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/theirs/admin.sock\"",
+    let folder = check.scratch.dir("foreign").unwrap();
+    chown(&folder, Some(GAMES_USER), Some(GAMES_USER)).unwrap();
+    check.configure(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{dir}/foreign/admin.sock\"",
     );
     let socket = folder.join("admin.sock");
-    case.expect(
+    check.assert_error(
         1,
-        &blamed(
+        &expected_error(
             socket.to_str().unwrap(),
             "its folder belongs to another user",
         ),
     );
-    // Of the user that Galley becomes it is the right one.
+    // The folder is valid if Galley switches to the user that owns it.
     let open = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(case.scratch.path(), open).unwrap();
-    case.configure(
-        "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"games\"\n[admin]\nlisten = \"unix:{dir}/theirs/admin.sock\"",
+    fs::set_permissions(check.scratch.path(), open).unwrap();
+    check.configure(
+        "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"games\"\n[admin]\nlisten = \"unix:{dir}/foreign/admin.sock\"",
     );
-    case.expect_in_order();
+    check.assert_valid();
 }
 
 #[test]
-fn a_log_that_the_servers_user_may_not_write_is_named() {
+fn a_log_that_the_galley_user_cannot_write_is_reported() {
     if !runs_as_root() {
         return;
     }
-    let case = Case::new(
+    let check = ConfigCheck::new(
         "[server]\nlisten = [\"127.0.0.1:0\"]\nuser = \"games\"\n[admin]\nlisten = \"off\"\n[log]\naccess = \"{dir}/logs/access.log\"",
     );
-    let folder = case.scratch.dir("logs").unwrap();
+    let folder = check.scratch.dir("logs").unwrap();
     let file = folder.join("access.log");
     let marks = "^".repeat(file.to_str().unwrap().len() + 2);
     let open = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(case.scratch.path(), open).unwrap();
-    case.expect(
+    fs::set_permissions(check.scratch.path(), open).unwrap();
+    check.assert_error(
         1,
         &format!(
             r#"
@@ -263,60 +266,60 @@ error: `log.access` is `{{dir}}/logs/access.log`, which cannot be written: Permi
 }
 
 #[test]
-fn a_php_that_cannot_be_started_is_named_with_its_line() {
-    let mut case = Case::new("");
-    let site = "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"off\"\n[[site]]\nhosts = [\"b.test\"]\nroot = \"{dir}/root\"\nphp = \"managed\"\nphp_binary = \"/bin/false\"";
-    case.configure(site);
+fn a_php_binary_that_cannot_start_is_reported_with_its_line() {
+    let mut check = ConfigCheck::new("");
+    let config = "[server]\nlisten = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"off\"\n[[site]]\nhosts = [\"b.test\"]\nroot = \"{dir}/root\"\nphp = \"managed\"\nphp_binary = \"/bin/false\"";
+    check.configure(config);
     for command in ["check", "run"] {
-        let output = case.run(command);
-        let said = output_text(&output);
-        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
-        for wanted in [
+        let output = check.run(command);
+        let text = output_text(&output);
+        assert_eq!(output.status.code(), Some(1), "{command}: {text}");
+        for expected in [
             "error: `site.php_binary` is `/bin/false`, which cannot be started: ",
             "galley.toml:9:14\n",
             "  = help: ",
         ] {
-            assert!(said.contains(wanted), "{command}: {said}");
+            assert!(text.contains(expected), "{command}: {text}");
         }
     }
 }
 
 #[test]
-fn a_socket_that_only_systemd_hands_over_is_missed_at_the_start() {
-    let case = Case::new("[server]\nlisten = [\"systemd:web\"]");
-    case.expect_in_order();
-    let output = case.run("run");
-    let said = output_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+fn check_accepts_systemd_sockets_and_run_reports_missing_ones() {
+    let check = ConfigCheck::new("[server]\nlisten = [\"systemd:web\"]");
+    check.assert_valid();
+    let output = check.run("run");
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        said.contains("error: `server.listen` is `systemd:web`, where Galley cannot listen: systemd has passed 0 socket(s)")
-            && said.contains("galley.toml:2:11\n"),
-        "{said}"
+        text.contains("error: `server.listen` is `systemd:web`, where Galley cannot listen: systemd has passed 0 socket(s)")
+            && text.contains("galley.toml:2:11\n"),
+        "{text}"
     );
 }
 
 #[test]
-fn a_running_galley_of_the_same_configuration_is_no_mistake() {
-    let stage = SiteBuilder::files()
+fn check_accepts_sockets_of_the_running_galley_with_this_configuration() {
+    let site = SiteBuilder::files()
         .server("listen = [\"unix:{dir}/web.sock\"]")
         .start();
-    let socket = stage.scratch.join("web.sock");
-    let checked = stage.galley.cli(&["check"]).unwrap();
-    let said = output_text(&checked);
-    assert_eq!(checked.status.code(), Some(0), "{said}");
+    let socket = site.scratch.join("web.sock");
+    let checked = site.galley.cli(&["check"]).unwrap();
+    let text = output_text(&checked);
+    assert_eq!(checked.status.code(), Some(0), "{text}");
     let note = format!(
         ": `server.listen` is `unix:{}`, where the running Galley of this configuration listens\n",
         socket.display()
     );
-    assert!(said.contains(&note), "{said}");
-    let spot = format!("note: {}:", stage.galley.config().display());
-    assert!(said.contains(&spot), "{said}");
-    assert!(said.contains("is in order"), "{said}");
-    // It still answers, at the same socket.
-    assert!(socket.exists() && stage.status_number("uptime_s") < 3600);
+    assert!(text.contains(&note), "{text}");
+    let location = format!("note: {}:", site.galley.config().display());
+    assert!(text.contains(&location), "{text}");
+    assert!(text.contains("is in order"), "{text}");
+    // The running server still listens on the socket.
+    assert!(socket.exists() && site.status_number("uptime_s") < 3600);
 }
 
-/// Every file below a folder, with what tells whether it was touched.
+/// Every file below a folder with its modification time.
 fn listing(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -332,11 +335,11 @@ fn listing(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
 }
 
 #[test]
-fn checking_leaves_nothing_behind() {
-    let case = Case::new(
+fn check_creates_and_changes_no_files() {
+    let check = ConfigCheck::new(
         "[server]\nlisten = [\"127.0.0.1:0\", \"unix:{dir}/web.sock\"]\nspool = \"{dir}/root\"\n[admin]\nlisten = \"unix:{dir}/new/admin.sock\"\n[cache]\ndisk = \"{dir}/cache\"\n[log]\naccess = \"{dir}/access.log\"\nerror = \"{dir}/error.log\"",
     );
-    let before = listing(case.scratch.path());
-    case.expect_in_order();
-    assert_eq!(listing(case.scratch.path()), before);
+    let before = listing(check.scratch.path());
+    check.assert_valid();
+    assert_eq!(listing(check.scratch.path()), before);
 }

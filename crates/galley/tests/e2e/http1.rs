@@ -1,4 +1,4 @@
-//! HTTP/1 towards clients: connections that live on, pipelining, HEAD, HTTP/1.0, and what may not be answered.
+//! HTTP/1 with clients: persistent connections, pipelining, HEAD, HTTP/1.0, `Expect`, and refused methods.
 
 use std::net::Shutdown;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn site() -> TestSite {
 }
 
 #[test]
-fn a_connection_serves_request_after_request() {
+fn a_connection_is_reused_for_many_requests() {
     let site = site();
     let mut connection = site.connect();
     for round in 0..3 {
@@ -26,18 +26,18 @@ fn a_connection_serves_request_after_request() {
             "/missing.txt?x=1",
             "/dir",
         ] {
-            let answer = connection
+            let response = connection
                 .exchange(&with_host(Request::get(target)))
                 .unwrap();
             assert!(
-                answer.status < 500,
+                response.status < 500,
                 "{round} {target}: {}",
-                answer.beginning()
+                response.beginning()
             );
             assert!(
-                !answer.has("connection"),
-                "{target}: 1.1 lives on by itself: {}",
-                answer.beginning()
+                !response.has("connection"),
+                "{target}: HTTP/1.1 is persistent by default: {}",
+                response.beginning()
             );
         }
         let form = with_host(Request::form("/form", &[("a", "b")]));
@@ -65,7 +65,7 @@ fn a_connection_serves_request_after_request() {
 }
 
 #[test]
-fn http_1_0_lives_on_where_it_asks_for_it() {
+fn http_1_0_connections_persist_with_keep_alive() {
     let site = site();
     site.get("/cached");
     for target in ["/a.txt", "/cached", "/page?cart=1", "/wp-login.php", "/dir"] {
@@ -74,8 +74,8 @@ fn http_1_0_lives_on_where_it_asks_for_it() {
             let head =
                 format!("GET {target} HTTP/1.0\r\nHost: {HOST}\r\nConnection: Keep-Alive\r\n\r\n");
             connection.write(head.as_bytes()).unwrap();
-            let answer = connection.receive("GET").unwrap();
-            let connection_field = answer
+            let response = connection.receive("GET").unwrap();
+            let connection_field = response
                 .field("connection")
                 .unwrap_or_default()
                 .to_ascii_lowercase();
@@ -83,10 +83,10 @@ fn http_1_0_lives_on_where_it_asks_for_it() {
                 connection_field,
                 "keep-alive",
                 "{target}: {}",
-                answer.beginning()
+                response.beginning()
             );
             assert!(
-                answer.has("content-length") && !answer.has("transfer-encoding"),
+                response.has("content-length") && !response.has("transfer-encoding"),
                 "{target}"
             );
         }
@@ -95,13 +95,13 @@ fn http_1_0_lives_on_where_it_asks_for_it() {
         connection.receive("GET").unwrap();
         assert!(
             connection.is_closed_within(TIMEOUT),
-            "{target}: without the option 1.0 ends"
+            "{target}: HTTP/1.0 without keep-alive"
         );
     }
 }
 
 #[test]
-fn ab_keeps_every_connection() {
+fn ab_reuses_connections_with_keep_alive() {
     let site = site();
     site.get("/cached");
     for target in ["/a.txt", "/cached", "/wp-login.php"] {
@@ -110,7 +110,7 @@ fn ab_keeps_every_connection() {
                 .write("root/wp-login.php", "<?php echo 'always the same';")
                 .unwrap();
         }
-        let output = Command::new("ab")
+        let ab = Command::new("ab")
             .args([
                 "-q",
                 "-k",
@@ -124,24 +124,28 @@ fn ab_keeps_every_connection() {
             .arg(format!("http://{}{target}", site.addr()))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let output = String::from_utf8_lossy(&ab.stdout).into_owned();
         let number = |name: &str| {
-            let line = said.lines().find(|line| line.starts_with(name));
+            let line = output.lines().find(|line| line.starts_with(name));
             line.and_then(|line| line.split_whitespace().last()?.parse::<u32>().ok())
         };
-        assert_eq!(number("Complete requests:"), Some(500), "{target}\n{said}");
-        assert_eq!(number("Failed requests:"), Some(0), "{target}\n{said}");
+        assert_eq!(
+            number("Complete requests:"),
+            Some(500),
+            "{target}\n{output}"
+        );
+        assert_eq!(number("Failed requests:"), Some(0), "{target}\n{output}");
         assert_eq!(
             number("Keep-Alive requests:"),
             Some(500),
-            "{target}\n{said}"
+            "{target}\n{output}"
         );
-        assert!(!said.contains("Non-2xx"), "{target}\n{said}");
+        assert!(!output.contains("Non-2xx"), "{target}\n{output}");
     }
 }
 
 #[test]
-fn fifty_pipelined_requests_are_answered_in_order() {
+fn fifty_pipelined_requests_get_responses_in_order() {
     let site = site();
     for number in 0..50 {
         site.scratch
@@ -167,21 +171,21 @@ fn fifty_pipelined_requests_are_answered_in_order() {
     connection.write(&bytes).unwrap();
     for number in 0..50 {
         let method = if number % 5 == 3 { "HEAD" } else { "GET" };
-        let answer = connection.receive(method).unwrap().expect_status(200);
-        let text = answer.text();
-        let wanted = match number % 5 {
+        let response = connection.receive(method).unwrap().expect_status(200);
+        let text = response.text();
+        let expected = match number % 5 {
             0 => format!("static {number}"),
             1 => "path=/cached\n".to_owned(),
             2 => format!("path=/wp-json/wc/store/x{number}\n"),
             3 => String::new(),
             _ => format!("body=number={number}\n"),
         };
-        assert!(text.contains(&wanted), "{number}: {text}");
+        assert!(text.contains(&expected), "{number}: {text}");
     }
 }
 
 #[test]
-fn requests_cut_at_any_byte_are_one_request_each() {
+fn requests_split_at_any_byte_are_parsed() {
     let site = site();
     site.get("/cached");
     let post =
@@ -209,8 +213,8 @@ fn requests_cut_at_any_byte_are_one_request_each() {
     }
 }
 
-/// Fields that may differ: of the moment, and of framing where a length is not known yet.
-fn comparable(answer: &Response) -> Vec<(String, String)> {
+/// The header fields, without those that depend on time or on whether the length is known.
+fn comparable(response: &Response) -> Vec<(String, String)> {
     let skipped = [
         "date",
         "age",
@@ -218,7 +222,7 @@ fn comparable(answer: &Response) -> Vec<(String, String)> {
         "transfer-encoding",
         "content-length",
     ];
-    let mut fields: Vec<(String, String)> = answer
+    let mut fields: Vec<(String, String)> = response
         .fields
         .iter()
         .map(|(name, value)| {
@@ -234,7 +238,7 @@ fn comparable(answer: &Response) -> Vec<(String, String)> {
 }
 
 #[test]
-fn head_is_the_head_of_get_and_nothing_more() {
+fn head_gets_the_header_fields_of_get_and_no_body() {
     let site = SiteBuilder::php()
         .file("a.txt", "a file\n")
         .file("dir/index.html", "<html>dir</html>")
@@ -262,12 +266,12 @@ fn head_is_the_head_of_get_and_nothing_more() {
     ];
     let mut connection = site.connect();
     for target in targets {
-        // What may be stored is: a stored page has an ETag that its first, streamed answer has not.
+        // Stores the page if it is cacheable: a stored page has an ETag, which its first, streamed response does not have.
         site.get(target);
         let get = connection
             .exchange(&with_host(Request::get(target)))
             .unwrap();
-        // `receive` fails on a body that follows a HEAD, since the next answer would begin with it.
+        // If a body follows the response to HEAD, the next `receive` fails.
         let head = connection
             .exchange(&with_host(Request::head(target)))
             .unwrap();
@@ -289,7 +293,7 @@ fn head_is_the_head_of_get_and_nothing_more() {
 }
 
 #[test]
-fn head_for_a_new_page_stores_it_whole() {
+fn head_on_a_miss_stores_the_complete_page() {
     let site = site();
     let head = site.send(Request::head("/new")).expect_status(200);
     assert!(head.body.is_empty());
@@ -305,14 +309,14 @@ fn head_for_a_new_page_stores_it_whole() {
 }
 
 #[test]
-fn expect_continue() {
+fn expect_100_continue_gets_an_interim_response() {
     let site = site();
     let mut connection = site.connect();
     let head = format!(
         "POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
     );
     connection.write(head.as_bytes()).unwrap();
-    // Nothing of the body leaves before the server has said that it wants it.
+    // The client sends the body after the interim response.
     let mut interim = [0; 25];
     std::io::Read::read_exact(&mut connection.stream(), &mut interim).unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -324,7 +328,7 @@ fn expect_continue() {
             .text()
             .contains("body=hello\n")
     );
-    // A body that comes at once is taken as well.
+    // A body without waiting is accepted as well.
     connection.write(head.as_bytes()).unwrap();
     connection.write(b"again").unwrap();
     assert!(
@@ -337,31 +341,31 @@ fn expect_continue() {
 }
 
 #[test]
-fn other_expectations_are_refused() {
+fn unknown_expectations_get_417() {
     let site = site();
     let head = format!(
         "POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 5\r\nExpect: a-miracle\r\n\r\n"
     );
     let mut connection = site.connect();
     connection.write(head.as_bytes()).unwrap();
-    let answer = connection.receive("POST").unwrap().expect_status(417);
-    assert!(answer.interim.is_empty());
+    let response = connection.receive("POST").unwrap().expect_status(417);
+    assert!(response.interim.is_empty());
     assert!(connection.is_closed_within(TIMEOUT));
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused_before_it_comes() {
+fn a_body_above_the_limit_is_refused_before_it_is_sent() {
     let site = SiteBuilder::php().server("request_body = \"1KiB\"").start();
     let head = format!(
         "POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1025\r\nExpect: 100-continue\r\n\r\n"
     );
     let mut connection = site.connect();
     connection.write(head.as_bytes()).unwrap();
-    let answer = connection.receive("POST").unwrap().expect_status(413);
+    let response = connection.receive("POST").unwrap().expect_status(413);
     assert!(
-        answer.interim.is_empty(),
-        "100 and then 413: {:?}",
-        answer.interim
+        response.interim.is_empty(),
+        "an interim response before 413: {:?}",
+        response.interim
     );
     assert!(connection.is_closed_within(TIMEOUT));
     assert_eq!(site.runs("/form"), 0);
@@ -379,36 +383,36 @@ fn trace_and_connect_are_refused() {
         connection
             .write(format!("{head}\r\nHost: {HOST}\r\n\r\n").as_bytes())
             .unwrap();
-        let answer = connection.receive("TRACE").unwrap();
+        let response = connection.receive("TRACE").unwrap();
         assert!(
-            [400, 405, 421, 501].contains(&answer.status),
+            [400, 405, 421, 501].contains(&response.status),
             "{head}: {}",
-            answer.beginning()
+            response.beginning()
         );
-        assert!(!answer.text().contains("canary"), "{head}");
+        assert!(!response.text().contains("canary"), "{head}");
     }
-    assert_eq!(site.runs("/"), 0, "neither method is PHP's to see");
+    assert_eq!(site.runs("/"), 0, "neither method is forwarded to PHP");
 }
 
 #[test]
-fn options_star_is_answered_here() {
+fn options_star_gets_a_response_from_galley() {
     let site = site();
-    let answer = site.send(Request::new("OPTIONS", "*"));
+    let response = site.send(Request::new("OPTIONS", "*"));
     assert!(
-        [200, 204].contains(&answer.status),
+        [200, 204].contains(&response.status),
         "{}",
-        answer.beginning()
+        response.beginning()
     );
     assert!(
-        answer
+        response
             .field("allow")
             .is_some_and(|allow| allow.contains("GET")),
         "{}",
-        answer.beginning()
+        response.beginning()
     );
-    let elsewhere = site.send(Request::get("*"));
-    assert_eq!(elsewhere.status, 400, "only OPTIONS has it");
-    // OPTIONS of a page is PHP's.
+    let get = site.send(Request::get("*"));
+    assert_eq!(get.status, 400, "the target `*` is valid for OPTIONS only");
+    // OPTIONS for a page goes to PHP.
     let page = site
         .send(Request::new("OPTIONS", "/wp-json/x"))
         .expect_status(200);
@@ -416,18 +420,18 @@ fn options_star_is_answered_here() {
 }
 
 #[test]
-fn a_client_that_has_closed_its_side_gets_its_response() {
+fn a_half_closed_client_gets_its_response() {
     let site = site();
     site.get("/cached");
     for target in ["/a.txt", "/cached", "/fresh", "/wp-login.php"] {
         let mut connection = site.connect();
         connection.send(&with_host(Request::get(target))).unwrap();
         connection.stream().shutdown(Shutdown::Write).unwrap();
-        let answer = connection
+        let response = connection
             .receive("GET")
-            .unwrap_or_else(|trouble| panic!("{target}: {trouble}"));
+            .unwrap_or_else(|error| panic!("{target}: {error}"));
         assert!(
-            answer.status == 200 || target == "/wp-login.php",
+            response.status == 200 || target == "/wp-login.php",
             "{target}"
         );
         assert!(connection.is_closed_within(TIMEOUT), "{target}");
@@ -435,9 +439,9 @@ fn a_client_that_has_closed_its_side_gets_its_response() {
 }
 
 #[test]
-fn answers_cannot_be_split_by_what_php_sends() {
+fn odd_header_fields_of_php_do_not_break_the_connection() {
     let site = site();
-    // PHP itself refuses line breaks in header(); what is left is odd names and bytes above ASCII.
+    // PHP refuses line breaks in header(). The remaining cases are unusual names, hop-by-hop fields and non-ASCII bytes.
     site.head(
         "/odd",
         &[
@@ -448,11 +452,11 @@ fn answers_cannot_be_split_by_what_php_sends() {
             "Keep-Alive: x",
         ],
     );
-    let answer = site.get("/odd").expect_status(200);
+    let response = site.get("/odd").expect_status(200);
     assert!(
-        !answer.has("x-gone") && !answer.has("keep-alive"),
+        !response.has("x-gone") && !response.has("keep-alive"),
         "{}",
-        answer.beginning()
+        response.beginning()
     );
     let mut connection = site.connect();
     for _ in 0..2 {

@@ -1,6 +1,7 @@
-//! `docs/tutorials/migrate-from-nginx.md`: each of its configurations runs, and does what the page says.
+//! Runs each configuration in `docs/tutorials/migrate-from-nginx.md` and checks that it does what the page says.
 //!
-//! A block stands below a heading, and [`CHECKS`] has the check of each: a block without one, or one without a block, fails.
+//! [`CHECKS`] has one check for each block, identified by its heading. The test fails on a block without a check, and on a
+//! check without a block.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,120 +12,119 @@ use galley_testkit::{FpmOptions, Galley, PhpFpm, Scratch, wait_for};
 
 use crate::support::{TIMEOUT, binary};
 
-/// A heading of the page, and what its configuration does.
-type Check = (&'static str, fn(&Running));
+/// The heading above a block, and the check of its configuration.
+type Check = (&'static str, fn(&RunningExample));
 
 const CHECKS: [Check; 13] = [
-    ("Cache pages from Apache", |one| {
-        assert!(one.is_kept("/page"));
-        assert_eq!(one.origin.requests()[0].field("host"), Some("example.com"));
+    ("Cache pages from Apache", |site| {
+        assert!(site.is_stored("/page"));
+        assert_eq!(site.origin.requests()[0].field("host"), Some("example.com"));
         wait_for("the page on the disk", TIMEOUT, || {
-            fs::read_dir(one.dir.join("cache/pages")).is_ok_and(|mut all| all.next().is_some())
+            fs::read_dir(site.dir.join("cache/pages")).is_ok_and(|mut all| all.next().is_some())
         });
-        // Nothing is said to forbid it.
-        assert!(one.is_kept("/gone"), "a 404");
-        assert!(!one.is_kept("/broken"), "a 500");
+        // The origin sends no `Cache-Control`.
+        assert!(site.is_stored("/gone"), "a 404");
+        assert!(!site.is_stored("/broken"), "a 500");
     }),
-    ("No cached pages for logged-in users", |one| {
-        assert!(one.is_kept("/page"));
+    ("No cached pages for logged-in users", |site| {
+        assert!(site.is_stored("/page"));
         for cookie in [
             "my_session_7=x",
             "wordpress_logged_in_1=x",
             "comment_author_1=x",
         ] {
-            let answer = one.send(Request::get("/page").cookie(cookie));
+            let response = site.send(Request::get("/page").cookie(cookie));
             assert_eq!(
-                answer.cache_status(),
+                response.cache_status(),
                 "galley; fwd=bypass; detail=cookie",
                 "{cookie}"
             );
         }
     }),
-    ("Exclude paths from the cache", |one| {
-        assert!(!one.is_kept("/form-example/a") && one.is_kept("/form"));
+    ("Exclude paths from the cache", |site| {
+        assert!(!site.is_stored("/form-example/a") && site.is_stored("/form"));
     }),
-    ("Restrict the administration to networks", |one| {
+    ("Restrict the administration to networks", |site| {
         for path in ["/wp-admin/", "/wp-login.php"] {
-            assert_eq!(one.send(Request::get(path)).status, 403, "{path}");
+            assert_eq!(site.send(Request::get(path)).status, 403, "{path}");
         }
-        let ajax = one.send(Request::get("/wp-admin/admin-ajax.php"));
-        assert_eq!((ajax.status, one.is_kept("/page")), (200, true));
+        let ajax = site.send(Request::get("/wp-admin/admin-ajax.php"));
+        assert_eq!((ajax.status, site.is_stored("/page")), (200, true));
     }),
-    ("Longer lifetimes for images", |one| {
+    ("Longer lifetimes for images", |site| {
         for path in ["/never.PNG", "/never.css", "/never/a.jpeg"] {
-            assert!(one.is_kept(path), "{path}");
+            assert!(site.is_stored(path), "{path}");
         }
-        assert!(!one.is_kept("/never.png.txt"));
+        assert!(!site.is_stored("/never.png.txt"));
     }),
-    ("Separate pages for phones", |one| {
-        let send = |agent: &str| one.send(Request::get("/page").field("User-Agent", agent));
+    ("Separate pages for phones", |site| {
+        let send = |agent: &str| site.send(Request::get("/page").field("User-Agent", agent));
         send("Mozilla/5.0 (Windows NT 10.0)");
-        wait_for("a copy", TIMEOUT, || {
+        wait_for("the stored page", TIMEOUT, || {
             send("Mozilla/5.0 (X11; Linux)").is_hit()
         });
         assert!(
             !send("Mozilla/5.0 (iPhone; Mobile)").is_hit(),
-            "another copy"
+            "phones have a separate variant"
         );
     }),
-    ("Compression", |one| {
-        let coded = |path: &str| {
-            let answer = one.send(Request::get(path).field("Accept-Encoding", "br, gzip"));
-            answer.all("content-encoding").concat()
+    ("Compression", |site| {
+        let coding = |path: &str| {
+            let response = site.send(Request::get(path).field("Accept-Encoding", "br, gzip"));
+            response.all("content-encoding").concat()
         };
-        wait_for("the page to be coded", TIMEOUT, || {
-            coded("/large") == "gzip"
+        wait_for("the page to be compressed", TIMEOUT, || {
+            coding("/large") == "gzip"
         });
-        assert!(one.is_kept("/small"));
-        assert_eq!(coded("/small"), "");
+        assert!(site.is_stored("/small"));
+        assert_eq!(coding("/small"), "");
     }),
-    ("Sizes and timeouts", |one| {
-        assert!(one.is_kept("/page"));
-        let announced =
-            "POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 33554433\r\n\r\n";
-        let answer = one.send_raw(announced.as_bytes());
+    ("Sizes and timeouts", |site| {
+        assert!(site.is_stored("/page"));
+        let head = "POST /page HTTP/1.1\r\nHost: example.com\r\nContent-Length: 33554433\r\n\r\n";
+        let response = site.send_raw(head.as_bytes());
         assert!(
-            answer.starts_with(b"HTTP/1.1 413 "),
+            response.starts_with(b"HTTP/1.1 413 "),
             "{}",
-            answer.escape_ascii()
+            response.escape_ascii()
         );
     }),
-    ("Hide software versions", |one| {
+    ("Hide software versions", |site| {
         for _ in 0..2 {
-            let answer = one.send(Request::get("/page"));
+            let response = site.send(Request::get("/page"));
             for name in ["x-powered-by", "x-pingback", "server", "etag"] {
-                assert!(!answer.has(name), "{name}");
+                assert!(!response.has(name), "{name}");
             }
         }
     }),
-    ("Hidden files", |one| {
-        fs::write(one.dir.join("www/example.com/.htaccess"), "").unwrap();
-        let answer = one.send(Request::get("/.htaccess"));
-        assert_eq!((answer.status, answer.text().as_str()), (403, PAGE));
+    ("Hidden files", |site| {
+        fs::write(site.dir.join("www/example.com/.htaccess"), "").unwrap();
+        let response = site.send(Request::get("/.htaccess"));
+        assert_eq!((response.status, response.text().as_str()), (403, PAGE));
     }),
-    ("One host, and redirects", |one| {
-        let other = one.send(Request::get("/page?a").field("Host", "example.com"));
-        assert_eq!(other.all("location"), ["http://www.example.com/page?a"]);
-        let old = one.send(Request::get("/old/a/b").field("Host", "www.example.com"));
+    ("One host, and redirects", |site| {
+        let redirect = site.send(Request::get("/page?a").field("Host", "example.com"));
+        assert_eq!(redirect.all("location"), ["http://www.example.com/page?a"]);
+        let old = site.send(Request::get("/old/a/b").field("Host", "www.example.com"));
         assert_eq!((old.status, old.all("location")), (301, vec!["/new/a/b"]));
     }),
-    ("Logs", |one| {
-        one.send(Request::get("/page"));
+    ("Logs", |site| {
+        site.send(Request::get("/page"));
         wait_for("a line in the log", TIMEOUT, || {
-            let log = one.dir.join("log/galley/access.log");
+            let log = site.dir.join("log/galley/access.log");
             fs::read_to_string(log)
                 .is_ok_and(|text| text.starts_with('{') && text.contains("/page"))
         });
     }),
-    ("Purge plugins for Varnish", |one| {
-        assert!(one.is_kept("/page"));
-        assert_eq!(one.send(Request::new("PURGE", "/page")).status, 200);
-        assert!(!one.send(Request::get("/page")).is_hit());
+    ("Purge plugins for Varnish", |site| {
+        assert!(site.is_stored("/page"));
+        assert_eq!(site.send(Request::new("PURGE", "/page")).status, 200);
+        assert!(!site.send(Request::get("/page")).is_hit());
     }),
 ];
 
-/// One configuration of the page at work.
-struct Running {
+/// A server that runs one configuration of the page.
+struct RunningExample {
     galley: Galley,
     origin: Origin,
     dir: PathBuf,
@@ -132,7 +132,7 @@ struct Running {
     _scratch: Scratch,
 }
 
-impl Running {
+impl RunningExample {
     fn start(block: &str) -> Self {
         let scratch = Scratch::new().unwrap();
         let dir = scratch.path().to_owned();
@@ -141,14 +141,14 @@ impl Running {
         scratch
             .write(
                 "www/example.com/index.php",
-                "<?php header('X-Uri: ' . $_SERVER['REQUEST_URI']); echo 'composed';",
+                "<?php header('X-Uri: ' . $_SERVER['REQUEST_URI']); echo 'generated';",
             )
             .unwrap();
         let origin = origin();
         let fpm = block
             .contains("php-fpm.sock")
             .then(|| PhpFpm::start(&scratch.join("fpm"), &FpmOptions::default()).unwrap());
-        let text = real(block, &dir, &origin, fpm.as_ref());
+        let text = adapted_config(block, &dir, &origin, fpm.as_ref());
         let galley = Galley::start_binary(binary(), &scratch.join("galley"), &text).unwrap();
         Self {
             galley,
@@ -160,8 +160,8 @@ impl Running {
     }
 
     fn send(&self, request: Request) -> Response {
-        let is_named = !String::from_utf8_lossy(&request.to_bytes("-")).contains("Host: -");
-        let request = if is_named {
+        let has_host = !String::from_utf8_lossy(&request.to_bytes("-")).contains("Host: -");
+        let request = if has_host {
             request
         } else {
             request.host("example.com")
@@ -169,8 +169,8 @@ impl Running {
         request.send(self.galley.addr()).unwrap()
     }
 
-    /// Whether a page is answered from the cache after it was asked for.
-    fn is_kept(&self, path: &str) -> bool {
+    /// Whether one of three requests for a page is a hit.
+    fn is_stored(&self, path: &str) -> bool {
         (0..3).any(|_| self.send(Request::get(path)).is_hit())
     }
 
@@ -182,8 +182,8 @@ impl Running {
     }
 }
 
-/// The block with addresses and folders that exist, on a port of its own.
-fn real(block: &str, dir: &Path, origin: &Origin, fpm: Option<&PhpFpm>) -> String {
+/// The block with addresses and folders of the test, and a free port.
+fn adapted_config(block: &str, dir: &Path, origin: &Origin, fpm: Option<&PhpFpm>) -> String {
     const LISTEN: &str = "[server]\nlisten = [\"127.0.0.1:0\"]\n";
     let at = dir.display();
     let mut text = block
@@ -203,10 +203,10 @@ fn real(block: &str, dir: &Path, origin: &Origin, fpm: Option<&PhpFpm>) -> Strin
     format!("{text}\n[admin]\nlisten = \"unix:{at}/galley/admin.sock\"\n")
 }
 
-/// An Apache that says much of itself.
+/// An origin that discloses its software versions.
 fn origin() -> Origin {
-    Origin::start(|seen, writer| {
-        let path = seen.path();
+    Origin::start(|request, writer| {
+        let path = request.path();
         let status = match path {
             "/gone" => 404,
             "/broken" => 500,
@@ -229,38 +229,38 @@ fn origin() -> Origin {
     .unwrap()
 }
 
-/// The page's blocks, each with the heading above it.
+/// The blocks of the page, each with its heading.
 fn blocks() -> Vec<(String, String)> {
     let page =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/tutorials/migrate-from-nginx.md");
     let text = fs::read_to_string(page).unwrap();
-    let mut found = Vec::new();
+    let mut blocks = Vec::new();
     for part in text.split("\n### ").skip(1) {
         let heading = part.lines().next().unwrap_or_default();
         for block in part.split("```toml\n").skip(1) {
             let block = block.split("```").next().unwrap_or_default();
-            found.push((heading.to_owned(), block.to_owned()));
+            blocks.push((heading.to_owned(), block.to_owned()));
         }
     }
-    found
+    blocks
 }
 
 #[test]
-fn every_configuration_for_those_who_come_from_nginx_does_what_the_page_says() {
+fn configurations_of_the_nginx_migration_guide_do_what_the_page_says() {
     let blocks = blocks();
     let headings: Vec<&str> = blocks.iter().map(|(heading, _)| heading.as_str()).collect();
     let mut checked: Vec<&str> = CHECKS.iter().map(|(heading, _)| *heading).collect();
-    // It has a PHP-FPM of its own.
+    // Its check is in the loop below, because the page comes from PHP-FPM.
     checked.insert(12, "PHP-FPM");
     assert_eq!(headings, checked);
     for (heading, block) in &blocks {
-        let running = Running::start(block);
+        let running = RunningExample::start(block);
         if let Some((_, check)) = CHECKS.iter().find(|(of, _)| of == heading) {
             check(&running);
         } else {
-            let answer = running.send(Request::get("/2026/hello/?x=1"));
-            assert_eq!(answer.text(), "composed", "{heading}");
-            assert_eq!(answer.all("x-uri"), ["/2026/hello/?x=1"]);
+            let response = running.send(Request::get("/2026/hello/?x=1"));
+            assert_eq!(response.text(), "generated", "{heading}");
+            assert_eq!(response.all("x-uri"), ["/2026/hello/?x=1"]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Upstreams that code on their own: what is stored is the plain page.
+//! Upstreams that compress on their own: Galley stores the uncompressed page.
 
 use std::io::Write as _;
 
@@ -40,11 +40,11 @@ fn zstd(body: &[u8]) -> Vec<u8> {
     zstd::encode_all(body, 3).unwrap()
 }
 
-/// Codes as its path says, whatever the client takes.
-fn blind() -> Origin {
-    Origin::start(|seen, writer| {
+/// An origin that ignores `Accept-Encoding`: the path selects the coding.
+fn compressing_origin() -> Origin {
+    Origin::start(|request, writer| {
         let text = page();
-        let (coding, body) = match seen.path() {
+        let (coding, body) = match request.path() {
             "/gzip" => ("gzip", gzip(text.as_bytes())),
             "/x-gzip" => ("X-GZip", gzip(text.as_bytes())),
             "/zlib" => ("deflate", zlib(text.as_bytes())),
@@ -67,7 +67,7 @@ fn blind() -> Origin {
             ("Content-MD5", "of the coded bytes"),
             ("Cache-Control", "max-age=600"),
         ];
-        if seen.target.ends_with("chunked") {
+        if request.target.ends_with("chunked") {
             writer.chunked(200, &fields);
             for piece in body.chunks(700) {
                 writer.chunk(piece);
@@ -85,44 +85,44 @@ fn send(site: &TestSite, target: &str, accept: &str) -> Response {
 }
 
 #[test]
-fn what_an_upstream_coded_is_stored_plain_and_coded_anew() {
-    let origin = blind();
+fn compressed_upstream_responses_are_decoded_and_compressed_again() {
+    let origin = compressing_origin();
     let site = SiteBuilder::origin(&origin, "wordpress").start();
-    let kinds = [
+    let paths = [
         "gzip", "x-gzip", "zlib", "deflate", "br", "zstd", "twice", "identity", "newline",
     ];
-    for kind in kinds {
-        for target in [format!("/{kind}"), format!("/{kind}?chunked")] {
+    for path in paths {
+        for target in [format!("/{path}"), format!("/{path}?chunked")] {
             let before = origin.requests().len();
             let first = send(&site, &target, "identity");
             first.assert_status(200);
             assert!(first.text() == page(), "{target}");
             for name in ["content-encoding", "content-md5"] {
-                assert!(!first.has(name) || kind == "identity", "{target} {name}");
+                assert!(!first.has(name) || path == "identity", "{target} {name}");
             }
             assert_eq!(first.field("vary"), Some("Accept-Encoding"), "{target}");
             let hit = send(&site, &target, "identity");
             assert!(hit.is_hit() && hit.text() == page(), "{target}");
-            // The upstream's strong tag named other bytes.
+            // The strong `ETag` of the upstream identifies the compressed bytes.
             let etag = hit.field("etag").unwrap();
-            assert_eq!(etag == "\"v1\"", kind == "identity", "{target}");
+            assert_eq!(etag == "\"v1\"", path == "identity", "{target}");
             for accept in ["gzip", "br"] {
-                let coded = send(&site, &target, accept);
-                assert!(plain(&coded) == page().as_bytes(), "{target} {accept}");
+                let compressed = send(&site, &target, accept);
+                assert!(plain(&compressed) == page().as_bytes(), "{target} {accept}");
             }
             assert_eq!(origin.requests().len() - before, 1, "{target}");
         }
     }
-    let asked = origin
+    let all_identity = origin
         .requests()
         .iter()
-        .all(|seen| seen.field("accept-encoding") == Some("identity"));
-    assert!(asked);
+        .all(|request| request.field("accept-encoding") == Some("identity"));
+    assert!(all_identity);
 }
 
 #[test]
-fn the_first_visitor_gets_it_coded_as_it_is_wanted() {
-    let origin = blind();
+fn a_miss_gets_the_coding_that_the_client_accepts() {
+    let origin = compressing_origin();
     let site = SiteBuilder::origin(&origin, "wordpress").start();
     for (target, accept) in [("/br", "gzip"), ("/gzip", "br"), ("/zstd?chunked", "gzip")] {
         let first = send(&site, target, accept);
@@ -132,26 +132,26 @@ fn the_first_visitor_gets_it_coded_as_it_is_wanted() {
 }
 
 #[test]
-fn what_is_broken_is_never_stored_and_never_looks_whole() {
-    let origin = blind();
+fn invalid_compressed_bodies_are_errors_and_never_stored() {
+    let origin = compressing_origin();
     let site = SiteBuilder::origin(&origin, "wordpress").start();
     for target in ["/cut", "/corrupt", "/plain", "/cut?chunked", "/bomb"] {
         for accept in ["identity", "gzip"] {
             let before = origin.requests().len();
             let request = with_host(Request::get(target).field("Accept-Encoding", accept));
-            // Told by a status, or, when its head has left, by an end that is none.
-            if let Ok(answer) = request.send(site.addr()) {
+            // The response is a 502, or it is truncated if the head was sent before the error.
+            if let Ok(response) = request.send(site.addr()) {
                 assert_eq!(
-                    answer.status,
+                    response.status,
                     502,
                     "{target} {accept}:\n{}",
-                    answer.beginning()
+                    response.beginning()
                 );
             }
             assert_eq!(
                 origin.requests().len() - before,
                 1,
-                "{target} is asked for anew"
+                "{target} is fetched again"
             );
         }
     }
@@ -161,43 +161,43 @@ fn what_is_broken_is_never_stored_and_never_looks_whole() {
 }
 
 #[test]
-fn what_cannot_be_read_goes_to_who_asked_and_is_not_kept() {
-    let origin = blind();
+fn responses_with_an_unknown_coding_are_forwarded_and_not_stored() {
+    let origin = compressing_origin();
     let site = SiteBuilder::origin(&origin, "wordpress").start();
-    let answer = send(&site, "/unknown", "compress");
-    assert_eq!(answer.field("content-encoding"), Some("compress"));
-    assert_eq!(answer.body, b"\x1f\x9d not readable");
+    let response = send(&site, "/unknown", "compress");
+    assert_eq!(response.field("content-encoding"), Some("compress"));
+    assert_eq!(response.body, b"\x1f\x9d not readable");
     assert!(
-        answer.cache_status().ends_with("detail=coding"),
+        response.cache_status().ends_with("detail=coding"),
         "{}",
-        answer.cache_status()
+        response.cache_status()
     );
-    let seen = origin.requests();
-    assert_eq!(seen[0].field("accept-encoding"), Some("identity"));
-    assert_eq!(seen[1].field("accept-encoding"), Some("compress"));
+    let requests = origin.requests();
+    assert_eq!(requests[0].field("accept-encoding"), Some("identity"));
+    assert_eq!(requests[1].field("accept-encoding"), Some("compress"));
     assert!(!send(&site, "/unknown", "gzip").is_hit());
 }
 
 #[test]
-fn what_passes_comes_as_the_upstream_coded_it() {
-    let origin = blind();
+fn bypassed_responses_keep_the_coding_of_the_upstream() {
+    let origin = compressing_origin();
     let site = SiteBuilder::origin(&origin, "wordpress").start();
     for target in ["/br", "/twice", "/plain", "/unknown"] {
         let request = Request::get(target)
             .field("Accept-Encoding", "gzip")
             .cookie("wordpress_logged_in_x=1");
-        let answer = site.send(request);
-        assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
-        assert_eq!(answer.all("content-encoding").len(), 1, "{target}");
+        let response = site.send(request);
+        assert_eq!(response.field("etag"), Some("\"v1\""), "{target}");
+        assert_eq!(response.all("content-encoding").len(), 1, "{target}");
         assert!(
-            answer.has("content-length") && answer.has("content-md5"),
+            response.has("content-length") && response.has("content-md5"),
             "{target}"
         );
     }
 }
 
 #[test]
-fn php_that_compresses_is_decoded_for_the_store() {
+fn pages_that_php_compresses_are_stored_uncompressed() {
     const SCRIPT: &str = "<?php
         header('Cache-Control: max-age=600');
         $text = '<html><body>' . str_repeat('<p>row</p>', 500) . '</body></html>';
@@ -209,7 +209,7 @@ fn php_that_compresses_is_decoded_for_the_store() {
         }
         echo $text;";
     let text = format!("<html><body>{}</body></html>", "<p>row</p>".repeat(500));
-    // Both at once is what PHP itself refuses.
+    // PHP does not allow `ob_gzhandler` with `zlib.output_compression`.
     for (ini, pages) in [("Off", &["/blind", "/handler"][..]), ("On", &["/setting"])] {
         let site = SiteBuilder::php()
             .ini("zlib.output_compression", ini)
@@ -229,20 +229,20 @@ fn php_that_compresses_is_decoded_for_the_store() {
             let request = Request::get(page)
                 .field("Accept-Encoding", "gzip")
                 .cookie("wordpress_logged_in_x=1");
-            let passed = site.send(request);
-            assert!(!passed.is_hit());
-            assert_eq!(passed.all("content-encoding"), ["gzip"], "{page}");
-            assert!(plain(&passed) == text.as_bytes(), "{page}");
+            let bypassed = site.send(request);
+            assert!(!bypassed.is_hit());
+            assert_eq!(bypassed.all("content-encoding"), ["gzip"], "{page}");
+            assert!(plain(&bypassed) == text.as_bytes(), "{page}");
         }
     }
 }
 
 #[test]
-fn apache_that_compresses_blindly_is_decoded_for_the_store() {
-    let plan = SiteBuilder::files();
+fn pages_that_apache_always_compresses_are_stored_uncompressed() {
+    let builder = SiteBuilder::files();
     let text = format!("<html><body>{}</body></html>", "<p>row</p>".repeat(500));
-    plan.scratch.dir("web").unwrap();
-    plan.scratch.write("web/a.html", &text).unwrap();
+    builder.scratch.dir("web").unwrap();
+    builder.scratch.write("web/a.html", &text).unwrap();
     let options = ApacheOptions {
         extra: "AddOutputFilterByType DEFLATE text/html\nSetEnv force-gzip 1\n\
                 SetEnvIf Accept-Encoding identity force-gzip=1\n\
@@ -251,7 +251,7 @@ fn apache_that_compresses_blindly_is_decoded_for_the_store() {
             .to_owned(),
         ..ApacheOptions::default()
     };
-    let (dir, web) = (plan.scratch.join("apache"), plan.scratch.join("web"));
+    let (dir, web) = (builder.scratch.join("apache"), builder.scratch.join("web"));
     let apache = Apache::start(&dir, &web, &options).unwrap();
     let site = SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", apache.url())).start();
     let direct = Request::get("/a.html")
@@ -261,12 +261,12 @@ fn apache_that_compresses_blindly_is_decoded_for_the_store() {
     assert_eq!(
         direct.field("content-encoding"),
         Some("gzip"),
-        "it compresses blindly"
+        "Apache compresses despite `identity`"
     );
     let first = send(&site, "/a.html", "identity");
     assert!(first.text() == text && !first.has("content-encoding"));
     let hit = send(&site, "/a.html", "identity");
     assert!(hit.is_hit() && hit.text() == text);
-    let known = Request::get("/a.html").field("If-None-Match", hit.field("etag").unwrap());
-    site.send(known).assert_status(304);
+    let conditional = Request::get("/a.html").field("If-None-Match", hit.field("etag").unwrap());
+    site.send(conditional).assert_status(304);
 }

@@ -1,5 +1,5 @@
-//! What is between Galley and the plugins beside purges, which the contract covers: what PHP learns of the cache, what it
-//! may say of a page, and the folder that nginx-helper empties.
+//! Protocols of cache plugins apart from the purge requests in `contract`: the capabilities that PHP sees, `X-LiteSpeed-*` response
+//! fields, and the folder that Nginx Helper empties.
 
 use std::fs;
 
@@ -9,38 +9,38 @@ use galley_testkit::wait_for;
 
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
 
-const TOLD: &str = r#"<?php
-$told = fn ($name) => $_SERVER[$name] ?? 'nothing';
+const CAPABILITIES_PAGE: &str = r#"<?php
+$value = fn ($name) => $_SERVER[$name] ?? 'nothing';
 header("X-LiteSpeed-Cache-Control: public,max-age=600");
-echo "<html><body>\ncapability={$told('HTTP_SURROGATE_CAPABILITY')}\nlscache={$told('X-LSCACHE')}\n";
-echo "edition={$told('LSWS_EDITION')}\nas_field={$told('HTTP_X_LSCACHE')}\n";
-echo "vary_value={$told('HTTP_X_LSCACHE_VARY_VALUE')}\n</body></html>\n";
+echo "<html><body>\ncapability={$value('HTTP_SURROGATE_CAPABILITY')}\nlscache={$value('X-LSCACHE')}\n";
+echo "edition={$value('LSWS_EDITION')}\nas_field={$value('HTTP_X_LSCACHE')}\n";
+echo "vary_value={$value('HTTP_X_LSCACHE_VARY_VALUE')}\n</body></html>\n";
 "#;
 
-/// Nginx Helper takes the host of the site's address and leaves the port out.
+/// Nginx Helper sends purges for the host of the site URL without its port.
 #[test]
-fn a_purge_for_the_host_without_its_port_purges_what_visitors_of_that_port_get() {
+fn a_purge_without_a_port_purges_pages_stored_for_the_listener_port() {
     let site = SiteBuilder::php().site("purge_get = true").start();
     let with_port = format!("example.test:{}", site.addr().port());
     let visit = || site.send(Request::get("/a/").host(&with_port));
-    let ways = [
+    let purges = [
         Request::get("/purge/a/").field("User-Agent", "WordPress/6.8.3; http://example.test"),
         Request::new("PURGE", "/a/"),
         Request::new("PURGE", "http://example.test/a/"),
     ];
-    for way in ways {
+    for purge in purges {
         visit().assert_status(200);
         assert!(visit().is_hit());
-        let told = site
-            .send(way.clone().host("example.test"))
+        let response = site
+            .send(purge.clone().host("example.test"))
             .expect_status(200);
-        assert_eq!(told.field("Cache-Purge-Result"), Some("exact; count=1"));
-        assert!(!visit().is_hit(), "{} {}", way.method, way.target);
+        assert_eq!(response.field("Cache-Purge-Result"), Some("exact; count=1"));
+        assert!(!visit().is_hit(), "{} {}", purge.method, purge.target);
     }
 }
 
-/// What a visitor may try.
-fn claiming(request: Request) -> Request {
+/// Adds the fields that a client could forge.
+fn with_forged_fields(request: Request) -> Request {
     request
         .field("X-LSCACHE", "on,crawler")
         .field("X-LSCACHE-Vary-Value", "guest")
@@ -48,13 +48,13 @@ fn claiming(request: Request) -> Request {
 }
 
 #[test]
-fn php_gets_the_capabilities_of_the_cache() {
+fn php_gets_the_capabilities_of_the_cache_as_variables() {
     for (option, lscache, edition) in [
         ("litespeed = true", "on", "Openlitespeed (Galley)"),
         ("litespeed = false", "nothing", "nothing"),
     ] {
         let site = SiteBuilder::php()
-            .file("index.php", TOLD)
+            .file("index.php", CAPABILITIES_PAGE)
             .site(option)
             .start();
         for request in [
@@ -62,7 +62,10 @@ fn php_gets_the_capabilities_of_the_cache() {
             Request::get("/passes").cookie("wordpress_logged_in_x=1"),
             Request::form("/", &[("a", "b")]),
         ] {
-            let text = site.send(claiming(request)).expect_status(200).text();
+            let text = site
+                .send(with_forged_fields(request))
+                .expect_status(200)
+                .text();
             assert_eq!(
                 page_value(&text, "capability"),
                 "vhp=\"Surrogate/1.0 tags/1\""
@@ -76,17 +79,18 @@ fn php_gets_the_capabilities_of_the_cache() {
 }
 
 #[test]
-fn an_http_upstream_gets_the_capabilities_in_a_field() {
+fn an_http_upstream_gets_the_capabilities_as_header_fields() {
     let origin = Origin::constant(&[("Content-Type", "text/html")], "<html></html>").unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")
         .site("litespeed = true")
         .start();
-    site.send(claiming(Request::get("/"))).assert_status(200);
-    site.send(claiming(Request::form("/", &[("a", "b")])))
+    site.send(with_forged_fields(Request::get("/")))
         .assert_status(200);
-    let seen = origin.requests();
-    assert_eq!(seen.len(), 2);
-    for request in seen {
+    site.send(with_forged_fields(Request::form("/", &[("a", "b")])))
+        .assert_status(200);
+    let requests = origin.requests();
+    assert_eq!(requests.len(), 2);
+    for request in requests {
         assert_eq!(request.field("x-lscache"), Some("on"));
         assert_eq!(request.field("x-lscache-vary-value"), None);
         let capability = request.field("surrogate-capability");
@@ -99,7 +103,7 @@ fn with_cookie(site: &TestSite, page: &str, cookie: &str) -> Response {
 }
 
 #[test]
-fn each_variant_of_litespeed_cache_is_a_copy_of_its_own() {
+fn litespeed_vary_cookies_create_separate_variants() {
     let site = SiteBuilder::php().site("litespeed = true").start();
     let lines = [
         "X-LiteSpeed-Cache-Control: public,max-age=600",
@@ -114,7 +118,7 @@ fn each_variant_of_litespeed_cache_is_a_copy_of_its_own() {
     assert_eq!(page_value(&second.text(), "HTTP_COOKIE"), "_lscache_vary=y");
     assert!(!site.get("/a/").is_hit());
     assert_eq!(site.runs("/a/"), 3);
-    // Where nobody asked for it the cookie means nothing, and a page that depends on it is not kept.
+    // Without `litespeed = true` the cookie is ignored, and a page that varies by it is not stored.
     let plain = SiteBuilder::php().start();
     plain.head("/a/", &lines);
     for _ in 0..2 {
@@ -123,7 +127,7 @@ fn each_variant_of_litespeed_cache_is_a_copy_of_its_own() {
 }
 
 #[test]
-fn a_cookie_for_everybody_comes_with_every_copy() {
+fn lsc_cookie_is_sent_with_every_response() {
     let lines = [
         "X-LiteSpeed-Cache-Control: public,max-age=600",
         "Set-Cookie: test=1; path=/",
@@ -135,32 +139,37 @@ fn a_cookie_for_everybody_comes_with_every_copy() {
     site.head("/c/", &[&lines[..], &["Set-Cookie: session=3"]].concat());
     for (page, cookie) in [("/a/", "test=1; path=/"), ("/b/", "own=2")] {
         for is_hit in [false, true, true] {
-            let answer = site.get(page).expect_status(200);
-            assert_eq!(answer.is_hit(), is_hit, "{page}: {}", answer.cache_status());
-            assert_eq!(answer.all("set-cookie"), [cookie], "{page}");
-            assert!(!answer.has("lsc-cookie"));
+            let response = site.get(page).expect_status(200);
+            assert_eq!(
+                response.is_hit(),
+                is_hit,
+                "{page}: {}",
+                response.cache_status()
+            );
+            assert_eq!(response.all("set-cookie"), [cookie], "{page}");
+            assert!(!response.has("lsc-cookie"));
         }
     }
     for _ in 0..2 {
-        let answer = site.get("/c/");
-        assert!(!answer.is_hit(), "a cookie of one visitor was kept");
+        let response = site.get("/c/");
+        assert!(!response.is_hit(), "a private cookie was stored");
         assert_eq!(
-            answer.all("set-cookie"),
+            response.all("set-cookie"),
             ["test=1; path=/", "session=3"],
             "{}",
-            answer.beginning()
+            response.beginning()
         );
     }
     let plain = SiteBuilder::php().start();
     plain.head("/a/", &lines);
     for _ in 0..2 {
-        let answer = plain.get("/a/");
-        assert!(!answer.is_hit(), "{}", answer.cache_status());
+        let response = plain.get("/a/");
+        assert!(!response.is_hit(), "{}", response.cache_status());
     }
 }
 
 #[test]
-fn what_was_removed_while_nobody_watched_is_purged_at_the_start() {
+fn files_removed_while_galley_is_stopped_cause_a_purge_at_startup() {
     let mut site = SiteBuilder::php()
         .disk()
         .site("purge_directory = \"{dir}/watched\"")
@@ -179,13 +188,13 @@ fn what_was_removed_while_nobody_watched_is_purged_at_the_start() {
     site.restart();
     wait_for("the purge", TIMEOUT, || site.status_number("purges") > 0);
     assert!(!site.get("/page").is_hit());
-    // The folder itself may go, too.
+    // Removing the folder itself is a purge as well.
     assert!(site.get("/page").is_hit());
-    // Galley puts its file back as soon as that is gone, perhaps before the folder is.
-    wait_for("the folder to go", TIMEOUT, || {
+    // Galley may create its file again before the folder is removed.
+    wait_for("the folder to be removed", TIMEOUT, || {
         fs::remove_dir_all(&watched).is_ok()
     });
-    wait_for("the folder", TIMEOUT, || {
+    wait_for("Galley to create the folder", TIMEOUT, || {
         watched
             .read_dir()
             .is_ok_and(|mut files| files.next().is_some())
