@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{interrupt::Interrupt, pin, program};
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What ab has seen.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +61,7 @@ pub(crate) fn run(
     core: Option<usize>,
     dir: &Path,
     interrupt: &Interrupt,
-) -> Result<Seen, Complaint> {
+) -> Result<Seen, CommandError> {
     let csv = dir.join("percentiles.csv");
     let _ = fs::remove_file(&csv);
     // -l: ab takes the first answer's length for the right one, also where that answer was cut; lengths are looked at here.
@@ -107,7 +107,7 @@ fn scaled(arguments: &[String], share: f64) -> Vec<String> {
 }
 
 /// True if it ended well. It is killed at the deadline, and when a signal asks this process to end.
-fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, Complaint> {
+fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, CommandError> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait()? {

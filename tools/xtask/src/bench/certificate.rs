@@ -10,7 +10,7 @@ use std::{
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::CertificateDer;
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Where it lies, and the same for the client.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Certificate {
 
 impl Certificate {
     /// Makes one for `host` in `dir`.
-    pub(super) fn make(dir: &Path, host: &str) -> Result<Self, Complaint> {
+    pub(super) fn make(dir: &Path, host: &str) -> Result<Self, CommandError> {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec![host.to_owned()])?;
         let (file, key) = (dir.join("bench.pem"), dir.join("bench.key"));

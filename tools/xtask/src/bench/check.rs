@@ -13,7 +13,7 @@ use galley_load::BodyCoding;
 use galley_testkit::client::{Connection, Response};
 
 use super::site::Expected;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A right answer.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ pub(super) fn ask(
     head: &[u8],
     wanted: Wanted<'_>,
     dir: &Path,
-) -> Result<Answer, Complaint> {
+) -> Result<Answer, CommandError> {
     let mut connection = Connection::within(addr, TIMEOUT)?;
     on(&mut connection, head, wanted, dir)
 }
@@ -56,10 +56,10 @@ pub(super) fn on(
     head: &[u8],
     wanted: Wanted<'_>,
     dir: &Path,
-) -> Result<Answer, Complaint> {
+) -> Result<Answer, CommandError> {
     connection.write(head)?;
     let response = connection.receive(wanted.method)?;
-    let wrong = |what: &str| -> Complaint {
+    let wrong = |what: &str| -> CommandError {
         format!("wrong answer, {what}:\n{}", response.beginning()).into()
     };
     if response.status != wanted.status {
@@ -93,7 +93,7 @@ pub(super) fn body(
     bytes: &[u8],
     expected: &Expected,
     dir: &Path,
-) -> Result<(), Complaint> {
+) -> Result<(), CommandError> {
     let decoded = match coding {
         BodyCoding::Identity => None,
         BodyCoding::Gzip => Some(decode(&["gzip", "-dc"], bytes, dir)?),
@@ -127,7 +127,7 @@ fn condition(response: &Response) -> Option<String> {
 }
 
 /// By the programs of these names: they are not ours.
-pub(crate) fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>, Complaint> {
+pub(crate) fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>, CommandError> {
     let (program, arguments) = line.split_first().ok_or("no program")?;
     let file = dir.join("answer.packed");
     fs::write(&file, bytes)?;

@@ -18,7 +18,7 @@ use super::{
     stand::Stand,
     words::Words,
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Everybody who is measured in a round, running. Ends with its handle, backends last.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ pub(super) struct Running {
 }
 
 /// A contender that could not be started, and why.
-pub(super) type Missing = Vec<(String, Complaint)>;
+pub(super) type Missing = Vec<(String, CommandError)>;
 
 impl Field {
     /// Starts all contenders of the plan but the floor on the server's core, and the slow upstream on the client's.
-    pub(super) fn start(stand: &Stand<'_>, dir: &Path) -> Result<(Self, Missing), Complaint> {
+    pub(super) fn start(stand: &Stand<'_>, dir: &Path) -> Result<(Self, Missing), CommandError> {
         fs::create_dir_all(dir)?;
         let (slow, slow_addr) = slow(stand, dir)?;
         let wants_apache = stand
@@ -91,7 +91,7 @@ impl Field {
         stand: &Stand<'_>,
         contender: &Contender,
         answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-    ) -> Result<Running, Complaint> {
+    ) -> Result<Running, CommandError> {
         let dir = self.dir.join(&contender.name);
         fs::create_dir_all(&dir)?;
         Answers::write(&dir.join("answers"), answers)?;
@@ -110,7 +110,7 @@ impl Field {
     }
 
     /// Starts it in a folder of its own.
-    fn launch(&self, stand: &Stand<'_>, contender: &Contender) -> Result<Running, Complaint> {
+    fn launch(&self, stand: &Stand<'_>, contender: &Contender) -> Result<Running, CommandError> {
         let dir = self.dir.join(&contender.name);
         fs::create_dir_all(&dir)?;
         let server = stand.place.cores.server;
@@ -147,8 +147,8 @@ impl Field {
         dir: &Path,
         (port, tls_port): (u16, u16),
         fpm: Option<&PhpFpm>,
-    ) -> Result<Words, Complaint> {
-        let text = |path: &Path| -> Result<String, Complaint> {
+    ) -> Result<Words, CommandError> {
+        let text = |path: &Path| -> Result<String, CommandError> {
             let text = path.to_str();
             Ok(text.ok_or("a path that is not text")?.to_owned())
         };
@@ -203,7 +203,7 @@ impl Running {
     }
 }
 
-fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), Complaint> {
+fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), CommandError> {
     let dir = dir.join("slow");
     fs::create_dir_all(&dir)?;
     let file = dir.join("answers");
@@ -233,7 +233,7 @@ fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), Complain
     Ok((program, addr))
 }
 
-fn apache(stand: &Stand<'_>, dir: &Path) -> Result<Apache, Complaint> {
+fn apache(stand: &Stand<'_>, dir: &Path) -> Result<Apache, CommandError> {
     let mut words = Words::new();
     words.set("php_workers", stand.plan.php_workers);
     let options = ApacheOptions {
@@ -245,7 +245,7 @@ fn apache(stand: &Stand<'_>, dir: &Path) -> Result<Apache, Complaint> {
     Ok(pin::on_core(stand.place.cores.server, start)??)
 }
 
-fn fpm(stand: &Stand<'_>, dir: &Path) -> Result<PhpFpm, Complaint> {
+fn fpm(stand: &Stand<'_>, dir: &Path) -> Result<PhpFpm, CommandError> {
     let options = FpmOptions {
         workers: usize::try_from(stand.plan.php_workers)?,
         ..FpmOptions::default()
@@ -259,7 +259,7 @@ fn prepare(
     contender: &Contender,
     dir: &Path,
     words: &Words,
-) -> Result<(), Complaint> {
+) -> Result<(), CommandError> {
     for folder in &contender.folders {
         let folder = dir.join(folder);
         fs::create_dir_all(&folder)?;

@@ -26,7 +26,7 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
 }
 
 /// Serves until it is killed.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let answers = Answers::read(&arguments.answers)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port))?;
     // The backlog of the standard library is 128; the stampede needs more.
@@ -90,7 +90,7 @@ impl Answers {
     pub(crate) fn write<'a>(
         path: &Path,
         answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CommandError> {
         let mut out = Vec::new();
         for (target, answer) in answers {
             out.extend_from_slice(&(target.len() as u64).to_le_bytes());
@@ -102,7 +102,7 @@ impl Answers {
         Ok(())
     }
 
-    fn read(path: &Path) -> Result<Self, Complaint> {
+    fn read(path: &Path) -> Result<Self, CommandError> {
         let bytes = fs::read(path)?;
         Self::parse(bytes).ok_or_else(|| format!("`{}` is cut short", path.display()).into())
     }
@@ -177,7 +177,7 @@ struct Floor {
 }
 
 impl Floor {
-    fn new(listener: OwnedFd, answers: Answers, delay: Delay) -> Result<Self, Complaint> {
+    fn new(listener: OwnedFd, answers: Answers, delay: Delay) -> Result<Self, CommandError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(
             &epoll,
@@ -197,7 +197,7 @@ impl Floor {
         })
     }
 
-    fn serve(mut self) -> Result<(), Complaint> {
+    fn serve(mut self) -> Result<(), CommandError> {
         let mut events = Vec::with_capacity(EVENTS);
         let mut buffer = vec![0; BUFFER];
         loop {
@@ -236,7 +236,7 @@ impl Floor {
         })
     }
 
-    fn accept(&mut self) -> Result<(), Complaint> {
+    fn accept(&mut self) -> Result<(), CommandError> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
             let socket = match accept_with(&self.listener, flags) {

@@ -18,7 +18,7 @@ use rustix::process::{
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::processes::Tree;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs until the program and all that it left behind have ended.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     set_child_subreaper(Some(getpid()))?;
     set_parent_process_death_signal(Some(Signal::TERM))?;
     let (name, rest) = arguments.line.split_first().ok_or("no program is named")?;
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
 }
 
 /// Waits for all children. An error when the program itself failed.
-async fn until_childless(children: &mut Signals, child: &Child) -> Result<(), Complaint> {
+async fn until_childless(children: &mut Signals, child: &Child) -> Result<(), CommandError> {
     let program = Pid::from_child(child);
     let mut outcome = Ok(());
     loop {

@@ -13,7 +13,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Whether a signal has come.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// From now on signals are noted instead of ending this process.
-    pub(crate) fn listen() -> Result<Self, Complaint> {
+    pub(crate) fn listen() -> Result<Self, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -57,7 +57,7 @@ impl Interrupt {
     }
 
     /// An error once a signal has come.
-    pub(crate) fn check(&self) -> Result<(), Complaint> {
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
         if self.0.load(Ordering::SeqCst) {
             Err("ended by a signal".into())
         } else {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, process::Command};
 use serde::{Deserialize, Serialize};
 
 use super::{pin::Cores, program, words::Words};
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What a reader must know to compare.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ impl Machine {
         programs: &BTreeMap<String, Vec<String>>,
         words: &Words,
         pinned: &Cores,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CommandError> {
         let mut versions = BTreeMap::new();
         for (name, line) in programs {
             versions.insert(name.clone(), version(&words.fill_all(line)?));

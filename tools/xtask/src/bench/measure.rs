@@ -26,7 +26,7 @@ use super::{
     stampede,
     stand::{Match, Sample, Server, Stand},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// One contender in one scenario: warmed up, its connections open, ready to be measured again and again.
 pub(super) struct Session<'a> {
@@ -51,7 +51,7 @@ impl<'a> Session<'a> {
         stand: &Stand<'a>,
         field: &Field,
         one: Match<'a>,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CommandError> {
         let question = Question::of(stand.plan, stand.site, one.scenario, one.batch);
         let name = if one.contender.is_floor {
             &stand.plan.subject
@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
         self.one.scenario.stampede.is_some() || !self.one.scenario.ab.is_empty()
     }
 
-    fn warm_up(&mut self, stand: &Stand<'a>) -> Result<(), Complaint> {
+    fn warm_up(&mut self, stand: &Stand<'a>) -> Result<(), CommandError> {
         let (scenario, question) = (self.one.scenario, &self.question);
         let mut workloads = vec![question.workload(scenario.connections, pace(scenario.rate))?];
         for beside in &scenario.beside {
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
         let target = target(stand, &self.server, scenario);
         let time = Duration::from_secs_f64(stand.plan.length.warm_up_s);
         let (client, seen) =
-            pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
+            pin::on_core(stand.place.cores.client, || -> Result<_, CommandError> {
                 let mut client = LoadClient::connect(target, workloads, stand.interrupt.flag())?;
                 client.hold_idle(scenario.idle)?;
                 let seen = client.run(Limit::Time(time))?;
@@ -124,7 +124,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// When a response is not the right page, when the client fails, when nothing was answered.
-    pub(super) fn slice(&mut self, stand: &Stand<'a>, number: u32) -> Result<Sample, Complaint> {
+    pub(super) fn slice(&mut self, stand: &Stand<'a>, number: u32) -> Result<Sample, CommandError> {
         let mut sample = if let Some(state) = self.one.scenario.stampede {
             stampede::measure(stand, &self.server, &self.one, state)?
         } else if self.one.scenario.ab.is_empty() {
@@ -142,12 +142,12 @@ impl<'a> Session<'a> {
         Ok(sample)
     }
 
-    fn by_client(&mut self, stand: &Stand<'a>) -> Result<Sample, Complaint> {
+    fn by_client(&mut self, stand: &Stand<'a>) -> Result<Sample, CommandError> {
         let client = self.client.as_mut().ok_or("it is not warmed up")?;
         let roots = &self.server.roots;
         let time = Duration::from_secs_f64(stand.plan.length.slice_s);
         let mut figures = Figures::new();
-        let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
+        let seen = pin::on_core(stand.place.cores.client, || -> Result<_, CommandError> {
             let before = Clocks::read(stand, roots);
             let seen = client.run(Limit::Time(time))?;
             let requests = seen.first().map_or(0, |seen| seen.responses);
@@ -171,7 +171,7 @@ impl<'a> Session<'a> {
         Ok(self.sample(hits.responses, failed, trouble, figures))
     }
 
-    fn by_ab(&mut self, stand: &Stand<'a>) -> Result<Sample, Complaint> {
+    fn by_ab(&mut self, stand: &Stand<'a>) -> Result<Sample, CommandError> {
         let answer = first(stand, &self.server, &self.question)?;
         self.coding = answer.coding;
         self.body_bytes = answer.body.len();
@@ -213,7 +213,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn verified(&mut self, stand: &Stand<'_>, outcome: &LoadOutcome) -> Result<u64, Complaint> {
+    fn verified(&mut self, stand: &Stand<'_>, outcome: &LoadOutcome) -> Result<u64, CommandError> {
         seen::verified(stand, &self.question, outcome, &mut self.verified)
     }
 }
@@ -234,7 +234,7 @@ fn ready<'a>(
     server: &Server,
     scenario: &Scenario,
     question: Question<'a>,
-) -> Result<Question<'a>, Complaint> {
+) -> Result<Question<'a>, CommandError> {
     if scenario.stampede.is_some() {
         // Its page lives for a second; that it is stored is enough.
         first(stand, server, &question)?;
@@ -244,7 +244,7 @@ fn ready<'a>(
     if question.count() > 1 {
         let target = target(stand, server, scenario);
         let all = question.once_each()?;
-        pin::on_core(stand.place.cores.client, || -> Result<(), Complaint> {
+        pin::on_core(stand.place.cores.client, || -> Result<(), CommandError> {
             let mut client = LoadClient::connect(target, vec![all], stand.interrupt.flag())?;
             // Twice: what a compressor could not take at once is offered again at the second time.
             for _ in 0..2 {
@@ -297,7 +297,7 @@ fn first(
     stand: &Stand<'_>,
     server: &Server,
     question: &Question<'_>,
-) -> Result<check::Answer, Complaint> {
+) -> Result<check::Answer, CommandError> {
     let expected = question.expected(0)?;
     let wanted = check::Wanted {
         method: question.method(),
@@ -314,7 +314,7 @@ fn capture(
     stand: &Stand<'_>,
     subject: &Server,
     question: &Question<'_>,
-) -> Result<Vec<(String, Vec<u8>)>, Complaint> {
+) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
     let mut connection = Connection::open(subject.addr)?;
     let mut answers = Vec::new();
     for number in 0..question.count() {
@@ -348,7 +348,7 @@ fn ab_figures(seen: &ab::Seen, figures: &mut Figures) {
 }
 
 /// The files of a measurement's client.
-pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, Complaint> {
+pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, CommandError> {
     let dir = scratch.join("client");
     std::fs::create_dir_all(&dir)?;
     Ok(dir)

@@ -70,7 +70,7 @@ use self::{
     site::Site,
     stand::{Match, Place, Stand},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -107,7 +107,7 @@ pub(crate) struct Arguments {
 }
 
 /// Measures and shows. Takes minutes; a signal ends it early.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let wish = Wish {
         quick: arguments.quick,
         contenders: &arguments.only,
@@ -135,7 +135,7 @@ fn list(plan: &Plan) {
     }
 }
 
-fn measured(arguments: &Arguments, plan: &Plan) -> Result<Report, Complaint> {
+fn measured(arguments: &Arguments, plan: &Plan) -> Result<Report, CommandError> {
     let interrupt = Interrupt::listen()?;
     raise_limit();
     let place = Place {
@@ -182,7 +182,7 @@ fn round(
     number: u32,
     progress: &mut Progress,
     report: &mut Report,
-) -> Result<(), Complaint> {
+) -> Result<(), CommandError> {
     eprintln!("bench: starting the contenders");
     let (field, missing) = Field::start(stand, dir)?;
     for (name, complaint) in missing {
@@ -209,7 +209,7 @@ fn in_turns(
     round: u32,
     progress: &mut Progress,
     report: &mut Report,
-) -> Result<(), Complaint> {
+) -> Result<(), CommandError> {
     let mut sessions = Vec::new();
     for contender in scenario
         .contenders
@@ -270,7 +270,7 @@ fn in_turns(
 }
 
 /// Gives the page to contenders that serve files only.
-fn copy_post(stand: &Stand<'_>, field: &Field) -> Result<(), Complaint> {
+fn copy_post(stand: &Stand<'_>, field: &Field) -> Result<(), CommandError> {
     let subject = field
         .running(&stand.plan.subject)
         .ok_or("without it there is nothing to compare: see above")?;
@@ -287,7 +287,7 @@ fn copy_post(stand: &Stand<'_>, field: &Field) -> Result<(), Complaint> {
 }
 
 /// The targets on stdout, everything in files, whose names stand at the very end.
-fn show(arguments: &Arguments, plan: &Plan, report: &Report) -> Result<(), Complaint> {
+fn show(arguments: &Arguments, plan: &Plan, report: &Report) -> Result<(), CommandError> {
     let out = &arguments.out;
     fs::create_dir_all(out)?;
     let named = |ending: &str| out.join(format!("{}{ending}", report.name()));
@@ -337,7 +337,7 @@ pub(crate) fn raise_limit() {
     );
 }
 
-pub(crate) fn found(path: &Path) -> Result<PathBuf, Complaint> {
+pub(crate) fn found(path: &Path) -> Result<PathBuf, CommandError> {
     fs::canonicalize(path).map_err(|_| {
         Misuse::new(format!(
             "`{}` is not there: run `make build`",

@@ -6,7 +6,7 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The cores of both sides; `None`: wherever the kernel puts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ impl Cores {
 }
 
 /// Does `work` with this thread on that core alone, then gives it its cores back.
-pub(crate) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, Complaint> {
+pub(crate) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, CommandError> {
     let Some(core) = core else {
         return Ok(work());
     };

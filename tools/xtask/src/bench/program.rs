@@ -18,7 +18,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A running program with its log.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Starts it in `dir`, on the cores that this thread has.
-    pub(crate) fn start(line: &[String], dir: &Path) -> Result<Self, Complaint> {
+    pub(crate) fn start(line: &[String], dir: &Path) -> Result<Self, CommandError> {
         let log = dir.join("front.log");
         let out = File::create(&log)?;
         let child = held(line)?
@@ -52,7 +52,7 @@ impl Program {
     ///
     /// # Errors
     /// With its log when it ends instead, or does not listen in time.
-    pub(crate) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), Complaint> {
+    pub(crate) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), CommandError> {
         let deadline = Instant::now() + START_PATIENCE;
         while TcpStream::connect(addr).is_err() {
             if let Some(status) = self.child.try_wait()? {
@@ -98,7 +98,7 @@ pub(crate) fn ending_with_us(line: &[String]) -> Command {
 }
 
 /// A command that stays the parent of all that the program starts: `xtask hold`.
-fn held(line: &[String]) -> Result<Command, Complaint> {
+fn held(line: &[String]) -> Result<Command, CommandError> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["hold", "--"]).args(line);
     command.env("PATH", with_sbin());

@@ -6,7 +6,7 @@ use super::{
     plan::{Heads, Page, Plan, Scenario},
     site::{Expected, Site},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The requests of one stream, the same for each contender.
 #[derive(Debug, Clone)]
@@ -99,7 +99,7 @@ impl<'a> Question<'a> {
     }
 
     /// The head of all requests, with placeholders for what differs.
-    fn template(&self) -> Result<Template, Complaint> {
+    fn template(&self) -> Result<Template, CommandError> {
         let browser = &self.plan.browser;
         let name = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
         let own: Vec<String> = browser.own_fields.iter().map(|line| name(line)).collect();
@@ -191,7 +191,7 @@ impl<'a> Question<'a> {
     }
 
     /// What the decoded body of an answer must be.
-    pub(super) fn expected(&self, number: usize) -> Result<Expected, Complaint> {
+    pub(super) fn expected(&self, number: usize) -> Result<Expected, CommandError> {
         if self.condition.is_some() {
             return Ok(Expected::Bytes(Vec::new()));
         }
@@ -208,7 +208,11 @@ impl<'a> Question<'a> {
     }
 
     /// All requests, for the client.
-    pub(super) fn workload(&self, connections: usize, pace: Pace) -> Result<Workload, Complaint> {
+    pub(super) fn workload(
+        &self,
+        connections: usize,
+        pace: Pace,
+    ) -> Result<Workload, CommandError> {
         let order = if self.page == Page::Pages && self.pages > 0 {
             Order::Zipf(self.pages)
         } else {
@@ -218,7 +222,7 @@ impl<'a> Question<'a> {
     }
 
     /// Each page once.
-    pub(super) fn once_each(&self) -> Result<Workload, Complaint> {
+    pub(super) fn once_each(&self) -> Result<Workload, CommandError> {
         self.ordered(&Order::InTurn(self.count()), PRIMING, Pace::Closed)
     }
 
@@ -227,7 +231,7 @@ impl<'a> Question<'a> {
         order: &Order,
         connections: usize,
         pace: Pace,
-    ) -> Result<Workload, Complaint> {
+    ) -> Result<Workload, CommandError> {
         let generator = Generator::new(self.template()?, order, self.status());
         Ok(Workload {
             requests: Box::new(generator),

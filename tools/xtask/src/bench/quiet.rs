@@ -6,10 +6,10 @@ use std::{
 };
 
 use super::{interrupt::Interrupt, processes::Tree};
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A slow contender still works through what the client before has left in its queue, and a good one may still compress.
-pub(crate) fn wait_for_quiet(interrupt: &Interrupt, roots: &[u32]) -> Result<(), Complaint> {
+pub(crate) fn wait_for_quiet(interrupt: &Interrupt, roots: &[u32]) -> Result<(), CommandError> {
     let deadline = Instant::now() + QUIET_PATIENCE;
     let mut before = Tree::time(roots);
     loop {

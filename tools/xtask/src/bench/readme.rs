@@ -3,10 +3,10 @@
 use std::{fs, path::Path};
 
 use super::{chart, plan::Plan, report::Report, table};
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Writes all of them below `root`, the folder of the README.
-pub(super) fn write(root: &Path, plan: &Plan, report: &Report) -> Result<(), Complaint> {
+pub(super) fn write(root: &Path, plan: &Plan, report: &Report) -> Result<(), CommandError> {
     let path = root.join("README.md");
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;

@@ -12,7 +12,7 @@ use super::{
     plan::{Cell, Heads, Plan},
     stand::Sample,
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A run.
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl Report {
     }
 
     /// Reads what an earlier run has written.
-    pub(super) fn read(path: &Path) -> Result<Self, Complaint> {
+    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
         let bytes =
             fs::read(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
         serde_json::from_slice(&bytes).map_err(|error| {

@@ -10,7 +10,7 @@ use super::{
     question::Question,
     stand::Stand,
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Looks at the bodies that were kept, unless they were looked at before; returns how many responses were wrong.
 ///
@@ -21,7 +21,7 @@ pub(super) fn verified(
     question: &Question<'_>,
     seen: &LoadOutcome,
     known: &mut HashSet<u64>,
-) -> Result<u64, Complaint> {
+) -> Result<u64, CommandError> {
     for sample in &seen.samples {
         if known.insert(sample.hash) {
             let expected = question.expected(sample.page)?;

@@ -11,7 +11,7 @@ use std::{
 use galley_testkit::{Cron, MariaDb, Options, SampleContent, wordpress_from_template};
 
 use super::plan::Page;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The site; the database ends with it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) enum Expected {
 
 impl Site {
     /// Starts the database and the sample site under `host`, and writes what the bench adds to it.
-    pub(super) fn start(dir: &Path, host: &str) -> Result<Self, Complaint> {
+    pub(super) fn start(dir: &Path, host: &str) -> Result<Self, CommandError> {
         let options = Options {
             url: Some(format!("http://{host}")),
             sample: SampleContent::Full,
@@ -109,7 +109,7 @@ impl Site {
     }
 
     /// What an answer's body must be, decoded; `number` is that of the page, where there are several.
-    pub(super) fn expected(&self, page: Page, number: usize) -> Result<Expected, Complaint> {
+    pub(super) fn expected(&self, page: Page, number: usize) -> Result<Expected, CommandError> {
         let marks =
             |marks: &[&str]| Expected::Marks(marks.iter().map(|mark| (*mark).to_owned()).collect());
         Ok(match page {
@@ -127,7 +127,7 @@ impl Site {
     }
 
     /// Puts the page into the folder of static copies, plain, as gzip -9 and as brotli -q 11.
-    pub(super) fn copy_post(&self, html: &[u8]) -> Result<(), Complaint> {
+    pub(super) fn copy_post(&self, html: &[u8]) -> Result<(), CommandError> {
         let folder = self.statics.join(self.post.trim_matches('/'));
         fs::create_dir_all(&folder)?;
         let file = folder.join("index.html");
@@ -148,7 +148,7 @@ impl Site {
     }
 
     /// What the script of the stampede has noted for one page: how long each of its runs took, in milliseconds.
-    pub(super) fn generations(&self, name: &str) -> Result<Vec<f64>, Complaint> {
+    pub(super) fn generations(&self, name: &str) -> Result<Vec<f64>, CommandError> {
         let text = fs::read_to_string(self.root.join(COUNT))?;
         Ok(text
             .lines()

@@ -20,7 +20,7 @@ use super::{
     seen::{client_figures, verified},
     stand::{Match, Sample, Server, Stand},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Sends one request on each connection, all at once.
 ///
@@ -31,7 +31,7 @@ pub(super) fn measure(
     server: &Server,
     one: &Match<'_>,
     state: Stampede,
-) -> Result<Sample, Complaint> {
+) -> Result<Sample, CommandError> {
     let scenario = one.scenario;
     let name = format!("s{}", one.batch);
     let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
@@ -52,7 +52,7 @@ pub(super) fn measure(
         watch: None,
     };
     let mut figures = Figures::new();
-    let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
+    let seen = pin::on_core(stand.place.cores.client, || -> Result<_, CommandError> {
         let mut client = LoadClient::connect(target, vec![load], stand.interrupt.flag())?;
         let before = Clocks::read(stand, roots);
         let mut seen = client.run(Limit::Requests(connections as u64))?;
@@ -93,7 +93,7 @@ fn expired(
     server: &Server,
     question: &Question<'_>,
     name: &str,
-) -> Result<usize, Complaint> {
+) -> Result<usize, CommandError> {
     let expected = question.expected(0)?;
     let wanted = check::Wanted {
         method: question.method(),

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt::Display};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the words mean.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ impl Words {
     }
 
     /// The text with all words replaced. What a word stands for is not looked at again.
-    pub(crate) fn fill(&self, text: &str) -> Result<String, Complaint> {
+    pub(crate) fn fill(&self, text: &str) -> Result<String, CommandError> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -41,7 +41,7 @@ impl Words {
     }
 
     /// [`fill`](Self::fill) for each argument of a command line.
-    pub(crate) fn fill_all(&self, texts: &[String]) -> Result<Vec<String>, Complaint> {
+    pub(crate) fn fill_all(&self, texts: &[String]) -> Result<Vec<String>, CommandError> {
         texts.iter().map(|text| self.fill(text)).collect()
     }
 }

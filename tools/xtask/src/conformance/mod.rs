@@ -19,7 +19,7 @@ use serde::Serialize;
 use self::servers::Server;
 use self::suite::Suite;
 use self::verdict::Test;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ struct Run {
 }
 
 /// Runs the suite against each server and prints what came out.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let wanted = wanted(&arguments.only)?;
     fs::create_dir_all(&arguments.dir)?;
     let dir = fs::canonicalize(&arguments.dir)?;
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Server>, Complaint> {
+fn wanted(only: &[String]) -> Result<Vec<Server>, CommandError> {
     if only.is_empty() {
         return Ok(Server::ALL.to_vec());
     }
@@ -84,7 +84,12 @@ fn wanted(only: &[String]) -> Result<Vec<Server>, Complaint> {
     only.iter().map(find).collect()
 }
 
-fn one(server: Server, galley: &Path, dir: &Path, suite: &Suite) -> Result<Vec<Test>, Complaint> {
+fn one(
+    server: Server,
+    galley: &Path,
+    dir: &Path,
+    suite: &Suite,
+) -> Result<Vec<Test>, CommandError> {
     let own = dir.join(server.name());
     if own.exists() {
         fs::remove_dir_all(&own)?;

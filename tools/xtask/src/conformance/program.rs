@@ -12,7 +12,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A running program; leads its own process group.
 pub(super) struct Program {
@@ -22,7 +22,7 @@ pub(super) struct Program {
 
 impl Program {
     /// Starts `command`; the kernel ends it should this process die without a word.
-    pub(super) fn start(command: &Command, log: &Path) -> Result<Self, Complaint> {
+    pub(super) fn start(command: &Command, log: &Path) -> Result<Self, CommandError> {
         let out = File::create(log)?;
         let mut line = Command::new("setpriv");
         line.args(["--pdeathsig", "TERM", "--"])
@@ -50,7 +50,7 @@ impl Program {
     }
 
     /// The same, when something accepts connections at `addr`.
-    pub(super) fn listening(mut self, addr: SocketAddr) -> Result<Self, Complaint> {
+    pub(super) fn listening(mut self, addr: SocketAddr) -> Result<Self, CommandError> {
         let deadline = Instant::now() + TIMEOUT;
         while TcpStream::connect(addr).is_err() {
             let ended = self.child.try_wait()?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::program::Program;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A server that may be asked for by name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -72,7 +72,7 @@ impl Server {
         galley: &Path,
         dir: &Path,
         origin: SocketAddr,
-    ) -> Result<(Program, SocketAddr), Complaint> {
+    ) -> Result<(Program, SocketAddr), CommandError> {
         let dir = &fs::canonicalize(dir)?;
         let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
@@ -82,7 +82,7 @@ impl Server {
                 .replace("{origin}", &origin.to_string())
                 .replace("{origin_port}", &origin.port().to_string())
         };
-        let write = |name: &str, text: &str| -> Result<PathBuf, Complaint> {
+        let write = |name: &str, text: &str| -> Result<PathBuf, CommandError> {
             let file = dir.join(name);
             fs::write(&file, settings(text))?;
             Ok(file)
@@ -137,14 +137,14 @@ impl Server {
 }
 
 /// A folder that a worker of any user can write to.
-fn open_folder(path: &Path) -> Result<(), Complaint> {
+fn open_folder(path: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
     Ok(())
 }
 
 /// A tree of its own for Traffic Server, which wants many folders.
-fn traffic_server(dir: &Path, settings: &dyn Fn(&str) -> String) -> Result<Command, Complaint> {
+fn traffic_server(dir: &Path, settings: &dyn Fn(&str) -> String) -> Result<Command, CommandError> {
     let root = dir.join("root");
     let made = Command::new("traffic_layout")
         .args(["init", "--force", "--copy-style=soft", "--path"])

@@ -12,7 +12,7 @@ use std::{
 
 use super::program::Program;
 use super::verdict::Test;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The repository, and the commit that the results are about.
 const REPOSITORY: &str = "https://github.com/http-tests/cache-tests.git";
@@ -59,7 +59,7 @@ impl Layout {
 
 impl Suite {
     /// The suite in `given`; without it, below `dir`, where it is fetched to unless it is there.
-    pub(super) fn install(dir: &Path, given: Option<&Path>) -> Result<Self, Complaint> {
+    pub(super) fn install(dir: &Path, given: Option<&Path>) -> Result<Self, CommandError> {
         let home = dir.join("suite");
         fs::create_dir_all(&home)?;
         fs::write(home.join("package.json"), "{ \"private\": true }\n")?;
@@ -71,7 +71,7 @@ impl Suite {
                      which is years older and contradicts RFC 9111 in places. Give a copy of the repository with SUITE=DIR"
                 );
                 npm(&home, PACKAGE)?;
-                Ok::<_, Complaint>(home.join("node_modules/http-cache-tests"))
+                Ok::<_, CommandError>(home.join("node_modules/http-cache-tests"))
             })?,
         };
         let layout = Layout::of(&folder)
@@ -89,7 +89,7 @@ impl Suite {
     }
 
     /// Starts the suite's origin. It keeps what it has seen in memory, so each server gets one of its own.
-    pub(super) fn origin(&self, dir: &Path) -> Result<(Program, SocketAddr), Complaint> {
+    pub(super) fn origin(&self, dir: &Path) -> Result<(Program, SocketAddr), CommandError> {
         let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new("node");
@@ -105,7 +105,7 @@ impl Suite {
     }
 
     /// Runs all tests against the server at `addr`.
-    pub(super) fn run(&self, addr: SocketAddr) -> Result<Vec<Test>, Complaint> {
+    pub(super) fn run(&self, addr: SocketAddr) -> Result<Vec<Test>, CommandError> {
         let output = Command::new("node")
             .arg("--no-warnings")
             .arg(&self.driver)
@@ -127,7 +127,7 @@ impl Suite {
 }
 
 /// A copy of `given` below `home`, so that node finds what is installed there, and nothing is written to what is given.
-fn copy(given: &Path, home: &Path) -> Result<PathBuf, Complaint> {
+fn copy(given: &Path, home: &Path) -> Result<PathBuf, CommandError> {
     if Layout::of(given).is_none() {
         return Err(format!(
             "`{}` holds no cache suite: give the folder that has `tests` and `test-engine`",
@@ -160,7 +160,7 @@ fn copy(given: &Path, home: &Path) -> Result<PathBuf, Complaint> {
 }
 
 /// The repository at [`COMMIT`], fetched unless it is there.
-fn fetch(home: &Path) -> Result<PathBuf, Complaint> {
+fn fetch(home: &Path) -> Result<PathBuf, CommandError> {
     let folder = home.join(COMMIT);
     if Layout::of(&folder).is_some() {
         return Ok(folder);
@@ -190,7 +190,7 @@ fn fetch(home: &Path) -> Result<PathBuf, Complaint> {
     Ok(folder)
 }
 
-fn npm(home: &Path, package: &str) -> Result<(), Complaint> {
+fn npm(home: &Path, package: &str) -> Result<(), CommandError> {
     let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
     if home.join("node_modules").join(name).is_dir() {
         return Ok(());
@@ -202,7 +202,7 @@ fn npm(home: &Path, package: &str) -> Result<(), Complaint> {
 }
 
 /// Runs a program whose output nobody reads but whose errors everybody sees.
-fn succeed(command: &mut Command) -> Result<(), Complaint> {
+fn succeed(command: &mut Command) -> Result<(), CommandError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command
         .stdin(Stdio::null())

@@ -14,7 +14,7 @@ use std::{
 use galley_testkit::require_reachable;
 use rustix::fs::{FlockOperation, flock};
 
-use super::Complaint;
+use super::CommandError;
 
 /// A folder that is locked for this process.
 pub(super) struct Folder {
@@ -24,7 +24,7 @@ pub(super) struct Folder {
 
 impl Folder {
     /// Opens or makes the folder and locks it.
-    pub(super) fn open(wanted: Option<&Path>) -> Result<Self, Complaint> {
+    pub(super) fn open(wanted: Option<&Path>) -> Result<Self, CommandError> {
         let path = match wanted {
             Some(path) => make(path)?,
             None => default_place()?,
@@ -66,7 +66,7 @@ impl Folder {
     }
 
     /// The password of the demo's users: made by chance the first time, then kept.
-    pub(super) fn password(&self) -> Result<String, Complaint> {
+    pub(super) fn password(&self) -> Result<String, CommandError> {
         let file = self.path.join("password");
         if let Ok(password) = fs::read_to_string(&file) {
             return Ok(password.trim().to_owned());
@@ -85,7 +85,7 @@ impl Folder {
     }
 
     /// Removes the demo's folder, or both default places; returns what was there.
-    pub(super) fn remove(wanted: Option<&Path>) -> Result<Vec<PathBuf>, Complaint> {
+    pub(super) fn remove(wanted: Option<&Path>) -> Result<Vec<PathBuf>, CommandError> {
         let places = wanted.map_or_else(
             || vec![PathBuf::from(USUAL), PathBuf::from(ELSEWHERE)],
             |path| vec![path.to_owned()],
@@ -108,7 +108,7 @@ impl Folder {
     }
 }
 
-fn default_place() -> Result<PathBuf, Complaint> {
+fn default_place() -> Result<PathBuf, CommandError> {
     let usual = make(Path::new(USUAL))?;
     if require_reachable(&usual).is_ok() {
         return Ok(usual);
@@ -118,7 +118,7 @@ fn default_place() -> Result<PathBuf, Complaint> {
     make(Path::new(ELSEWHERE))
 }
 
-fn make(path: &Path) -> Result<PathBuf, Complaint> {
+fn make(path: &Path) -> Result<PathBuf, CommandError> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
@@ -127,7 +127,7 @@ fn make(path: &Path) -> Result<PathBuf, Complaint> {
     fs::canonicalize(path).map_err(|e| cannot("find", path, &e).into())
 }
 
-fn lock(marker: &Path) -> Result<File, Complaint> {
+fn lock(marker: &Path) -> Result<File, CommandError> {
     let file = OpenOptions::new()
         .create(true)
         .append(true)

@@ -16,7 +16,7 @@ use galley_load::{
 };
 use galley_testkit::client::Request;
 
-use super::Complaint;
+use super::CommandError;
 
 /// Both ways side by side.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ struct Run {
 }
 
 /// Requests the front page of `addr` in both ways. Takes [`PART`] four times; less when `stop` becomes true.
-pub(super) fn measure(addr: SocketAddr, stop: &Arc<AtomicBool>) -> Result<Measured, Complaint> {
+pub(super) fn measure(addr: SocketAddr, stop: &Arc<AtomicBool>) -> Result<Measured, CommandError> {
     let page = Request::get("/").field("User-Agent", AGENT);
     // The first requests fill PHP's and Galley's caches and are not counted.
     let mut page_bytes = 0;
@@ -56,7 +56,7 @@ pub(super) fn measure(addr: SocketAddr, stop: &Arc<AtomicBool>) -> Result<Measur
     })
 }
 
-fn run(addr: SocketAddr, fields: &str, stop: &Arc<AtomicBool>) -> Result<Run, Complaint> {
+fn run(addr: SocketAddr, fields: &str, stop: &Arc<AtomicBool>) -> Result<Run, CommandError> {
     let mut alone = load(addr, fields, 1, stop)?;
     let several = load(addr, fields, CONNECTIONS, stop)?;
     let (median, per_second) = (alone.quantile(0.5), several.per_second());
@@ -81,7 +81,7 @@ fn load(
     fields: &str,
     connections: usize,
     stop: &Arc<AtomicBool>,
-) -> Result<LoadOutcome, Complaint> {
+) -> Result<LoadOutcome, CommandError> {
     let head = format!("GET / HTTP/1.1\r\nHost: {addr}\r\nUser-Agent: {AGENT}\r\n{fields}\r\n");
     let template = Template::parse(&head, &BTreeMap::new())?;
     let workload = Workload {

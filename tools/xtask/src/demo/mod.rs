@@ -24,7 +24,7 @@ use galley_testkit::{Cron, Durability, Galley, MariaDb, Options, SampleContent, 
 use self::{folder::Folder, show::Talk, signals::Signals};
 
 /// What ends a task early, in words for a person.
-pub(crate) type Complaint = Box<dyn Error>;
+pub(crate) type CommandError = Box<dyn Error>;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -56,7 +56,7 @@ pub(crate) struct CleanArguments {
 }
 
 /// Runs the demo until a signal asks to end, or Galley ends.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let signals = Signals::listen()?;
     let binary = program(arguments)?;
     let addr = SocketAddr::new(arguments.listen, arguments.port);
@@ -110,7 +110,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
 }
 
 /// Removes the demo's folder.
-pub(crate) fn clean(arguments: &CleanArguments) -> Result<(), Complaint> {
+pub(crate) fn clean(arguments: &CleanArguments) -> Result<(), CommandError> {
     for path in Folder::remove(arguments.dir.as_deref())? {
         println!("removed {}", path.display());
     }
@@ -122,7 +122,7 @@ fn own_site(
     folder: &Folder,
     talk: &mut Talk,
     signals: &Signals,
-) -> Result<Option<(MariaDb, WordPress)>, Complaint> {
+) -> Result<Option<(MariaDb, WordPress)>, CommandError> {
     talk.step("starting MariaDB", SOON);
     let database = MariaDb::start(&folder.path().join("mariadb"), Durability::Keep)?;
     if signals.asked_to_end() {
@@ -145,7 +145,12 @@ fn own_site(
 }
 
 /// What `galley plugin install` does for everybody, with the environment that Galley is then started with.
-fn put_plugin(binary: &Path, root: &Path, config: &Path, folder: &Path) -> Result<(), Complaint> {
+fn put_plugin(
+    binary: &Path,
+    root: &Path,
+    config: &Path,
+    folder: &Path,
+) -> Result<(), CommandError> {
     let output = Command::new(binary)
         .args(["plugin", "install", "--config"])
         .args([config, root])
@@ -164,7 +169,7 @@ fn put_plugin(binary: &Path, root: &Path, config: &Path, folder: &Path) -> Resul
     .into())
 }
 
-fn existing(dir: &Path) -> Result<PathBuf, Complaint> {
+fn existing(dir: &Path) -> Result<PathBuf, CommandError> {
     let root =
         fs::canonicalize(dir).map_err(|e| format!("cannot open `--wp {}`: {e}", dir.display()))?;
     if !root.join("wp-load.php").is_file() {
@@ -177,7 +182,7 @@ fn existing(dir: &Path) -> Result<PathBuf, Complaint> {
     Ok(root)
 }
 
-fn program(arguments: &Arguments) -> Result<PathBuf, Complaint> {
+fn program(arguments: &Arguments) -> Result<PathBuf, CommandError> {
     let profile = if arguments.release {
         "release"
     } else {
@@ -202,7 +207,7 @@ fn program(arguments: &Arguments) -> Result<PathBuf, Complaint> {
     })
 }
 
-fn require_free(addr: SocketAddr) -> Result<(), Complaint> {
+fn require_free(addr: SocketAddr) -> Result<(), CommandError> {
     match TcpListener::bind(addr) {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => Err(format!(

@@ -15,7 +15,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Complaint;
+use super::CommandError;
 
 /// The signals that came so far.
 pub(super) struct Signals {
@@ -25,7 +25,7 @@ pub(super) struct Signals {
 
 impl Signals {
     /// From now on signals are noted instead of ending this process.
-    pub(super) fn listen() -> Result<Self, Complaint> {
+    pub(super) fn listen() -> Result<Self, CommandError> {
         let (sender, first) = mpsc::sync_channel(1);
         let (report, started) = mpsc::sync_channel(1);
         let asked = Arc::new(AtomicBool::new(false));

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     bench::{Cores, Interrupt, found, raise_limit},
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// What the command line says.
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs all generators on all targets, and prints their percentiles.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let mut generators = vec![
         LoadGenerator::Galley(found(&arguments.galley)?),
         LoadGenerator::Reference,

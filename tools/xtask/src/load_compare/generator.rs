@@ -12,7 +12,7 @@ use super::browser::BROWSER_FIELDS;
 use super::reference;
 use crate::{
     bench::{Cores, on_core},
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// What all generators send.
@@ -56,7 +56,7 @@ impl LoadGenerator {
         line: &LoadLine,
         addr: SocketAddr,
         cores: Cores,
-    ) -> Result<SeenLatency, Complaint> {
+    ) -> Result<SeenLatency, CommandError> {
         let LoadLine {
             rate,
             seconds,

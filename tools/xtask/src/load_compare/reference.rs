@@ -10,10 +10,10 @@ use std::{
 
 use super::browser::BROWSER_FIELDS;
 use super::generator::{LoadLine, SeenLatency};
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// Runs it.
-pub(super) fn run(line: &LoadLine, addr: SocketAddr) -> Result<SeenLatency, Complaint> {
+pub(super) fn run(line: &LoadLine, addr: SocketAddr) -> Result<SeenLatency, CommandError> {
     let began = Instant::now() + BEFORE;
     let threads: Vec<_> = (0..line.connections)
         .map(|number| {

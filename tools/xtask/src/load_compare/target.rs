@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     bench::{Cores, Program, floor::Answers, on_core},
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// How a target behaves.
@@ -50,7 +50,7 @@ pub(super) struct LoadTarget {
 }
 
 impl LoadTarget {
-    pub(super) fn start(behaviour: Behaviour, cores: Cores) -> Result<Self, Complaint> {
+    pub(super) fn start(behaviour: Behaviour, cores: Cores) -> Result<Self, CommandError> {
         let dir = Scratch::new()?;
         let answers = dir.join("answers");
         Answers::write(&answers, [("/", ANSWER)])?;
@@ -76,7 +76,7 @@ impl LoadTarget {
     }
 
     /// Has a target that stalls stand still for a second, a second from now. The thread ends when it goes on.
-    pub(super) fn stall(&self) -> Result<Option<JoinHandle<()>>, Complaint> {
+    pub(super) fn stall(&self) -> Result<Option<JoinHandle<()>>, CommandError> {
         if !self.behaviour.stalls {
             return Ok(None);
         }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     bench::{Interrupt, Machine, Misuse, Words, found, raise_limit},
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// What the command line says.
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
 }
 
 /// Measures, writes and prints.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let articles = wanted(&arguments.only)?;
     let galley = found(&arguments.galley)?;
     let form = match (arguments.short, arguments.quick) {
@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     }
 }
 
-fn wanted(only: &[usize]) -> Result<Vec<&'static Article>, Complaint> {
+fn wanted(only: &[usize]) -> Result<Vec<&'static Article>, CommandError> {
     if only.is_empty() {
         return Ok(ARTICLES.iter().collect());
     }
@@ -106,7 +106,7 @@ fn wanted(only: &[usize]) -> Result<Vec<&'static Article>, Complaint> {
 fn measured(
     stage: &Stage,
     articles: &[&'static Article],
-) -> Result<(Outcome, Vec<String>), Complaint> {
+) -> Result<(Outcome, Vec<String>), CommandError> {
     let mut words = Words::new();
     words.set("galley", stage.galley.display());
     let machine = Machine::look(&programs(), &words, &stage.cores)?;
@@ -133,7 +133,7 @@ fn one(
     stage: &Stage,
     article: &'static Article,
     others: &mut f64,
-) -> Result<ArticleOutcome, Complaint> {
+) -> Result<ArticleOutcome, CommandError> {
     let began = Instant::now();
     tell(&format!("article {}: {}", article.number, article.title));
     let is_wanted = |role: Role| match stage.form {
@@ -173,7 +173,7 @@ fn scheduled(
     stage: &Stage,
     article: &Article,
     stacks: &[Stack],
-) -> Result<Option<Scheduled>, Complaint> {
+) -> Result<Option<Scheduled>, CommandError> {
     let cares = article
         .troubles
         .iter()
@@ -188,7 +188,7 @@ fn troubles(
     article: &Article,
     stacks: &mut [Stack],
     lines: &[LineOutcome],
-) -> Result<Vec<TroubleOutcome>, Complaint> {
+) -> Result<Vec<TroubleOutcome>, CommandError> {
     let scheduled = scheduled(stage, article, stacks)?;
     let mut outcomes = Vec::new();
     for plan in article.troubles {
@@ -217,7 +217,7 @@ fn checked(
     plan: &TroublePlan,
     stacks: &mut [Stack],
     lines: &[LineOutcome],
-) -> Result<Vec<StackVerdict>, Complaint> {
+) -> Result<Vec<StackVerdict>, CommandError> {
     let mut verdicts = Vec::new();
     for stack in stacks {
         if let Some(verdict) = check(plan.probe, stage, stack, lines)? {
@@ -275,7 +275,7 @@ fn tell_trouble(plan: &TroublePlan, verdicts: &[StackVerdict]) {
 }
 
 /// The page and its charts.
-fn write(docs: &Path, outcome: &Outcome) -> Result<(), Complaint> {
+fn write(docs: &Path, outcome: &Outcome) -> Result<(), CommandError> {
     let images = docs.join("images");
     fs::create_dir_all(&images)?;
     for (name, svg) in page::charts(outcome, ARTICLES) {

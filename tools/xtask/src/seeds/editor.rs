@@ -9,7 +9,7 @@ use super::{
     stack::Stack,
     stage::{HOST, Stage},
 };
-use crate::{bench::decode, demo::Complaint};
+use crate::{bench::decode, demo::CommandError};
 
 /// A page as a visitor sees it.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Seen {
 }
 
 /// Requests a page as a desktop's browser does, without cookies.
-pub(super) fn visit(stack: &Stack, target: &str) -> Result<Seen, Complaint> {
+pub(super) fn visit(stack: &Stack, target: &str) -> Result<Seen, CommandError> {
     visit_as(stack, target, DESKTOP, None)
 }
 
@@ -29,7 +29,7 @@ pub(super) fn visit_as(
     target: &str,
     browser: &str,
     cookies: Option<&str>,
-) -> Result<Seen, Complaint> {
+) -> Result<Seen, CommandError> {
     let mut request = browsers_request(target, browser);
     if let Some(cookies) = cookies {
         request = request.cookie(cookies);
@@ -38,7 +38,7 @@ pub(super) fn visit_as(
 }
 
 /// The status of a page; several threads may ask at the same time.
-pub(super) fn status(stack: &Stack, target: &str) -> Result<u16, Complaint> {
+pub(super) fn status(stack: &Stack, target: &str) -> Result<u16, CommandError> {
     let response = browsers_request(target, DESKTOP).send(stack.addr)?;
     Ok(response.status)
 }
@@ -53,7 +53,7 @@ fn browsers_request(target: &str, browser: &str) -> Request {
         .timeout(TIMEOUT)
 }
 
-fn seen(stack: &Stack, response: &Response) -> Result<Seen, Complaint> {
+fn seen(stack: &Stack, response: &Response) -> Result<Seen, CommandError> {
     let body = if response.field("content-encoding") == Some("gzip") {
         decode(&["gzip", "-dc"], &response.body, stack.dir())?
     } else {
@@ -76,7 +76,7 @@ impl Editor {
     ///
     /// # Errors
     /// When WordPress sets no cookie, or does not show the administration after it.
-    pub(super) fn log_in(stage: &Stage, stack: &Stack) -> Result<Self, Complaint> {
+    pub(super) fn log_in(stage: &Stage, stack: &Stack) -> Result<Self, CommandError> {
         let mut browser = Browser::new(stack.addr, HOST);
         browser.login(&stage.wordpress.user, &stage.wordpress.password)?;
         let dashboard = browser.get("/wp-admin/")?;
@@ -93,7 +93,7 @@ impl Editor {
     }
 
     /// A page of the site, as the editor sees it.
-    pub(super) fn page(&mut self, target: &str) -> Result<String, Complaint> {
+    pub(super) fn page(&mut self, target: &str) -> Result<String, CommandError> {
         Ok(self.browser.get(target)?.text())
     }
 
@@ -103,7 +103,7 @@ impl Editor {
         method: &str,
         path: &str,
         body: &Value,
-    ) -> Result<Value, Complaint> {
+    ) -> Result<Value, CommandError> {
         let request = Request::new(method, &format!("/wp-json/wp/v2/{path}"))
             .field("Content-Type", "application/json")
             .field("X-WP-Nonce", &self.rest_key)

@@ -16,7 +16,7 @@ use crate::{
     bench::{
         Line, Seen, Tree, of_ended_children, of_machine, of_this_thread, run_ab, wait_for_quiet,
     },
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// One slice of one stack.
@@ -56,7 +56,7 @@ pub(super) fn measure(
     plan: &'static LinePlan,
     stacks: &[Stack],
     others: &mut f64,
-) -> Result<LineOutcome, Complaint> {
+) -> Result<LineOutcome, CommandError> {
     let mut sessions = Vec::new();
     for stack in stacks {
         sessions.push(Session::prepare(stage, plan, stack)?);
@@ -147,7 +147,7 @@ impl Part {
 
 impl<'s> Session<'s> {
     /// Looks at the page, fills the caches, and waits until the stack rests.
-    fn prepare(stage: &Stage, plan: &LinePlan, stack: &'s Stack) -> Result<Self, Complaint> {
+    fn prepare(stage: &Stage, plan: &LinePlan, stack: &'s Stack) -> Result<Self, CommandError> {
         let part = Part::of(stage.form, plan, stack.plan.role);
         let mut session = Self {
             stack,
@@ -180,7 +180,7 @@ impl<'s> Session<'s> {
         Ok(session)
     }
 
-    fn ab(&self, stage: &Stage, target: &str, arguments: &[String]) -> Result<Seen, Complaint> {
+    fn ab(&self, stage: &Stage, target: &str, arguments: &[String]) -> Result<Seen, CommandError> {
         let line = Line {
             arguments,
             share: 1.0,
@@ -197,7 +197,7 @@ impl<'s> Session<'s> {
         page: Page,
         number: u32,
         others: &mut f64,
-    ) -> Result<(), Complaint> {
+    ) -> Result<(), CommandError> {
         let roots = self.stack.roots();
         let before = Used::read(stage, &roots);
         let outcome = self.ab(stage, stage.target(page), &self.part.arguments);

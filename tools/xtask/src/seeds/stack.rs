@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     bench::{Program, Words, on_core},
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// See the module.
@@ -45,7 +45,7 @@ enum RunningPhp {
 
 impl Stack {
     /// Starts it on the server's core. It answers when this returns.
-    pub(super) fn start(stage: &Stage, plan: &'static StackPlan) -> Result<Self, Complaint> {
+    pub(super) fn start(stage: &Stage, plan: &'static StackPlan) -> Result<Self, CommandError> {
         let dir = stage.dir("stack")?;
         let ports = plan.tiers.iter().map(|_| free_port());
         let ports: Vec<u16> = ports.collect::<Result<_, _>>()?;
@@ -65,7 +65,7 @@ impl Stack {
         })?
     }
 
-    fn add(&mut self, stage: &Stage, tier: &Tier, port: u16) -> Result<(), Complaint> {
+    fn add(&mut self, stage: &Stage, tier: &Tier, port: u16) -> Result<(), CommandError> {
         let dir = self.dir.join(format!("tier-{}", self.tiers.len()));
         fs::create_dir_all(&dir)?;
         let words = self.words(stage, &dir, port)?;
@@ -80,7 +80,7 @@ impl Stack {
         Ok(())
     }
 
-    fn words(&self, stage: &Stage, dir: &Path, port: u16) -> Result<Words, Complaint> {
+    fn words(&self, stage: &Stage, dir: &Path, port: u16) -> Result<Words, CommandError> {
         let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("an odd path");
         let mut words = Words::new();
         words.set("dir", text(dir)?);
@@ -130,7 +130,7 @@ impl Stack {
         }
     }
 
-    pub(super) fn restart_php(&mut self, stage: &Stage) -> Result<(), Complaint> {
+    pub(super) fn restart_php(&mut self, stage: &Stage) -> Result<(), CommandError> {
         let restart = || match &mut self.php {
             RunningPhp::Apache(apache) => apache.restart(),
             RunningPhp::Fpm(fpm) => fpm.restart(),
@@ -173,7 +173,7 @@ impl RunningPhp {
         plan: &StackPlan,
         dir: &Path,
         front: Option<u16>,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CommandError> {
         let plan_of_apache = match plan.php {
             Php::Apache(apache) => apache,
             Php::Fpm => return Ok(Self::Fpm(PhpFpm::start(dir, &fpm_options(plan, front))?)),
@@ -225,8 +225,8 @@ fn prepare(
     tier: &Tier,
     dir: &Path,
     mut words: Words,
-) -> Result<Vec<String>, Complaint> {
-    let write = |name: &str, text: &str, words: &Words| -> Result<(), Complaint> {
+) -> Result<Vec<String>, CommandError> {
+    let write = |name: &str, text: &str, words: &Words| -> Result<(), CommandError> {
         let filled = words
             .fill(text)
             .map_err(|error| format!("`{name}`: {error}"))?;
@@ -262,7 +262,7 @@ fn prepare(
 }
 
 /// Writes the tokens, and where the plugin finds Galley.
-fn connect_plugin(stage: &Stage, dir: &Path, port: u16) -> Result<(), Complaint> {
+fn connect_plugin(stage: &Stage, dir: &Path, port: u16) -> Result<(), CommandError> {
     for (name, token) in [("server.token", SERVER_TOKEN), ("site.token", SITE_TOKEN)] {
         let file = dir.join(name);
         fs::write(&file, token)?;

@@ -16,7 +16,7 @@ use galley_testkit::{
 use super::article::Page;
 use crate::{
     bench::{Cores, Interrupt},
-    demo::Complaint,
+    demo::CommandError,
 };
 
 /// How much of everything.
@@ -61,7 +61,7 @@ pub(super) struct Setting<'a> {
 
 impl Stage {
     /// Starts the database and installs WordPress, the scripts of the articles and Galley's plugin.
-    pub(super) fn start(setting: Setting<'_>) -> Result<Self, Complaint> {
+    pub(super) fn start(setting: Setting<'_>) -> Result<Self, CommandError> {
         let scratch = Scratch::new()?;
         let notes = scratch.dir("notes")?;
         fs::set_permissions(&notes, fs::Permissions::from_mode(0o1777))?;
@@ -99,7 +99,7 @@ impl Stage {
     }
 
     /// A new folder with this name in its name.
-    pub(super) fn dir(&self, name: &str) -> Result<PathBuf, Complaint> {
+    pub(super) fn dir(&self, name: &str) -> Result<PathBuf, CommandError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         Ok(self.scratch.dir(&format!("{number}-{name}"))?)
     }

@@ -2,7 +2,7 @@
 
 use super::{content, serving, visitors};
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
         article::Probe,
         outcome::{LineOutcome, Verdict},
@@ -20,7 +20,7 @@ pub(in crate::seeds) fn check(
     stage: &Stage,
     stack: &mut Stack,
     lines: &[LineOutcome],
-) -> Result<Option<Verdict>, Complaint> {
+) -> Result<Option<Verdict>, CommandError> {
     let outcome = match probe {
         Probe::Memory(most) => return Ok(memory(stack, lines, most)),
         Probe::Load => return Ok(load(stack, lines)),
@@ -39,7 +39,7 @@ pub(in crate::seeds) fn check(
         Probe::Rush => serving::rush(stage, stack),
     };
     stage.interrupt.check()?;
-    let failed = |complaint: Complaint| {
+    let failed = |complaint: CommandError| {
         let text = complaint.to_string();
         Verdict::of(false, text.lines().next().unwrap_or_default())
     };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
         editor::{Editor, visit},
         outcome::Verdict,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A post edited, commented and deleted: each time the first visitor must see it.
-pub(super) fn purge(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn purge(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let mut editor = Editor::log_in(stage, stack)?;
     let name = stage.probe_name();
     let post = json!({
@@ -23,7 +23,7 @@ pub(super) fn purge(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> 
     let (id, target) = (number(&post, "id")?, target_of(&post)?);
     let mut stale = Vec::new();
     let mut look =
-        |what: &'static str, is_right: &dyn Fn(u16, &str) -> bool| -> Result<(), Complaint> {
+        |what: &'static str, is_right: &dyn Fn(u16, &str) -> bool| -> Result<(), CommandError> {
             let seen = visit(stack, &target)?;
             if !is_right(seen.status, &seen.text) {
                 stale.push(what);
@@ -62,13 +62,13 @@ pub(super) fn purge(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> 
     Ok(Verdict::of(stale.is_empty(), detail))
 }
 
-fn number(answer: &Value, field: &str) -> Result<u64, Complaint> {
+fn number(answer: &Value, field: &str) -> Result<u64, CommandError> {
     let value = answer.get(field).and_then(Value::as_u64);
     value.ok_or_else(|| format!("WordPress names no `{field}`").into())
 }
 
 /// The path of a new post.
-fn target_of(answer: &Value) -> Result<String, Complaint> {
+fn target_of(answer: &Value) -> Result<String, CommandError> {
     let link = answer.get("link").and_then(Value::as_str).unwrap_or("");
     let rest = link.split_once("://").map_or("", |(_, rest)| rest);
     let path = rest.find('/').and_then(|at| rest.get(at..));
@@ -77,7 +77,7 @@ fn target_of(answer: &Value) -> Result<String, Complaint> {
 }
 
 /// A page that says `private` is generated for each of two visitors, one that says `public` once.
-pub(super) fn cache_control(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn cache_control(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let mut generated = [0; 2];
     for (word, generated) in ["private", "public"].into_iter().zip(&mut generated) {
         let name = stage.probe_name();

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
         editor::{Editor, visit},
         outcome::Verdict,
@@ -28,7 +28,7 @@ pub(in crate::seeds) struct Scheduled {
 
 impl Scheduled {
     /// Schedules a post through this stack. WordPress takes less than a minute for no future.
-    pub(in crate::seeds) fn plan(stage: &Stage, stack: &Stack) -> Result<Self, Complaint> {
+    pub(in crate::seeds) fn plan(stage: &Stage, stack: &Stack) -> Result<Self, CommandError> {
         let title = format!("Scheduled {}", stage.probe_name());
         let date = Timestamp::now().checked_add(SignedDuration::try_from(AHEAD)?)?;
         let post = json!({
@@ -46,7 +46,7 @@ impl Scheduled {
         &self,
         stage: &Stage,
         stacks: &[Stack],
-    ) -> Result<Vec<Verdict>, Complaint> {
+    ) -> Result<Vec<Verdict>, CommandError> {
         let mut seen: Vec<Option<Duration>> = vec![None; stacks.len()];
         while Instant::now() + EARLY < self.due {
             stage.interrupt.check()?;

@@ -14,7 +14,7 @@ use galley_load::{
 use super::visitors::{page, require};
 use crate::{
     bench::{Line, on_core, run_ab, wait_for_quiet},
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
         article::Page,
         editor::{status, visit},
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Of several requests for a picture at most the first may reach the server behind the front.
-pub(super) fn pictures(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn pictures(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let path = &stage.picture;
     let before = stack.behind_front(path);
     for _ in 0..PICTURES {
@@ -45,7 +45,7 @@ pub(super) fn pictures(stage: &Stage, stack: &Stack) -> Result<Verdict, Complain
 }
 
 /// More connections than the descriptors that the programs were started with.
-pub(super) fn connections(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn connections(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let arguments = CONNECTIONS.map(str::to_owned);
     let line = Line {
         arguments: &arguments,
@@ -62,7 +62,7 @@ pub(super) fn connections(stage: &Stage, stack: &Stack) -> Result<Verdict, Compl
 }
 
 /// A page that is stored, while PHP is down.
-pub(super) fn outage(stage: &Stage, stack: &mut Stack) -> Result<Verdict, Complaint> {
+pub(super) fn outage(stage: &Stage, stack: &mut Stack) -> Result<Verdict, CommandError> {
     let target = page(stage, 6)?;
     for _ in 0..2 {
         require(&visit(stack, target)?, "</html>", target)?;
@@ -79,7 +79,7 @@ pub(super) fn outage(stage: &Stage, stack: &mut Stack) -> Result<Verdict, Compla
     })
 }
 
-pub(super) fn hidden(stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn hidden(stack: &Stack) -> Result<Verdict, CommandError> {
     let seen = visit(stack, "/.htaccess")?;
     let is_hidden = seen.status != 200 && !seen.text.contains("RewriteEngine");
     Ok(Verdict::of(is_hidden, format!("status {}", seen.status)))
@@ -101,7 +101,7 @@ pub(super) fn stampede(stage: &Stage, stack: &Stack) -> Verdict {
 }
 
 /// Visitors that come faster and faster, and leave after five seconds.
-pub(super) fn rush(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn rush(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let target = stage.target(Page::Post);
     for _ in 0..2 {
         require(&visit(stack, target)?, "</html>", target)?;
@@ -132,7 +132,7 @@ fn ramp(
     stack: &Stack,
     target: &str,
     over: Duration,
-) -> Result<LoadOutcome, Complaint> {
+) -> Result<LoadOutcome, CommandError> {
     let page = VisitedPage::new(PageMethod::Get, target).ok_or("an odd path")?;
     let workload = Workload {
         requests: Box::new(AbRequests::new(HOST, &[page], false)?),

@@ -1,7 +1,7 @@
 //! Whose page is whose: phones and desktops, logged-in users, commenters.
 
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
         editor::{DESKTOP, Editor, PHONE, Seen, visit, visit_as},
         outcome::Verdict,
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A stored page of one edition must not go to the other kind of browser, also where that came first.
-pub(super) fn mobile(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn mobile(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let mut wrong = Vec::new();
     let kinds = [("desktop", DESKTOP), ("phone", PHONE)];
     for (at, (first, second)) in [(1, (kinds[0], kinds[1])), (2, (kinds[1], kinds[0]))] {
@@ -37,13 +37,13 @@ fn edition(kind: &str) -> &'static str {
 }
 
 /// The form, its cookies, and the administration behind it.
-pub(super) fn login(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn login(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     Editor::log_in(stage, stack)?;
     Ok(Verdict::of(true, "logged in"))
 }
 
 /// A stored page must not go to a logged-in user, nor the user's page into the cache.
-pub(super) fn logged_in(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn logged_in(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let mut editor = Editor::log_in(stage, stack)?;
     let mut wrong = Vec::new();
     let (stored, fresh) = (page(stage, 3)?, page(stage, 4)?);
@@ -65,7 +65,7 @@ pub(super) fn logged_in(stage: &Stage, stack: &Stack) -> Result<Verdict, Complai
 }
 
 /// WordPress fills the name of a commenter into the form below a post.
-pub(super) fn commenter(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+pub(super) fn commenter(stage: &Stage, stack: &Stack) -> Result<Verdict, CommandError> {
     let target = page(stage, 5)?;
     let hash = &stage.cookie_hash;
     let cookies =
@@ -86,13 +86,13 @@ pub(super) fn commenter(stage: &Stage, stack: &Stack) -> Result<Verdict, Complai
 }
 
 /// The post of this number.
-pub(super) fn page(stage: &Stage, number: usize) -> Result<&str, Complaint> {
+pub(super) fn page(stage: &Stage, number: usize) -> Result<&str, CommandError> {
     let page = stage.posts.get(number).map(String::as_str);
     page.ok_or_else(|| "WordPress has too few posts".into())
 }
 
 /// A page that a probe rests on.
-pub(super) fn require(seen: &Seen, mark: &str, target: &str) -> Result<(), Complaint> {
+pub(super) fn require(seen: &Seen, mark: &str, target: &str) -> Result<(), CommandError> {
     if seen.status == 200 && seen.text.contains(mark) {
         return Ok(());
     }
