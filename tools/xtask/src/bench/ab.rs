@@ -1,4 +1,4 @@
-//! Runs ApacheBench (`ab`) with published command lines and parses its output. The percentiles are read from the file that `-e` writes,
+//! Runs `ab` (Apache's benchmark tool) with published command lines and parses its output. The percentiles are read from the file that `-e` writes,
 //! because it has three decimals; the text output has whole milliseconds.
 
 use std::{

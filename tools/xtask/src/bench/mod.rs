@@ -115,12 +115,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
         print_scenarios(&plan);
         return Ok(());
     }
-    let report = match &arguments.from {
-        Some(path) => BenchReport::read(path)?,
-        None => {
-            let galley = existing_program(&arguments.galley)?;
-            rounds::run_plan(galley, &arguments.scenarios, &plan)?
-        }
+    let report = if let Some(path) = &arguments.from {
+        BenchReport::read(path)?
+    } else {
+        let galley = existing_program(&arguments.galley)?;
+        rounds::run_plan(galley, &arguments.scenarios, &plan)?
     };
     write_results(arguments, &plan, &report)
 }
