@@ -128,7 +128,7 @@ impl SliceLoad {
     fn of(mode: RunMode, line: &AbLine, role: Role) -> Self {
         if let Some(arguments) = line
             .original_stack_arguments
-            .filter(|_| role == Role::Before)
+            .filter(|_| role == Role::Original)
         {
             // They are so few that each slice has all of them.
             return Self {

@@ -25,9 +25,9 @@ pub(super) struct Article {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Role {
     /// The author's original stack.
-    Before,
+    Original,
     /// A stack that the author tried in between.
-    Between,
+    Intermediate,
     /// The author's final stack.
     Final,
     Galley,

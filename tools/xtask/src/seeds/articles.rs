@@ -39,13 +39,13 @@ const APACHE_AND_NGINX: Article = Article {
     stacks: &[
         StackPlan {
             title: "Apache",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Apache(STOCK_APACHE),
             tiers: &[],
         },
         StackPlan {
             title: "Varnish + Apache",
-            role: Role::Between,
+            role: Role::Intermediate,
             php: Php::Apache(STOCK_APACHE),
             tiers: &[Tier::Varnish { vcl: VARNISH }],
         },
@@ -72,8 +72,8 @@ const APACHE_AND_NGINX: Article = Article {
             slices: 10,
             parts: 10,
             published: &[
-                published(Role::Before, 3384.27),
-                published(Role::Between, 7413.64),
+                published(Role::Original, 3384.27),
+                published(Role::Intermediate, 7413.64),
                 published(Role::Final, 10595.55),
             ],
         },
@@ -134,7 +134,7 @@ const PROXY_CACHE: Article = Article {
     stacks: &[
         StackPlan {
             title: "Apache",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Apache(STOCK_APACHE),
             tiers: &[],
         },
@@ -188,7 +188,7 @@ const PHP_FPM: Article = Article {
     stacks: &[
         StackPlan {
             title: "nginx, default + PHP-FPM",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Fpm,
             tiers: &[Tier::Nginx {
                 files: &[("nginx.conf", include_str!("settings/nginx-fpm.conf"))],
@@ -221,7 +221,7 @@ const PHP_FPM: Article = Article {
             slices: 10,
             parts: 10,
             published: &[
-                published(Role::Before, 6362.94),
+                published(Role::Original, 6362.94),
                 published(Role::Final, 24265.55),
             ],
         },
@@ -233,7 +233,7 @@ const PHP_FPM: Article = Article {
             slices: 10,
             parts: 10,
             published: &[
-                published(Role::Before, 1444.93),
+                published(Role::Original, 1444.93),
                 published(Role::Final, 3671.92),
             ],
         },
@@ -267,7 +267,7 @@ const VARNISH_AND_NGINX: Article = Article {
     stacks: &[
         StackPlan {
             title: "nginx + PHP-FPM",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Fpm,
             tiers: &[NGINX_FPM],
         },
@@ -287,7 +287,7 @@ const VARNISH_AND_NGINX: Article = Article {
         slices: 10,
         parts: 10,
         published: &[
-            published(Role::Before, 20.45),
+            published(Role::Original, 20.45),
             published(Role::Final, 8001.76),
         ],
     }],
@@ -317,7 +317,7 @@ const CENTOS: Article = Article {
     stacks: &[
         StackPlan {
             title: "Apache",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Apache(ApachePlan {
                 children: 256,
                 keep_alive_timeout_s: 15,
@@ -358,7 +358,7 @@ const CENTOS: Article = Article {
         slices: 3,
         parts: 1,
         published: &[
-            published(Role::Before, 0.47),
+            published(Role::Original, 0.47),
             published(Role::Final, 8137.53),
         ],
     }],
@@ -433,7 +433,7 @@ mod tests {
     fn every_article_has_an_original_a_final_and_a_galley_stack() {
         for (at, article) in ARTICLES.iter().enumerate() {
             assert_eq!(article.number, at + 1);
-            for role in [Role::Before, Role::Final, Role::Galley] {
+            for role in [Role::Original, Role::Final, Role::Galley] {
                 assert!(has(article, role), "{}: {role:?}", article.name);
             }
             for line in article.lines {

@@ -64,8 +64,8 @@ fn chart(results: &SeedsResults, article: &Article, line: &AbLineResult) -> Opti
             note: chart_note(line, row),
             role: match row.role {
                 Role::Galley => BarRole::Subject,
-                Role::Before => BarRole::Reference,
-                Role::Between | Role::Final => BarRole::Other,
+                Role::Original => BarRole::Reference,
+                Role::Intermediate | Role::Final => BarRole::Other,
             },
             has_quartiles: row.slices > 1,
         })
@@ -85,7 +85,7 @@ fn chart(results: &SeedsResults, article: &Article, line: &AbLineResult) -> Opti
 
 fn chart_note(line: &AbLineResult, row: &StackFigures) -> String {
     match line.gain(row.role) {
-        Some(gain) if row.role != Role::Before => format!("  =  {}x", rounded(gain)),
+        Some(gain) if row.role != Role::Original => format!("  =  {}x", rounded(gain)),
         _ => String::new(),
     }
 }
@@ -165,7 +165,7 @@ fn check_summary(results: &SeedsResults) -> String {
     format!(
         "Of the checks for the problems that the articles describe, the original stacks pass {}, the final stacks {}, \
          and Galley {}.\n",
-        count(Role::Before),
+        count(Role::Original),
         count(Role::Final),
         count(Role::Galley)
     )
@@ -323,7 +323,7 @@ mod tests {
 
     fn sample() -> SeedsResults {
         let rates = [
-            (Role::Before, [10.0, 10.0]),
+            (Role::Original, [10.0, 10.0]),
             (Role::Final, [50.0, 70.0]),
             (Role::Galley, [100.0, 100.0]),
         ];

@@ -130,13 +130,13 @@ impl AbLineResult {
     /// The median rate of a stack divided by that of the author's original stack.
     pub(super) fn gain(&self, role: Role) -> Option<f64> {
         let rate = |role: Role| Some(self.row(role)?.per_second?.median);
-        Some(rate(role)? / rate(Role::Before)?)
+        Some(rate(role)? / rate(Role::Original)?)
     }
 
     /// The published rate of the final stack divided by that of the original stack.
     pub(super) fn published_gain(&self) -> Option<f64> {
         let rate = |role: Role| self.published.iter().find(|one| one.role == role);
-        Some(rate(Role::Final)?.per_second / rate(Role::Before)?.per_second)
+        Some(rate(Role::Final)?.per_second / rate(Role::Original)?.per_second)
     }
 
     /// Galley's median processor time per request divided by that of another stack.
@@ -227,8 +227,8 @@ pub(super) mod tests {
     ) -> SeedsResults {
         let spread = |values: [f64; 2]| Spread::of(values).unwrap();
         let name = |role: Role| match role {
-            Role::Before => "Apache",
-            Role::Between => "Varnish + Apache",
+            Role::Original => "Apache",
+            Role::Intermediate => "Varnish + Apache",
             Role::Final => "nginx + Apache",
             Role::Galley => "Galley",
         };
@@ -283,7 +283,7 @@ pub(super) mod tests {
                     command: "ab -c 1".to_owned(),
                     published: &[
                         Published {
-                            role: Role::Before,
+                            role: Role::Original,
                             per_second: 0.5,
                         },
                         Published {
@@ -302,7 +302,7 @@ pub(super) mod tests {
         }
     }
 
-    const ORIGINAL: (Role, [f64; 2]) = (Role::Before, [10.0, 10.0]);
+    const ORIGINAL: (Role, [f64; 2]) = (Role::Original, [10.0, 10.0]);
 
     #[test]
     fn a_run_fails_if_galley_is_behind_or_does_not_meet_a_requirement() {
