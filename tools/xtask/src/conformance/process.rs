@@ -1,4 +1,4 @@
-//! A program that runs for the length of a run: its log in a file, its end with its handle, or with us.
+//! A server process of a run, with its log in a file. It is stopped when its handle is dropped, or when this process exits.
 
 use std::{
     fs::{self, File},
@@ -12,17 +12,17 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// A running program; leads its own process group.
-pub(super) struct Program {
+/// A running process in a separate process group.
+pub(super) struct SuiteProcess {
     child: Child,
     log: PathBuf,
 }
 
-impl Program {
-    /// Starts `command`; the kernel ends it should this process die without a word.
-    pub(super) fn start(command: &Command, log: &Path) -> Result<Self, Complaint> {
+impl SuiteProcess {
+    /// Starts `command`. The kernel terminates it if this process is killed.
+    pub(super) fn start(command: &Command, log: &Path) -> Result<Self, CommandError> {
         let out = File::create(log)?;
         let mut line = Command::new("setpriv");
         line.args(["--pdeathsig", "TERM", "--"])
@@ -34,7 +34,7 @@ impl Program {
         if let Some(dir) = command.get_current_dir() {
             line.current_dir(dir);
         }
-        // Ordinary users of Debian have no sbin in their PATH, and servers are there.
+        // Debian has servers in sbin, and omits sbin from the PATH of ordinary users.
         let path = std::env::var("PATH").unwrap_or_default();
         let child = line
             .env("PATH", format!("{path}:/usr/local/sbin:/usr/sbin:/sbin"))
@@ -49,14 +49,16 @@ impl Program {
         })
     }
 
-    /// The same, when something accepts connections at `addr`.
-    pub(super) fn listening(mut self, addr: SocketAddr) -> Result<Self, Complaint> {
-        let deadline = Instant::now() + TIMEOUT;
+    /// Waits until `addr` accepts connections.
+    pub(super) fn wait_until_listening(mut self, addr: SocketAddr) -> Result<Self, CommandError> {
+        let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(addr).is_err() {
-            let ended = self.child.try_wait()?;
-            if ended.is_some() || Instant::now() > deadline {
+            let exited = self.child.try_wait()?;
+            if exited.is_some() || Instant::now() > deadline {
                 let log = fs::read_to_string(&self.log).unwrap_or_default();
-                return Err(format!("nothing listens on {addr}; {ended:?}\n{log}").into());
+                return Err(
+                    format!("nothing listens on {addr}; exit status {exited:?}\n{log}").into(),
+                );
             }
             thread::sleep(PAUSE);
         }
@@ -64,11 +66,11 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for SuiteProcess {
     fn drop(&mut self) {
         let group = Pid::from_child(&self.child);
         let _ = kill_process_group(group, Signal::TERM);
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(PAUSE);
         }
@@ -79,6 +81,6 @@ impl Drop for Program {
     }
 }
 
-const TIMEOUT: Duration = Duration::from_secs(30);
-const FAREWELL: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);

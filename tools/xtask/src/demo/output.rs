@@ -1,4 +1,4 @@
-//! What the demo shows: its steps on stderr while it works, and on stdout the box with the address at the end.
+//! The output of the demo: its steps on stderr, and at the end a box with the URL on stdout.
 
 use std::{
     fmt::Write as _,
@@ -10,33 +10,33 @@ use std::{
 use galley_testkit::WordPress;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Steps with their times: a spinner on a terminal, plain lines elsewhere.
-pub(super) struct Talk {
-    began: Instant,
+/// Prints steps with their durations: with a spinner on a terminal, otherwise as plain lines.
+pub(super) struct StepProgress {
+    started: Instant,
     current: Option<Step>,
-    terminal: bool,
+    is_terminal: bool,
 }
 
 struct Step {
-    what: &'static str,
-    since: Instant,
+    title: &'static str,
+    started: Instant,
     bar: Option<ProgressBar>,
 }
 
-impl Talk {
+impl StepProgress {
     pub(super) fn new() -> Self {
         Self {
-            began: Instant::now(),
+            started: Instant::now(),
             current: None,
-            terminal: std::io::stderr().is_terminal(),
+            is_terminal: std::io::stderr().is_terminal(),
         }
     }
 
-    /// Ends the step before and begins the next, which takes about `usually` on two cores.
-    pub(super) fn step(&mut self, what: &'static str, usually: Duration) {
+    /// Finishes the previous step and starts the next. `usual_duration` is that on two cores.
+    pub(super) fn step(&mut self, title: &'static str, usual_duration: Duration) {
         self.finish();
-        let message = format!("{what} (usually {} s)", usually.as_secs());
-        let bar = self.terminal.then(|| {
+        let message = format!("{title} (usually {} s)", usual_duration.as_secs());
+        let bar = self.is_terminal.then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
@@ -48,14 +48,18 @@ impl Talk {
         if bar.is_none() {
             eprintln!("          {message} ...");
         }
-        let since = Instant::now();
-        self.current = Some(Step { what, since, bar });
+        let started = Instant::now();
+        self.current = Some(Step {
+            title,
+            started,
+            bar,
+        });
     }
 
-    /// Ends the last step.
+    /// Finishes the last step and prints the total time.
     pub(super) fn done(&mut self) {
         self.finish();
-        eprintln!("  {:>5.1} s in all", self.began.elapsed().as_secs_f64());
+        eprintln!("  {:>5.1} s in total", self.started.elapsed().as_secs_f64());
     }
 
     fn finish(&mut self) {
@@ -63,23 +67,23 @@ impl Talk {
             if let Some(bar) = step.bar {
                 bar.finish_and_clear();
             }
-            let took = step.since.elapsed().as_secs_f64();
-            eprintln!("  {took:>5.1} s {}", step.what);
+            let took = step.started.elapsed().as_secs_f64();
+            eprintln!("  {took:>5.1} s {}", step.title);
         }
     }
 }
 
-impl Drop for Talk {
+impl Drop for StepProgress {
     fn drop(&mut self) {
-        // A step that failed leaves no spinner behind.
+        // The spinner of a step that failed.
         if let Some(Step { bar: Some(bar), .. }) = self.current.take() {
             bar.finish_and_clear();
         }
     }
 }
 
-/// The box with everything a person needs now.
-pub(super) fn sign(
+/// The box with the URL, the accounts and some commands.
+pub(super) fn summary_box(
     url: &str,
     accounts: Option<&WordPress>,
     binary: &Path,
@@ -93,10 +97,10 @@ pub(super) fn sign(
         lines.push(format!(
             "Plugin      {url}/wp-admin/options-general.php?page=galley"
         ));
-        lines.push("            edit a post, and look at it in another browser".to_owned());
+        lines.push("            edit a post, and open it in another browser".to_owned());
         lines.push(String::new());
     }
-    let (binary, config) = (shown(binary), shown(config));
+    let (binary, config) = (display_path(binary), display_path(config));
     lines.push("In another terminal:".to_owned());
     lines.push(format!("curl -sI {url}/ | grep -i cache-status"));
     lines.push(format!("{binary} why {url}/ --config {config}"));
@@ -107,14 +111,14 @@ pub(super) fn sign(
         lines.push(format!("{binary} plugin install DIR --config {config}"));
     }
     lines.push(String::new());
-    lines.push("Ctrl-C ends everything.".to_owned());
+    lines.push("Ctrl-C stops the demo.".to_owned());
     framed(&lines)
 }
 
-/// Relative to the current directory where it lies below it, and so that a shell finds it.
-fn shown(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    match path.strip_prefix(here) {
+/// The path relative to the current directory if it is below it, with `./` so that a shell can run it.
+fn display_path(path: &Path) -> String {
+    let current_dir = std::env::current_dir().unwrap_or_default();
+    match path.strip_prefix(current_dir) {
         Ok(below) => Path::new(".").join(below).display().to_string(),
         Err(_) => path.display().to_string(),
     }
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_lines_of_the_box_are_equally_wide() {
+    fn all_lines_of_the_box_have_the_same_width() {
         let text = framed(&["a".into(), String::new(), "für alle".into()]);
         assert_eq!(
             text,

@@ -1,5 +1,4 @@
-//! What is the same for all stacks: one WordPress with its database, the pages that are requested, the machine's cores, and where
-//! everything lies.
+//! The environment of all stacks: one WordPress with its database, the pages that are requested, the cores, and the folders.
 
 use std::{
     fs,
@@ -16,95 +15,95 @@ use galley_testkit::{
 use super::article::Page;
 use crate::{
     bench::{Cores, Interrupt},
-    demo::Complaint,
+    demo::CommandError,
 };
 
-/// How much of everything.
+/// The amount of work of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum RunMode {
     Full,
     /// Fewer requests.
     Quick,
-    /// The probes alone, of what the author ended with and Galley.
+    /// Only the probes, and only the author's final stack and Galley.
     Short,
 }
 
-/// See the module. The database ends with it.
+/// The environment of all stacks. Dropping it stops the database.
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) form: Form,
+pub(super) struct SeedsEnvironment {
+    pub(super) mode: RunMode,
     pub(super) galley: PathBuf,
     pub(super) cores: Cores,
     pub(super) interrupt: Interrupt,
     pub(super) wordpress: WordPress,
-    /// Paths of posts: the probes request one after the other.
+    /// Paths of posts, for the probes.
     pub(super) posts: Vec<String>,
     /// Path of a picture.
     pub(super) picture: String,
-    /// What WordPress puts behind the names of its cookies.
+    /// The suffix of the names of WordPress's cookies.
     pub(super) cookie_hash: String,
     database: MariaDb,
-    notes: PathBuf,
+    log_dir: PathBuf,
     scratch: Scratch,
     next: AtomicU32,
 }
 
-/// What the stage is made with.
+/// The settings of the environment.
 #[derive(Debug)]
-pub(super) struct Setting<'a> {
-    pub(super) form: Form,
+pub(super) struct EnvironmentSettings<'a> {
+    pub(super) mode: RunMode,
     pub(super) galley: PathBuf,
     /// The folder of Galley's plugin.
     pub(super) plugin: &'a Path,
     pub(super) interrupt: Interrupt,
 }
 
-impl Stage {
-    /// Starts the database and installs WordPress, the scripts of the articles and Galley's plugin.
-    pub(super) fn start(setting: Setting<'_>) -> Result<Self, Complaint> {
+impl SeedsEnvironment {
+    /// Starts the database and installs WordPress, the articles' scripts and Galley's plugin.
+    pub(super) fn start(settings: EnvironmentSettings<'_>) -> Result<Self, CommandError> {
         let scratch = Scratch::new()?;
-        let notes = scratch.dir("notes")?;
-        fs::set_permissions(&notes, fs::Permissions::from_mode(0o1777))?;
+        let log_dir = scratch.dir("notes")?;
+        fs::set_permissions(&log_dir, fs::Permissions::from_mode(0o1777))?;
         let (database, wordpress) =
-            wordpress_from_template(&scratch.join("site"), &options(&notes))?;
+            wordpress_from_template(&scratch.join("site"), &options(&log_dir))?;
         for (name, text) in FILES {
             fs::write(wordpress.root.join(name), text)?;
         }
         let index = wordpress.root.join("index.php");
-        let own = fs::read_to_string(&index)?;
-        fs::write(&index, own.replacen("<?php", FRONT, 1))?;
-        wordpress.install_plugin(setting.plugin)?;
-        let said = wordpress.php(LOOK)?;
-        let mut lines = said.lines().map(str::to_owned);
-        let mut next = || lines.next().ok_or("WordPress names no picture");
+        let original = fs::read_to_string(&index)?;
+        fs::write(&index, original.replacen("<?php", ROUTER, 1))?;
+        wordpress.install_plugin(settings.plugin)?;
+        let output = wordpress.php(SITE_FACTS)?;
+        let mut lines = output.lines().map(str::to_owned);
+        let mut next = || lines.next().ok_or("WordPress has no picture");
         let (cookie_hash, picture) = (next()?, next()?);
         let posts: Vec<String> = lines.collect();
-        if posts.len() < POSTS {
-            return Err(format!("WordPress names too few posts:\n{said}").into());
+        if posts.len() < MIN_POSTS {
+            return Err(format!("WordPress has too few posts:\n{output}").into());
         }
         Ok(Self {
-            form: setting.form,
-            galley: setting.galley,
+            mode: settings.mode,
+            galley: settings.galley,
             cores: Cores::choose(),
-            interrupt: setting.interrupt,
+            interrupt: settings.interrupt,
             wordpress,
             posts,
             picture,
             cookie_hash,
             database,
-            notes,
+            log_dir,
             scratch,
             next: AtomicU32::new(0),
         })
     }
 
-    /// A new folder with this name in its name.
-    pub(super) fn dir(&self, name: &str) -> Result<PathBuf, Complaint> {
+    /// Creates a folder whose name contains `name`.
+    pub(super) fn dir(&self, name: &str) -> Result<PathBuf, CommandError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         Ok(self.scratch.dir(&format!("{number}-{name}"))?)
     }
 
-    /// Removes such a folder: access logs are large.
+    /// Removes such a folder, because access logs are large.
     pub(super) fn remove(dir: &Path) {
         let _ = fs::remove_dir_all(dir);
     }
@@ -114,14 +113,14 @@ impl Stage {
         self.database.pid()
     }
 
-    /// A word that no other request has, for `?seeds-probe=`.
+    /// A unique value for `?seeds-probe=`.
     pub(super) fn probe_name(&self) -> String {
         format!("p{}", self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     /// How often WordPress generated a page for requests with this `seeds-probe`.
-    pub(super) fn generated(&self, name: &str) -> usize {
-        let text = fs::read_to_string(self.notes.join("generated")).unwrap_or_default();
+    pub(super) fn generation_count(&self, name: &str) -> usize {
+        let text = fs::read_to_string(self.log_dir.join("generated")).unwrap_or_default();
         text.lines().filter(|line| *line == name).count()
     }
 
@@ -136,7 +135,7 @@ impl Stage {
         }
     }
 
-    /// What the body of that page contains.
+    /// A string that the body of a page contains.
     pub(super) fn mark(page: Page) -> &'static str {
         match page {
             Page::Home | Page::Post => "</html>",
@@ -147,7 +146,7 @@ impl Stage {
     }
 }
 
-fn options(notes: &Path) -> Options {
+fn options(log_dir: &Path) -> Options {
     let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     Options {
         url: Some(format!("http://{HOST}")),
@@ -159,27 +158,27 @@ fn options(notes: &Path) -> Options {
         ],
         extra_config: format!(
             "define( 'EXACTNESS_NOTES', '{}' );\ndefine( 'WP_ACCESSIBLE_HOSTS', '127.0.0.1' );",
-            notes.display()
+            log_dir.display()
         ),
         ..Options::default()
     }
 }
 
-/// The name under which visitors know the site.
+/// The host name of the site.
 pub(super) const HOST: &str = "seeds.test";
-/// The hash of cookies, a picture, and posts, newest first: the page with pictures is among the first.
-const LOOK: &str = "echo COOKIEHASH, \"\\n\"; \
+/// Prints the cookie hash, the path of a picture, and those of posts, newest first. A post with pictures is among the first.
+const SITE_FACTS: &str = "echo COOKIEHASH, \"\\n\"; \
     $picture = get_posts( array( 'post_type' => 'attachment', 'numberposts' => 1, 'post_status' => 'inherit' ) )[0]; \
     echo wp_make_link_relative( wp_get_attachment_url( $picture->ID ) ), \"\\n\"; \
     foreach ( get_posts( array( 'numberposts' => 30, 'offset' => 3, 'has_password' => false ) ) as $post ) { \
         echo wp_make_link_relative( get_permalink( $post ) ), \"\\n\"; }";
 /// More than the probes of one stack request.
-const POSTS: usize = 20;
-/// As long as the published responses were.
+const MIN_POSTS: usize = 20;
+/// The length of the published responses.
 const HELLO: &str = "<html><body>Hello World!</body></html>";
 const THIRTEEN: &str = "Hello, World\n";
-/// In front of WordPress's own index.php: the script has an address as pages have, but needs no WordPress.
-const FRONT: &str = "<?php
+/// Prepended to WordPress's index.php: the script has a URL like that of a page, but does not load WordPress.
+const ROUTER: &str = "<?php
 if ( '/hello/' === $_SERVER['REQUEST_URI'] ) {
     echo '<html><body>Hello World!</body></html>', \"\\n\";
     exit;

@@ -1,39 +1,46 @@
-//! The request of a scenario as bytes, and what its answer must be.
+//! The requests of a scenario as bytes, and the expected response.
 
 use galley_load::{Generator, Order, Pace, Template, Workload};
 
 use super::{
-    plan::{Heads, Page, Plan, Scenario},
-    site::{Expected, Site},
+    check::ExpectedResponse,
+    plan::BenchPlan,
+    settings::{BackgroundLoad, Page, RequestHeads, Scenario},
+    site::{ExpectedBody, Site},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// The requests of one stream, the same for each contender.
+/// The requests of one load, the same for all contenders.
 #[derive(Debug, Clone)]
-pub(super) struct Question<'a> {
-    plan: &'a Plan,
+pub(super) struct ScenarioRequests<'a> {
+    plan: &'a BenchPlan,
     site: &'a Site,
     page: Page,
-    heads: Heads,
+    heads: RequestHeads,
     method: &'a str,
     accept_encoding: &'a str,
     range: Option<&'a str>,
     closes: bool,
-    /// Each request is for a page of its own.
+    /// Each request is for a different page.
     unique: bool,
-    /// Different pages, by number; 0: one without a number.
+    /// Number of pages with a number in their URL; 0 for one page without a number.
     pages: usize,
-    /// Distinguishes this measurement's own pages from those of others.
+    /// Distinguishes the unique pages of this measurement from those of others.
     batch: String,
-    /// By ab: HTTP/1.0 and its few fields; whether with keep-alive.
-    by_ab: Option<bool>,
-    /// A field that names the validator of an answer that came before.
+    /// If `ab` sends the requests: whether it uses keep-alive.
+    ab_keep_alive: Option<bool>,
+    /// The header field of a conditional request, with the validator of an earlier response.
     condition: Option<String>,
 }
 
-impl<'a> Question<'a> {
-    /// What is measured in a scenario. `batch` must be another one each time.
-    pub(super) fn of(plan: &'a Plan, site: &'a Site, scenario: &'a Scenario, batch: u32) -> Self {
+impl<'a> ScenarioRequests<'a> {
+    /// The measured requests of a scenario. `batch` must be unique.
+    pub(super) fn new(
+        plan: &'a BenchPlan,
+        site: &'a Site,
+        scenario: &'a Scenario,
+        batch: u32,
+    ) -> Self {
         Self {
             plan,
             site,
@@ -46,40 +53,41 @@ impl<'a> Question<'a> {
             unique: scenario.unique,
             pages: if scenario.zipf { plan.length.pages } else { 0 },
             batch: format!("b{batch}x"),
-            by_ab: (!scenario.ab.is_empty()).then(|| scenario.ab.iter().any(|word| word == "-k")),
+            ab_keep_alive: (!scenario.ab.is_empty())
+                .then(|| scenario.ab.iter().any(|word| word == "-k")),
             condition: None,
         }
     }
 
-    /// What goes on beside it.
-    pub(super) fn beside(&self, beside: &'a super::plan::Beside) -> Self {
+    /// The requests of a background load.
+    pub(super) fn background(&self, load: &'a BackgroundLoad) -> Self {
         Self {
-            page: beside.target,
-            heads: Heads::OneAddress,
-            method: &beside.method,
+            page: load.target,
+            heads: RequestHeads::OneAddress,
+            method: &load.method,
             range: None,
             closes: false,
-            unique: beside.unique,
-            pages: if beside.unique { 0 } else { PAGES_BESIDE },
+            unique: load.unique,
+            pages: if load.unique { 0 } else { BACKGROUND_PAGES },
             condition: None,
             ..self.clone()
         }
     }
 
-    /// The same, with the validator of an answer.
+    /// The same requests with the validator of a response.
     pub(super) fn with_condition(mut self, condition: String) -> Self {
         self.condition = Some(condition);
         self
     }
 
-    /// A page of its own under a name.
+    /// Requests for one unique page with this name.
     pub(super) fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.batch);
         self.unique = false;
         self
     }
 
-    /// Number of different pages; at least one.
+    /// Number of different pages, at least one.
     pub(super) fn count(&self) -> usize {
         self.pages.max(1)
     }
@@ -88,7 +96,7 @@ impl<'a> Question<'a> {
         self.method
     }
 
-    /// A request for one page, always the same; numbers count from 0.
+    /// A request for the page with this number, counted from 0. The head is always the same.
     pub(super) fn head(&self, number: usize) -> Vec<u8> {
         let count = "0".repeat(DIGITS);
         let page = (number + 1).to_string();
@@ -98,19 +106,23 @@ impl<'a> Question<'a> {
             .into_bytes()
     }
 
-    /// The head of all requests, with placeholders for what differs.
-    fn template(&self) -> Result<Template, Complaint> {
+    /// The head of all requests, with placeholders for the parts that differ.
+    fn template(&self) -> Result<Template, CommandError> {
         let browser = &self.plan.browser;
         let name = |line: &str| line.split(':').next().unwrap_or_default().to_owned();
-        let own: Vec<String> = browser.own_fields.iter().map(|line| name(line)).collect();
+        let unique: Vec<String> = browser
+            .unique_fields
+            .iter()
+            .map(|line| name(line))
+            .collect();
         let mut fields: Vec<String> = browser.fields.clone();
-        if self.heads != Heads::One {
-            fields.retain(|line| !own.contains(&name(line)));
-            fields.extend(browser.own_fields.clone());
+        if self.heads != RequestHeads::One {
+            fields.retain(|line| !unique.contains(&name(line)));
+            fields.extend(browser.unique_fields.clone());
         }
         let query = match self.heads {
-            Heads::Different => &browser.own_query,
-            Heads::OneAddress | Heads::One => &browser.query,
+            RequestHeads::Different => &browser.unique_query,
+            RequestHeads::OneAddress | RequestHeads::One => &browser.query,
         };
         Ok(Template::parse(&self.text(query, &fields), &browser.lists)?)
     }
@@ -119,15 +131,15 @@ impl<'a> Question<'a> {
         let Self { plan, method, .. } = self;
         let target = self.address(query);
         let mut lines = vec![format!("Host: {}", plan.host)];
-        let version = if let Some(keeps) = self.by_ab {
-            if keeps {
+        let version = if let Some(keep_alive) = self.ab_keep_alive {
+            if keep_alive {
                 lines.push("Connection: Keep-Alive".to_owned());
             }
             lines.push("User-Agent: ApacheBench/2.3".to_owned());
             lines.push("Accept: */*".to_owned());
             "HTTP/1.0"
         } else {
-            self.browser(fields, &mut lines);
+            self.add_browser_fields(fields, &mut lines);
             "HTTP/1.1"
         };
         format!(
@@ -136,8 +148,7 @@ impl<'a> Question<'a> {
         )
     }
 
-    /// The fields that a browser sends.
-    fn browser(&self, fields: &[String], lines: &mut Vec<String>) {
+    fn add_browser_fields(&self, fields: &[String], lines: &mut Vec<String>) {
         lines.extend(fields.iter().map(|field| {
             if self.closes && field.starts_with("Connection:") {
                 "Connection: close".to_owned()
@@ -154,7 +165,7 @@ impl<'a> Question<'a> {
         lines.extend(self.condition.clone());
     }
 
-    /// Path and query of one page, as [`head`](Self::head) has them.
+    /// Path and query of a page, as in [`head`](Self::head).
     pub(super) fn target(&self, number: usize) -> String {
         let text = self.address(&self.plan.browser.query);
         text.replace("{page}", &(number + 1).to_string())
@@ -170,7 +181,7 @@ impl<'a> Question<'a> {
         } else if self.page == Page::Stampede {
             parameters.push(format!("n={}", self.batch));
         }
-        if self.by_ab.is_none() && !query.is_empty() {
+        if self.ab_keep_alive.is_none() && !query.is_empty() {
             parameters.push(query.to_owned());
         }
         if parameters.is_empty() {
@@ -180,7 +191,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    pub(super) fn status(&self) -> u16 {
+    fn status(&self) -> u16 {
         if self.condition.is_some() {
             304
         } else if self.range.is_some() {
@@ -190,25 +201,40 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// What the decoded body of an answer must be.
-    pub(super) fn expected(&self, number: usize) -> Result<Expected, Complaint> {
-        if self.condition.is_some() {
-            return Ok(Expected::Bytes(Vec::new()));
+    /// The expected response with this decoded body.
+    pub(super) fn expected_response<'b>(&'b self, body: &'b ExpectedBody) -> ExpectedResponse<'b> {
+        ExpectedResponse {
+            method: self.method,
+            status: self.status(),
+            body,
         }
-        let whole = self.site.expected(self.page, number + 1)?;
+    }
+
+    /// The expected decoded body of a response.
+    pub(super) fn expected_body(&self, number: usize) -> Result<ExpectedBody, CommandError> {
+        if self.condition.is_some() {
+            return Ok(ExpectedBody::Bytes(Vec::new()));
+        }
+        let whole = self.site.expected_body(self.page, number + 1)?;
         match (self.range, whole) {
-            (Some(range), Expected::Bytes(bytes)) => {
+            (Some(range), ExpectedBody::Bytes(bytes)) => {
                 let (first, last) =
-                    bounds(range).ok_or_else(|| format!("not a range: `{range}`"))?;
-                let part = bytes.get(first..=last).ok_or("a range beyond the file")?;
-                Ok(Expected::Bytes(part.to_vec()))
+                    bounds(range).ok_or_else(|| format!("invalid range: `{range}`"))?;
+                let part = bytes
+                    .get(first..=last)
+                    .ok_or("the range exceeds the file")?;
+                Ok(ExpectedBody::Bytes(part.to_vec()))
             }
             (_, whole) => Ok(whole),
         }
     }
 
-    /// All requests, for the client.
-    pub(super) fn workload(&self, connections: usize, pace: Pace) -> Result<Workload, Complaint> {
+    /// The workload of a measurement.
+    pub(super) fn workload(
+        &self,
+        connections: usize,
+        pace: Pace,
+    ) -> Result<Workload, CommandError> {
         let order = if self.page == Page::Pages && self.pages > 0 {
             Order::Zipf(self.pages)
         } else {
@@ -217,9 +243,9 @@ impl<'a> Question<'a> {
         self.ordered(&order, connections, pace)
     }
 
-    /// Each page once.
-    pub(super) fn once_each(&self) -> Result<Workload, Complaint> {
-        self.ordered(&Order::InTurn(self.count()), PRIMING, Pace::Closed)
+    /// A workload that requests each page once.
+    pub(super) fn each_page_once(&self) -> Result<Workload, CommandError> {
+        self.ordered(&Order::InTurn(self.count()), FILL_CONNECTIONS, Pace::Closed)
     }
 
     fn ordered(
@@ -227,7 +253,7 @@ impl<'a> Question<'a> {
         order: &Order,
         connections: usize,
         pace: Pace,
-    ) -> Result<Workload, Complaint> {
+    ) -> Result<Workload, CommandError> {
         let generator = Generator::new(self.template()?, order, self.status());
         Ok(Workload {
             requests: Box::new(generator),
@@ -237,25 +263,25 @@ impl<'a> Question<'a> {
     }
 }
 
-/// `bytes=10-19`: the first and the last byte.
+/// The positions of the first and the last byte in a field value such as `bytes=10-19`.
 fn bounds(range: &str) -> Option<(usize, usize)> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().ok()?))
 }
 
-/// Of the placeholder for the count.
+/// Number of digits that replace the placeholder `{count}`.
 const DIGITS: usize = 10;
-/// Connections that fill a cache: fewer than PHP has workers, so that nobody refuses one.
-const PRIMING: usize = 8;
-/// Different pages of what goes on beside, where each request is not for one of its own.
-const PAGES_BESIDE: usize = 40;
+/// Connections that fill a cache: fewer than PHP has workers, so that no server rejects a request.
+const FILL_CONNECTIONS: usize = 8;
+/// Number of pages of a background load without `unique`.
+const BACKGROUND_PAGES: usize = 40;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ranges() {
+    fn a_single_byte_range_has_bounds() {
         assert_eq!(bounds("bytes=10-19"), Some((10, 19)));
         for other in ["bytes=10-", "bytes=-5", "lines=1-2", "bytes=1-2,4-5"] {
             assert_eq!(bounds(other), None, "{other}");

@@ -1,4 +1,4 @@
-//! What a run found, and what of it fails the run.
+//! The results of a run, and the failures among them.
 
 use serde::Serialize;
 
@@ -7,99 +7,101 @@ use galley_testkit::Spread;
 
 use crate::bench::Machine;
 
-/// A run.
+/// The results of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct Outcome {
+pub(super) struct SeedsResults {
     pub(super) machine: Machine,
     pub(super) is_quick: bool,
-    /// The largest share of the machine that other work had during a slice.
-    pub(super) others: f64,
-    pub(super) articles: Vec<ArticleOutcome>,
+    /// The largest share of the machine that other processes used during a slice.
+    pub(super) others_share: f64,
+    pub(super) articles: Vec<ArticleResults>,
 }
 
-/// What was found for an article.
+/// The results for one article.
 #[derive(Debug, Serialize)]
-pub(super) struct ArticleOutcome {
+pub(super) struct ArticleResults {
     pub(super) number: usize,
     pub(super) name: &'static str,
-    pub(super) lines: Vec<LineOutcome>,
-    pub(super) troubles: Vec<TroubleOutcome>,
+    pub(super) lines: Vec<AbLineResult>,
+    pub(super) problems: Vec<ProblemResult>,
 }
 
-/// A line of ab, measured with all stacks of its article.
+/// The results of an `ab` command line for all stacks of its article.
 #[derive(Debug, Serialize)]
-pub(super) struct LineOutcome {
+pub(super) struct AbLineResult {
     pub(super) title: &'static str,
-    /// The line as published, without the address.
+    /// The published command line without the URL.
     pub(super) command: String,
     pub(super) published: &'static [Published],
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<StackFigures>,
     /// Galley's rate divided by that of each other stack in the same slice.
-    pub(super) ahead: Vec<Ahead>,
+    pub(super) ahead: Vec<GalleyLead>,
 }
 
-/// One stack in one line.
+/// The figures of one stack under one command line.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Row {
+pub(super) struct StackFigures {
     pub(super) stack: &'static str,
     pub(super) role: Role,
     pub(super) slices: usize,
     pub(super) requests: u64,
     pub(super) failed: u64,
-    /// What went wrong first.
-    pub(super) trouble: Option<String>,
+    /// Description of the first failure.
+    pub(super) first_failure: Option<String>,
     pub(super) per_second: Option<Spread>,
-    /// Of the server, PHP included and the database not, in microseconds for a request.
+    /// Processor time per request of the servers, with PHP and without the database, in microseconds.
     pub(super) cpu_us: Option<Spread>,
-    /// Share of its core that the server had, and ab of its own.
+    /// Share of the servers' core that they used.
     pub(super) server_busy: Option<Spread>,
+    /// Share of the client's core that `ab` used.
     pub(super) client_busy: Option<Spread>,
-    /// The most after a slice, in megabytes.
+    /// The maximum after a slice, in megabytes.
     pub(super) memory_mb: f64,
 }
 
-/// How far Galley is ahead of a stack.
+/// Galley's rate divided by that of another stack.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct Ahead {
+pub(super) struct GalleyLead {
     pub(super) role: Role,
     pub(super) ratio: Spread,
 }
 
-/// A trouble, checked for all stacks of its article.
+/// The check of a problem for all stacks of its article.
 #[derive(Debug, Serialize)]
-pub(super) struct TroubleOutcome {
-    pub(super) words: &'static str,
+pub(super) struct ProblemResult {
+    pub(super) requirement: &'static str,
     pub(super) verdicts: Vec<StackVerdict>,
 }
 
-/// Whether a stack has a trouble.
+/// Whether a stack meets a requirement.
 #[derive(Debug, Serialize)]
 pub(super) struct StackVerdict {
     pub(super) stack: &'static str,
     pub(super) role: Role,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: ProbeVerdict,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Verdict {
-    /// It is as it must be.
+pub(super) struct ProbeVerdict {
+    /// The requirement is met.
     pub(super) passed: bool,
-    /// What was seen.
+    /// What the probe observed.
     pub(super) detail: String,
 }
 
-/// Where Galley stands beside another stack.
+/// Galley's rate in comparison with that of another stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// In three quarters of the slices.
+pub(super) enum RateComparison {
+    /// Higher in three quarters of the slices.
     Ahead,
     /// Neither ahead nor behind in three quarters of the slices.
     Level,
+    /// Lower in three quarters of the slices.
     Behind,
 }
 
-impl Standing {
+impl RateComparison {
     pub(super) fn of(ratio: Spread) -> Self {
         if ratio.lower > 1.0 {
             Self::Ahead
@@ -111,7 +113,7 @@ impl Standing {
     }
 }
 
-impl Verdict {
+impl ProbeVerdict {
     pub(super) fn of(passed: bool, detail: impl Into<String>) -> Self {
         Self {
             passed,
@@ -120,24 +122,24 @@ impl Verdict {
     }
 }
 
-impl LineOutcome {
-    pub(super) fn row(&self, role: Role) -> Option<&Row> {
+impl AbLineResult {
+    pub(super) fn row(&self, role: Role) -> Option<&StackFigures> {
         self.rows.iter().find(|row| row.role == role)
     }
 
-    /// How much faster the stack of this role is than that of the author's begin, by medians.
+    /// The median rate of a stack divided by that of the author's original stack.
     pub(super) fn gain(&self, role: Role) -> Option<f64> {
         let rate = |role: Role| Some(self.row(role)?.per_second?.median);
-        Some(rate(role)? / rate(Role::Before)?)
+        Some(rate(role)? / rate(Role::Original)?)
     }
 
-    /// The same as published.
+    /// The published rate of the final stack divided by that of the original stack.
     pub(super) fn published_gain(&self) -> Option<f64> {
         let rate = |role: Role| self.published.iter().find(|one| one.role == role);
-        Some(rate(Role::Final)?.per_second / rate(Role::Before)?.per_second)
+        Some(rate(Role::Final)?.per_second / rate(Role::Original)?.per_second)
     }
 
-    /// Galley's processor time for a request, divided by that of the stack of this role, by medians.
+    /// Galley's median processor time per request divided by that of another stack.
     pub(super) fn cpu_ratio(&self, role: Role) -> Option<f64> {
         let cpu = |role: Role| Some(self.row(role)?.cpu_us?.median);
         Some(cpu(Role::Galley)? / cpu(role)?)
@@ -149,19 +151,25 @@ impl LineOutcome {
     }
 }
 
-impl Outcome {
-    /// What fails the run: Galley behind a stack, failures of Galley, and troubles that it has.
-    pub(super) fn complaints(&self) -> Vec<String> {
+impl SeedsResults {
+    /// What fails the run: lines on which Galley is behind or has failed requests, and requirements that it does not meet.
+    pub(super) fn failures(&self) -> Vec<String> {
         let mut all = Vec::new();
         for article in &self.articles {
             let name = format!("article {}", article.number);
             for line in &article.lines {
-                all.extend(line.complaints().map(|what| format!("{name}: {what}")));
+                all.extend(line.failures().map(|text| format!("{name}: {text}")));
             }
-            for trouble in &article.troubles {
-                let ours = trouble.verdicts.iter().filter(|one| is_bad(one));
-                all.extend(ours.map(|one| {
-                    format!("{name}: Galley: {}: {}", trouble.words, one.verdict.detail)
+            for problem in &article.problems {
+                let failed = problem
+                    .verdicts
+                    .iter()
+                    .filter(|it| is_failure_of_galley(it));
+                all.extend(failed.map(|it| {
+                    format!(
+                        "{name}: Galley: {}: {}",
+                        problem.requirement, it.verdict.detail
+                    )
                 }));
             }
         }
@@ -169,16 +177,16 @@ impl Outcome {
     }
 }
 
-fn is_bad(one: &StackVerdict) -> bool {
-    one.role == Role::Galley && !one.verdict.passed
+fn is_failure_of_galley(verdict: &StackVerdict) -> bool {
+    verdict.role == Role::Galley && !verdict.verdict.passed
 }
 
-impl LineOutcome {
-    fn complaints(&self) -> impl Iterator<Item = String> {
+impl AbLineResult {
+    fn failures(&self) -> impl Iterator<Item = String> {
         let ours = self.row(Role::Galley);
         let failed = ours.filter(|row| row.failed > 0 || row.per_second.is_none());
         let failed = failed.map(|row| {
-            let first = row.trouble.as_deref().unwrap_or("no response");
+            let first = row.first_failure.as_deref().unwrap_or("no response");
             format!(
                 "{}: Galley failed {} times: {first}",
                 self.title, row.failed
@@ -187,7 +195,7 @@ impl LineOutcome {
         let behind = self
             .ahead
             .iter()
-            .filter(|ahead| Standing::of(ahead.ratio) == Standing::Behind);
+            .filter(|ahead| RateComparison::of(ahead.ratio) == RateComparison::Behind);
         let behind = behind.map(|ahead| {
             let stack = self
                 .row(ahead.role)
@@ -212,22 +220,25 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::Cores;
 
-    /// A run of one article with these rates, two slices each, and one trouble.
-    pub(in super::super) fn run(rates: [(Role, [f64; 2]); 3], passed: [bool; 3]) -> Outcome {
+    /// Results of one article, with the rates of two slices for each stack, and the verdicts on one problem.
+    pub(in super::super) fn sample_results(
+        rates: [(Role, [f64; 2]); 3],
+        passed: [bool; 3],
+    ) -> SeedsResults {
         let spread = |values: [f64; 2]| Spread::of(values).unwrap();
         let name = |role: Role| match role {
-            Role::Before => "Apache",
-            Role::Between => "Varnish + Apache",
+            Role::Original => "Apache",
+            Role::Intermediate => "Varnish + Apache",
             Role::Final => "nginx + Apache",
             Role::Galley => "Galley",
         };
-        let rows = rates.map(|(role, values)| Row {
+        let rows = rates.map(|(role, values)| StackFigures {
             stack: name(role),
             role,
             slices: 2,
             requests: 100,
             failed: 0,
-            trouble: None,
+            first_failure: None,
             per_second: Some(spread(values)),
             cpu_us: Some(spread([20.0, 20.0])),
             server_busy: Some(spread([0.7, 0.7])),
@@ -235,7 +246,7 @@ pub(super) mod tests {
             memory_mb: 40.0,
         });
         let ours = rates[2].1;
-        let ahead = rates.into_iter().take(2).map(|(role, values)| Ahead {
+        let ahead = rates.into_iter().take(2).map(|(role, values)| GalleyLead {
             role,
             ratio: spread([ours[0] / values[0], ours[1] / values[1]]),
         });
@@ -245,9 +256,9 @@ pub(super) mod tests {
             .map(|((role, _), passed)| StackVerdict {
                 stack: name(*role),
                 role: *role,
-                verdict: Verdict::of(passed, "seen | here"),
+                verdict: ProbeVerdict::of(passed, "seen | here"),
             });
-        Outcome {
+        SeedsResults {
             machine: Machine {
                 began: "2026-01-02T03-04-05Z".to_owned(),
                 cpu: "CPU".to_owned(),
@@ -263,16 +274,16 @@ pub(super) mod tests {
                 )]),
             },
             is_quick: true,
-            others: 0.2,
-            articles: vec![ArticleOutcome {
+            others_share: 0.2,
+            articles: vec![ArticleResults {
                 number: 5,
                 name: "centos",
-                lines: vec![LineOutcome {
+                lines: vec![AbLineResult {
                     title: "The home page of WordPress",
                     command: "ab -c 1".to_owned(),
                     published: &[
                         Published {
-                            role: Role::Before,
+                            role: Role::Original,
                             per_second: 0.5,
                         },
                         Published {
@@ -283,57 +294,57 @@ pub(super) mod tests {
                     rows: rows.to_vec(),
                     ahead: ahead.collect(),
                 }],
-                troubles: vec![TroubleOutcome {
-                    words: "The login works",
+                problems: vec![ProblemResult {
+                    requirement: "The login works",
                     verdicts: verdicts.collect(),
                 }],
             }],
         }
     }
 
-    const BEFORE: (Role, [f64; 2]) = (Role::Before, [10.0, 10.0]);
+    const ORIGINAL: (Role, [f64; 2]) = (Role::Original, [10.0, 10.0]);
 
     #[test]
-    fn galley_behind_or_in_trouble_fails_the_run_and_others_do_not() {
+    fn a_run_fails_if_galley_is_behind_or_does_not_meet_a_requirement() {
         let ours = (Role::Galley, [100.0, 110.0]);
         let rows = [
             ([80.0, 90.0], [false, false, true], 0),
-            // Level: one slice each.
+            // Level: each is faster in one slice.
             ([90.0, 120.0], [true, true, true], 0),
             ([120.0, 130.0], [true, true, true], 1),
             ([120.0, 130.0], [true, true, false], 2),
         ];
-        for (final_rate, passed, wanted) in rows {
-            let outcome = run([BEFORE, (Role::Final, final_rate), ours], passed);
-            let complaints = outcome.complaints();
-            assert_eq!(complaints.len(), wanted, "{complaints:?}");
+        for (final_rate, passed, expected) in rows {
+            let results = sample_results([ORIGINAL, (Role::Final, final_rate), ours], passed);
+            let failures = results.failures();
+            assert_eq!(failures.len(), expected, "{failures:?}");
         }
     }
 
     #[test]
-    fn failures_of_galley_fail_the_run() {
+    fn a_run_fails_if_requests_to_galley_fail() {
         let ours = (Role::Galley, [100.0, 110.0]);
-        let mut outcome = run([BEFORE, (Role::Final, [50.0, 50.0]), ours], [true; 3]);
-        let row = &mut outcome.articles[0].lines[0].rows[2];
-        (row.failed, row.trouble) = (3, Some("Length: 3".to_owned()));
-        let complaints = outcome.complaints();
+        let mut results = sample_results([ORIGINAL, (Role::Final, [50.0, 50.0]), ours], [true; 3]);
+        let row = &mut results.articles[0].lines[0].rows[2];
+        (row.failed, row.first_failure) = (3, Some("Length: 3".to_owned()));
+        let failures = results.failures();
         assert!(
-            complaints[0].contains("failed 3 times: Length: 3"),
-            "{complaints:?}"
+            failures[0].contains("failed 3 times: Length: 3"),
+            "{failures:?}"
         );
     }
 
     #[test]
-    fn gains_are_those_of_medians() {
-        let outcome = run(
+    fn gains_are_ratios_of_medians() {
+        let results = sample_results(
             [
-                BEFORE,
+                ORIGINAL,
                 (Role::Final, [50.0, 70.0]),
                 (Role::Galley, [100.0, 100.0]),
             ],
             [true; 3],
         );
-        let line = &outcome.articles[0].lines[0];
+        let line = &results.articles[0].lines[0];
         assert_eq!(line.gain(Role::Final), Some(6.0));
         assert_eq!(line.gain(Role::Galley), Some(10.0));
         assert_eq!(line.published_gain(), Some(16_000.0));
