@@ -16,7 +16,7 @@ use galley_testkit::cluster::{
     run as run_rounds,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The command-line options.
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the rounds and prints the tables. A cluster that does not start is an error.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let known = Scenario::WITH_ADDRESS
         .iter()
         .chain(&Scenario::WITH_SENTINELS);
@@ -102,7 +102,7 @@ fn run_all(
     discovery: EngineDiscovery,
     scenarios: Vec<Scenario>,
     rounds: usize,
-) -> Result<Vec<(Scenario, ScenarioReport)>, Complaint> {
+) -> Result<Vec<(Scenario, ScenarioReport)>, CommandError> {
     let settings = settings(arguments, discovery, scenarios, rounds)?;
     let started = Instant::now();
     let reports = run_rounds(&settings, |round, scenario, report| {
@@ -129,7 +129,7 @@ fn settings(
     discovery: EngineDiscovery,
     scenarios: Vec<Scenario>,
     rounds: usize,
-) -> Result<ClusterTestSettings, Complaint> {
+) -> Result<ClusterTestSettings, CommandError> {
     let find = |path: &PathBuf| {
         fs::canonicalize(path).map_err(|_| format!("`{}` does not exist", path.display()))
     };

@@ -16,7 +16,7 @@ use galley_testkit::exactness::{
     self, Cost, EditCost, Event, Form, Outcome, Progress, Setting, Tally, With, event_names,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ impl Way {
 }
 
 /// Runs the events and prints the tables.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let setting = setting(arguments)?;
     let began = Instant::now();
     let outcome = exactness::run(&setting, &mut |progress| {
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     verdict(&setting.with, &outcome)
 }
 
-fn setting(arguments: &Arguments) -> Result<Setting, Complaint> {
+fn setting(arguments: &Arguments) -> Result<Setting, CommandError> {
     let mut with: Vec<With> = arguments.with.iter().map(|way| way.with()).collect();
     with.sort_by_key(|one| With::ALL.iter().position(|other| other == one));
     with.dedup();
@@ -164,7 +164,7 @@ fn explain_event(event: &Event, setting: &Setting) {
 }
 
 /// Our plugin must leave nothing stale, and under each theme purge less than five pages of a hundred without need.
-fn verdict(with: &[With], outcome: &Outcome) -> Result<(), Complaint> {
+fn verdict(with: &[With], outcome: &Outcome) -> Result<(), CommandError> {
     let Some(place) = with.iter().position(|one| *one == With::Galley) else {
         return Ok(());
     };

@@ -13,7 +13,7 @@ use std::{
 
 use galley_testkit::faults::{FaultReport, FaultSettings, FaultTest, TestLength};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The command-line options.
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ struct TestRun {
 }
 
 /// Runs the tests and prints the table. A test that cannot run counts as a failure.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let settings = FaultSettings {
         galley: fs::canonicalize(&arguments.galley).map_err(|_| {
             format!(
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     }
 }
 
-fn selected(only: &[String]) -> Result<Vec<FaultTest>, Complaint> {
+fn selected(only: &[String]) -> Result<Vec<FaultTest>, CommandError> {
     if only.is_empty() {
         return Ok(FaultTest::ALL.to_vec());
     }

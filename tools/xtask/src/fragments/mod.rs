@@ -17,7 +17,7 @@ use galley_testkit::exactness::fragments::{
     Comparison, EditCost, Fragments, MemberRates, Patching, Setting,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ struct Outcome {
 }
 
 /// Measures and prints.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let galley = fs::canonicalize(&arguments.galley).map_err(|_| {
         let path = arguments.galley.display();
         format!("`{path}` is not there: run `make build`")
@@ -131,7 +131,7 @@ fn explain(cost: &EditCost) {
 }
 
 /// The goals, of a run with these arguments.
-fn verdict(outcome: &Outcome, arguments: &Arguments) -> Result<(), Complaint> {
+fn verdict(outcome: &Outcome, arguments: &Arguments) -> Result<(), CommandError> {
     let mut missed: Vec<String> = outcome.costs.iter().flat_map(missed_by_edit).collect();
     missed.extend(missed_by_patching(outcome));
     missed.extend(missed_by_members(&outcome.members));
