@@ -1,4 +1,4 @@
-//! The bill of materials of this repository: complete, valid, and the same each time.
+//! Tests the bill of materials and the licences of this repository.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use galley_sbom::{LinkedCrate, bill, licence_expression, linked_crates, third_party_licences};
+use galley_sbom::{
+    LinkedCrate, bill_of_materials, licence_expression, linked_crates, third_party_licences,
+};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
@@ -18,7 +20,7 @@ fn crates() -> Vec<LinkedCrate> {
     linked_crates(&workspace(), TARGET).unwrap()
 }
 
-/// What cargo links, by another of its commands.
+/// The linked crates according to `cargo tree`.
 fn cargo_tree() -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -50,9 +52,9 @@ fn cargo_tree() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_linked_crate_is_in_the_bill_with_licence_and_checksum() {
+fn every_linked_crate_is_listed_with_licence_and_checksum() {
     let crates = crates();
-    let bill = bill(&crates, "1.0.0", TARGET, 0);
+    let bill = bill_of_materials(&crates, "1.0.0", TARGET, 0);
     let listed: BTreeSet<String> = bill["components"]
         .as_array()
         .unwrap()
@@ -69,7 +71,7 @@ fn every_linked_crate_is_in_the_bill_with_licence_and_checksum() {
     let linked = cargo_tree();
     assert!(linked.len() > 100, "cargo tree lists only {}", linked.len());
     let missing: Vec<_> = linked.difference(&listed).collect();
-    assert!(missing.is_empty(), "not in the bill: {missing:?}");
+    assert!(missing.is_empty(), "not listed: {missing:?}");
     for linked in &crates {
         assert!(linked.licence.is_some(), "{} has no licence", linked.name);
         assert_eq!(
@@ -79,7 +81,7 @@ fn every_linked_crate_is_in_the_bill_with_licence_and_checksum() {
             linked.name
         );
     }
-    // What only tests need is not linked.
+    // Dependencies of tests are not linked.
     assert!(
         !crates
             .iter()
@@ -88,8 +90,8 @@ fn every_linked_crate_is_in_the_bill_with_licence_and_checksum() {
 }
 
 #[test]
-fn every_reference_leads_to_a_component_and_none_is_there_twice() {
-    let bill = bill(&crates(), "1.0.0", TARGET, 0);
+fn references_are_unique_and_refer_to_components() {
+    let bill = bill_of_materials(&crates(), "1.0.0", TARGET, 0);
     let mut references = BTreeSet::new();
     for component in bill["components"]
         .as_array()
@@ -105,7 +107,7 @@ fn every_reference_leads_to_a_component_and_none_is_there_twice() {
         for used in dependency["dependsOn"].as_array().unwrap() {
             assert!(
                 references.contains(used.as_str().unwrap()),
-                "{used} is no component"
+                "{used} is not a component"
             );
         }
     }
@@ -114,7 +116,7 @@ fn every_reference_leads_to_a_component_and_none_is_there_twice() {
 }
 
 #[test]
-fn the_licences_contain_the_texts_of_crates_and_of_the_c_libraries_in_them() {
+fn licence_texts_include_crates_and_their_bundled_c_libraries() {
     let page = third_party_licences(&crates()).unwrap();
     for text in [
         "tokio 1.",
@@ -128,13 +130,17 @@ fn the_licences_contain_the_texts_of_crates_and_of_the_c_libraries_in_them() {
     }
     assert!(
         !page.contains("galley-http 0"),
-        "names a crate of this repository"
+        "lists a crate of this repository"
     );
-    assert_eq!(page, third_party_licences(&crates()).unwrap());
+    assert_eq!(
+        page,
+        third_party_licences(&crates()).unwrap(),
+        "not reproducible"
+    );
 }
 
 #[test]
-fn expressions_follow_spdx() {
+fn declared_licences_are_converted_to_spdx_expressions() {
     assert_eq!(licence_expression("MIT/Apache-2.0"), "MIT OR Apache-2.0");
     assert_eq!(licence_expression("Apache-2.0 / MIT"), "Apache-2.0 OR MIT");
     assert_eq!(licence_expression("MIT OR Apache-2.0"), "MIT OR Apache-2.0");

@@ -1,12 +1,12 @@
-//! The bill of materials, as `CycloneDX` 1.5.
+//! The bill of materials in the format `CycloneDX` 1.5.
 
 use serde_json::{Value, json};
 
 use crate::LinkedCrate;
 
-/// The bill for a binary: its component, the crates in it and what uses what. `time` is in seconds since 1970; `rust` is the
-/// version of the compiler, whose standard library is linked as well.
-pub fn bill(crates: &[LinkedCrate], rust: &str, target: &str, time: i64) -> Value {
+/// The bill of materials of a binary: its own component, the linked crates, and their dependencies. `time` is in seconds since
+/// 1970; `rust` is the version of the compiler, whose standard library is also linked.
+pub fn bill_of_materials(crates: &[LinkedCrate], rust: &str, target: &str, time: i64) -> Value {
     let galley = crates.iter().find(|linked| linked.name == "galley");
     let mut components: Vec<Value> = crates
         .iter()
@@ -66,7 +66,7 @@ fn component(linked: &LinkedCrate) -> Value {
     if let Some(licence) = &linked.licence {
         value["licenses"] = json!([{ "expression": licence }]);
     }
-    // Only what is in the registry has such an address.
+    // Only crates of the registry have a package URL and a checksum.
     if let Some(checksum) = &linked.checksum {
         value["purl"] = json!(reference(&linked.name, &linked.version));
         value["hashes"] = json!([{ "alg": "SHA-256", "content": checksum }]);
