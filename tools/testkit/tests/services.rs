@@ -1,4 +1,4 @@
-//! The kit's real parts: they start, answer, survive a kill, and leave nothing behind.
+//! Tests the services of the test kit: they start, respond, and restart after a kill.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -20,19 +20,19 @@ use galley_testkit::{
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-fn lives(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    let began = Instant::now();
+    let start = Instant::now();
     let result = work();
-    println!("{what}: {:.2} s", began.elapsed().as_secs_f64());
+    println!("{what}: {:.2} s", start.elapsed().as_secs_f64());
     result
 }
 
 #[test]
-fn a_database_starts_crashes_and_comes_back() {
+fn a_database_keeps_committed_data_after_a_crash() {
     let scratch = Scratch::new().unwrap();
     let dir = scratch.join("db");
     let mut database = timed("mariadb, first start", || {
@@ -47,16 +47,16 @@ fn a_database_starts_crashes_and_comes_back() {
     assert_eq!(
         database.sql("SELECT SUM(n) FROM x.t").unwrap(),
         "42\n",
-        "what was committed survived"
+        "committed rows are lost"
     );
-    let trouble = database
+    let error = database
         .sql("SELECT nonsense FROM nowhere.t")
         .unwrap_err()
         .to_string();
-    assert!(trouble.contains("nowhere"), "{trouble}");
+    assert!(error.contains("nowhere"), "{error}");
     let pid = database.pid();
     assert!(timed("mariadb, stop", || database.stop().unwrap()).success());
-    assert!(!lives(pid));
+    assert!(!is_running(pid));
     let again = timed("mariadb, second start", || {
         MariaDb::start(&dir, Durability::Discard).unwrap()
     });
@@ -64,22 +64,22 @@ fn a_database_starts_crashes_and_comes_back() {
 }
 
 #[test]
-fn a_database_leaves_the_temporary_tables_of_others_alone() {
+fn a_starting_database_does_not_remove_temporary_tables_of_others() {
     let scratch = Scratch::new().unwrap();
     let dir = scratch.join("db");
     let mut database = MariaDb::start(&dir, Durability::Discard).unwrap();
-    // What a server that starts takes for its own leavings, if it lies in its directory and is its user's.
-    let neighbour = std::env::temp_dir().join(format!("#sql-temptable-{}.MAI", std::process::id()));
-    fs::write(&neighbour, "").unwrap();
+    // A starting server removes files with such names that its user owns from its temporary directory.
+    let foreign = std::env::temp_dir().join(format!("#sql-temptable-{}.MAI", std::process::id()));
+    fs::write(&foreign, "").unwrap();
     let user = fs::metadata(dir.join("data")).unwrap();
-    std::os::unix::fs::chown(&neighbour, Some(user.uid()), Some(user.gid())).unwrap();
+    std::os::unix::fs::chown(&foreign, Some(user.uid()), Some(user.gid())).unwrap();
     database.restart().unwrap();
-    let stayed = fs::remove_file(&neighbour).is_ok();
-    assert!(stayed);
+    let still_exists = fs::remove_file(&foreign).is_ok();
+    assert!(still_exists);
 }
 
 #[test]
-fn php_fpm_listens_and_has_its_workers() {
+fn php_fpm_starts_its_workers_and_restarts_at_the_same_address() {
     let scratch = Scratch::new().unwrap();
     for listen in [FpmListen::Unix, FpmListen::Tcp] {
         let options = FpmOptions {
@@ -99,8 +99,8 @@ fn php_fpm_listens_and_has_its_workers() {
         assert_eq!(workers.len(), 3);
         fpm.kill();
         assert!(connect(&address).is_err());
-        wait_for("the workers to be gone", TIMEOUT, || {
-            !workers.iter().any(|pid| lives(*pid))
+        wait_for("the workers to end", TIMEOUT, || {
+            !workers.iter().any(|pid| is_running(*pid))
         });
         fpm.restart().unwrap();
         assert_eq!(fpm.address(), address);
@@ -109,16 +109,16 @@ fn php_fpm_listens_and_has_its_workers() {
 }
 
 #[test]
-fn a_bad_pool_setting_is_shown() {
+fn an_invalid_pool_setting_is_reported_with_the_log() {
     let scratch = Scratch::new().unwrap();
     let options = FpmOptions {
         pool: vec![("pm.nonsense".into(), "1".into())],
         ..FpmOptions::default()
     };
-    let trouble = PhpFpm::start(scratch.path(), &options)
+    let error = PhpFpm::start(scratch.path(), &options)
         .unwrap_err()
         .to_string();
-    assert!(trouble.contains("pm.nonsense"), "{trouble}");
+    assert!(error.contains("pm.nonsense"), "{error}");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn fcgiwrap_runs_a_perl_script() {
     });
     let text = "#!/usr/bin/perl\nprint \"Content-Type: text/plain\\r\\n\\r\\n$ENV{QUERY_STRING} from Perl\";\n";
     let script = wrap.script("hello.cgi", text).unwrap();
-    let answer = ask_fastcgi(
+    let output = send_fastcgi_request(
         wrap.socket(),
         &[
             ("SCRIPT_FILENAME", script.to_str().unwrap()),
@@ -137,11 +137,11 @@ fn fcgiwrap_runs_a_perl_script() {
             ("REQUEST_METHOD", "GET"),
         ],
     );
-    assert!(answer.contains("hello from Perl"), "{answer}");
+    assert!(output.contains("hello from Perl"), "{output}");
 }
 
-/// One FastCGI request without a body; returns all that comes back, as text.
-fn ask_fastcgi(socket: &Path, variables: &[(&str, &str)]) -> String {
+/// Sends one FastCGI request without a body; returns the raw response as text.
+fn send_fastcgi_request(socket: &Path, variables: &[(&str, &str)]) -> String {
     let record = |kind: u8, content: &[u8]| {
         let mut out = vec![1, kind, 0, 1];
         out.extend_from_slice(&u16::try_from(content.len()).unwrap().to_be_bytes());
@@ -166,9 +166,9 @@ fn ask_fastcgi(socket: &Path, variables: &[(&str, &str)]) -> String {
     ] {
         stream.write_all(&record(kind, content)).unwrap();
     }
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn apache_serves_files_php_and_htaccess() {
     let _ = get(&apache, "/.htaccess").expect_status(403);
     let (addr, pid) = (apache.addr(), apache.pid());
     apache.kill();
-    assert!(!lives(pid));
+    assert!(!is_running(pid));
     Request::get("/").send(addr).unwrap_err();
     apache.restart().unwrap();
     assert_eq!(
@@ -229,7 +229,7 @@ fn apache_serves_files_php_and_htaccess() {
 }
 
 #[test]
-fn wordpress_with_its_sample_site_behind_apache() {
+fn apache_serves_wordpress_with_its_sample_site() {
     let scratch = Scratch::new().unwrap();
     let options = Options {
         mu_plugins: vec![("hello.php".into(), "<?php header('X-Mu: yes');".into())],
@@ -256,7 +256,7 @@ fn wordpress_with_its_sample_site_behind_apache() {
         "{} bytes",
         page.len()
     );
-    for wanted in [
+    for expected in [
         "Winter opening hours",
         "The ferry runs again",
         "Recent comments",
@@ -265,11 +265,14 @@ fn wordpress_with_its_sample_site_behind_apache() {
         "srcset=",
     ] {
         assert!(
-            page.contains(wanted) || wanted.contains("our-crew"),
-            "`{wanted}` is not on the front page"
+            page.contains(expected) || expected.contains("our-crew"),
+            "`{expected}` is missing on the front page"
         );
     }
-    assert!(!page.contains("gravatar"), "no foreign host is named");
+    assert!(
+        !page.contains("gravatar"),
+        "the page has URLs of other hosts"
+    );
 
     let rows = [
         ("/the-ferry-runs-again/", 200, "class=\"wp-image-"),
@@ -282,11 +285,11 @@ fn wordpress_with_its_sample_site_behind_apache() {
         ("/wp-json/wp/v2/posts?per_page=1", 200, "\"slug\""),
         ("/feed/", 200, "<rss"),
     ];
-    for (target, status, wanted) in rows {
-        let answer = visitor.get(target).unwrap().expect_status(status);
+    for (target, status, expected) in rows {
+        let response = visitor.get(target).unwrap().expect_status(status);
         assert!(
-            answer.text().contains(wanted),
-            "`{wanted}` is not on {target}"
+            response.text().contains(expected),
+            "`{expected}` is missing on {target}"
         );
     }
     let count = |sql: &str| {
@@ -305,11 +308,11 @@ fn wordpress_with_its_sample_site_behind_apache() {
         wordpress.php("echo get_option('blogname');").unwrap(),
         "The Tide Table"
     );
-    an_administrator_works(&apache, &wordpress.password);
+    require_upload_by_administrator(&apache, &wordpress.password);
 }
 
-/// Logs in, uploads a picture, and finds it served.
-fn an_administrator_works(apache: &Apache, password: &str) {
+/// Logs in, uploads an image, and checks that the media library lists it.
+fn require_upload_by_administrator(apache: &Apache, password: &str) {
     let mut admin = Browser::new(apache.addr(), "tide.test");
     admin.jar = login(apache.addr(), "tide.test", "admin", password).unwrap();
     let screen = admin
@@ -325,7 +328,7 @@ fn an_administrator_works(apache: &Apache, password: &str) {
         .next()
         .unwrap()
         .to_owned();
-    let picture = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
+    let image = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
     let parts = [
         Part {
             name: "_wpnonce",
@@ -340,7 +343,7 @@ fn an_administrator_works(apache: &Apache, password: &str) {
         Part {
             name: "async-upload",
             file: Some(("dot.gif", "image/gif")),
-            content: picture,
+            content: image,
         },
     ];
     let _ = admin
@@ -357,7 +360,7 @@ fn an_administrator_works(apache: &Apache, password: &str) {
 }
 
 #[test]
-fn a_plain_installation_has_a_fixed_address() {
+fn a_plain_installation_uses_its_configured_url() {
     let scratch = Scratch::new().unwrap();
     let options = Options {
         url: Some("https://fixed.test".into()),
@@ -369,26 +372,26 @@ fn a_plain_installation_has_a_fixed_address() {
     let (_database, wordpress) = timed("plain wordpress from a template", || {
         wordpress_from_template(scratch.path(), &options).unwrap()
     });
-    let said = wordpress.php("echo home_url('/x'), ' ', WP_POST_REVISIONS, ' ', defined('DISABLE_WP_CRON') ? 'off' : 'on';").unwrap();
-    assert_eq!(said, "https://fixed.test/x 3 on");
-    let links = walk(&wordpress.root)
+    let output = wordpress.php("echo home_url('/x'), ' ', WP_POST_REVISIONS, ' ', defined('DISABLE_WP_CRON') ? 'off' : 'on';").unwrap();
+    assert_eq!(output, "https://fixed.test/x 3 on");
+    let links = files_below(&wordpress.root)
         .into_iter()
         .filter(|path| path.is_symlink())
         .count();
-    assert_eq!(links, 0, "real files only");
+    assert_eq!(links, 0, "the copy must have no symbolic links");
     let program = fs::metadata(wordpress.root.join("wp-includes/version.php")).unwrap();
     assert!(
         program.permissions().readonly(),
-        "shared with the template, so nobody may write to it"
+        "the file is a hard link to the template, so it must be read-only"
     );
 }
 
-fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
+fn files_below(dir: &Path) -> Vec<std::path::PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.is_symlink() {
-            all.extend(walk(&path));
+            all.extend(files_below(&path));
         }
         all.push(path);
     }
@@ -396,7 +399,7 @@ fn walk(dir: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn templates_may_be_asked_for_by_many_at_once() {
+fn concurrent_uses_of_a_template_are_safe() {
     let options = Options {
         sample: SampleContent::None,
         ..Options::default()

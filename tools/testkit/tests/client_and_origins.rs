@@ -1,4 +1,4 @@
-//! Client and scripted origins against each other: bytes both ways, endings of every kind.
+//! Tests the client and the scripted origins against each other: framing of bodies, and all ways to end a connection.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -17,10 +17,10 @@ use galley_testkit::{
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
-fn bodies_go_both_ways_in_every_framing() {
-    let origin = Origin::start(|seen, writer| {
+fn bodies_are_sent_and_received_with_every_framing() {
+    let origin = Origin::start(|request, writer| {
         let body = writer.body();
-        match seen.path() {
+        match request.path() {
             "/chunked" => {
                 writer.chunked(200, &[]);
                 for piece in body.chunks(3) {
@@ -40,11 +40,11 @@ fn bodies_go_both_ways_in_every_framing() {
     })
     .unwrap();
     for target in ["/length", "/chunked", "/close"] {
-        let sent = Request::post(target, "text/plain", "some body")
+        let with_length = Request::post(target, "text/plain", "some body")
             .send(origin.addr())
             .unwrap();
         assert_eq!(
-            (sent.status, sent.text().as_str()),
+            (with_length.status, with_length.text().as_str()),
             (200, "some body"),
             "{target}"
         );
@@ -56,31 +56,35 @@ fn bodies_go_both_ways_in_every_framing() {
     }
     let head = Request::head("/length").send(origin.addr()).unwrap();
     assert_eq!((head.status, head.body.len()), (200, 0));
-    let seen = origin.requests();
-    assert_eq!(seen.len(), 7);
-    assert!(seen[..6].iter().all(|seen| seen.body == b"some body"));
+    let requests = origin.requests();
+    assert_eq!(requests.len(), 7);
+    assert!(
+        requests[..6]
+            .iter()
+            .all(|request| request.body == b"some body")
+    );
     assert_eq!(origin.count("/chunked"), 2);
-    assert_eq!(seen[0].field("content-type"), Some("text/plain"));
+    assert_eq!(requests[0].field("content-type"), Some("text/plain"));
 }
 
 #[test]
-fn one_connection_serves_many_and_pipelines() {
-    let origin = Origin::start(|seen, writer| {
+fn a_connection_serves_pipelined_and_further_requests() {
+    let origin = Origin::start(|request, writer| {
         writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
-        writer.answer(200, &[], seen.target.as_bytes());
+        writer.answer(200, &[], request.target.as_bytes());
     })
     .unwrap();
     let mut connection = Connection::open(origin.addr()).unwrap();
     connection
         .write(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
-    for wanted in ["/1", "/2"] {
-        let answer = connection.receive("GET").unwrap();
+    for expected in ["/1", "/2"] {
+        let response = connection.receive("GET").unwrap();
         assert_eq!(
-            (answer.text().as_str(), answer.interim.as_slice()),
-            (wanted, &[103][..])
+            (response.text().as_str(), response.interim.as_slice()),
+            (expected, &[103][..])
         );
-        assert!(answer.raw.starts_with(b"HTTP/1.1 103"));
+        assert!(response.raw.starts_with(b"HTTP/1.1 103"));
     }
     assert_eq!(
         connection.exchange(&Request::get("/3")).unwrap().text(),
@@ -93,9 +97,9 @@ fn one_connection_serves_many_and_pipelines() {
 }
 
 #[test]
-fn broken_answers_are_errors() {
-    let origin = Origin::start(|seen, writer| {
-        let bytes: &[u8] = match seen.path() {
+fn malformed_responses_are_errors() {
+    let origin = Origin::start(|request, writer| {
+        let bytes: &[u8] = match request.path() {
             "/short" => b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
             "/twice" => {
                 b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\na"
@@ -111,14 +115,14 @@ fn broken_answers_are_errors() {
     })
     .unwrap();
     for target in ["/short", "/twice", "/chunk", "/after", "/"] {
-        let trouble = Request::get(target).send(origin.addr()).unwrap_err();
-        assert!(!trouble.is_timeout(), "{target}: {trouble}");
+        let error = Request::get(target).send(origin.addr()).unwrap_err();
+        assert!(!error.is_timeout(), "{target}: {error}");
     }
 }
 
 #[test]
-fn silence_and_resets_end_in_time() {
-    let origin = Origin::start(|seen, writer| match seen.path() {
+fn missing_responses_time_out_and_resets_are_errors() {
+    let origin = Origin::start(|request, writer| match request.path() {
         "/reset" => {
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
             writer.reset();
@@ -126,11 +130,11 @@ fn silence_and_resets_end_in_time() {
         _ => writer.wait_for_close(),
     })
     .unwrap();
-    let silent = Request::get("/silent")
+    let timeout = Request::get("/silent")
         .timeout(Duration::from_millis(50))
         .send(origin.addr())
         .unwrap_err();
-    assert!(silent.is_timeout(), "{silent}");
+    assert!(timeout.is_timeout(), "{timeout}");
     let reset = Request::get("/reset")
         .send(origin.addr())
         .unwrap_err()
@@ -139,13 +143,13 @@ fn silence_and_resets_end_in_time() {
 }
 
 #[test]
-fn a_gate_orders_what_happens() {
+fn a_script_waits_at_a_gate_until_the_test_opens_it() {
     let gate = Gate::new();
-    let inner = gate.clone();
+    let script_gate = gate.clone();
     let origin = Origin::start(move |_, writer| {
         writer.chunked(200, &[]);
         writer.chunk(b"before ");
-        inner.pass();
+        script_gate.pass();
         writer.chunk(b"after");
         writer.last_chunk();
     })
@@ -156,7 +160,7 @@ fn a_gate_orders_what_happens() {
     assert_eq!(
         origin.requests().len(),
         1,
-        "noted while the script still runs"
+        "the request must be recorded while the script runs"
     );
     gate.open();
     assert_eq!(connection.receive("GET").unwrap().text(), "before after");
@@ -164,7 +168,7 @@ fn a_gate_orders_what_happens() {
 }
 
 #[test]
-fn a_panic_in_a_script_fails_its_test() {
+fn dropping_an_origin_panics_if_a_script_panicked() {
     let origin = Origin::start(|_, _| panic!("on purpose")).unwrap();
     assert!(
         Request::get("/")
@@ -177,10 +181,10 @@ fn a_panic_in_a_script_fails_its_test() {
 }
 
 #[test]
-fn a_browser_keeps_cookies_and_its_connection() {
-    let origin = Origin::start(|seen, writer| {
-        let cookie = seen.field("cookie").unwrap_or("none").to_owned();
-        let set: &[(&str, &str)] = match seen.path() {
+fn a_browser_stores_cookies_and_reuses_its_connection() {
+    let origin = Origin::start(|request, writer| {
+        let cookie = request.field("cookie").unwrap_or("none").to_owned();
+        let fields: &[(&str, &str)] = match request.path() {
             "/set" => &[
                 ("Set-Cookie", "a=1; path=/"),
                 ("Set-Cookie", "b=2; path=/admin"),
@@ -191,28 +195,28 @@ fn a_browser_keeps_cookies_and_its_connection() {
             ],
             _ => &[],
         };
-        writer.answer(200, set, cookie.as_bytes());
-        if seen.path() == "/clear" {
+        writer.answer(200, fields, cookie.as_bytes());
+        if request.path() == "/clear" {
             writer.close();
         }
     })
     .unwrap();
     let mut browser = Browser::new(origin.addr(), "x.test");
-    for (target, wanted) in [
+    for (target, expected) in [
         ("/set", "none"),
         ("/", "a=1"),
         ("/admin/x", "b=2; a=1"),
         ("/clear", "a=1"),
         ("/", "none"),
     ] {
-        assert_eq!(browser.get(target).unwrap().text(), wanted, "{target}");
+        assert_eq!(browser.get(target).unwrap().text(), expected, "{target}");
     }
     assert_eq!(origin.connections(), 2);
     assert!(
         origin
             .requests()
             .iter()
-            .all(|seen| seen.field("host") == Some("x.test"))
+            .all(|request| request.field("host") == Some("x.test"))
     );
 }
 
@@ -226,17 +230,17 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
-    let responder = FastCgiOrigin::start(|asked, application| {
-        let body = application.stdin();
-        application.stderr(b"a warning");
-        application.answer(
+fn a_fastcgi_origin_receives_requests_and_responds_in_records() {
+    let origin = FastCgiOrigin::start(|request, writer| {
+        let body = writer.stdin();
+        writer.stderr(b"a warning");
+        writer.answer(
             "Content-Type: text/plain",
-            &[asked.param("A").as_bytes(), b"/", &body].concat(),
+            &[request.param("A").as_bytes(), b"/", &body].concat(),
         );
     })
     .unwrap();
-    let mut stream = TcpStream::connect(responder.address()).unwrap();
+    let mut stream = TcpStream::connect(origin.address()).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = [
         record(1, &[0, 1, 1, 0, 0, 0, 0, 0]),
@@ -247,7 +251,7 @@ fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
         record(5, &[]),
     ]
     .concat();
-    let mut answer = |()| {
+    let mut exchange = |()| {
         stream.write_all(&request).unwrap();
         let mut bytes = Vec::new();
         let mut kinds = Vec::new();
@@ -264,7 +268,7 @@ fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
         }
     };
     for _ in 0..2 {
-        let (kinds, text) = answer(());
+        let (kinds, text) = exchange(());
         assert_eq!(kinds, [7, 6, 6, 3]);
         assert!(
             text.starts_with("a warningContent-Type: text/plain\r\n\r\nxyz/body"),
@@ -272,26 +276,26 @@ fn a_fastcgi_script_sees_variables_and_stdin_and_answers_in_records() {
         );
     }
     assert_eq!(
-        (responder.connections(), responder.count()),
+        (origin.connections(), origin.count()),
         (1, 2),
-        "the connection was kept"
+        "both requests must use one connection"
     );
-    let asked = responder.requests();
-    assert!(asked[0].keep && asked[0].names == ["A"] && asked[1].stdin == b"body");
+    let requests = origin.requests();
+    assert!(requests[0].keep && requests[0].names == ["A"] && requests[1].stdin == b"body");
 }
 
 #[test]
-fn a_fastcgi_script_hears_an_abort() {
+fn a_fastcgi_origin_receives_an_abort() {
     let aborted = Gate::new();
-    let note = aborted.clone();
-    let responder = FastCgiOrigin::start(move |_, application| {
-        application.stdout(b"Content-Type: text/plain\r\n\r\n");
-        application.wait_for_abort();
-        assert!(application.is_aborted());
-        note.open();
+    let script_gate = aborted.clone();
+    let origin = FastCgiOrigin::start(move |_, writer| {
+        writer.stdout(b"Content-Type: text/plain\r\n\r\n");
+        writer.wait_for_abort();
+        assert!(writer.is_aborted());
+        script_gate.open();
     })
     .unwrap();
-    let mut stream = TcpStream::connect(responder.address()).unwrap();
+    let mut stream = TcpStream::connect(origin.address()).unwrap();
     stream
         .write_all(
             &[
@@ -303,7 +307,7 @@ fn a_fastcgi_script_hears_an_abort() {
         )
         .unwrap();
     aborted.pass();
-    wait_for("the request to be noted", TIMEOUT, || {
-        responder.count() == 1
+    wait_for("the request to be recorded", TIMEOUT, || {
+        origin.count() == 1
     });
 }
