@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
+    addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, run},
+    process::{Service, StopMode, run},
+    programs,
     wait::poll_until,
 };
 
@@ -85,7 +86,7 @@ impl Sentinel {
         let mut command = within(&place, &server()?);
         command.arg(&file).arg("--sentinel");
         let log = dir.join("sentinel.log");
-        let service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
+        let service = Service::spawn("redis-server", &mut command, &log, StopMode::Kill)?;
         let mut sentinel = Self { service, place };
         let place = sentinel.place.clone();
         sentinel
@@ -121,7 +122,7 @@ impl Redis {
     /// Starts it with `dir` for its data. It answers when this returns.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log when it does not start.
     pub fn start(dir: &Path) -> Result<Self, TestkitError> {
         let mut tries = 0;
         loop {
@@ -129,7 +130,7 @@ impl Redis {
             let place = RedisPlace {
                 through: Vec::new(),
                 host: "127.0.0.1".to_owned(),
-                port: place::free_port()?,
+                port: addresses::free_port()?,
             };
             match Self::start_at(dir, place) {
                 // Somebody else took the port meanwhile.
@@ -220,7 +221,7 @@ impl Redis {
 fn server() -> Result<PathBuf, TestkitError> {
     match env::var_os("GALLEY_TESTKIT_ENGINE") {
         Some(program) => Ok(PathBuf::from(program)),
-        None => place::program(&["redis-server"]),
+        None => programs::find(&["redis-server"]),
     }
 }
 
@@ -238,7 +239,7 @@ fn within(place: &RedisPlace, program: &Path) -> Command {
 
 /// Asks from where the server is, so that no cut of a network is in the way.
 fn client(place: &RedisPlace) -> Result<Command, TestkitError> {
-    let mut command = within(place, &place::program(&["redis-cli"])?);
+    let mut command = within(place, &programs::find(&["redis-cli"])?);
     command.args(["-h", "127.0.0.1", "-p", &place.port.to_string()]);
     Ok(command)
 }
@@ -263,7 +264,7 @@ fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, TestkitError> {
         .arg("--dir")
         .arg(dir);
     let log = dir.join("redis.log");
-    let mut service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
+    let mut service = Service::spawn("redis-server", &mut command, &log, StopMode::Kill)?;
     service.wait_until("Redis to answer", TIMEOUT, || answers(place))?;
     Ok(service)
 }

@@ -15,7 +15,7 @@ use super::{
     tally::Tally,
     truth::{Lengths, Scope, TAGS, Truth},
 };
-use crate::{TestkitError, place::free_port, wait::pause};
+use crate::{TestkitError, addresses::free_port, wait::pause};
 
 pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
     // A disk that is busy with other things has less room in its queue; the short form judges no numbers.

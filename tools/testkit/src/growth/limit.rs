@@ -5,15 +5,15 @@ use super::entries::{MB, wrong};
 use super::stage::Stage;
 use super::{Figure, Promise, Setting, amount};
 use crate::TestkitError;
-use crate::group::Group;
+use crate::control_group::ControlGroup;
 
 pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
-    let group = match Group::make("growth", LIMIT) {
+    let group = match ControlGroup::create("growth", LIMIT) {
         Ok(group) => group,
         Err(why) => return Ok(vec![Figure::left_out("256 MB", why)]),
     };
     let case = "256 MB, defaults";
-    let stage = Stage::start(setting, "", group.through())?;
+    let stage = Stage::start(setting, "", group.command_prefix())?;
     let mut figures = Vec::new();
     let limit = stage.stored("limit")?;
     // A quarter of what there is.

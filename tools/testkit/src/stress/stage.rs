@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use super::resources::Held;
 use super::visitors::{Counted, Visitor, Wanted};
 use super::{Row, Setting};
-use crate::group::Group;
+use crate::control_group::ControlGroup;
 use crate::{FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, TestkitError, WordPress};
 
 /// The host of the site.
@@ -22,7 +22,7 @@ pub(super) struct Stage {
     pub(super) wordpress: WordPress,
     /// Addresses of pages, all of them stored.
     pub(super) pages: Vec<String>,
-    group: Result<Group, String>,
+    group: Result<ControlGroup, String>,
     _scratch: Scratch,
 }
 
@@ -31,10 +31,10 @@ impl Stage {
     pub(super) fn start(setting: &Setting, life: &str) -> Result<Self, TestkitError> {
         (setting.progress)("starting WordPress, its database and PHP");
         let scratch = Scratch::new()?;
-        let group = Group::make("stress", LIMIT);
+        let group = ControlGroup::create("stress", LIMIT);
         let parts = match &group {
             Ok(group) => group
-                .inside(|| Parts::start(setting, &scratch, life))
+                .run_inside(|| Parts::start(setting, &scratch, life))
                 .map_err(TestkitError::Refused)?,
             Err(_) => Parts::start(setting, &scratch, life),
         }?;
@@ -99,7 +99,7 @@ impl Stage {
         ));
         match &self.group {
             Ok(group) => {
-                let peak = group.peak().unwrap_or_default() / 1_000_000;
+                let peak = group.peak_bytes().unwrap_or_default() / 1_000_000;
                 row.notes
                     .push(format!("all together had at most {peak} MB of 268"));
             }

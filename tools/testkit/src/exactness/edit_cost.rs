@@ -1,37 +1,37 @@
-//! What an edit costs: the plugin's own time in it, measured inside PHP (assets/exactness/clock.php).
+//! Measures the cost of an edit: the time spent in the plugin's functions, measured inside PHP (assets/exactness/clock.php).
 //!
-//! Each edit is done several times in turn with its opposite, by a worker of its own with PHP's cache of compiled files, and the
-//! median counts: what another program takes from the machine meanwhile does not.
+//! Each edit alternates with one that reverts it. A separate worker runs them with PHP's cache of compiled files. The result
+//! is the median, so that other programs on the machine have little effect.
 
 use std::{fs, time::Duration};
 
 use super::{
     editor::Editor,
-    site::{Site, WITH},
+    test_site::{ExactnessSite, WITH_PLUGIN_HOST},
 };
 use crate::{Spread, TestkitError, error::Context, wait::poll_until};
 
-/// What the plugin takes of one kind of edit.
+/// The cost of the plugin for one kind of edit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct EditCost {
-    /// What is edited.
-    pub what: &'static str,
-    /// Milliseconds of the plugin's own functions, with what they wait for the database.
+pub struct PluginEditCost {
+    /// The description in tables.
+    pub name: &'static str,
+    /// Milliseconds in the plugin's functions, including waits for the database.
     pub ms: Spread,
-    /// Milliseconds of the processor among them, which other programs do not change.
+    /// Of these, processor time, which other programs do not affect.
     pub cpu_ms: Spread,
-    /// Database queries among them, median.
+    /// Database queries of the plugin.
     pub queries: Spread,
 }
 
-/// An edit of REST, and the one that takes it back. `[[n]]` is the number of the round.
-struct Edit {
-    what: &'static str,
+/// An edit through REST, and one that reverts it. `[[n]]` is the number of the round.
+struct RevertibleEdit {
+    name: &'static str,
     path: &'static str,
     bodies: [&'static str; 2],
 }
 
-const EDITS: &[Edit] = &[
+const EDITS: &[RevertibleEdit] = &[
     edit(
         "text",
         "posts/[[post.26]]",
@@ -148,46 +148,46 @@ const EDITS: &[Edit] = &[
     ),
 ];
 
-const fn edit(what: &'static str, path: &'static str, bodies: [&'static str; 2]) -> Edit {
-    Edit { what, path, bodies }
+const fn edit(name: &'static str, path: &'static str, bodies: [&'static str; 2]) -> RevertibleEdit {
+    RevertibleEdit { name, path, bodies }
 }
 
-/// Does every edit some times.
-pub(super) fn measure(site: &Site) -> Result<Vec<EditCost>, TestkitError> {
-    let mut editor = Editor::log_in(site, WITH)?;
+/// Makes each edit [`ROUNDS`] times, after [`WARM`] rounds that are not measured.
+pub(super) fn measure(site: &ExactnessSite) -> Result<Vec<PluginEditCost>, TestkitError> {
+    let mut editor = Editor::log_in(site, WITH_PLUGIN_HOST)?;
     let mut costs = Vec::new();
-    for Edit { what, path, bodies } in EDITS {
+    for RevertibleEdit { name, path, bodies } in EDITS {
         let (mut ms, mut cpu_ms, mut queries) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..WARM + ROUNDS {
             let body = bodies[round % 2].replace("[[n]]", &round.to_string());
-            editor.rest_clocked(path, &body)?;
-            let [took, busy, asked] = clock(site)?;
+            editor.rest_timed(path, &body)?;
+            let [elapsed, cpu, query_count] = take_measurement(site)?;
             if round >= WARM {
-                ms.push(took);
-                cpu_ms.push(busy);
-                queries.push(asked);
+                ms.push(elapsed);
+                cpu_ms.push(cpu);
+                queries.push(query_count);
             }
         }
-        costs.push(EditCost {
-            what,
-            ms: measured(ms)?,
-            cpu_ms: measured(cpu_ms)?,
-            queries: measured(queries)?,
+        costs.push(PluginEditCost {
+            name,
+            ms: spread(ms)?,
+            cpu_ms: spread(cpu_ms)?,
+            queries: spread(queries)?,
         });
     }
     Ok(costs)
 }
 
-/// The spread of figures of which there is at least one.
-pub(super) fn measured(values: Vec<f64>) -> Result<Spread, TestkitError> {
+/// The spread of the values, or an error if there are none.
+pub(super) fn spread(values: Vec<f64>) -> Result<Spread, TestkitError> {
     Spread::of(values).ok_or_else(|| TestkitError::Refused("nothing was measured".to_owned()))
 }
 
-/// What the request that has ended has noted: milliseconds, those of the processor, queries.
-fn clock(site: &Site) -> Result<[f64; 3], TestkitError> {
-    let file = site.notes().join("clock");
+/// Reads and removes the measurement of the last request: milliseconds, processor milliseconds, queries.
+fn take_measurement(site: &ExactnessSite) -> Result<[f64; 3], TestkitError> {
+    let file = site.notes_dir().join("clock");
     let mut text = String::new();
-    let noted = poll_until(TIMEOUT, || {
+    let is_complete = poll_until(TIMEOUT, || {
         text = fs::read_to_string(&file).unwrap_or_default();
         text.ends_with('\n')
     });
@@ -196,11 +196,13 @@ fn clock(site: &Site) -> Result<[f64; 3], TestkitError> {
         .filter_map(|number| number.parse().ok())
         .collect();
     match numbers.try_into() {
-        Ok(numbers) if noted => {
-            fs::remove_file(&file).context("clear the clock")?;
+        Ok(numbers) if is_complete => {
+            fs::remove_file(&file).context("remove a measurement")?;
             Ok(numbers)
         }
-        Ok(_) | Err(_) => Err(TestkitError::Refused(format!("the clock says `{text}`"))),
+        Ok(_) | Err(_) => Err(TestkitError::Refused(format!(
+            "incomplete measurement: `{text}`"
+        ))),
     }
 }
 

@@ -1,9 +1,9 @@
-//! What is done to the settings of the site and to the look of the classic theme.
+//! Events on the settings of the site and of the classic theme.
 
-use super::{AJAX, Act, FORM, act};
+use super::{AJAX, Event, FORM, event};
 
-pub(super) const ACTS: &[Act] = &[
-    act("site-title", FORM, "title of the site", |e| {
+pub(super) const EVENTS: &[Event] = &[
+    event("site-title", FORM, "title of the site", |e| {
         e.form(
             "/wp-admin/options.php",
             "general-options",
@@ -25,7 +25,7 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("posts-per-page", FORM, "posts per page", |e| {
+    event("posts-per-page", FORM, "posts per page", |e| {
         e.form(
             "/wp-admin/options.php",
             "reading-options",
@@ -42,7 +42,7 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act(
+    event(
         "customizer",
         AJAX,
         "background colour in the customizer",
@@ -64,10 +64,23 @@ pub(super) const ACTS: &[Act] = &[
             )
         },
     ),
-    act(
-        "permalinks",
+    event("permalinks", FORM, "category base of permalinks", |e| {
+        e.form(
+            "/wp-admin/options-permalink.php",
+            "update-permalink",
+            &[
+                ("selection", "/%postname%/"),
+                ("permalink_structure", "/%postname%/"),
+                ("category_base", "topics"),
+                ("tag_base", ""),
+                ("submit", "Save Changes"),
+            ],
+        )
+    }),
+    event(
+        "permalinks-back",
         FORM,
-        "base of the categories' addresses",
+        "category base reset, another tag base",
         |e| {
             e.form(
                 "/wp-admin/options-permalink.php",
@@ -75,24 +88,11 @@ pub(super) const ACTS: &[Act] = &[
                 &[
                     ("selection", "/%postname%/"),
                     ("permalink_structure", "/%postname%/"),
-                    ("category_base", "topics"),
-                    ("tag_base", ""),
+                    ("category_base", ""),
+                    ("tag_base", "labels"),
                     ("submit", "Save Changes"),
                 ],
             )
         },
     ),
-    act("permalinks-back", FORM, "and back again", |e| {
-        e.form(
-            "/wp-admin/options-permalink.php",
-            "update-permalink",
-            &[
-                ("selection", "/%postname%/"),
-                ("permalink_structure", "/%postname%/"),
-                ("category_base", ""),
-                ("tag_base", "labels"),
-                ("submit", "Save Changes"),
-            ],
-        )
-    }),
 ];

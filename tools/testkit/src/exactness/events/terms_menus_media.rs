@@ -1,9 +1,9 @@
-//! What is done to terms, menus, widgets, people and pictures.
+//! Events on terms, menus, widgets, users and media.
 
-use super::{AJAX, Act, FORM, LINK, REST, act};
+use super::{AJAX, Event, FORM, LINK, REST, event};
 
-pub(super) const ACTS: &[Act] = &[
-    act("category-name", FORM, "name of a category", |e| {
+pub(super) const EVENTS: &[Event] = &[
+    event("category-name", FORM, "name of a category", |e| {
         e.form(
             "/wp-admin/edit-tags.php",
             "update-tag_[[category.harbour]]",
@@ -19,7 +19,7 @@ pub(super) const ACTS: &[Act] = &[
         )
     })
     .short(),
-    act("category-slug", FORM, "address of a category", |e| {
+    event("category-slug", FORM, "address of a category", |e| {
         e.form(
             "/wp-admin/edit-tags.php",
             "update-tag_[[category.people]]",
@@ -34,14 +34,14 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("tag-delete", AJAX, "a tag deleted", |e| {
+    event("tag-delete", AJAX, "a tag deleted", |e| {
         e.form(
             "/wp-admin/admin-ajax.php",
             "delete-tag_[[post_tag.walks]]",
             &[("action", "delete-tag"), ("taxonomy", "post_tag"), ("tag_ID", "[[post_tag.walks]]")],
         )
     }),
-    act("tag-new", AJAX, "a new tag without posts", |e| {
+    event("tag-new", AJAX, "a new tag without posts", |e| {
         e.form_with(
             "/wp-admin/admin-ajax.php",
             ("_wpnonce_add-tag", "add-tag"),
@@ -56,7 +56,7 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("menu-label", FORM, "label of an item of the main menu", |e| {
+    event("menu-label", FORM, "label of an item of the main menu", |e| {
         let form = e.get("/wp-admin/admin-ajax.php?action=exact_menu&menu=[[nav_menu.main]]&item=[[item.4]]&title=Come%20and%20see")?;
         e.form_with(
             "/wp-admin/nav-menus.php",
@@ -69,27 +69,27 @@ pub(super) const ACTS: &[Act] = &[
         )
     })
     .short(),
-    act("menu-item", LINK, "an item of the main menu removed", |e| {
+    event("menu-item", LINK, "an item of the main menu removed", |e| {
         e.link(
             "/wp-admin/nav-menus.php?action=delete-menu-item&menu-item=[[item.8]]",
             "delete-menu_item_[[item.8]]",
         )
     }),
-    act("widget", REST, "text of a widget", |e| {
+    event("widget", REST, "text of a widget", |e| {
         e.rest(
             "POST",
             "widgets/custom_html-2",
             r#"{"instance":{"raw":{"title":"Notice","content":"<p>The slipway is closed.</p>"}}}"#,
         )
     }),
-    act("sidebar", REST, "a widget taken out of the sidebar", |e| {
+    event("sidebar", REST, "a widget removed from the sidebar", |e| {
         e.rest(
             "POST",
             "sidebars/sidebar-1",
             r#"{"widgets":["search-2","recent-posts-2","recent-comments-2","categories-2","custom_html-2","nav_menu-2"]}"#,
         )
     }),
-    act("user-name", FORM, "name of an author", |e| {
+    event("user-name", FORM, "name of an author", |e| {
         e.form(
             "/wp-admin/user-edit.php",
             "update-user_[[user.mara]]",
@@ -107,17 +107,17 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("user-text", REST, "what an author says about herself", |e| {
+    event("user-text", REST, "description of an author", |e| {
         e.rest("POST", "users/[[user.ines]]", r#"{"description":"Ines has moved to the lighthouse."}"#)
     }),
-    act("picture", REST, "title, caption and alternative text of a picture", |e| {
+    event("picture", REST, "title, caption and alternative text of an image", |e| {
         e.rest(
             "POST",
             "media/[[media.0]]",
             r#"{"title":"The pier","caption":"The pier at noon","alt_text":"A pier"}"#,
         )
     }),
-    act("picture-delete", REST, "a picture deleted", |e| {
+    event("picture-delete", REST, "an image deleted", |e| {
         e.rest("DELETE", "media/[[media.2]]?force=true", "")
     }),
 ];
