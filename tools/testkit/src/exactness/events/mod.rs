@@ -44,7 +44,7 @@ impl Theme {
     }
 }
 
-/// The required effect of an event on the pages of a run. Any other effect means that the event did not work.
+/// The required effect of an event on the pages of the long suite. Any other effect means that the event did not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     ChangesPages,
