@@ -15,7 +15,7 @@ use galley_testkit::cluster::{
     Finding, Outcome, PurgeRates, Scenario, Setting, purge_rates, run as run_rounds,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the rounds and prints the tables; a cluster that cannot be started is a complaint too.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let known = Scenario::WITH_ADDRESS
         .iter()
         .chain(&Scenario::WITH_SENTINELS);
@@ -101,7 +101,7 @@ fn run_all(
     finding: Finding,
     scenarios: Vec<Scenario>,
     rounds: usize,
-) -> Result<Vec<(Scenario, Outcome)>, Complaint> {
+) -> Result<Vec<(Scenario, Outcome)>, CommandError> {
     let setting = setting(arguments, finding, scenarios, rounds)?;
     let began = Instant::now();
     let outcomes = run_rounds(&setting, |round, scenario, outcome| {
@@ -128,7 +128,7 @@ fn setting(
     finding: Finding,
     scenarios: Vec<Scenario>,
     rounds: usize,
-) -> Result<Setting, Complaint> {
+) -> Result<Setting, CommandError> {
     let find = |path: &PathBuf| {
         fs::canonicalize(path).map_err(|_| format!("`{}` is not there", path.display()))
     };

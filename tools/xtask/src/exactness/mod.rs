@@ -17,7 +17,7 @@ use galley_testkit::exactness::{
     PurgeCounts, PurgeMethod, Suite, event_names,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The options of the command.
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ impl MethodName {
 }
 
 /// Runs the events and prints the tables.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let settings = settings(arguments)?;
     let start = Instant::now();
     let report = exactness::run(&settings, &mut |progress| {
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     check(&settings.methods, &report)
 }
 
-fn settings(arguments: &Arguments) -> Result<ExactnessSettings, Complaint> {
+fn settings(arguments: &Arguments) -> Result<ExactnessSettings, CommandError> {
     let mut methods: Vec<PurgeMethod> = arguments.with.iter().map(|name| name.method()).collect();
     methods.sort_by_key(|one| PurgeMethod::ALL.iter().position(|other| other == one));
     methods.dedup();
@@ -173,7 +173,7 @@ fn print_findings(event: &EventReport, settings: &ExactnessSettings) {
 }
 
 /// Our plugin must leave no page stale, and fewer than five of a hundred purged pages may be unchanged, for each theme.
-fn check(methods: &[PurgeMethod], report: &ExactnessReport) -> Result<(), Complaint> {
+fn check(methods: &[PurgeMethod], report: &ExactnessReport) -> Result<(), CommandError> {
     let Some(index) = methods.iter().position(|one| *one == PurgeMethod::Galley) else {
         return Ok(());
     };

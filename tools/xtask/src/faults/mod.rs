@@ -13,7 +13,7 @@ use std::{
 
 use galley_testkit::faults::{Form, Part, Setting, Tally};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ struct Run {
 }
 
 /// Runs the parts and prints the table; a part that cannot be run at all is a complaint too.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let setting = Setting {
         galley: fs::canonicalize(&arguments.galley).map_err(|_| {
             format!(
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     }
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
+fn wanted(only: &[String]) -> Result<Vec<Part>, CommandError> {
     if only.is_empty() {
         return Ok(Part::ALL.to_vec());
     }

@@ -18,7 +18,7 @@ use galley_testkit::exactness::fragments::{
     RandomEditsReport,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// The options of the command.
 #[derive(Debug, clap::Args)]
@@ -72,7 +72,7 @@ struct FragmentsReport {
 }
 
 /// Runs the measurements and prints the results.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let galley = fs::canonicalize(&arguments.galley).map_err(|_| {
         let path = arguments.galley.display();
         format!("`{path}` does not exist: run `make build`")
@@ -131,7 +131,7 @@ fn print_details(edit: &EditReport) {
 }
 
 /// Fails with a list of the missed goals.
-fn check(report: &FragmentsReport, arguments: &Arguments) -> Result<(), Complaint> {
+fn check(report: &FragmentsReport, arguments: &Arguments) -> Result<(), CommandError> {
     let mut missed: Vec<String> = report.edits.iter().flat_map(missed_by_edit).collect();
     missed.extend(missed_by_patching(report));
     missed.extend(missed_by_members(&report.members));

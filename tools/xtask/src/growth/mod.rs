@@ -8,7 +8,7 @@ use std::{fmt::Write as _, fs, path::PathBuf};
 use galley_testkit::growth::{Figure, Form, Part, Promise, Setting};
 use serde_json::json;
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says.
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 /// Measures and prints; a part that cannot be run at all is a complaint too.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let galley = fs::canonicalize(&arguments.galley).map_err(|_| {
         let path = arguments.galley.display();
         format!("`{path}` is not there: run `make build`")
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     }
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
+fn wanted(only: &[String]) -> Result<Vec<Part>, CommandError> {
     if only.is_empty() {
         return Ok(Part::ALL.to_vec());
     }

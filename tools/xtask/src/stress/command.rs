@@ -7,7 +7,7 @@ use std::time::Duration;
 use galley_testkit::stress::{Form, Part, Row, Setting};
 
 use super::table;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// What the command line says of the soak.
 #[derive(Debug, clap::Args)]
@@ -49,7 +49,7 @@ struct Common {
 }
 
 /// Runs the soak and prints.
-pub(crate) fn soak(arguments: &SoakArguments) -> Result<(), Complaint> {
+pub(crate) fn soak(arguments: &SoakArguments) -> Result<(), CommandError> {
     let setting = Setting {
         requests: arguments.requests,
         connections: arguments.connections,
@@ -59,7 +59,7 @@ pub(crate) fn soak(arguments: &SoakArguments) -> Result<(), Complaint> {
 }
 
 /// Runs the stress test and prints.
-pub(crate) fn stress(arguments: &StressArguments) -> Result<(), Complaint> {
+pub(crate) fn stress(arguments: &StressArguments) -> Result<(), CommandError> {
     let setting = Setting {
         killed_for: arguments.killed_for.map(Duration::from_secs),
         ..setting(&arguments.common, |text| eprintln!("stress: {text}"))?
@@ -67,7 +67,7 @@ pub(crate) fn stress(arguments: &StressArguments) -> Result<(), Complaint> {
     report(&arguments.common, &setting, &wanted(&arguments.only)?)
 }
 
-fn setting(common: &Common, progress: fn(&str)) -> Result<Setting, Complaint> {
+fn setting(common: &Common, progress: fn(&str)) -> Result<Setting, CommandError> {
     Ok(Setting {
         galley: binary(&common.galley)?,
         form: if common.short {
@@ -82,12 +82,12 @@ fn setting(common: &Common, progress: fn(&str)) -> Result<Setting, Complaint> {
     })
 }
 
-fn binary(path: &Path) -> Result<PathBuf, Complaint> {
+fn binary(path: &Path) -> Result<PathBuf, CommandError> {
     let found = fs::canonicalize(path);
     found.map_err(|_| format!("`{}` is not there: run `make build`", path.display()).into())
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
+fn wanted(only: &[String]) -> Result<Vec<Part>, CommandError> {
     if only.is_empty() {
         return Ok(Part::STRESS.to_vec());
     }
@@ -99,7 +99,7 @@ fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
 }
 
 /// Runs the parts; one that cannot be run at all is a broken promise of its own.
-fn report(common: &Common, setting: &Setting, parts: &[Part]) -> Result<(), Complaint> {
+fn report(common: &Common, setting: &Setting, parts: &[Part]) -> Result<(), CommandError> {
     let mut rows = Vec::new();
     for part in parts {
         let row = part.run(setting).unwrap_or_else(|trouble| Row {
