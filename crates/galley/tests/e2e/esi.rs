@@ -6,7 +6,7 @@ use galley_testkit::wait_for;
 use serde_json::Value;
 
 use crate::esi_stage::{Esi, LONG, TAGS, include, inner, optional, plan, plan_without_esi, whole};
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, with_host};
 
 const HIT: &str = "galley; hit; detail=esi";
@@ -277,7 +277,7 @@ fn it_is_explained_and_counted() {
         "{why}"
     );
     assert_eq!(includes[1]["bytes"], 0, "{why}");
-    let metrics = crate::http2::attacks::metrics(&site);
+    let metrics = site.metrics();
     for (result, count) in [("stored", 1), ("fetched", 2), ("failed", 1)] {
         let line = format!(
             "galley_esi_includes_total{{site=\"example.test\",result=\"{result}\"}} {count}"

@@ -1,9 +1,13 @@
-//! The server as a whole: the real binary, real PHP and Apache, raw clients. Each module tries to break one side of it.
+//! End-to-end tests: the real `galley` binary with real PHP, Apache, nginx, Redis and WordPress, scripted origins, and clients
+//! that send arbitrary bytes. Each module tests one feature.
 
-#![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed unwrap fails the test, also in helpers"
+)]
 #![expect(
     clippy::format_collect,
-    reason = "a few hundred fields, written to be read"
+    reason = "a few hundred fields; readable code matters more than speed"
 )]
 
 mod access;
@@ -26,6 +30,7 @@ mod durable_large;
 mod esi;
 mod esi_hostile;
 mod esi_stage;
+mod fast_path;
 mod fastcgi;
 mod fastcgi_broken;
 mod files;
@@ -36,10 +41,8 @@ mod greedy;
 mod heal;
 mod health;
 mod hosts;
-
-mod fast_path;
-mod http;
 mod http2;
+mod http;
 mod http_limits;
 mod http_upstream;
 mod import_try;
@@ -48,7 +51,7 @@ mod large_files;
 mod listeners;
 mod load;
 mod logs;
-mod managed;
+mod managed_php;
 mod members;
 mod neighbors;
 mod outages;
@@ -60,7 +63,6 @@ mod pictures;
 mod poison;
 mod pool;
 mod privileged;
-mod privileged_upgrade;
 mod process;
 mod program;
 mod proxied;
