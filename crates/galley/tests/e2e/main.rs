@@ -68,6 +68,8 @@ mod program;
 mod proxied;
 mod purge;
 mod purge_forward;
+mod purge_races;
+mod purge_tokens;
 mod reload;
 mod renewal;
 mod revalidation;
