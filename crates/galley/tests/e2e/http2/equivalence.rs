@@ -94,7 +94,7 @@ fn both_protocols_give_the_same_responses() {
                 let is_retrieval = matches!(method, "GET" | "HEAD");
                 for field in FIELDS.iter().filter(|_| is_retrieval) {
                     let (name, value) = field.split_once(": ").unwrap();
-                    // HTTP/2 does not allow these two.
+                    // These two concern connections and framing of HTTP/1.
                     if name != "Upgrade" && name != "Content-Length" {
                         assert_same_response(&site, &client, &request.clone().field(name, value));
                     }
