@@ -16,7 +16,7 @@ use super::page::note_name;
 use super::request::with_host;
 
 /// Deadline for events that may take a while on a busy machine. Shorter than the defaults (30 s and more) of `body_timeout`,
-/// `write_timeout`, `idle_timeout` and `php_timeout`, so that a test that sets one of them fails if Galley ignores the option.
+/// `write_timeout`, `idle_timeout` and `first_byte_timeout`, so that a test that sets one of them fails if Galley ignores the option.
 pub const TIMEOUT: Duration = Duration::from_secs(28);
 /// The same for `head_timeout`, `queue_timeout` and `drain_timeout`, whose defaults are 10 s and more.
 pub const SHORT_TIMEOUT: Duration = Duration::from_secs(9);
