@@ -151,7 +151,7 @@ $(VERSIONS)/node_modules/.package-lock.json: wordpress-plugin/galley/tests/versi
 	@touch $@
 
 plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
-	@wordpress-plugin/galley/tests/versions/whole $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
+	@wordpress-plugin/galley/tests/versions/unpack-wordpress $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
 	@GALLEY_TESTKIT_WORDPRESS=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)) cargo test --package galley --test e2e -- wordpress::plugin
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json

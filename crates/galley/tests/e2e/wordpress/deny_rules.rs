@@ -1,31 +1,31 @@
-//! Every address under which WordPress shows a closed page, whatever its spelling, is closed as well.
+//! A `deny` rule for a path also blocks every other URL under which WordPress shows the page.
 
 use std::net::Ipv4Addr;
 
 use galley_testkit::client::{Connection, Request, Response};
 
-use super::stack::{CLOSED, Stack, TIMEOUT};
+use super::stack::{DENY_RULES_HOST, TIMEOUT, WordPressStack};
 
-both! {
-    no_spelling_of_a_closed_address_shows_it,
-    what_is_not_closed_stays_open,
+test_with_shared_stacks! {
+    a_deny_rule_covers_every_url_form_of_a_page,
+    a_deny_rule_does_not_block_other_pages,
 }
 
-/// The rules close to this client alone.
-const STRANGER: u8 = 3;
-const FRIEND: u8 = 1;
+/// Last byte of the client address that the rules deny.
+const DENIED_CLIENT: u8 = 3;
+const ALLOWED_CLIENT: u8 = 1;
 
-fn send(stack: &Stack, client: u8, request: &Request) -> Response {
+fn send(stack: &WordPressStack, client: u8, request: &Request) -> Response {
     let address = Ipv4Addr::new(127, 0, 0, client);
     let mut connection = Connection::from_address(address, stack.addr(), TIMEOUT).unwrap();
     connection
-        .exchange(&stack.named(request.clone().host(CLOSED)))
+        .exchange(&stack.with_default_host(request.clone().host(DENY_RULES_HOST)))
         .unwrap()
 }
 
-/// Pages below `/internal/` whose text has the word, and their ids: parent, child, attachment of the child.
-fn publish(stack: &Stack) -> [u32; 3] {
-    let said = stack.php(
+/// Publishes pages below `/internal/` that contain `SECRETWORD`, and returns the IDs of parent, child and the child's attachment.
+fn publish(stack: &WordPressStack) -> [u32; 3] {
+    let output = stack.php(
         "$page = fn($slug, $parent) => wp_insert_post(['post_type' => 'page', 'post_name' => $slug, 'post_title' => $slug, \
          'post_content' => 'SECRETWORD', 'post_status' => 'publish', 'comment_status' => 'open', 'post_author' => 1, \
          'post_parent' => $parent]); \
@@ -37,14 +37,14 @@ fn publish(stack: &Stack) -> [u32; 3] {
          'post_status' => 'inherit', 'post_mime_type' => 'image/png', 'guid' => 'http://wp.test/plan.png'], false, $b); \
          echo \"$a $b $c\";",
     );
-    let ids: Vec<u32> = said
+    let ids: Vec<u32> = output
         .split_whitespace()
         .map(|id| id.parse().unwrap())
         .collect();
     ids.try_into().unwrap()
 }
 
-fn spellings([parent, child, attachment]: [u32; 3]) -> Vec<String> {
+fn target_forms([parent, child, attachment]: [u32; 3]) -> Vec<String> {
     let mut all: Vec<String> = PATHS
         .iter()
         .chain(QUERIES)
@@ -92,10 +92,10 @@ fn spellings([parent, child, attachment]: [u32; 3]) -> Vec<String> {
     all
 }
 
-/// `POST` is answered like `GET`, without WordPress's redirect to the one address of a page.
+/// Returns labeled `GET` and `POST` requests. WordPress handles `POST` like `GET`, but without a redirect to the canonical URL.
 fn requests(ids: [u32; 3]) -> Vec<(String, Request)> {
     let mut all = Vec::new();
-    for target in spellings(ids) {
+    for target in target_forms(ids) {
         all.push((format!("GET {target}"), Request::get(&target)));
         let request = Request::form(&target, &[("word", "x")]);
         all.push((format!("POST {target}"), request));
@@ -128,10 +128,10 @@ fn requests(ids: [u32; 3]) -> Vec<(String, Request)> {
             all.push((label, Request::post(target, media_type, parts)));
         }
     }
-    let odd = "application/x-www-form-urlencoded, text/plain";
+    let combined = "application/x-www-form-urlencoded, text/plain";
     let padded = format!("a={}&pagename=internal/x", "b".repeat(300_000));
     for (media_type, body) in [
-        (odd, "pagename=internal/x".to_owned()),
+        (combined, "pagename=internal/x".to_owned()),
         (
             "Application/X-WWW-Form-Urlencoded",
             "%70agename=internal/x".to_owned(),
@@ -144,32 +144,35 @@ fn requests(ids: [u32; 3]) -> Vec<(String, Request)> {
     all
 }
 
-fn no_spelling_of_a_closed_address_shows_it(stack: &Stack) {
+fn a_deny_rule_covers_every_url_form_of_a_page(stack: &WordPressStack) {
     let ids = publish(stack);
     let mut shown = 0;
-    let mut open = Vec::new();
+    let mut not_denied = Vec::new();
     for (label, request) in requests(ids) {
-        let friend = send(stack, FRIEND, &request);
-        if !friend.text().contains("SECRETWORD") {
+        let allowed = send(stack, ALLOWED_CLIENT, &request);
+        if !allowed.text().contains("SECRETWORD") {
             continue;
         }
         shown += 1;
-        let stranger = send(stack, STRANGER, &request);
-        if stranger.status != 403 {
-            open.push(format!("{label}: {}", stranger.status));
+        let denied = send(stack, DENIED_CLIENT, &request);
+        if denied.status != 403 {
+            not_denied.push(format!("{label}: {}", denied.status));
         }
     }
     assert!(
-        open.is_empty(),
-        "{} of {shown} are open:\n{}",
-        open.len(),
-        open.join("\n")
+        not_denied.is_empty(),
+        "{} of {shown} URLs are not denied:\n{}",
+        not_denied.len(),
+        not_denied.join("\n")
     );
-    // WordPress shows the page under many of them, so that this says something.
-    assert!(shown >= 60, "WordPress shows the page under {shown} only");
+    // WordPress must show the page for many of the requests, otherwise the test proves nothing.
+    assert!(
+        shown >= 60,
+        "WordPress shows the page for only {shown} requests"
+    );
 }
 
-fn what_is_not_closed_stays_open(stack: &Stack) {
+fn a_deny_rule_does_not_block_other_pages(stack: &WordPressStack) {
     stack.publish(["not-closed"]);
     for target in [
         "/",
@@ -182,12 +185,12 @@ fn what_is_not_closed_stays_open(stack: &Stack) {
         "/wp-login.php",
         "/wp-includes/css/buttons.min.css",
     ] {
-        let answer = send(stack, STRANGER, &Request::get(target));
-        assert_ne!(answer.status, 403, "{target}: {}", answer.beginning());
+        let response = send(stack, DENIED_CLIENT, &Request::get(target));
+        assert_ne!(response.status, 403, "{target}: {}", response.beginning());
     }
     let fields = [("name", "Ann"), ("action", "nobody")];
     let request = Request::form("/wp-admin/admin-ajax.php", &fields);
-    assert_eq!(send(stack, STRANGER, &request).status, 400);
+    assert_eq!(send(stack, DENIED_CLIENT, &request).status, 400);
 }
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";

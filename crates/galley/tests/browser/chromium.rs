@@ -1,26 +1,26 @@
-//! The same in Chromium: a person logs in, edits in the block editor, and a visitor reads it at the next request.
+//! The plugin in Chromium: the block editor, the admin bar, the settings page and the dashboard widget.
 //!
-//! Pictures of what was seen are left in the build's folder, in `tmp/screenshots`.
+//! Screenshots are written to `tmp/screenshots` in the target directory.
 
 use std::path::{Path, PathBuf};
 
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::json;
 
-use super::stack::{Stack, shared};
+use super::site::{PluginSite, shared};
 
-pub fn picture(name: &str) -> PathBuf {
+pub fn screenshot_path(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("{name}.png"))
 }
 
-pub fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
-    tab.go(&stack.url("/wp-login.php")).unwrap();
+pub fn log_in(tab: &mut Tab<'_>, site: &PluginSite) {
+    tab.go(&site.url("/wp-login.php")).unwrap();
     let form = format!(
         "document.querySelector('#user_login').value = {}; document.querySelector('#user_pass').value = {}; \
          document.querySelector('#loginform').submit()",
-        json!(stack.wordpress.user),
-        json!(stack.wordpress.password)
+        json!(site.wordpress.user),
+        json!(site.wordpress.password)
     );
     tab.say(&form).unwrap();
     tab.wait("location.pathname.startsWith('/wp-admin/') && document.readyState === 'complete'")
@@ -28,17 +28,17 @@ pub fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
 }
 
 #[test]
-fn an_edit_in_the_block_editor_is_read_by_visitors_at_the_next_request() {
-    let stack = &*shared();
-    let post = stack.publish("edited-in-chromium");
+fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
+    let site = &*shared();
+    let post = site.publish("edited-in-chromium");
     let path = "/edited-in-chromium/";
-    stack.warm(path);
+    site.wait_until_stored(path);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
 
-    tab.go(&stack.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
+    tab.go(&site.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
         .unwrap();
     tab.wait("window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()")
         .unwrap();
@@ -54,13 +54,13 @@ fn an_edit_in_the_block_editor_is_read_by_visitors_at_the_next_request() {
     tab.write("Written in Chromium. ").unwrap();
     tab.wait("wp.data.select('core/editor').isEditedPostDirty()")
         .unwrap();
-    tab.picture(&picture("block-editor")).unwrap();
-    stack.warm(path);
+    tab.picture(&screenshot_path("block-editor")).unwrap();
+    site.wait_until_stored(path);
     tab.click(".editor-post-publish-button").unwrap();
     tab.wait("wp.data.select('core/editor').didPostSaveRequestSucceed() && !wp.data.select('core/editor').isEditedPostDirty()")
         .unwrap();
 
-    let next = stack.get(path);
+    let next = site.get(path);
     assert!(
         next.text().contains("Written in Chromium."),
         "{}",
@@ -68,25 +68,25 @@ fn an_edit_in_the_block_editor_is_read_by_visitors_at_the_next_request() {
     );
     drop(tab);
     let mut visitor = browser.person().unwrap();
-    visitor.go(&stack.url(path)).unwrap();
+    visitor.go(&site.url(path)).unwrap();
     visitor
         .wait("document.body.innerText.includes('Written in Chromium.') && !document.querySelector('#wpadminbar')")
         .unwrap();
-    visitor.picture(&picture("visitor")).unwrap();
+    visitor.picture(&screenshot_path("visitor")).unwrap();
 }
 
 #[test]
 fn the_admin_bar_and_the_settings_page_work() {
-    let stack = &*shared();
-    stack.publish("seen-in-chromium");
+    let site = &*shared();
+    site.publish("seen-in-chromium");
     let path = "/seen-in-chromium/";
-    stack.warm(path);
+    site.wait_until_stored(path);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
 
-    tab.go(&stack.url(path)).unwrap();
+    tab.go(&site.url(path)).unwrap();
     tab.wait("document.querySelector('#wp-admin-bar-galley .galley-state.is-hit')")
         .unwrap();
     let label = tab.say("document.querySelector('#wp-admin-bar-galley .galley-label').innerText");
@@ -98,19 +98,19 @@ fn the_admin_bar_and_the_settings_page_work() {
     );
     tab.say("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
         .unwrap();
-    tab.picture(&picture("admin-bar")).unwrap();
-    tab.say("window.wasHere = true; document.querySelector('#wp-admin-bar-galley-purge-page a').click()")
+    tab.picture(&screenshot_path("admin-bar")).unwrap();
+    tab.say("window.oldDocument = true; document.querySelector('#wp-admin-bar-galley-purge-page a').click()")
         .unwrap();
-    // The link leads back to the page.
+    // The link redirects back to the page.
     tab.wait(&format!(
-        "!window.wasHere && location.pathname === {} && document.querySelector('#wp-admin-bar-galley .galley-state.is-miss')",
+        "!window.oldDocument && location.pathname === {} && document.querySelector('#wp-admin-bar-galley .galley-state.is-miss')",
         json!(path)
     ))
     .unwrap();
-    assert!(!stack.get(path).is_hit());
+    assert!(!site.get(path).is_hit());
 
-    stack.warm(path);
-    tab.go(&stack.url("/wp-admin/options-general.php?page=galley"))
+    site.wait_until_stored(path);
+    tab.go(&site.url("/wp-admin/options-general.php?page=galley"))
         .unwrap();
     tab.wait("document.querySelector('.galley-connection .is-fine') && document.querySelector('.galley-chart rect')")
         .unwrap();
@@ -121,27 +121,27 @@ fn the_admin_bar_and_the_settings_page_work() {
             .as_f64()
             .is_some_and(|pixels| pixels > 100.0)
     );
-    tab.picture(&picture("settings")).unwrap();
-    assert!(stack.get(path).is_hit());
-    // Who does not confirm purges nothing.
+    tab.picture(&screenshot_path("settings")).unwrap();
+    assert!(site.get(path).is_hit());
+    // Without confirmation nothing is purged.
     tab.say(
-        "window.asked = ''; window.confirm = (words) => { window.asked = words; return false; }",
+        "window.confirmText = ''; window.confirm = (text) => { window.confirmText = text; return false; }",
     )
     .unwrap();
     tab.click("#galley-purge-all").unwrap();
-    tab.wait("window.asked.startsWith('Purge all pages?')")
+    tab.wait("window.confirmText.startsWith('Purge all pages?')")
         .unwrap();
-    assert!(stack.get(path).is_hit());
+    assert!(site.get(path).is_hit());
     tab.say("window.confirm = () => true").unwrap();
     tab.click("#galley-purge-all").unwrap();
     tab.wait("location.search.includes('galley=purged-all') && document.querySelector('.notice-success')")
         .unwrap();
-    assert!(!stack.get(path).is_hit());
-    tab.picture(&picture("purged")).unwrap();
+    assert!(!site.get(path).is_hit());
+    tab.picture(&screenshot_path("purged")).unwrap();
 }
 
-/// Opens the sidebar of the block editor and the panel in it. WordPress closes the sidebar when the screen becomes small, some time
-/// after that, and remembers both for the next test.
+/// Opens the sidebar of the block editor and the panel in it. When the screen becomes small, WordPress closes the sidebar with a
+/// delay, and it remembers the state for the next test.
 pub fn open_editor_panel(tab: &mut Tab<'_>) {
     tab.wait(
         "(() => { const one = document.querySelector('.galley-effect button'); \
@@ -152,15 +152,15 @@ pub fn open_editor_panel(tab: &mut Tab<'_>) {
 }
 
 #[test]
-fn the_block_editor_says_what_an_update_purges() {
-    let stack = &*shared();
-    let post = stack.publish("told-in-the-editor");
-    stack.warm("/told-in-the-editor/");
+fn the_block_editor_shows_what_an_update_purges() {
+    let site = &*shared();
+    let post = site.publish("told-in-the-editor");
+    site.wait_until_stored("/told-in-the-editor/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
-    tab.go(&stack.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
+    log_in(&mut tab, site);
+    tab.go(&site.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
         .unwrap();
     tab.wait("window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()")
         .unwrap();
@@ -171,25 +171,25 @@ fn the_block_editor_says_what_an_update_purges() {
         .unwrap();
     tab.say("document.querySelector('.galley-effect').scrollIntoView()")
         .unwrap();
-    tab.picture(&picture("editor-panel")).unwrap();
+    tab.picture(&screenshot_path("editor-panel")).unwrap();
 }
 
 #[test]
 fn the_state_is_in_the_admin_bar_and_the_page_fits_a_phone() {
-    let stack = &*shared();
-    stack.warm("/");
+    let site = &*shared();
+    site.wait_until_stored("/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
     tab.wait("/Galley: \\S+/.test(document.querySelector('#wp-admin-bar-galley .galley-label').innerText)")
         .unwrap();
     tab.wait("document.querySelector('#galley_state .galley-state-line')")
         .unwrap();
-    tab.picture(&picture("dashboard")).unwrap();
-    let page = stack.url("/wp-admin/options-general.php?page=galley&galley_url=/");
+    tab.picture(&screenshot_path("dashboard")).unwrap();
+    let page = site.url("/wp-admin/options-general.php?page=galley&galley_url=/");
     tab.go(&page).unwrap();
-    tab.picture(&picture("plugin-page")).unwrap();
+    tab.picture(&screenshot_path("plugin-page")).unwrap();
     let frame = format!(
         "document.body.innerHTML = '<iframe style=\"width:360px;height:3000px;border:0\"></iframe>'; \
          window.phone = document.querySelector('iframe'); window.phone.src = {}",
@@ -201,5 +201,5 @@ fn the_state_is_in_the_admin_bar_and_the_page_fits_a_phone() {
     let wide = "Array.from(window.phone.contentDocument.querySelectorAll('.galley-settings *')).filter(e => e.getBoundingClientRect().right > 361 \
                 && !e.closest('.galley-scroll') && !e.closest('.screen-reader-text')).map(e => e.outerHTML.slice(0, 120))";
     assert_eq!(tab.say(wide).unwrap(), json!([]));
-    tab.picture(&picture("plugin-page-phone")).unwrap();
+    tab.picture(&screenshot_path("plugin-page-phone")).unwrap();
 }

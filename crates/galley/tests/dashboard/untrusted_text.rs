@@ -1,16 +1,16 @@
-//! Texts that visitors, plugins and purges bring in, made to be taken for markup: through a real Galley into every view they stay text.
+//! Text from visitors, plugins and purges that looks like markup. Every view must show it as text.
 
 use galley_testkit::client::Request;
 use galley_testkit::{Chromium, Scratch, Tab};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use serde_json::json;
 
-use crate::browser::{VIEWS, open, seen};
-use crate::stage::{Dashboard, MARKUP, Session, Stage};
+use crate::browser::{VIEWS, main_text, open};
+use crate::support::{Dashboard, MARKUP, Session, TestServer};
 
-/// One for each place of a page that text may break out of: content, attributes with and without quotes, addresses, scripts, styles,
-/// comments, templates, other encodings.
-const CORPUS: &[&str] = &[
+/// Text that breaks out of each context of a page: content, quoted and unquoted attributes, URLs, scripts, styles, comments, templates,
+/// and other encodings.
+const HOSTILE_TEXTS: &[&str] = &[
     MARKUP,
     "<script>hacked=1</script>",
     "</script><script>hacked=1</script>",
@@ -33,18 +33,18 @@ const CORPUS: &[&str] = &[
     "<base href=//elsewhere.test/>",
 ];
 
-fn encoded(text: &str) -> String {
+fn percent_encoded(text: &str) -> String {
     percent_encode(text.as_bytes(), NON_ALPHANUMERIC).to_string()
 }
 
-/// Whatever of it a visitor, a program or a purge may say.
-fn bring_in(stage: &Stage, text: &str) {
-    let path = encoded(text);
+/// Sends requests with the text in the path, the query, the cookies and other fields.
+fn send_requests(server: &TestServer, text: &str) {
+    let path = percent_encoded(text);
     for target in [
         format!("/{path}/"),
         format!("/{path}/?{path}={path}"),
         format!("/set-cookie/{path}"),
-        // Not well formed: refused, and counted.
+        // Malformed targets, which are rejected and counted.
         format!("/{}", text.replace(' ', "")),
     ] {
         let visit = Request::get(&target)
@@ -53,21 +53,21 @@ fn bring_in(stage: &Stage, text: &str) {
             .field("Referer", text);
         let cookie = format!("wordpress_logged_in_{text}={text}; {text}={text}");
         for request in [visit.clone(), visit.field("Cookie", &cookie)] {
-            let _ = request.send(stage.galley.addr()).unwrap();
+            let _ = request.send(server.galley.addr()).unwrap();
         }
     }
 }
 
-/// As the page itself purges.
+/// Purges by tag and URL as the page does.
 fn purge(dashboard: &Dashboard, session: &Session, text: &str) {
-    let url = format!("http://a.test/{}/", encoded(text));
-    for order in [json!({ "tags": [text] }), json!({ "urls": [url] })] {
-        dashboard.gets(session.on(dashboard.order("/api/purge", &order)), 200);
+    let url = format!("http://a.test/{}/", percent_encoded(text));
+    for body in [json!({ "tags": [text] }), json!({ "urls": [url] })] {
+        dashboard.assert_status(session.authorize(dashboard.post("/api/purge", &body)), 200);
     }
 }
 
-/// That the page consists of what its own code makes, and nothing has run.
-fn assert_text(tab: &mut Tab<'_>, case: &str) {
+/// Asserts that the page contains only elements that its code creates, and that no injected script ran.
+fn assert_no_injection(tab: &mut Tab<'_>, case: &str) {
     let foreign = tab.say(
         "[...document.querySelectorAll('*')].filter((one) => \
            !['HTML','HEAD','META','TITLE','LINK','SCRIPT','BODY','HEADER','NAV','MAIN','FOOTER','SECTION','DIV','SPAN','P','A','H1','H2','H3',\
@@ -87,17 +87,17 @@ fn assert_text(tab: &mut Tab<'_>, case: &str) {
 }
 
 #[test]
-fn hostile_texts_of_visitors_stay_text_in_every_view() {
-    let stage = Stage::start();
-    stage.store("a.test", "/");
-    let mut dashboard = stage.dashboard();
+fn untrusted_text_is_never_rendered_as_markup() {
+    let server = TestServer::start();
+    server.store("a.test", "/");
+    let mut dashboard = server.dashboard();
     let session = dashboard.log_in();
-    for text in CORPUS {
-        bring_in(&stage, text);
+    for text in HOSTILE_TEXTS {
+        send_requests(&server, text);
         purge(&dashboard, &session, text);
-        let _ = stage.get("a.test", &format!("/{}/", encoded(text)));
+        let _ = server.get("a.test", &format!("/{}/", percent_encoded(text)));
     }
-    stage.store("a.test", &format!("/{}/", encoded(MARKUP)));
+    server.store("a.test", &format!("/{}/", percent_encoded(MARKUP)));
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
@@ -106,25 +106,29 @@ fn hostile_texts_of_visitors_stay_text_in_every_view() {
         .unwrap();
     for view in VIEWS {
         open(&mut tab, view);
-        assert_text(&mut tab, view);
+        assert_no_injection(&mut tab, view);
     }
-    // It is there: the views show what was brought in.
+    // The views must contain the text, otherwise the test proves nothing.
     open(&mut tab, "purges");
-    assert!(seen(&mut tab).contains(CORPUS[1]), "{}", seen(&mut tab));
+    assert!(
+        main_text(&mut tab).contains(HOSTILE_TEXTS[1]),
+        "{}",
+        main_text(&mut tab)
+    );
     open(&mut tab, "pages");
-    assert!(seen(&mut tab).contains(MARKUP));
-    for text in CORPUS {
+    assert!(main_text(&mut tab).contains(MARKUP));
+    for text in HOSTILE_TEXTS {
         open(&mut tab, "live");
         open(&mut tab, "why");
-        let typed = serde_json::to_string(text).unwrap();
+        let input = serde_json::to_string(text).unwrap();
         tab.say(&format!(
-            "document.querySelector('#url').value = 'http://a.test/' + {typed}; \
-             document.querySelector('#cookie').value = 'wordpress_logged_in_' + {typed}; \
+            "document.querySelector('#url').value = 'http://a.test/' + {input}; \
+             document.querySelector('#cookie').value = 'wordpress_logged_in_' + {input}; \
              document.querySelector('main form').requestSubmit()"
         ))
         .unwrap();
         tab.wait("document.querySelector('#because, #trouble:not([hidden])')")
             .unwrap();
-        assert_text(&mut tab, text);
+        assert_no_injection(&mut tab, text);
     }
 }

@@ -1,8 +1,8 @@
-//! What the plugin shows in wp-admin, in Chromium: every part on a large screen and on a phone, in light and dark, with axe; and every
-//! button, with what axe finds of its result.
+//! Accessibility of the plugin in wp-admin, checked with axe in Chromium: every view on a large screen and a phone, in light and dark,
+//! and the result of every button.
 //!
-//! Only the plugin's own elements are checked: WordPress's are not checked. The network's page is in the end-to-end tests
-//! (`wordpress::plugin::network_page`).
+//! Only the plugin's elements are checked, not those of WordPress. The end-to-end tests check the page of a multisite network
+//! (`wordpress::plugin::multisite_page`).
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use std::path::PathBuf;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
 
-use super::browser::{log_in, open_editor_panel, picture};
-use super::stack::{Stack, shared};
+use super::chromium::{log_in, open_editor_panel, screenshot_path};
+use super::site::{PluginSite, shared};
 
 const SCREENS: [(u32, u32); 2] = [(360, 800), (1440, 1000)];
 
 const PAGE: &str = "/wp-admin/options-general.php?page=galley";
 
-/// A part of the plugin that people see.
+/// A page or part of wp-admin with elements of the plugin.
 struct View {
     name: &'static str,
     path: &'static str,
-    /// Until when it is waited.
+    /// JavaScript condition that is true when the view is complete.
     until: &'static str,
-    /// What opens its closed parts, on each screen.
+    /// JavaScript that opens collapsed elements.
     open: &'static str,
-    /// Its elements.
-    own: &'static [&'static str],
+    /// Selectors of the plugin's elements.
+    elements: &'static [&'static str],
 }
 
 const VIEWS: &[View] = &[
@@ -35,35 +35,35 @@ const VIEWS: &[View] = &[
         path: PAGE,
         until: "document.querySelector('.galley-chart rect')",
         open: "document.querySelectorAll('.galley-settings details').forEach((one) => { one.open = true })",
-        own: &[".galley-settings", "#wp-admin-bar-galley"],
+        elements: &[".galley-settings", "#wp-admin-bar-galley"],
     },
     View {
         name: "why",
         path: "/wp-admin/options-general.php?page=galley&galley_url=/wp-login.php",
         until: "document.querySelector('.galley-answer .galley-why')",
         open: "",
-        own: &[".galley-settings"],
+        elements: &[".galley-settings"],
     },
     View {
         name: "widget",
         path: "/wp-admin/index.php",
         until: "document.querySelector('#galley_state li') && /Galley: /.test(document.querySelector('.galley-label').innerText)",
         open: "document.querySelector('#wp-admin-bar-galley').classList.add('hover')",
-        own: &["#galley_state", "#wp-admin-bar-galley"],
+        elements: &["#galley_state", "#wp-admin-bar-galley"],
     },
     View {
         name: "notice",
         path: "/wp-admin/plugins.php",
         until: "document.querySelector('.galley-notice')",
         open: "",
-        own: &[".galley-notice", "tr[data-slug='galley']"],
+        elements: &[".galley-notice", "tr[data-slug='galley']"],
     },
     View {
         name: "posts",
         path: "/wp-admin/edit.php",
         until: "document.querySelector('td.column-galley_cached .is-hit')",
         open: "document.querySelectorAll('#the-list tr').forEach((row) => row.classList.add('is-expanded'))",
-        own: &["th.column-galley_cached", "td.column-galley_cached"],
+        elements: &["th.column-galley_cached", "td.column-galley_cached"],
     },
     View {
         name: "health",
@@ -74,7 +74,7 @@ const VIEWS: &[View] = &[
                if (passed.getAttribute('aria-expanded') === 'false') { passed.click() } \
                document.querySelectorAll('[aria-controls^=\"health-check-accordion-block-galley\"][aria-expanded=\"false\"]') \
                .forEach((one) => one.click()) })()",
-        own: &["[id^='health-check-accordion-block-galley']"],
+        elements: &["[id^='health-check-accordion-block-galley']"],
     },
     View {
         name: "health-info",
@@ -82,20 +82,20 @@ const VIEWS: &[View] = &[
         until: "document.querySelector('#health-check-accordion-block-galley')",
         open: "document.querySelectorAll('[aria-controls=\"health-check-accordion-block-galley\"][aria-expanded=\"false\"]') \
                .forEach((one) => one.click())",
-        own: &["#health-check-accordion-block-galley"],
+        elements: &["#health-check-accordion-block-galley"],
     },
 ];
 
-/// Opens a page and waits for a part of it.
-fn open(tab: &mut Tab<'_>, stack: &Stack, path: &str, until: &str) {
-    tab.go(&stack.url(path)).unwrap();
+/// Opens a page and waits until a condition is true.
+fn open(tab: &mut Tab<'_>, site: &PluginSite, path: &str, until: &str) {
+    tab.go(&site.url(path)).unwrap();
     tab.wait(&format!("document.readyState === 'complete' && {until}"))
         .unwrap();
     tab.load_axe().unwrap();
 }
 
-/// Checks the open page on every screen.
-fn check(tab: &mut Tab<'_>, view: &View) {
+/// Checks the open page at each size and in both color schemes.
+fn assert_accessible(tab: &mut Tab<'_>, view: &View) {
     let mut found = Vec::new();
     for (width, height) in SCREENS {
         tab.screen(width, height).unwrap();
@@ -103,92 +103,99 @@ fn check(tab: &mut Tab<'_>, view: &View) {
             tab.prefer_colors(colors).unwrap();
             tab.say(view.open).unwrap();
             let case = format!("{}-{width}-{colors}", view.name);
-            let broken = tab.violations(view.own).unwrap();
-            found.extend(broken.iter().map(|one| format!("{case}: {one}")));
-            if is_too_wide(tab, view) {
+            let violations = tab.violations(view.elements).unwrap();
+            found.extend(
+                violations
+                    .iter()
+                    .map(|violation| format!("{case}: {violation}")),
+            );
+            if overflows(tab, view) {
                 found.push(format!("{case}: wider than the screen"));
             }
             tab.say(&format!(
                 "document.querySelector({}).scrollIntoView(); window.scrollBy(0, -80)",
-                json!(view.own[0])
+                json!(view.elements[0])
             ))
             .unwrap();
-            tab.picture(&picture(&format!("wp-admin-{case}"))).unwrap();
+            tab.picture(&screenshot_path(&format!("wp-admin-{case}")))
+                .unwrap();
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// Whether an element ends beyond the screen that is not within one that scrolls.
-fn is_too_wide(tab: &mut Tab<'_>, view: &View) -> bool {
-    let wide = format!(
+/// Returns whether a visible element extends beyond the right edge of the screen.
+fn overflows(tab: &mut Tab<'_>, view: &View) -> bool {
+    let overflows = format!(
         "{}.some((own) => [...document.querySelectorAll(own)].some((one) => one.checkVisibility() && \
          one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.screen-reader-text')))",
-        json!(view.own)
+        json!(view.elements)
     );
-    tab.say(&wide).unwrap() == Value::Bool(true)
+    tab.say(&overflows).unwrap() == Value::Bool(true)
 }
 
-/// A site with something in every part: stored pages, purges, a cookie that works against the cache.
-fn prepare(stack: &Stack) {
+/// Fills every view: stored pages, purges, and a cookie that prevents caching.
+fn fill_views(site: &PluginSite) {
     for name in ["checked-first", "checked-second"] {
-        stack.publish(name);
-        stack.warm(&format!("/{name}/"));
+        site.publish(name);
+        site.wait_until_stored(&format!("/{name}/"));
     }
-    stack.php(
+    site.php(
         "update_option('galley_cookies', ['visited_before' => ['path' => '/checked-first/', 'time' => time(), 'by' => 'visits.php', 'at' => 'mu-plugins/visits.php:21']]); \
          Galley\\note_cause('menu'); do_action('galley_purge_url', home_url('/checked-second/'));",
     );
-    stack.warm("/checked-first/");
+    site.wait_until_stored("/checked-first/");
 }
 
 #[test]
-fn every_part_in_wp_admin_is_accessible_on_every_screen() {
-    let stack = &*shared();
-    prepare(stack);
+fn all_plugin_views_in_wp_admin_are_accessible() {
+    let site = &*shared();
+    fill_views(site);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
     for view in VIEWS {
-        open(&mut tab, stack, view.path, view.until);
-        check(&mut tab, view);
+        open(&mut tab, site, view.path, view.until);
+        assert_accessible(&mut tab, view);
     }
-    // What is planted is found: nothing else shows that the checker looks at these elements.
+    // An image without alternative text must be reported, otherwise axe did not check these elements.
     tab.say("document.querySelector('#health-check-accordion-block-galley').append(new Image())")
         .unwrap();
-    let planted = tab
+    let violations = tab
         .violations(&["#health-check-accordion-block-galley"])
         .unwrap();
     assert!(
-        planted.iter().any(|one| one.starts_with("image-alt:")),
-        "{planted:?}"
+        violations
+            .iter()
+            .any(|violation| violation.starts_with("image-alt:")),
+        "{violations:?}"
     );
-    // The last: the notice is shown no more.
+    // Last, because the notice is not shown again after it is dismissed.
     open(
         &mut tab,
-        stack,
+        site,
         "/wp-admin/plugins.php",
         "document.querySelector('.galley-notice a')",
     );
     tab.click(".galley-notice a").unwrap();
     tab.wait("document.readyState === 'complete' && !document.querySelector('.galley-notice')")
         .unwrap();
-    stack.php("delete_option('galley_cookies'); delete_user_meta(1, 'galley_dismissed');");
+    site.php("delete_option('galley_cookies'); delete_user_meta(1, 'galley_dismissed');");
 }
 
 #[test]
-fn the_panel_of_the_block_editor_is_accessible() {
-    let stack = &*shared();
-    let post = stack.publish("checked-in-the-editor");
-    stack.warm("/checked-in-the-editor/");
+fn the_block_editor_panel_is_accessible() {
+    let site = &*shared();
+    let post = site.publish("checked-in-the-editor");
+    site.wait_until_stored("/checked-in-the-editor/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
     open(
         &mut tab,
-        stack,
+        site,
         &format!("/wp-admin/post.php?post={post}&action=edit"),
         "window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()",
     );
@@ -203,199 +210,205 @@ fn the_panel_of_the_block_editor_is_accessible() {
         .unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
-            let broken = tab.violations(&[".galley-effect"]).unwrap();
-            assert!(broken.is_empty(), "{width} {colors}: {}", broken.join("\n"));
-            tab.picture(&picture(&format!("wp-admin-editor-{width}-{colors}")))
-                .unwrap();
+            let violations = tab.violations(&[".galley-effect"]).unwrap();
+            assert!(
+                violations.is_empty(),
+                "{width} {colors}: {}",
+                violations.join("\n")
+            );
+            tab.picture(&screenshot_path(&format!(
+                "wp-admin-editor-{width}-{colors}"
+            )))
+            .unwrap();
         }
     }
 }
 
-/// A button or link that is pressed, and what is seen then.
-struct Press {
+/// A button or link, and the expected result of a click.
+struct Button {
     selector: &'static str,
-    /// The beginning of what is asked before; empty: nothing.
-    question: &'static str,
-    /// What comes of it.
+    /// Beginning of the confirmation text. Empty: no confirmation.
+    confirmation: &'static str,
+    /// JavaScript condition that is true after the click.
     until: &'static str,
 }
 
-const PRESSES: &[Press] = &[
-    Press {
+const BUTTONS: &[Button] = &[
+    Button {
         selector: "#galley-purge-url",
-        question: "",
+        confirmation: "",
         until: "document.querySelector('.notice-success').innerText.includes('The page is purged')",
     },
-    Press {
+    Button {
         selector: "#galley-preload",
-        question: "Let PHP generate the pages",
+        confirmation: "Let PHP generate the pages",
         until: "document.querySelector('.galley-preloading') && document.querySelector('.notice-success').innerText.includes('Preloading has begun')",
     },
-    Press {
+    Button {
         selector: "#galley-preload-off",
-        question: "",
+        confirmation: "",
         until: "document.querySelector('#galley-preload') && document.querySelector('.notice-success').innerText.includes('Preloading is stopped')",
     },
-    Press {
+    Button {
         selector: "#galley-development",
-        question: "Switch the cache off for two hours?",
+        confirmation: "Switch the cache off for two hours?",
         until: "document.querySelector('.galley-state-line.is-amber') && document.querySelector('.notice-success').innerText.includes('Development mode is on')",
     },
-    Press {
+    Button {
         selector: "#galley-development-off",
-        question: "",
+        confirmation: "",
         until: "document.querySelector('#galley-development') && document.querySelector('.notice-success').innerText.includes('Development mode is off')",
     },
-    Press {
+    Button {
         selector: "#galley-choose",
-        question: "",
+        confirmation: "",
         until: "document.querySelector('.notice-success').innerText.includes('The settings are saved')",
     },
-    Press {
+    Button {
         selector: "#galley-purge-all",
-        question: "Purge all pages?",
+        confirmation: "Purge all pages?",
         until: "document.querySelector('.notice-success').innerText.includes('All pages are purged')",
     },
-    Press {
+    Button {
         selector: "#wp-admin-bar-galley-purge-all a",
-        question: "Purge all pages?",
+        confirmation: "Purge all pages?",
         until: "location.search.includes('galley=purged-all') && document.querySelector('.notice-success')",
     },
-    Press {
+    Button {
         selector: "#galley-explain",
-        question: "",
+        confirmation: "",
         until: "location.search.includes('galley_url=') && document.querySelector('.galley-answer a.button')",
     },
-    Press {
+    Button {
         selector: ".galley-answer a.button",
-        question: "",
+        confirmation: "",
         until: "document.querySelector('.notice-success').innerText.includes('The page is purged')",
     },
 ];
 
-/// Presses it, first without the consent that it asks for.
-fn press(tab: &mut Tab<'_>, one: &Press) {
-    tab.say("document.querySelectorAll('.notice-success, .notice-error').forEach((old) => old.remove()); window.isOld = true")
+/// Clicks a button. If it asks for confirmation, first clicks without confirming, which must have no effect.
+fn click(tab: &mut Tab<'_>, button: &Button) {
+    tab.say("document.querySelectorAll('.notice-success, .notice-error').forEach((old) => old.remove()); window.oldDocument = true")
         .unwrap();
-    if !one.question.is_empty() {
-        tab.say("window.confirm = (words) => { window.asked = words; return false }")
+    if !button.confirmation.is_empty() {
+        tab.say("window.confirm = (text) => { window.confirmText = text; return false }")
             .unwrap();
-        tab.click(one.selector).unwrap();
-        tab.wait(&format!("window.asked.startsWith({})", json!(one.question)))
-            .unwrap();
-        assert_eq!(tab.say("window.isOld").unwrap(), json!(true));
+        tab.click(button.selector).unwrap();
+        tab.wait(&format!(
+            "window.confirmText.startsWith({})",
+            json!(button.confirmation)
+        ))
+        .unwrap();
+        assert_eq!(tab.say("window.oldDocument").unwrap(), json!(true));
     }
     tab.say("window.confirm = () => true").unwrap();
-    tab.click(one.selector).unwrap();
+    tab.click(button.selector).unwrap();
     tab.wait(&format!(
-        "!window.isOld && document.readyState === 'complete' && {}",
-        one.until
+        "!window.oldDocument && document.readyState === 'complete' && {}",
+        button.until
     ))
     .unwrap();
     tab.load_axe().unwrap();
 }
 
-const OF_THE_PAGE: &View = &View {
+const SETTINGS_VIEW: &View = &View {
     name: "pressed",
     path: PAGE,
     until: "true",
     open: "",
-    own: &[".galley-settings"],
+    elements: &[".galley-settings"],
 };
 
 #[test]
-fn every_button_of_the_page_works_and_its_result_is_accessible() {
-    let stack = &*shared();
-    stack.publish("pressed");
+fn every_button_of_the_settings_page_works_and_stays_accessible() {
+    let site = &*shared();
+    site.publish("pressed");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
     open(
         &mut tab,
-        stack,
+        site,
         PAGE,
         "document.querySelector('#galley-purge-url')",
     );
-    for one in PRESSES {
+    for button in BUTTONS {
         let fill = "for (const id of ['galley-purge-address', 'galley-url']) { document.querySelector('#' + id).value = '/pressed/' }";
         tab.say(fill).unwrap();
-        let is_purge = one.until.contains("purged");
+        let is_purge = button.until.contains("purged");
         if is_purge {
-            stack.warm("/pressed/");
+            site.wait_until_stored("/pressed/");
         }
-        press(&mut tab, one);
+        click(&mut tab, button);
         if is_purge {
-            assert!(!stack.get("/pressed/").is_hit(), "{}", one.selector);
+            assert!(!site.get("/pressed/").is_hit(), "{}", button.selector);
         }
-        check(&mut tab, OF_THE_PAGE);
+        assert_accessible(&mut tab, SETTINGS_VIEW);
     }
-    // On the page itself, for the page itself.
-    stack.warm("/pressed/");
+    // The admin bar of a page purges this page.
+    site.wait_until_stored("/pressed/");
     open(
         &mut tab,
-        stack,
+        site,
         "/pressed/",
         "document.querySelector('#wp-admin-bar-galley .galley-state.is-hit')",
     );
     tab.say("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
         .unwrap();
-    let broken = tab.violations(&["#wp-admin-bar-galley"]).unwrap();
-    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    let violations = tab.violations(&["#wp-admin-bar-galley"]).unwrap();
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
     tab.click("#wp-admin-bar-galley-purge-page a").unwrap();
     tab.wait("document.querySelector('#wp-admin-bar-galley .galley-state.is-miss')")
         .unwrap();
-    assert!(!stack.get("/pressed/").is_hit());
+    assert!(!site.get("/pressed/").is_hit());
 }
 
-/// A file that is not there until this is dropped: other tests share the site.
-struct Away {
+/// Hides a file and restores it when dropped, because other tests share the site.
+struct HiddenFile {
     file: PathBuf,
-    away: PathBuf,
+    hidden: PathBuf,
 }
 
-impl Away {
-    fn put(file: PathBuf) -> Self {
-        let away = file.with_extension("away");
-        fs::rename(&file, &away).unwrap();
-        Self { file, away }
+impl HiddenFile {
+    fn hide(file: PathBuf) -> Self {
+        let hidden = file.with_extension("away");
+        fs::rename(&file, &hidden).unwrap();
+        Self { file, hidden }
     }
 }
 
-impl Drop for Away {
+impl Drop for HiddenFile {
     fn drop(&mut self) {
-        let _ = fs::rename(&self.away, &self.file);
+        let _ = fs::rename(&self.hidden, &self.file);
     }
 }
 
-/// The page without a connection: what it says, and the form that makes one.
+/// Checks the explanation and the connection form.
 #[test]
-fn without_a_connection_the_page_says_what_to_do() {
-    let stack = &*shared();
-    let file = stack
-        .wordpress
-        .root
-        .join("wp-content/galley-connection.php");
-    let away = Away::put(file);
+fn the_settings_page_explains_a_missing_connection() {
+    let site = &*shared();
+    let file = site.wordpress.root.join("wp-content/galley-connection.php");
+    let hidden = HiddenFile::hide(file);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    log_in(&mut tab, stack);
+    log_in(&mut tab, site);
     open(
         &mut tab,
-        stack,
+        site,
         PAGE,
         "document.querySelector('.galley-state-line.is-red') && document.querySelector('#galley-save')",
     );
     let view = View {
         name: "unconnected",
-        ..*OF_THE_PAGE
+        ..*SETTINGS_VIEW
     };
-    check(&mut tab, &view);
-    let save = |tab: &mut Tab<'_>, address: &str, said: &str| {
-        let one = Press {
+    assert_accessible(&mut tab, &view);
+    let save = |tab: &mut Tab<'_>, address: &str, message: &str| {
+        let button = Button {
             selector: "#galley-save",
-            question: "",
+            confirmation: "",
             until: "document.querySelector('.galley-settings .notice:not(.galley-notice)')",
         };
         tab.say(&format!(
@@ -403,23 +416,23 @@ fn without_a_connection_the_page_says_what_to_do() {
             json!(address)
         ))
         .unwrap();
-        press(tab, &one);
+        click(tab, &button);
         let shown = tab
             .say("document.querySelector('.galley-settings .notice:not(.galley-notice)').innerText")
             .unwrap();
         assert!(
-            shown.as_str().is_some_and(|text| text.contains(said)),
+            shown.as_str().is_some_and(|text| text.contains(message)),
             "{shown}"
         );
-        check(tab, &view);
+        assert_accessible(tab, &view);
     };
     save(&mut tab, "ftp://nowhere", "Invalid address");
     save(&mut tab, "", "The connection is saved");
-    drop(away);
-    stack.php("delete_transient('galley_state');");
+    drop(hidden);
+    site.php("delete_transient('galley_state');");
     open(
         &mut tab,
-        stack,
+        site,
         PAGE,
         "document.querySelector('.galley-chart rect')",
     );

@@ -1,4 +1,4 @@
-//! A running WordPress with the plugin in it, put there by the command that people use.
+//! A running WordPress behind Galley, with the plugin installed by `galley plugin install`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use rcgen::{CertifiedKey, PublicKeyData as _, generate_simple_self_signed};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// Browsers resolve it to this machine by themselves.
+/// Browsers resolve this name to the loopback address without DNS.
 pub const HOST: &str = "localhost";
 
-/// For everything that must happen but may take a while on a busy machine.
+/// Deadline for events that must happen but may take long on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-static SHARED: LazyLock<Mutex<Stack>> = LazyLock::new(|| Mutex::new(Stack::start()));
+static SHARED: LazyLock<Mutex<PluginSite>> = LazyLock::new(|| Mutex::new(PluginSite::start()));
 
-/// What several tests share, one at a time: a post that one publishes is named by the pages of others.
-pub fn shared() -> MutexGuard<'static, Stack> {
+/// Locks the shared site for one test. Tests cannot run concurrently, because a published post appears on pages of other tests.
+pub fn shared() -> MutexGuard<'static, PluginSite> {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -34,22 +34,21 @@ pub fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_galley"))
 }
 
-/// Parts end in the order of their fields.
-pub struct Stack {
+/// A running site. The processes stop in the order of the fields.
+pub struct PluginSite {
     pub galley: Galley,
     _fpm: PhpFpm,
     _database: MariaDb,
     pub wordpress: WordPress,
-    /// What a browser must be told to take the site's certificate, which nobody has signed.
+    /// The pin with which a browser accepts the site's self-signed certificate.
     pub pin: String,
-    /// The access log.
-    pub access: PathBuf,
-    /// What the installation said.
-    pub installed: Value,
+    pub access_log: PathBuf,
+    /// The JSON output of `galley plugin install`.
+    pub install_report: Value,
     _scratch: Scratch,
 }
 
-impl Stack {
+impl PluginSite {
     pub fn start() -> Self {
         let scratch = Scratch::new().unwrap();
         let options = Options {
@@ -67,21 +66,21 @@ impl Stack {
         let fpm = PhpFpm::start(&scratch.join("upstream"), &fpm).unwrap();
         let dir = scratch.dir("galley").unwrap();
         let config = dir.join("galley.toml");
-        let pin = certify(&dir);
-        let access = dir.join("access.log");
+        let pin = write_certificate(&dir);
+        let access_log = dir.join("access.log");
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"unix:{}\"\n[cache]\nmemory = \"64MiB\"\n\
              [log]\naccess = \"{}\"\n[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{}\"\nphp = \"{}\"\n\
              https_redirect = false\ntls = {{ cert = \"site.pem\", key = \"site.key\" }}\n",
             dir.join("admin.sock").display(),
-            access.display(),
+            access_log.display(),
             wordpress.root.display(),
             fpm.address()
         );
         fs::write(&config, text).unwrap();
-        let said = install(&wordpress.root, &config);
-        let installed: Value = serde_json::from_slice(&said.stdout).unwrap_or_default();
-        assert!(installed["active"] == true, "{}", words(&said));
+        let output = install(&wordpress.root, &config);
+        let install_report: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        assert!(install_report["active"] == true, "{}", output_text(&output));
         let galley = Galley::start_config(binary(), &dir, &config).unwrap();
         Self {
             galley,
@@ -89,8 +88,8 @@ impl Stack {
             _database: database,
             wordpress,
             pin,
-            access,
-            installed,
+            access_log,
+            install_report,
             _scratch: scratch,
         }
     }
@@ -99,7 +98,7 @@ impl Stack {
         self.galley.addr()
     }
 
-    /// What a browser writes into `Host`.
+    /// Returns the `Host` that a browser sends.
     pub fn authority(&self) -> String {
         format!("{HOST}:{}", self.addr().port())
     }
@@ -108,35 +107,36 @@ impl Stack {
         format!("http://{}{path}", self.authority())
     }
 
-    /// The same over TLS.
+    /// Returns the URL of a path over TLS.
     pub fn tls_url(&self, path: &str) -> String {
         let urls = self.galley.urls();
         let url = urls.iter().find_map(|url| url.strip_prefix("https://"));
-        let addr: SocketAddr = url.expect("a listener for TLS").parse().unwrap();
+        let addr: SocketAddr = url.expect("no TLS listener").parse().unwrap();
         format!("https://{HOST}:{}{path}", addr.port())
     }
 
-    /// An anonymous visitor's request.
+    /// Sends an anonymous request.
     #[track_caller]
     pub fn get(&self, target: &str) -> Response {
         let request = Request::get(target).host(&self.authority());
         request.send(self.addr()).unwrap()
     }
 
-    /// Asks until the page is in the cache.
+    /// Requests the page until it is a hit.
     #[track_caller]
-    pub fn warm(&self, target: &str) {
+    pub fn wait_until_stored(&self, target: &str) {
         galley_testkit::wait_for(&format!("{target} to be cached"), TIMEOUT, || {
             self.get(target).is_hit()
         });
     }
 
-    /// A browser of the logged-in administrator.
+    /// Returns a browser of the logged-in administrator.
     pub fn admin(&self) -> Browser {
-        self.person(&self.wordpress.user)
+        self.user(&self.wordpress.user)
     }
 
-    pub fn person(&self, user: &str) -> Browser {
+    /// Returns a browser of a logged-in user.
+    pub fn user(&self, user: &str) -> Browser {
         let mut browser = Browser::new(self.addr(), &self.authority());
         browser.login(user, &self.wordpress.password).unwrap();
         browser
@@ -146,10 +146,10 @@ impl Stack {
     pub fn php(&self, code: &str) -> String {
         self.wordpress
             .php(code)
-            .unwrap_or_else(|trouble| panic!("{trouble}\n{code}"))
+            .unwrap_or_else(|error| panic!("{error}\n{code}"))
     }
 
-    /// Publishes a post whose slug is its title, and returns its number.
+    /// Publishes a post with the slug as its title, and returns its ID.
     pub fn publish(&self, slug: &str) -> u32 {
         let code = format!(
             "echo wp_insert_post(['post_name' => '{slug}', 'post_title' => '{slug}', 'post_content' => \
@@ -158,55 +158,55 @@ impl Stack {
         self.php(&code).trim().parse().unwrap()
     }
 
-    /// What the server says of an address, asked without a cookie.
+    /// Returns the JSON output of `galley why` for a request without cookies.
     pub fn why(&self, path: &str) -> Value {
         let output = self
             .galley
             .cli(&["why", "--json", &self.url(path)])
             .unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", words(&output)))
+        serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|_| panic!("{}", output_text(&output)))
     }
 }
 
-/// Checks an answer that is not needed any further.
-pub trait Is {
-    /// Panics with the answer when it has another status.
-    fn is(&self, status: u16);
+/// Asserts the status of a response that the test does not use further.
+pub trait AssertStatus {
+    fn assert_status(&self, status: u16);
 }
 
-impl Is for Response {
+impl AssertStatus for Response {
     #[track_caller]
-    fn is(&self, status: u16) {
+    fn assert_status(&self, status: u16) {
         assert_eq!(self.status, status, "{}", self.beginning());
     }
 }
 
-/// `galley plugin install`.
+/// Runs `galley plugin install`.
 pub fn install(root: &Path, config: &Path) -> Output {
     let mut command = Command::new(binary());
     command.args(["plugin", "install", "--json", "--config"]);
     command.arg(config).arg(root).output().unwrap()
 }
 
-/// What a command said.
-pub fn words(output: &Output) -> String {
+/// Returns the exit status and the output of a command.
+pub fn output_text(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    format!("{}\n{out}{err}", output.status)
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    format!("{}\n{stdout}{stderr}", output.status)
 }
 
-/// What stands between two texts.
+/// Returns the text between two delimiters.
 #[track_caller]
-pub fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
+pub fn text_between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     let found = text.split_once(before);
     let (_, rest) = found.unwrap_or_else(|| panic!("no `{before}` in\n{text}"));
     rest.split_once(after).unwrap().0
 }
 
-/// Writes a certificate for the host and its key; gives the key's pin (RFC 7469 section 2.4).
-fn certify(dir: &Path) -> String {
-    let made = generate_simple_self_signed([HOST.to_owned()]).unwrap();
-    let CertifiedKey { cert, signing_key } = made;
+/// Writes a certificate for the host and its key, and returns the key's pin (RFC 7469 section 2.4).
+fn write_certificate(dir: &Path) -> String {
+    let generated = generate_simple_self_signed([HOST.to_owned()]).unwrap();
+    let CertifiedKey { cert, signing_key } = generated;
     let key = dir.join("site.key");
     fs::write(dir.join("site.pem"), cert.pem()).unwrap();
     fs::write(&key, signing_key.serialize_pem()).unwrap();

@@ -1,4 +1,4 @@
-//! A server with two sites, and dashboards in front of it.
+//! A Galley server with two sites, and dashboards that connect to it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,26 +14,26 @@ use galley_testkit::{Galley, Scratch, wait_for};
 use serde_json::{Value, json};
 
 pub const TIMEOUT: Duration = Duration::from_secs(60);
-const SERVER: &str = "server-token-0123456789";
-const SITE: &str = "site-a-token-0123456789";
+const SERVER_TOKEN: &str = "server-token-0123456789";
+const SITE_TOKEN: &str = "site-a-token-0123456789";
 
-/// Markup that must stay text wherever it comes from.
+/// Markup that must be shown as text, whatever its source.
 pub const MARKUP: &str = "<img/src=x/onerror=hacked=1>";
 
 const HOSTILE_COOKIE: &str = "a<img/src=x/onerror=hacked=1>=\"><script>hacked=1</script>";
 
-/// The running server. It ends first.
-pub struct Stage {
+/// A running server, which stops before its origin.
+pub struct TestServer {
     pub galley: Galley,
     pub scratch: Scratch,
     _origin: Origin,
 }
 
-impl Stage {
-    /// `a.test` with a token of its own, and `b.test`.
+impl TestServer {
+    /// Starts a server with the sites `a.test`, which has a site token, and `b.test`.
     pub fn start() -> Self {
-        let origin = Origin::start(|seen, writer| {
-            let path = seen.path().to_owned();
+        let origin = Origin::start(|request, writer| {
+            let path = request.path().to_owned();
             let tags = format!("t1,{MARKUP}");
             let mut fields = vec![
                 ("Content-Type", "text/html"),
@@ -50,7 +50,7 @@ impl Stage {
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();
-        for (name, text) in [("server.token", SERVER), ("site.token", SITE)] {
+        for (name, text) in [("server.token", SERVER_TOKEN), ("site.token", SITE_TOKEN)] {
             fs::write(scratch.join(name), text).unwrap();
             let mode = fs::Permissions::from_mode(0o600);
             fs::set_permissions(scratch.join(name), mode).unwrap();
@@ -74,44 +74,44 @@ impl Stage {
         }
     }
 
-    /// As a visitor.
+    /// Sends a visitor's request.
     pub fn get(&self, host: &str, target: &str) -> Response {
         let request = Request::get(target).host(host);
         request.send(self.galley.addr()).unwrap()
     }
 
-    /// Asks for a page until it is stored.
+    /// Requests a page until it is a hit.
     pub fn store(&self, host: &str, target: &str) {
         wait_for("the page in memory", TIMEOUT, || {
             self.get(host, target).is_hit()
         });
     }
 
-    /// A dashboard with the server's token.
+    /// Starts a dashboard with the token of the server.
     pub fn dashboard(&self) -> Dashboard {
         Dashboard::start(&self.galley.admin().unwrap(), &self.token_file("server"))
     }
 
-    /// A dashboard with the token of `a.test`.
+    /// Starts a dashboard with the token of `a.test`.
     pub fn site_dashboard(&self) -> Dashboard {
         Dashboard::start(&self.galley.admin().unwrap(), &self.token_file("site"))
     }
 
-    fn token_file(&self, whose: &str) -> PathBuf {
-        self.scratch.join(format!("{whose}.token"))
+    fn token_file(&self, name: &str) -> PathBuf {
+        self.scratch.join(format!("{name}.token"))
     }
 }
 
-/// A running `galley dashboard`; ends with its handle.
+/// A running `galley dashboard`, stopped when dropped.
 pub struct Dashboard {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     pub addr: SocketAddr,
-    first: Option<String>,
+    first_url: Option<String>,
 }
 
-/// What a browser holds after the login.
+/// The secrets of a session, which a browser has after the login.
 #[derive(Clone, Debug)]
 pub struct Session {
     pub cookie: String,
@@ -138,30 +138,30 @@ impl Dashboard {
             .unwrap();
         let input = child.stdin.take().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        let first = line(&mut output);
-        let host = first.strip_prefix("http://").unwrap();
+        let first_url = read_url(&mut output);
+        let host = first_url.strip_prefix("http://").unwrap();
         let addr = host.split_once('/').unwrap().0.parse().unwrap();
         Self {
             child,
             input,
             output,
             addr,
-            first: Some(first),
+            first_url: Some(first_url),
         }
     }
 
-    /// Ends it as a terminal or a service manager does.
-    pub fn end(mut self) -> ExitStatus {
+    /// Stops it with `SIGTERM`.
+    pub fn terminate(mut self) -> ExitStatus {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         self.child.wait().unwrap()
     }
 
-    /// An address with a login that nobody has used.
+    /// Returns a URL with an unused login token.
     pub fn url(&mut self) -> String {
-        self.first.take().unwrap_or_else(|| {
+        self.first_url.take().unwrap_or_else(|| {
             self.input.write_all(b"\n").unwrap();
-            line(&mut self.output)
+            read_url(&mut self.output)
         })
     }
 
@@ -170,8 +170,8 @@ impl Dashboard {
         url.split_once("#login=").unwrap().1.to_owned()
     }
 
-    /// As the page sends it: JSON with the page's own origin.
-    pub fn order(&self, target: &str, body: &Value) -> Request {
+    /// Returns a `POST` as the page sends it, with JSON and the origin of the page.
+    pub fn post(&self, target: &str, body: &Value) -> Request {
         Request::post(target, "application/json", body.to_string())
             .field("Origin", format!("http://{}", self.addr))
     }
@@ -184,40 +184,40 @@ impl Dashboard {
         request.send(self.addr).unwrap()
     }
 
-    /// Sends a request whose response has this status.
+    /// Asserts the status of a response.
     #[track_caller]
-    pub fn gets(&self, request: Request, status: u16) {
+    pub fn assert_status(&self, request: Request, status: u16) {
         drop(self.send(request).expect_status(status));
     }
 
     pub fn try_login(&self, token: &str) -> Response {
-        self.send(self.order("/login", &json!({ "token": token })))
+        self.send(self.post("/login", &json!({ "token": token })))
     }
 
     pub fn log_in(&mut self) -> Session {
         let token = self.token();
-        let answer = self.try_login(&token).expect_status(200);
-        let cookie = answer.field("set-cookie").unwrap();
+        let response = self.try_login(&token).expect_status(200);
+        let cookie = response.field("set-cookie").unwrap();
         Session {
             cookie: cookie.split(';').next().unwrap().to_owned(),
-            key: parsed(&answer)["key"].as_str().unwrap().to_owned(),
+            key: parse_json(&response)["key"].as_str().unwrap().to_owned(),
         }
     }
 
-    /// The JSON of a question that is answered.
+    /// Sends a `GET` and returns the JSON of its response.
     #[track_caller]
     pub fn json(&self, session: &Session, target: &str) -> Value {
-        parsed(
+        parse_json(
             &self
-                .send(session.on(Request::get(target)))
+                .send(session.authorize(Request::get(target)))
                 .expect_status(200),
         )
     }
 }
 
 impl Session {
-    /// Adds both secrets.
-    pub fn on(&self, request: Request) -> Request {
+    /// Adds the cookie and the key to a request.
+    pub fn authorize(&self, request: Request) -> Request {
         request
             .cookie(&self.cookie)
             .field("X-Galley-Key", &self.key)
@@ -231,13 +231,15 @@ impl Drop for Dashboard {
     }
 }
 
-fn line(output: &mut BufReader<ChildStdout>) -> String {
+/// Reads the next login URL.
+fn read_url(output: &mut BufReader<ChildStdout>) -> String {
     let mut line = String::new();
     output.read_line(&mut line).unwrap();
     assert!(line.starts_with("http://127.0.0.1:"), "{line:?}");
     line.trim().to_owned()
 }
 
-pub fn parsed(answer: &Response) -> Value {
-    serde_json::from_slice(&answer.body).unwrap()
+/// Parses the JSON body of a response.
+pub fn parse_json(response: &Response) -> Value {
+    serde_json::from_slice(&response.body).unwrap()
 }

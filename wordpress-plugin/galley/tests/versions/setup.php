@@ -1,6 +1,6 @@
 <?php
 /**
- * Makes of the installed WordPress the site that is asked: addresses, the plugin, some content.
+ * Sets up the test site in an installed WordPress: URLs, the plugin, sample content.
  *
  * @package Galley
  */

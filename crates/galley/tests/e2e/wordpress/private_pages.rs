@@ -1,35 +1,36 @@
-//! Pages for one person: logged in, with a password, with a session, with a cart. Nothing of them is ever stored or shared.
+//! Pages for one visitor, who is logged in or has a post password, a session or a cart. They are neither stored nor shared.
 
 use galley_testkit::client::{Browser, Request, Response};
 use galley_testkit::wait_for;
 use serde_json::Value;
 
 use super::stack::{
-    HIT, STORED, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, between, run_of, summary,
+    HIT, STORED, TIMEOUT, WordPressStack, assert_cache_status, assert_no_text, assert_text,
+    php_run, summary, text_between,
 };
 
-both! {
-    logging_in_and_out,
-    a_login_in_the_address_of_a_file_stays_private,
+test_with_shared_stacks! {
+    logged_in_pages_bypass_the_cache_until_logout,
+    private_pages_under_file_like_urls_are_not_stored,
     login_pages_are_never_stored,
-    the_administration_works,
-    a_protected_post_opens_for_who_knows_its_password,
-    a_draft_is_previewed_by_its_editor_alone,
-    a_session_on_every_page_stays_with_its_visitor,
-    a_visitor_with_a_cart_passes,
+    wp_admin_bypasses_the_cache,
+    a_password_protected_post_is_shown_only_with_the_password,
+    previews_are_shown_only_to_logged_in_editors,
+    php_sessions_are_not_shared_between_visitors,
+    cart_and_session_cookies_bypass_the_cache,
 }
 
 const BYPASS: &str = "galley; fwd=bypass; detail=cookie";
 
-fn visit(browser: &mut Browser, target: &str) -> Response {
+fn get(browser: &mut Browser, target: &str) -> Response {
     browser.get(target).unwrap()
 }
 
-fn logging_in_and_out(stack: &Stack) {
+fn logged_in_pages_bypass_the_cache_until_logout(stack: &WordPressStack) {
     stack.publish(["login-page", "login-other"]);
     stack.get("/login-page/");
     let mut editor = stack.visitor();
-    let form = visit(&mut editor, "/wp-login.php").expect_status(200);
+    let form = get(&mut editor, "/wp-login.php").expect_status(200);
     assert!(
         form.all("set-cookie")
             .iter()
@@ -37,59 +38,66 @@ fn logging_in_and_out(stack: &Stack) {
         "{}",
         form.beginning()
     );
-    assert_way(&form, "galley; fwd=bypass; detail=path");
+    assert_cache_status(&form, "galley; fwd=bypass; detail=path");
     let fields = [
         ("log", "editor"),
         ("pwd", stack.wordpress.password.as_str()),
         ("testcookie", "1"),
         ("redirect_to", "http://wp.test/login-page/"),
     ];
-    let answer = editor
+    let response = editor
         .post("/wp-login.php", &fields)
         .unwrap()
         .expect_status(302);
-    assert_eq!(answer.field("location"), Some("http://wp.test/login-page/"));
+    assert_eq!(
+        response.field("location"),
+        Some("http://wp.test/login-page/")
+    );
     assert!(editor.jar.starting_with("wordpress_logged_in_").is_some());
 
-    let runs = stack.runs("/login-page/");
+    let runs = stack.php_runs("/login-page/");
     for round in 1..=2 {
-        let page = visit(&mut editor, "/login-page/").expect_status(200);
-        assert_way(&page, BYPASS);
+        let page = get(&mut editor, "/login-page/").expect_status(200);
+        assert_cache_status(&page, BYPASS);
         assert_text(&page, "id=\"wpadminbar\"");
-        assert_eq!(run_of(&page), runs + round, "composed for this editor");
+        assert_eq!(
+            php_run(&page),
+            runs + round,
+            "the page was not generated for this request"
+        );
     }
-    // The login purges softly where it leads to; what is generated then is for strangers again.
+    // The login form soft-purges the page that it redirects to. The refreshed page is generated without cookies.
     wait_for("the page to be refreshed", TIMEOUT, || {
         let again = stack.get("/login-page/").expect_status(200);
         assert_no_text(&again, "wpadminbar");
         again.cache_status() == HIT
     });
-    // A page that only the editor has seen is not in the store.
-    visit(&mut editor, "/login-other/");
+    // A page that only the editor has requested is not stored.
+    get(&mut editor, "/login-other/");
     let first = stack.get("/login-other/").expect_status(200);
-    assert_way(&first, STORED);
+    assert_cache_status(&first, STORED);
     assert_no_text(&first, "wpadminbar");
     assert!(
-        visit(&mut editor, "/login-other/")
+        get(&mut editor, "/login-other/")
             .text()
             .contains("wpadminbar")
     );
 
-    let text = visit(&mut editor, "/login-other/").text();
-    let nonce = between(&text, "action=logout&#038;_wpnonce=", "'");
-    let goodbye = visit(
+    let text = get(&mut editor, "/login-other/").text();
+    let nonce = text_between(&text, "action=logout&#038;_wpnonce=", "'");
+    let logout = get(
         &mut editor,
         &format!("/wp-login.php?action=logout&_wpnonce={nonce}"),
     );
-    assert_eq!(goodbye.status, 302, "{}", goodbye.beginning());
+    assert_eq!(logout.status, 302, "{}", logout.beginning());
     assert_eq!(editor.jar.starting_with("wordpress_logged_in_"), None);
-    let after = visit(&mut editor, "/login-other/");
-    assert_way(&after, HIT);
+    let after = get(&mut editor, "/login-other/");
+    assert_cache_status(&after, HIT);
     assert_no_text(&after, "wpadminbar");
 }
 
-/// Web cache deception: an address that ends like a file and shows a person's page.
-fn a_login_in_the_address_of_a_file_stays_private(stack: &Stack) {
+/// Web cache deception: a URL that ends like a file name and shows a private page.
+fn private_pages_under_file_like_urls_are_not_stored(stack: &WordPressStack) {
     let mut editor = stack.editor();
     for target in [
         "/wp-admin/profile.php/x.css",
@@ -105,15 +113,15 @@ fn a_login_in_the_address_of_a_file_stays_private(stack: &Stack) {
         "/the-ferry-runs-again.css",
         "/%77p-admin/profile.php",
     ] {
-        let own = visit(&mut editor, target);
-        assert!(!own.is_hit(), "{target}: {}", own.beginning());
-        let stranger = stack.get(target);
-        assert_no_text(&stranger, "editor@example.org");
-        assert_no_text(&stranger, "wpadminbar");
+        let page = get(&mut editor, target);
+        assert!(!page.is_hit(), "{target}: {}", page.beginning());
+        let anonymous = stack.get(target);
+        assert_no_text(&anonymous, "editor@example.org");
+        assert_no_text(&anonymous, "wpadminbar");
     }
 }
 
-fn login_pages_are_never_stored(stack: &Stack) {
+fn login_pages_are_never_stored(stack: &WordPressStack) {
     for target in [
         "/wp-login.php",
         "/wp-login.php?action=lostpassword",
@@ -121,28 +129,28 @@ fn login_pages_are_never_stored(stack: &Stack) {
     ] {
         let mut last = 0;
         for _ in 0..2 {
-            let answer = stack.get(target).expect_status(200);
-            assert_way(&answer, "galley; fwd=bypass; detail=path");
-            assert!(run_of(&answer) > last, "{target}");
-            last = run_of(&answer);
+            let response = stack.get(target).expect_status(200);
+            assert_cache_status(&response, "galley; fwd=bypass; detail=path");
+            assert!(php_run(&response) > last, "{target}");
+            last = php_run(&response);
             assert!(
-                answer
+                response
                     .field("cache-control")
                     .is_some_and(|value| value.contains("no-cache")),
                 "{}",
-                answer.beginning()
+                response.beginning()
             );
         }
     }
     let wrong = Request::form("/wp-login.php", &[("log", "editor"), ("pwd", "wrong")])
         .cookie("wordpress_test_cookie=WP%20Cookie%20check");
-    let answer = stack.send(wrong).expect_status(200);
-    assert_text(&answer, "login_error");
+    let response = stack.send(wrong).expect_status(200);
+    assert_text(&response, "login_error");
 }
 
-fn the_administration_works(stack: &Stack) {
+fn wp_admin_bypasses_the_cache(stack: &WordPressStack) {
     let mut admin = stack.admin();
-    for (target, wanted) in [
+    for (target, expected) in [
         ("/wp-admin/", "id=\"wpadminbar\""),
         ("/wp-admin/index.php", "id=\"dashboard-widgets\""),
         ("/wp-admin/edit.php", "wp-list-table"),
@@ -152,54 +160,54 @@ fn the_administration_works(stack: &Stack) {
             "dashicons",
         ),
     ] {
-        let page = visit(&mut admin, target).expect_status(200);
+        let page = get(&mut admin, target).expect_status(200);
         assert!(page.cache_status().contains("fwd=bypass"), "{target}");
-        assert_text(&page, wanted);
+        assert_text(&page, expected);
     }
-    let beat = [
+    let heartbeat = [
         ("action", "heartbeat"),
         ("interval", "60"),
         ("screen_id", "dashboard"),
         ("_nonce", "x"),
     ];
-    let answer = admin.post("/wp-admin/admin-ajax.php", &beat).unwrap();
-    assert_way(&answer, "galley; fwd=method; detail=method");
-    assert_text(&answer, "nonces_expired");
-    // The front end of strangers uses the same interface.
-    let stranger = stack.get("/wp-admin/admin-ajax.php?action=nothing");
-    assert_eq!((stranger.status, stranger.text().as_str()), (400, "0"));
-    assert_way(&stranger, "galley; fwd=bypass; detail=path");
+    let response = admin.post("/wp-admin/admin-ajax.php", &heartbeat).unwrap();
+    assert_cache_status(&response, "galley; fwd=method; detail=method");
+    assert_text(&response, "nonces_expired");
+    // Anonymous pages use the same endpoint.
+    let anonymous = stack.get("/wp-admin/admin-ajax.php?action=nothing");
+    assert_eq!((anonymous.status, anonymous.text().as_str()), (400, "0"));
+    assert_cache_status(&anonymous, "galley; fwd=bypass; detail=path");
 }
 
-fn a_protected_post_opens_for_who_knows_its_password(stack: &Stack) {
+fn a_password_protected_post_is_shown_only_with_the_password(stack: &WordPressStack) {
     stack.php(
         "foreach (['locked', 'locked-too'] as $slug) { wp_insert_post(['post_name' => $slug, 'post_title' => $slug, \
          'post_content' => 'The secret text.', 'post_status' => 'publish', 'post_author' => 1, 'post_password' => 'sesame']); }",
     );
-    let is_closed = |page: &Response| {
+    let is_locked = |page: &Response| {
         page.text().contains("post-password-form") && !page.text().contains("The secret text.")
     };
-    assert!(is_closed(&stack.get("/locked/").expect_status(200)));
+    assert!(is_locked(&stack.get("/locked/").expect_status(200)));
     let unlock = |password: &str| {
         let mut visitor = stack.visitor();
         let form = [("post_password", password), ("Submit", "Enter")];
         let request = Request::form("/wp-login.php?action=postpass", &form)
             .field("Referer", "http://wp.test/locked/");
-        let answer = visitor.send(request).unwrap().expect_status(302);
-        assert_eq!(answer.field("location"), Some("http://wp.test/locked/"));
+        let response = visitor.send(request).unwrap().expect_status(302);
+        assert_eq!(response.field("location"), Some("http://wp.test/locked/"));
         assert!(visitor.jar.starting_with("wp-postpass_").is_some());
         visitor
     };
     let mut member = unlock("sesame");
     for path in ["/locked/", "/locked-too/", "/locked/"] {
-        let page = visit(&mut member, path).expect_status(200);
-        assert_way(&page, BYPASS);
+        let page = get(&mut member, path).expect_status(200);
+        assert_cache_status(&page, BYPASS);
         assert_text(&page, "The secret text.");
-        assert!(is_closed(&stack.get(path)), "{path}");
-        assert!(is_closed(&stack.get(path)), "{path}, from the store");
+        assert!(is_locked(&stack.get(path)), "{path}");
+        assert!(is_locked(&stack.get(path)), "{path}, second request");
     }
-    let page = visit(&mut unlock("wrong"), "/locked/");
-    assert!(is_closed(&page), "{}", summary(&page));
+    let page = get(&mut unlock("wrong"), "/locked/");
+    assert!(is_locked(&page), "{}", summary(&page));
     for target in [
         "/?s=secret+text",
         "/feed/?x=locked",
@@ -209,26 +217,26 @@ fn a_protected_post_opens_for_who_knows_its_password(stack: &Stack) {
     }
 }
 
-fn a_draft_is_previewed_by_its_editor_alone(stack: &Stack) {
+fn previews_are_shown_only_to_logged_in_editors(stack: &WordPressStack) {
     let id = stack.php(
         "echo wp_insert_post(['post_title' => 'a draft', 'post_content' => 'Not for strangers.', 'post_status' => 'draft', 'post_author' => 1]);",
     );
     let mut editor = stack.editor();
     let target = format!("/?p={id}&preview=true");
     for target in [target.clone(), format!("/?p={id}")] {
-        let preview = visit(&mut editor, &target).expect_status(200);
+        let preview = get(&mut editor, &target).expect_status(200);
         assert!(preview.cache_status().contains("fwd=bypass"));
         assert_text(&preview, "Not for strangers.");
         for _ in 0..2 {
-            let stranger = stack.get(&target).expect_status(404);
-            assert_no_text(&stranger, "Not for strangers.");
+            let anonymous = stack.get(&target).expect_status(404);
+            assert_no_text(&anonymous, "Not for strangers.");
         }
     }
-    assert_way(&stack.get(&target), "galley; fwd=bypass; detail=query");
-    // Changes to a public post, as the block editor shows them: an autosave, and an address with its nonce.
+    assert_cache_status(&stack.get(&target), "galley; fwd=bypass; detail=query");
+    // The block editor previews changes of a public post with an autosave and a URL with a nonce.
     let [public] = stack.publish(["previewed"]);
     stack.get("/previewed/");
-    let nonce = visit(&mut editor, "/wp-admin/admin-ajax.php?action=rest-nonce").text();
+    let nonce = get(&mut editor, "/wp-admin/admin-ajax.php?action=rest-nonce").text();
     let save = Request::post(
         &format!("/wp-json/wp/v2/posts/{public}/autosaves"),
         "application/json",
@@ -241,47 +249,47 @@ fn a_draft_is_previewed_by_its_editor_alone(stack: &Stack) {
     let saved: Value = serde_json::from_slice(&saved.body).unwrap();
     let link = saved["preview_link"].as_str().unwrap();
     let target = link.strip_prefix("http://wp.test").unwrap();
-    let preview = visit(&mut editor, target).expect_status(200);
-    assert_way(&preview, "galley; fwd=bypass; detail=query");
+    let preview = get(&mut editor, target).expect_status(200);
+    assert_cache_status(&preview, "galley; fwd=bypass; detail=query");
     assert_text(&preview, "Changed in a preview.");
     for target in [target, "/previewed/"] {
         assert_no_text(&stack.get(target), "Changed in a preview.");
     }
-    assert_way(&stack.get("/previewed/"), HIT);
+    assert_cache_status(&stack.get("/previewed/"), HIT);
 }
 
-fn a_session_on_every_page_stays_with_its_visitor(stack: &Stack) {
+fn php_sessions_are_not_shared_between_visitors(stack: &WordPressStack) {
     stack.publish(["session-one", "session-two"]);
     for path in ["/session-one/", "/session-two/"] {
-        stack.set("session", path, "");
+        stack.set_note("session", path, "");
     }
     let visits = |page: &Response| {
-        between(&page.text(), "\nvisits=", "\n")
+        text_between(&page.text(), "\nvisits=", "\n")
             .parse::<u32>()
             .unwrap()
     };
     let (mut ann, mut ben) = (stack.visitor(), stack.visitor());
     for round in 1..=3 {
         for (number, path) in ["/session-one/", "/session-two/"].iter().enumerate() {
-            let page = visit(&mut ann, path).expect_status(200);
-            let wanted = 2 * (round - 1) + 1 + u32::try_from(number).unwrap();
-            assert_eq!(visits(&page), wanted, "{path}: {}", page.beginning());
+            let page = get(&mut ann, path).expect_status(200);
+            let expected = 2 * (round - 1) + 1 + u32::try_from(number).unwrap();
+            assert_eq!(visits(&page), expected, "{path}: {}", page.beginning());
             assert!(!page.is_hit());
         }
-        let page = visit(&mut ben, "/session-one/").expect_status(200);
+        let page = get(&mut ben, "/session-one/").expect_status(200);
         assert_eq!(visits(&page), round, "{}", page.beginning());
     }
     let id = |browser: &Browser| browser.jar.starting_with("PHPSESSID").unwrap().to_owned();
     assert_ne!(id(&ann), id(&ben));
     for _ in 0..2 {
-        let stranger = stack.get("/session-one/");
-        assert_eq!(visits(&stranger), 1, "a session of its own");
-        assert!(stranger.has("set-cookie") && !stranger.is_hit());
-        assert_no_text(&stranger, &id(&ann));
+        let anonymous = stack.get("/session-one/");
+        assert_eq!(visits(&anonymous), 1, "the session is not new");
+        assert!(anonymous.has("set-cookie") && !anonymous.is_hit());
+        assert_no_text(&anonymous, &id(&ann));
     }
 }
 
-fn a_visitor_with_a_cart_passes(stack: &Stack) {
+fn cart_and_session_cookies_bypass_the_cache(stack: &WordPressStack) {
     stack.publish(["shop"]);
     stack.get("/shop/");
     for cookies in [
@@ -292,16 +300,16 @@ fn a_visitor_with_a_cart_passes(stack: &Stack) {
         "comment_author_0123456789abcdef0123456789abcdef=Ann",
         "wordpress_no_cache=1",
     ] {
-        let before = stack.runs("/shop/");
-        let answer = stack.send(Request::get("/shop/").cookie(cookies));
-        assert_way(&answer, BYPASS);
-        assert_eq!(run_of(&answer), before + 1, "{cookies}");
-        assert_eq!(answer.field("x-lab-cookie"), Some(cookies));
+        let before = stack.php_runs("/shop/");
+        let response = stack.send(Request::get("/shop/").cookie(cookies));
+        assert_cache_status(&response, BYPASS);
+        assert_eq!(php_run(&response), before + 1, "{cookies}");
+        assert_eq!(response.field("x-lab-cookie"), Some(cookies));
     }
-    let stranger = stack.get("/shop/");
-    assert_way(&stranger, HIT);
-    assert_eq!(run_of(&stranger), 1);
+    let anonymous = stack.get("/shop/");
+    assert_cache_status(&anonymous, HIT);
+    assert_eq!(php_run(&anonymous), 1);
     for target in ["/shop/?add-to-cart=1", "/?wc-ajax=get_refreshed_fragments"] {
-        assert_way(&stack.get(target), "galley; fwd=bypass; detail=query");
+        assert_cache_status(&stack.get(target), "galley; fwd=bypass; detail=query");
     }
 }

@@ -1,22 +1,22 @@
-//! What pages say of themselves: tags and lifetimes reach the server and nobody else.
+//! Tags and lifetimes that the plugin sends with pages: Galley uses them and removes them from responses.
 
 use std::process::{Command, Output};
 
 use galley_testkit::client::Request;
 use serde_json::Value;
 
-use super::super::stack::{Stack, TIMEOUT};
-use super::{Around, assert_hit, id_of, turn};
+use super::super::stack::{TIMEOUT, WordPressStack};
+use super::{ExpectedPurges, assert_hit, post_id, shared_stack};
 
-/// What the server stored for an address.
-pub(super) fn explained(stack: &Stack, path: &str) -> Value {
+/// Returns the JSON output of `galley why` for a path.
+pub(super) fn why_report(stack: &WordPressStack, path: &str) -> Value {
     let url = format!("http://plugin.test{path}");
-    let output = why(stack, &url);
+    let output = run_why(stack, &url);
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-fn why(stack: &Stack, url: &str) -> Output {
+fn run_why(stack: &WordPressStack, url: &str) -> Output {
     let token = stack.scratch.join("admin.token");
     Command::new(env!("CARGO_BIN_EXE_galley"))
         .args([
@@ -32,27 +32,30 @@ fn why(stack: &Stack, url: &str) -> Output {
         .unwrap()
 }
 
-/// All values of a name, anywhere.
-fn values<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v Value>) {
+/// Collects all values of a key at any depth.
+fn collect_values<'v>(value: &'v Value, key: &str, found: &mut Vec<&'v Value>) {
     match value {
         Value::Object(map) => {
-            for (key, inner) in map {
-                if key == name {
+            for (name, inner) in map {
+                if name == key {
                     found.push(inner);
                 }
-                values(inner, name, found);
+                collect_values(inner, key, found);
             }
         }
-        Value::Array(list) => list.iter().for_each(|inner| values(inner, name, found)),
+        Value::Array(list) => list
+            .iter()
+            .for_each(|inner| collect_values(inner, key, found)),
         _ => {}
     }
 }
 
-fn tags(stack: &Stack, path: &str) -> Vec<String> {
+/// Returns the tags of a stored page and its fragments.
+fn stored_tags(stack: &WordPressStack, path: &str) -> Vec<String> {
     assert_hit(stack, path);
-    let explained = explained(stack, path);
+    let report = why_report(stack, path);
     let mut found = Vec::new();
-    values(&explained, "tags", &mut found);
+    collect_values(&report, "tags", &mut found);
     found
         .into_iter()
         .flat_map(|list| list.as_array().cloned().unwrap_or_default())
@@ -60,19 +63,19 @@ fn tags(stack: &Stack, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// The fragments of a stored page.
-fn labels(stack: &Stack, path: &str) -> Vec<String> {
-    let explained = explained(stack, path);
+/// Returns the labels of the fragments of a stored page.
+fn fragment_labels(stack: &WordPressStack, path: &str) -> Vec<String> {
+    let report = why_report(stack, path);
     let mut found = Vec::new();
-    values(&explained, "label", &mut found);
+    collect_values(&report, "label", &mut found);
     let labels = found.into_iter().filter_map(Value::as_str);
     labels.map(str::to_owned).collect()
 }
 
 #[test]
-fn pages_name_what_they_are_made_of() {
-    let (stack, _turn) = turn();
-    let id = id_of(stack, "salt-smoke-and-patience");
+fn pages_have_tags_for_their_contents() {
+    let (stack, _lock) = shared_stack();
+    let id = post_id(stack, "salt-smoke-and-patience");
     let table: &[(&str, &[String])] = &[
         (
             "/salt-smoke-and-patience/",
@@ -114,33 +117,33 @@ fn pages_name_what_they_are_made_of() {
         ),
         ("/wp-sitemap-posts-post-1.xml", &["sm.post".into()]),
     ];
-    for (path, wanted) in table {
-        let found = tags(stack, path);
-        for tag in *wanted {
-            assert!(found.contains(tag), "{path} lacks {tag}: {found:?}");
+    for (path, expected) in table {
+        let found = stored_tags(stack, path);
+        for tag in *expected {
+            assert!(found.contains(tag), "{path} has no tag {tag}: {found:?}");
         }
         assert!(
             !stack.get(path).has("galley-tags") && !stack.get(path).has("galley-cache-control")
         );
     }
-    let labels = labels(stack, "/salt-smoke-and-patience/");
+    let labels = fragment_labels(stack, "/salt-smoke-and-patience/");
     assert!(labels.contains(&"widget/search-2".to_owned()), "{labels:?}");
-    // Menus and archives hold many posts' links; the text of none of them.
-    let front = tags(stack, "/about/");
-    assert!(!front.contains(&format!("p{id}")), "{front:?}");
+    // A page that links to a post does not have the tag of its text.
+    let linking = stored_tags(stack, "/about/");
+    assert!(!linking.contains(&format!("p{id}")), "{linking:?}");
 }
 
 #[test]
-fn pages_live_long_and_some_not_at_all() {
-    let (stack, _turn) = turn();
+fn page_lifetimes_depend_on_the_kind_of_page() {
+    let (stack, _lock) = shared_stack();
     for (path, seconds) in [
         ("/about/", 604_800),
         ("/nowhere/", 3600),
         ("/?s=harbour", 3600),
     ] {
         assert_hit(stack, path);
-        let said = explained(stack, path).to_string();
-        assert!(said.contains(&seconds.to_string()), "{path}: {said}");
+        let report = why_report(stack, path).to_string();
+        assert!(report.contains(&seconds.to_string()), "{path}: {report}");
     }
     for path in ["/members-only/", "/wp-login.php"] {
         stack.get(path);
@@ -149,8 +152,8 @@ fn pages_live_long_and_some_not_at_all() {
 }
 
 #[test]
-fn a_download_that_outgrows_the_buffer_is_not_held_in_memory() {
-    let (stack, _turn) = turn();
+fn a_large_download_is_not_buffered_in_memory() {
+    let (stack, _lock) = shared_stack();
     let file = stack
         .wordpress
         .root
@@ -161,19 +164,19 @@ fn a_download_that_outgrows_the_buffer_is_not_held_in_memory() {
          for ($i = 0; $i < 40; $i++) { echo str_repeat('x', 1 << 20); } echo (int) (memory_get_peak_usage() < 32 << 20); exit; }",
     )
     .unwrap();
-    let answer = stack.send(Request::get("/?download=1").timeout(TIMEOUT));
-    assert_eq!(answer.body.len(), (40 << 20) + 1);
+    let response = stack.send(Request::get("/?download=1").timeout(TIMEOUT));
+    assert_eq!(response.body.len(), (40 << 20) + 1);
     assert_eq!(
-        answer.body.last(),
+        response.body.last(),
         Some(&b'1'),
-        "the download lay in memory"
+        "PHP buffered the download"
     );
     std::fs::remove_file(file).unwrap();
 }
 
 #[test]
-fn others_may_purge_and_tag() {
-    let (stack, _turn) = turn();
+fn other_plugins_can_purge_and_add_tags() {
+    let (stack, _lock) = shared_stack();
     let file = stack
         .wordpress
         .root
@@ -184,56 +187,56 @@ fn others_may_purge_and_tag() {
     )
     .unwrap();
     stack.php("do_action('galley_purge_all');");
-    let around = Around {
-        changed: &["/about/history/"],
-        kept: &["/about/", "/contact/"],
+    let expected = ExpectedPurges {
+        purged: &["/about/history/"],
+        unaffected: &["/about/", "/contact/"],
     };
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         stack.php("do_action('galley_purge_tags', ['x:own']);");
     });
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         stack.php(
             "do_action('galley_purge_url', 'http://plugin.test/about/history/?utm_source=x');",
         );
     });
-    let around = Around {
-        changed: &["/about/", "/contact/", "/feed/", "/nowhere/"],
-        kept: &[],
+    let expected = ExpectedPurges {
+        purged: &["/about/", "/contact/", "/feed/", "/nowhere/"],
+        unaffected: &[],
     };
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         stack.php("do_action('galley_purge_all');");
     });
     std::fs::remove_file(file).unwrap();
 }
 
-/// The actions are those that the plugins run after they looked for files to remove, found or not.
+/// The plugins call these actions after each purge, whether they found a file to delete or not.
 #[test]
-fn purges_of_plugins_that_delete_nginx_files_are_purges_here() {
-    let (stack, _turn) = turn();
+fn purge_actions_of_nginx_cache_plugins_purge_galley() {
+    let (stack, _lock) = shared_stack();
     stack.php("do_action('galley_purge_all');");
-    let one = Around {
-        changed: &["/about/history/"],
-        kept: &["/about/", "/contact/"],
+    let one = ExpectedPurges {
+        purged: &["/about/history/"],
+        unaffected: &["/about/", "/contact/"],
     };
-    one.edit(stack, || {
+    one.check_after(stack, || {
         stack.php("do_action('spinupwp_url_purged', 'http://plugin.test/about/history/', false);");
     });
-    let all = Around {
-        changed: &["/about/", "/contact/", "/feed/", "/nowhere/"],
-        kept: &[],
+    let all = ExpectedPurges {
+        purged: &["/about/", "/contact/", "/feed/", "/nowhere/"],
+        unaffected: &[],
     };
-    all.edit(stack, || {
+    all.check_after(stack, || {
         stack.php("do_action('spinupwp_site_purged', false);");
     });
-    all.edit(stack, || {
+    all.check_after(stack, || {
         stack.php("do_action('rt_nginx_helper_after_fastcgi_purge_all');");
     });
-    // SpinupWP purges everything with each change of a post; the change itself purges what shows it.
-    let none = Around {
-        changed: &[],
-        kept: &["/about/", "/contact/"],
+    // SpinupWP purges everything after each change of a post. Galley ignores that, because the change itself purges the pages.
+    let none = ExpectedPurges {
+        purged: &[],
+        unaffected: &["/about/", "/contact/"],
     };
-    none.edit(stack, || {
+    none.check_after(stack, || {
         stack.php(
             "add_action('delete_post', function () { do_action('spinupwp_site_purged', false); }); \
              do_action('delete_post', 0, null);",

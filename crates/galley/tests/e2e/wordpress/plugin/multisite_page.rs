@@ -1,16 +1,16 @@
-//! The plugin's page in the administration of a network, in Chromium: on a large screen and on a phone, in light and dark, with axe, and
-//! its button. The pages of a single site are in the tests of `crates/galley/tests/browser`.
+//! The plugin's page in the network admin area, in Chromium: accessibility on a large screen and a phone, in light and dark, and its
+//! purge button. `crates/galley/tests/browser` tests the pages of a single site.
 
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::json;
 
-use super::super::network::NET;
-use super::super::stack::Stack;
-use super::network::turn;
+use super::super::multisite::NET;
+use super::super::stack::WordPressStack;
+use super::multisite::shared_stack;
 
 const PAGE: &str = "http://net.test/wp-admin/network/settings.php?page=galley-network";
 
-fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
+fn log_in(tab: &mut Tab<'_>, stack: &WordPressStack) {
     tab.go("http://net.test/wp-login.php").unwrap();
     let form = format!(
         "document.querySelector('#user_login').value = {}; document.querySelector('#user_pass').value = {}; \
@@ -23,24 +23,29 @@ fn log_in(tab: &mut Tab<'_>, stack: &Stack) {
         .unwrap();
 }
 
+/// Checks accessibility and layout at both sizes and in both color schemes.
 #[track_caller]
-fn check(tab: &mut Tab<'_>) {
+fn assert_accessible(tab: &mut Tab<'_>) {
     for (width, height) in [(360, 800), (1440, 1000)] {
         tab.screen(width, height).unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
-            let broken = tab.violations(&[".galley-network"]).unwrap();
-            assert!(broken.is_empty(), "{width} {colors}: {}", broken.join("\n"));
-            let wide = "[...document.querySelectorAll('.galley-network *')].filter((one) => \
+            let violations = tab.violations(&[".galley-network"]).unwrap();
+            assert!(
+                violations.is_empty(),
+                "{width} {colors}: {}",
+                violations.join("\n")
+            );
+            let overflowing = "[...document.querySelectorAll('.galley-network *')].filter((one) => \
                         one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 120))";
-            assert_eq!(tab.say(wide).unwrap(), json!([]), "{width}");
+            assert_eq!(tab.say(overflowing).unwrap(), json!([]), "{width}");
         }
     }
 }
 
 #[test]
-fn the_page_of_the_network_is_accessible_and_purges_all_sites() {
-    let (stack, _turn) = turn();
+fn the_network_settings_page_is_accessible_and_purges_all_sites() {
+    let (stack, _lock) = shared_stack();
     let scratch = Scratch::new().unwrap();
     let profile = scratch.join("chromium");
     let mut chromium = Chromium::start_resolving(&profile, NET, stack.addr()).unwrap();
@@ -50,19 +55,22 @@ fn the_page_of_the_network_is_accessible_and_purges_all_sites() {
     tab.wait("document.querySelector('.galley-network .galley-state-line')")
         .unwrap();
     tab.load_axe().unwrap();
-    check(&mut tab);
+    assert_accessible(&mut tab);
     let pages = ["/note/", "/second/note/"];
     for page in pages {
         stack.get(page);
         assert!(stack.get(page).is_hit(), "{page}");
     }
-    tab.say("window.confirm = (words) => { window.asked = words; return false }")
+    tab.say("window.confirm = (text) => { window.confirmText = text; return false }")
         .unwrap();
     tab.click("#galley-purge-network").unwrap();
-    tab.wait("window.asked.startsWith('Purge all pages of all sites')")
+    tab.wait("window.confirmText.startsWith('Purge all pages of all sites')")
         .unwrap();
     for page in pages {
-        assert!(stack.get(page).is_hit(), "{page} without consent");
+        assert!(
+            stack.get(page).is_hit(),
+            "{page} was purged without confirmation"
+        );
     }
     tab.say("window.confirm = () => true").unwrap();
     tab.click("#galley-purge-network").unwrap();
@@ -72,5 +80,5 @@ fn the_page_of_the_network_is_accessible_and_purges_all_sites() {
         assert!(!stack.get(page).is_hit(), "{page}");
     }
     tab.load_axe().unwrap();
-    check(&mut tab);
+    assert_accessible(&mut tab);
 }

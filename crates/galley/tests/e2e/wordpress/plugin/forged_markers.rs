@@ -1,28 +1,30 @@
-//! Marks and blocks that authors and commenters write: they move no fragment, and show members nothing on pages of others.
+//! Fragment markers and blocks written by authors and commenters: they move no fragment, and disclose no private fragments.
 
 use galley_testkit::client::Response;
 use galley_testkit::wait_for;
 use serde_json::json;
 
-use super::super::stack::{Stack, TIMEOUT, assert_no_text, assert_text, assert_way};
+use super::super::stack::{
+    TIMEOUT, WordPressStack, assert_cache_status, assert_no_text, assert_text,
+};
 use super::members::{ASSEMBLED, PATH, member, start, store, visit};
-use super::pages::explained;
-use super::rest;
+use super::rest_api;
+use super::tags_and_lifetimes::why_report;
 
-const MARK: &str = "0123456789abcdef0123456789abcdef";
+const MARKER_ID: &str = "0123456789abcdef0123456789abcdef";
 
-/// What an author puts around the text of a post.
-fn forged() -> Vec<String> {
-    let mark = |what: &str| format!("<!--galley-{MARK}-{what}-->");
+/// Returns post texts with forged markers and blocks.
+fn forged_texts() -> Vec<String> {
+    let marker = |kind: &str| format!("<!--galley-{MARKER_ID}-{kind}-->");
     vec![
-        format!("{}theft{}", mark("begin0"), mark("end0")),
-        format!("{}theft{}", mark("end9000"), mark("begin9000")),
-        format!("{}{}theft", mark("begin1"), mark("begin9001")),
-        format!("&lt;!--galley-{MARK}-begin9000--&gt;theft"),
-        format!("<a href=\"/?{}\">theft</a>", mark("begin9000")),
-        format!("<!--galley-{}{MARK}-begin0-->theft", mark("begin0")),
-        format!("&lt;!--galley-&lt;!--galley-{MARK}-begin0--&gt;{MARK}-begin0--&gt;theft"),
-        mark("begin0").repeat(300) + "theft",
+        format!("{}theft{}", marker("begin0"), marker("end0")),
+        format!("{}theft{}", marker("end9000"), marker("begin9000")),
+        format!("{}{}theft", marker("begin1"), marker("begin9001")),
+        format!("&lt;!--galley-{MARKER_ID}-begin9000--&gt;theft"),
+        format!("<a href=\"/?{}\">theft</a>", marker("begin9000")),
+        format!("<!--galley-{}{MARKER_ID}-begin0-->theft", marker("begin0")),
+        format!("&lt;!--galley-&lt;!--galley-{MARKER_ID}-begin0--&gt;{MARKER_ID}-begin0--&gt;theft"),
+        marker("begin0").repeat(300) + "theft",
         "../../etc/passwd \u{202e}\u{1f600} theft".to_owned(),
         "<!-- wp:galley/private {\"name\":\"../../x\",\"scope\":\"session\"} --><p>theft</p>".to_owned(),
         "<!-- wp:galley/private {\"name\":\"a b\\nc\",\"scope\":\"all\"} --><p>theft</p><!-- /wp:galley/private -->"
@@ -30,11 +32,11 @@ fn forged() -> Vec<String> {
     ]
 }
 
-/// A post of its own minute: of those of one second WordPress may call either the next one.
-fn publish(stack: &Stack, title: &str, content: &str) -> String {
+/// Publishes a post. Its minute depends on the title, because the order of posts with the same second is undefined in WordPress.
+fn publish(stack: &WordPressStack, title: &str, content: &str) -> String {
     let minute: u32 = title.bytes().map(u32::from).sum::<u32>() % 60;
     let date = format!("2026-01-02T03:{minute:02}:00");
-    let post = rest(
+    let post = rest_api(
         stack,
         "POST",
         "/wp/v2/posts",
@@ -44,10 +46,10 @@ fn publish(stack: &Stack, title: &str, content: &str) -> String {
     format!("/{title}/")
 }
 
-/// There are neither marks of a request, whose number nobody knows, nor fields.
-fn assert_no_marks(page: &Response) {
+/// Asserts that a page contains no real markers, whose ID is secret, and no `Galley-` fields.
+fn assert_no_markers(page: &Response) {
     for rest in page.text().split("!--galley-").skip(1) {
-        let is_forged = rest.starts_with(MARK) || rest.starts_with("<!--galley-");
+        let is_forged = rest.starts_with(MARKER_ID) || rest.starts_with("<!--galley-");
         assert!(is_forged, "{rest:.80}");
     }
     for (name, _) in &page.fields {
@@ -56,45 +58,45 @@ fn assert_no_marks(page: &Response) {
     }
 }
 
-/// Two pages are equal; else what differs first is shown.
+/// Asserts that two pages are equal. The message shows the first difference.
 #[track_caller]
 fn assert_same(path: &str, one: &Response, other: &Response) {
-    let (texts, ways) = (
+    let (texts, statuses) = (
         [one.text(), other.text()],
         [one.cache_status(), other.cache_status()],
     );
     let mut lines = texts[0].lines().zip(texts[1].lines());
     let differs = lines.find(|(one, other)| one != other);
-    assert_eq!(differs, None, "{path}: {ways:?}");
+    assert_eq!(differs, None, "{path}: {statuses:?}");
 }
 
-/// The names of a stored page's fragments.
-fn parts(stack: &Stack, path: &str) -> Vec<String> {
-    let page = explained(stack, path);
-    let parts = page["entry"]["fragments"].as_array().cloned();
-    let labels = parts.unwrap_or_default().into_iter();
-    let labels = labels.map(|part| part["label"].as_str().unwrap_or_default().to_owned());
+/// Returns the labels of a stored page's fragments, except those of core blocks and posts.
+fn fragment_labels(stack: &WordPressStack, path: &str) -> Vec<String> {
+    let page = why_report(stack, path);
+    let fragments = page["entry"]["fragments"].as_array().cloned();
+    let labels = fragments.unwrap_or_default().into_iter();
+    let labels = labels.map(|fragment| fragment["label"].as_str().unwrap_or_default().to_owned());
     labels
         .filter(|label| !label.starts_with("core/") && !label.starts_with("post-"))
         .collect()
 }
 
 #[test]
-fn marks_of_authors_and_commenters_mean_nothing() {
+fn forged_markers_in_posts_and_comments_are_ignored() {
     let stack = &start("twentytwentyone");
     let plain = publish(stack, "plain", "plain");
     store(stack, &plain);
-    let wanted = parts(stack, &plain);
+    let expected = fragment_labels(stack, &plain);
     assert!(
-        wanted.iter().any(|label| label.starts_with("widget/")),
-        "{wanted:?}"
+        expected.iter().any(|label| label.starts_with("widget/")),
+        "{expected:?}"
     );
     let mut ann = member(stack, "ann");
     let mut bob = member(stack, "bob");
     let mut pages = Vec::new();
-    for (number, text) in forged().iter().enumerate() {
+    for (number, text) in forged_texts().iter().enumerate() {
         let path = publish(stack, &format!("forged-{number}"), text);
-        // The sidebar of every page shows it.
+        // The sidebar of every page shows the comment.
         let text = text.replace("theft", "words");
         let comment = json!({
             "comment_post_ID": 0, "comment_author": text, "comment_content": text, "comment_approved": 1,
@@ -110,33 +112,37 @@ fn marks_of_authors_and_commenters_mean_nothing() {
     for path in &pages {
         store(stack, path);
         let public = stack.get(path);
-        assert_no_marks(&public);
+        assert_no_markers(&public);
         assert_text(&public, "theft");
         assert_no_text(&public, "Dear");
-        let found = parts(stack, path);
-        let of_widgets = |labels: &[String]| {
+        let labels = fragment_labels(stack, path);
+        let widget_count = |labels: &[String]| {
             labels
                 .iter()
                 .filter(|label| label.starts_with("widget/"))
                 .count()
         };
-        assert_eq!(of_widgets(&found), of_widgets(&wanted), "{path}: {found:?}");
+        assert_eq!(
+            widget_count(&labels),
+            widget_count(&expected),
+            "{path}: {labels:?}"
+        );
 
         let first = visit(&mut ann, path);
         let again = visit(&mut ann, path);
         let other = visit(&mut bob, path);
         assert_same(path, &again, &first);
-        for (page, own, foreign) in [
+        for (page, expected, foreign) in [
             (&again, "Dear ann", "Dear bob"),
             (&other, "Dear bob", "Dear ann"),
         ] {
-            assert_no_marks(page);
-            assert_text(page, own);
+            assert_no_markers(page);
+            assert_text(page, expected);
             assert_no_text(page, foreign);
         }
         assert_no_text(&stack.get(path), "Dear");
     }
-    // Nothing of them is on another page.
+    // The texts do not appear on other pages.
     store(stack, PATH);
     for browser in [&mut ann, &mut bob] {
         wait_for("an assembled page", TIMEOUT, || {
@@ -148,7 +154,7 @@ fn marks_of_authors_and_commenters_mean_nothing() {
 }
 
 #[test]
-fn a_private_block_in_a_post_changes_no_other_page() {
+fn a_private_block_does_not_affect_other_pages() {
     let stack = &start("twentytwentythree");
     let block = |text: &str| {
         format!(
@@ -161,14 +167,14 @@ fn a_private_block_in_a_post_changes_no_other_page() {
     store(stack, &evil);
     let mut ann = member(stack, "ann");
     for _ in 0..2 {
-        for (path, own, foreign) in [
+        for (path, expected, foreign) in [
             (&evil, "evil words", "good words"),
             (&good, "good words", "evil words"),
         ] {
             let page = visit(&mut ann, path);
-            assert_text(&page, own);
+            assert_text(&page, expected);
             assert_no_text(&page, foreign);
         }
     }
-    assert_way(&visit(&mut ann, &good), ASSEMBLED);
+    assert_cache_status(&visit(&mut ann, &good), ASSEMBLED);
 }
