@@ -14,7 +14,7 @@ use galley_testkit::client::frames::{
 };
 use rustls::{ClientConnection, StreamOwned};
 
-use crate::http2::attacks::get;
+use crate::http2::frames::get;
 use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 

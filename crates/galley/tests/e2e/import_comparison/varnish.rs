@@ -1,12 +1,12 @@
-//! Varnish in front of a server of its own, and the differences that are planted in its draft.
+//! Varnish in front of a separate server, and the differences to plant in its draft.
 
 use galley_testkit::origin::Origin;
 
-use super::planting::DraftEdit::{NewRule, NoRule, Rule, Site};
-use super::planting::Plant;
-use super::plants::{SITE_FIELDS, field, of};
+use super::differences::{SITE_HEADERS, difference, field_difference};
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::PlantedDifference;
 
-/// The configuration; `{backend}` is the port of the server behind it.
+/// Configuration. `{backend}` is the port of Varnish's backend.
 pub const CONFIGURATION: &str = r#"vcl 4.1;
 backend default { .host = "127.0.0.1"; .port = "{backend}"; }
 acl purge { "localhost"; }
@@ -40,12 +40,12 @@ sub vcl_deliver {
 }
 "#;
 
-/// The server behind Varnish and Galley: pages that show what they are asked.
+/// The backend of Varnish and Galley. Its pages show the target of the request.
 pub fn backend() -> Origin {
-    Origin::start(|seen, writer| {
-        let body = format!("<html><head><title>Page</title></head><body>{}</body></html>\n", seen.target);
-        let status = if seen.target.contains("missing") { 404 } else { 200 };
-        if seen.method == "HEAD" {
+    Origin::start(|request, writer| {
+        let body = format!("<html><head><title>Page</title></head><body>{}</body></html>\n", request.target);
+        let status = if request.target.contains("missing") { 404 } else { 200 };
+        if request.method == "HEAD" {
             let length = body.len();
             let head = format!("HTTP/1.1 {status} X\r\nContent-Type: text/html; charset=UTF-8\r\nX-Debug: 1\r\nContent-Length: {length}\r\n\r\n");
             writer.write(head.as_bytes());
@@ -57,59 +57,59 @@ pub fn backend() -> Origin {
     .unwrap()
 }
 
-pub const PLANTS: &[Plant] = &[
-    of(
-        "a refusal is lost",
-        NoRule("/internal"),
+pub const DIFFERENCES: &[PlantedDifference] = &[
+    difference(
+        "a denial is lost",
+        RemoveRule("/internal"),
         "entry",
         "/internal",
     ),
-    of(
-        "an address is another one",
-        Rule("/office", "allow", Some("['127.0.0.3']")),
+    difference(
+        "an address differs",
+        SetRule("/office", "allow", Some("['127.0.0.3']")),
         "entry",
         "/office",
     ),
-    of(
-        "a page is refused",
-        NewRule("path = '/feed/*'\ndeny = ['0.0.0.0/0', '::/0']"),
+    difference(
+        "a page is denied",
+        AddRule("path = '/feed/*'\ndeny = ['0.0.0.0/0', '::/0']"),
         "entry",
         "/feed/",
     ),
-    of(
-        "a page is a redirect",
-        NewRule("path = '/license.txt'\nredirect = '/licence.txt'"),
+    difference(
+        "a page becomes a redirect",
+        AddRule("path = '/license.txt'\nredirect = '/licence.txt'"),
         "redirect",
         "/license.txt",
     ),
-    field(
+    field_difference(
         "a field has another value",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-frame-options",
         "/",
     ),
-    field(
+    field_difference(
         "a field is lost",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-content-type-options",
         "/",
     ),
-    field("a field is added", SITE_FIELDS, "x-planted", "/"),
-    field(
-        "a field is shown",
-        Site("remove_headers", Some("['Link']")),
+    field_difference("a field is added", SITE_HEADERS, "x-planted", "/"),
+    field_difference(
+        "a removed field is sent",
+        SetSite("remove_headers", Some("['Link']")),
         "x-debug",
         "/",
     ),
-    of(
+    difference(
         "an expiry is added",
-        NewRule("path = '/robots.txt'\nset_headers = ['Cache-Control: max-age=600']"),
+        AddRule("path = '/robots.txt'\nset_headers = ['Cache-Control: max-age=600']"),
         "lifetime",
         "/robots.txt",
     ),
-    of(
+    difference(
         "the query does not reach the server",
-        Site("ignore_query", Some("['galley-try']")),
+        SetSite("ignore_query", Some("['galley-try']")),
         "body",
         "/",
     ),

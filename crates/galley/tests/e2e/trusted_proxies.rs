@@ -1,4 +1,5 @@
-//! Who the client is: what trusted proxies say of it, in fields and by the PROXY protocol, and what strangers may say.
+//! The client address, scheme and host that trusted proxies pass in fields or by the PROXY protocol. Galley ignores the fields of
+//! other clients.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -10,8 +11,8 @@ use crate::support::{
     AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, output_text, page_value, with_host,
 };
 
-/// Prints what PHP knows of the client and the request.
-const WHO: &str = r#"<?php
+/// Prints the variables of PHP that describe the client and the scheme.
+const CLIENT_PAGE: &str = r#"<?php
 header('Cache-Control: no-store');
 foreach (['REMOTE_ADDR', 'REMOTE_PORT', 'HTTPS', 'SERVER_PORT', 'REQUEST_SCHEME', 'HTTP_HOST', 'HTTP_FORWARDED', 'HTTP_X_REAL_IP',
     'HTTP_X_FORWARDED_FOR', 'HTTP_X_FORWARDED_PROTO', 'HTTP_X_FORWARDED_HOST', 'HTTP_X_FORWARDED_PORT'] as $name) {
@@ -19,20 +20,22 @@ foreach (['REMOTE_ADDR', 'REMOTE_PORT', 'HTTPS', 'SERVER_PORT', 'REQUEST_SCHEME'
 }
 "#;
 
-const NAMES: &str = "hosts = [\"example.test\", \"shop.test\"]";
+const HOSTS: &str = "hosts = [\"example.test\", \"shop.test\"]";
 
-fn plan() -> SiteBuilder {
-    SiteBuilder::php().file("who.php", WHO).site(NAMES)
+fn builder() -> SiteBuilder {
+    SiteBuilder::php()
+        .file("client.php", CLIENT_PAGE)
+        .site(HOSTS)
 }
 
-fn from_a_stranger(site: &TestSite, request: Request) -> galley_testkit::client::Response {
-    let stranger = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = Connection::from_address(stranger, site.addr(), TIMEOUT).unwrap();
+fn send_untrusted(site: &TestSite, request: Request) -> galley_testkit::client::Response {
+    let untrusted_client = Ipv4Addr::new(127, 0, 0, 9);
+    let mut connection = Connection::from_address(untrusted_client, site.addr(), TIMEOUT).unwrap();
     connection.exchange(&with_host(request)).unwrap()
 }
 
-fn claims() -> Request {
-    Request::get("/who.php")
+fn request_with_forwarding_fields() -> Request {
+    Request::get("/client.php")
         .field("X-Forwarded-For", "10.9.8.7, 203.0.113.7")
         .field("Forwarded", "for=203.0.113.8;proto=https;host=shop.test")
         .field("X-Real-IP", "203.0.113.9")
@@ -42,9 +45,11 @@ fn claims() -> Request {
 }
 
 #[test]
-fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
-    let site = plan().server("trusted_proxies = [\"127.0.0.1\"]").start();
-    let text = site.send(claims()).text();
+fn php_gets_address_scheme_and_host_from_a_trusted_proxy() {
+    let site = builder()
+        .server("trusted_proxies = [\"127.0.0.1\"]")
+        .start();
+    let text = site.send(request_with_forwarding_fields()).text();
     for (name, value) in [
         ("REMOTE_ADDR", "203.0.113.7"),
         ("REMOTE_PORT", "-"),
@@ -60,8 +65,8 @@ fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
     ] {
         assert_eq!(page_value(&text, name), value, "{name} in {text}");
     }
-    // What a proxy does that ends TLS and says no more: WordPress finds no port in its host, and `https`.
-    let plain = Request::get("/who.php").field("X-Forwarded-Proto", "https");
+    // A proxy that terminates TLS and sends only the scheme: WordPress gets `https` and a host without a port.
+    let plain = Request::get("/client.php").field("X-Forwarded-Proto", "https");
     let text = site.send(plain).text();
     for (name, value) in [
         ("REMOTE_ADDR", "127.0.0.1"),
@@ -71,15 +76,15 @@ fn php_gets_the_request_that_the_client_sent_to_the_proxy() {
     ] {
         assert_eq!(page_value(&text, name), value, "{name} in {text}");
     }
-    let unknown = Request::get("/who.php").field("X-Forwarded-Host", "evil.test");
+    let unknown = Request::get("/client.php").field("X-Forwarded-Host", "evil.test");
     site.send(unknown).assert_status(421);
 }
 
 #[test]
-fn what_strangers_say_is_dropped() {
+fn forwarding_fields_of_untrusted_clients_are_dropped() {
     for server in ["", "trusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]"] {
-        let site = plan().server(server).start();
-        let text = from_a_stranger(&site, claims()).text();
+        let site = builder().server(server).start();
+        let text = send_untrusted(&site, request_with_forwarding_fields()).text();
         for (name, value) in [
             ("REMOTE_ADDR", "127.0.0.9"),
             ("HTTPS", "-"),
@@ -97,38 +102,38 @@ fn what_strangers_say_is_dropped() {
 }
 
 #[test]
-fn the_field_that_is_named_counts_and_no_other() {
+fn client_field_selects_the_field_with_the_address() {
     for (field, client) in [
         ("x-forwarded-for", "203.0.113.7"),
         ("forwarded", "203.0.113.8"),
         ("x-real-ip", "203.0.113.9"),
     ] {
         let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nclient_field = \"{field}\"");
-        let site = plan().server(&lines).start();
-        let text = site.send(claims()).text();
+        let site = builder().server(&lines).start();
+        let text = site.send(request_with_forwarding_fields()).text();
         assert_eq!(page_value(&text, "REMOTE_ADDR"), client, "{field}");
         assert_eq!(page_value(&text, "HTTPS"), "on", "{field}");
     }
 }
 
 #[test]
-fn pages_of_two_schemes_are_two_pages_on_either_way() {
-    for lane in [true, false] {
-        let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nfast_path = {lane}");
-        let site = plan().server(&lines).start();
-        let over = |scheme: &str, client: &str| {
+fn pages_are_cached_separately_per_scheme() {
+    for fast_path in [true, false] {
+        let lines = format!("trusted_proxies = [\"127.0.0.1\"]\nfast_path = {fast_path}");
+        let site = builder().server(&lines).start();
+        let send_over = |scheme: &str, client: &str| {
             let request = Request::get("/page").field("X-Forwarded-Proto", scheme);
             site.send(request.field("X-Forwarded-For", client))
         };
-        over("https", "203.0.113.1").assert_status(200);
-        assert!(over("https", "203.0.113.2").is_hit());
-        let first = over("http", "203.0.113.3");
+        send_over("https", "203.0.113.1").assert_status(200);
+        assert!(send_over("https", "203.0.113.2").is_hit());
+        let first = send_over("http", "203.0.113.3");
         assert!(!first.is_hit(), "{}", first.beginning());
-        assert!(over("http", "203.0.113.4").is_hit());
+        assert!(send_over("http", "203.0.113.4").is_hit());
         assert_eq!(site.runs("/page"), 2);
-        // A stranger's word makes no page of its own, and finds that of the plain scheme.
-        let claim = Request::get("/page").field("X-Forwarded-Proto", "https");
-        assert!(from_a_stranger(&site, claim).is_hit());
+        // For an untrusted client the field has no effect: it gets the page of `http`.
+        let untrusted_request = Request::get("/page").field("X-Forwarded-Proto", "https");
+        assert!(send_untrusted(&site, untrusted_request).is_hit());
         assert_eq!(site.runs("/page"), 2);
         for client in ["203.0.113.1 ", "203.0.113.2 ", "203.0.113.4 ", "127.0.0.9 "] {
             site.access_line(client);
@@ -137,8 +142,8 @@ fn pages_of_two_schemes_are_two_pages_on_either_way() {
 }
 
 #[test]
-fn a_purge_through_a_proxy_needs_the_secret_whoever_sends_it() {
-    let site = plan().server("trusted_proxies = [\"127.0.0.1\"]").site(
+fn a_purge_through_a_proxy_needs_the_purge_secret() {
+    let site = builder().server("trusted_proxies = [\"127.0.0.1\"]").site(
         "purge_allow = [\"203.0.113.0/24\", \"127.0.0.1\"]\npurge_secret_file = \"{dir}/secret\"",
     );
     let path = site.scratch.join("secret");
@@ -153,7 +158,7 @@ fn a_purge_through_a_proxy_needs_the_secret_whoever_sends_it() {
     site.send(Request::new("PURGE", "/page")).assert_status(200);
 }
 
-/// A header of version 2 for a client of 203.0.113.7 with a TLV behind it.
+/// A PROXY header of version 2 for the client 203.0.113.7, with a TLV.
 fn version_2(command: u8) -> Vec<u8> {
     let mut header = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     header.extend([command, 0x11, 0, 19]);
@@ -162,18 +167,18 @@ fn version_2(command: u8) -> Vec<u8> {
     header
 }
 
-const ASK: &[u8] = b"GET /who.php HTTP/1.1\r\nHost: example.test\r\n\r\n";
+const REQUEST: &[u8] = b"GET /client.php HTTP/1.1\r\nHost: example.test\r\n\r\n";
 
-fn proxy_plan() -> SiteBuilder {
-    plan().server(
+fn proxy_protocol_builder() -> SiteBuilder {
+    builder().server(
         "listen = [\"127.0.0.1:0\"]\nproxy_protocol = [\"127.0.0.1:0\"]\ntrusted_proxies = [\"127.0.0.1\", \"10.0.0.0/8\"]\n\
          head_timeout = \"300ms\"",
     )
 }
 
 #[test]
-fn the_proxy_protocol_names_the_client() {
-    let site = proxy_plan().start();
+fn the_proxy_protocol_header_sets_the_client_address() {
+    let site = proxy_protocol_builder().start();
     let line_1 = b"PROXY TCP4 203.0.113.7 198.51.100.1 4000 443\r\n".to_vec();
     let line_6 = b"PROXY TCP6 2001:db8::7 2001:db8::1 4000 443\r\n".to_vec();
     for (header, address, port) in [
@@ -184,37 +189,37 @@ fn the_proxy_protocol_names_the_client() {
         (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1", ""),
     ] {
         let mut connection = site.connect();
-        // The header byte by byte, and the request with its last one.
+        // The header byte by byte, and its last byte together with the request.
         let (last, first) = header.split_last().unwrap();
         for byte in first {
             connection.write(&[*byte]).unwrap();
         }
-        connection.write(&[&[*last], ASK].concat()).unwrap();
-        for turn in 0..2 {
+        connection.write(&[&[*last], REQUEST].concat()).unwrap();
+        for round in 0..2 {
             let text = connection.receive("GET").unwrap().text();
-            assert_eq!(page_value(&text, "REMOTE_ADDR"), address, "{turn}");
+            assert_eq!(page_value(&text, "REMOTE_ADDR"), address, "{round}");
             assert!(page_value(&text, "REMOTE_PORT").ends_with(port));
             assert_eq!(page_value(&text, "HTTPS"), "-");
-            if turn == 0 {
-                connection.write(ASK).unwrap();
+            if round == 0 {
+                connection.write(REQUEST).unwrap();
             }
         }
     }
     site.access_line("203.0.113.7 ");
-    // The client of the load balancer may be a trusted proxy itself.
+    // The client that the PROXY header names can be a trusted proxy itself.
     let mut connection = site.connect();
     connection
         .write(b"PROXY TCP4 10.1.2.3 198.51.100.1 4000 443\r\n")
         .unwrap();
-    let request = with_host(Request::get("/who.php").field("X-Forwarded-For", "203.0.113.99"));
+    let request = with_host(Request::get("/client.php").field("X-Forwarded-For", "203.0.113.99"));
     let text = connection.exchange(&request).unwrap().text();
     assert_eq!(page_value(&text, "REMOTE_ADDR"), "203.0.113.99");
 }
 
 #[test]
-fn curl_is_a_proxy_like_others() {
-    let site = proxy_plan().start();
-    let url = format!("http://{}/who.php", site.addr());
+fn the_proxy_protocol_header_of_curl_is_accepted() {
+    let site = proxy_protocol_builder().start();
+    let url = format!("http://{}/client.php", site.addr());
     let host = format!("Host: {HOST}");
     let mut curl = Command::new("curl");
     curl.args([
@@ -233,20 +238,20 @@ fn curl_is_a_proxy_like_others() {
 }
 
 #[test]
-fn who_is_not_trusted_or_says_nothing_has_no_business_there() {
-    let site = proxy_plan().start();
-    let whole = [
+fn a_connection_without_a_trusted_proxy_header_is_closed() {
+    let site = proxy_protocol_builder().start();
+    let bytes = [
         &b"PROXY TCP4 203.0.113.7 198.51.100.1 4000 443\r\n"[..],
-        ASK,
+        REQUEST,
     ]
     .concat();
-    let stranger = Ipv4Addr::new(127, 0, 0, 9);
-    let mut connection = Connection::from_address(stranger, site.addr(), TIMEOUT).unwrap();
-    // It may be closed before all is taken.
-    let _ = connection.write(&whole);
+    let untrusted_client = Ipv4Addr::new(127, 0, 0, 9);
+    let mut connection = Connection::from_address(untrusted_client, site.addr(), TIMEOUT).unwrap();
+    // Galley may close the connection before it has read all bytes.
+    let _ = connection.write(&bytes);
     assert_eq!(connection.read_to_end().unwrap_or_default(), b"");
     for bytes in [
-        ASK,
+        REQUEST,
         b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03 a TLS hello",
         b"PROXY TCP4 203.0.113.7 198.51.100.1 4000\r\nGET / HTTP/1.1\r\n\r\n",
         b"PROXY TCP4 203.0.113.7 ",
@@ -258,13 +263,13 @@ fn who_is_not_trusted_or_says_nothing_has_no_business_there() {
         .wait_for_log("rejected a connection: only `trusted_proxies`", TIMEOUT);
 }
 
-/// Apache in front, over TCP and over a unix socket, with the fields that it writes by itself.
+/// Apache as a reverse proxy over TCP and over a Unix socket, with the fields that it adds by default.
 #[test]
-fn apache_in_front_tells_who_asks() {
-    let plan = plan().server(
+fn apache_as_trusted_proxy_passes_the_client_address() {
+    let builder = builder().server(
         "listen = [\"127.0.0.1:0\", \"unix:{dir}/web.sock\"]\nsocket_mode = \"0666\"\ntrusted_proxies = [\"127.0.0.1\", \"unix\"]",
     );
-    let site = plan.start();
+    let site = builder.start();
     let socket = site.scratch.join("web.sock");
     let modules = "LoadModule proxy_module /usr/lib/apache2/modules/mod_proxy.so\n\
                    LoadModule proxy_http_module /usr/lib/apache2/modules/mod_proxy_http.so\n";
@@ -279,16 +284,16 @@ fn apache_in_front_tells_who_asks() {
     };
     let root = site.scratch.dir("front-root").unwrap();
     let apache = Apache::start(&site.scratch.join("front"), &root, &options).unwrap();
-    for way in ["/tcp/who.php", "/unix/who.php"] {
-        let visitor = Ipv4Addr::new(127, 0, 0, 77);
-        let mut connection = Connection::from_address(visitor, apache.addr(), TIMEOUT).unwrap();
-        let request = with_host(Request::get(way).field("X-Forwarded-For", "192.0.2.1"));
+    for path in ["/tcp/client.php", "/unix/client.php"] {
+        let client = Ipv4Addr::new(127, 0, 0, 77);
+        let mut connection = Connection::from_address(client, apache.addr(), TIMEOUT).unwrap();
+        let request = with_host(Request::get(path).field("X-Forwarded-For", "192.0.2.1"));
         let text = connection.exchange(&request).unwrap().text();
         assert_eq!(
             page_value(&text, "REMOTE_ADDR"),
             "127.0.0.77",
-            "{way}: {text}"
+            "{path}: {text}"
         );
-        assert_eq!(page_value(&text, "HTTP_HOST"), HOST, "{way}: {text}");
+        assert_eq!(page_value(&text, "HTTP_HOST"), HOST, "{path}: {text}");
     }
 }

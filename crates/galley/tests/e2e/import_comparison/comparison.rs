@@ -1,31 +1,38 @@
-//! The runs.
+//! Comparisons of real servers with Galley.
 
-use super::planting::{Plant, PlantedDraft};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
 use galley_testkit::Signal;
 
-use super::plants;
+use super::differences::{
+    APACHE_DIFFERENCES, COMMON_DIFFERENCES, NGINX_DIFFERENCES, REDIRECT_DIFFERENCES,
+};
+use super::draft::{Draft, PlantedDifference};
 use super::site::OldSite;
 use super::{apache, caddy, nginx, varnish};
 use crate::support::output_text;
 
-/// Nothing is planted, and nothing is found; then all is planted at once, and all is found.
-fn compare(site: &OldSite, more: &[Plant]) {
-    let plants: Vec<&Plant> = plants::OF_REDIRECTS
+/// Plants the common differences and `more`.
+fn assert_all_differences_found(site: &OldSite, more: &[PlantedDifference]) {
+    let differences: Vec<&PlantedDifference> = REDIRECT_DIFFERENCES
         .iter()
-        .chain(plants::COMMON)
+        .chain(COMMON_DIFFERENCES)
         .chain(more)
         .collect();
-    assert!(plants.len() >= 50, "only {} plants", plants.len());
-    find(site, &plants, 500);
+    assert!(
+        differences.len() >= 50,
+        "only {} differences",
+        differences.len()
+    );
+    assert_differences_found(site, &differences, 500);
 }
 
-fn find(site: &OldSite, plants: &[&Plant], least_requests: u64) {
+/// Checks that the report is empty for the unchanged draft, and complete when all differences are planted at once.
+fn assert_differences_found(site: &OldSite, differences: &[&PlantedDifference], min_requests: u64) {
     let dir = site.scratch.path().to_str().unwrap();
-    let plain = site.try_draft(&PlantedDraft::new(site.draft()));
+    let plain = site.try_draft(&Draft::new(site.draft()));
     let lines = plain.lines();
     assert!(
         lines.is_empty() && plain.code == Some(0),
@@ -33,50 +40,54 @@ fn find(site: &OldSite, plants: &[&Plant], least_requests: u64) {
         plain.code
     );
     let requests = plain.report["requests"].as_u64().unwrap();
-    assert!(requests > least_requests, "only {requests} requests");
+    assert!(requests > min_requests, "only {requests} requests");
 
-    let mut draft = PlantedDraft::new(site.draft());
-    for plant in plants {
-        draft.plant(plant, dir);
+    let mut draft = Draft::new(site.draft());
+    for difference in differences {
+        draft.plant(difference, dir);
     }
     let found = site.try_draft(&draft);
-    let lost: Vec<&str> = plants
+    let missed: Vec<&str> = differences
         .iter()
-        .filter(|plant| !plant.sign.is_in(&found.report))
-        .map(|plant| plant.name)
+        .filter(|difference| !difference.expected.is_in(&found.report))
+        .map(|difference| difference.name)
         .collect();
-    assert!(lost.is_empty(), "not found: {lost:#?}\n{}", found.lines());
+    assert!(
+        missed.is_empty(),
+        "not found: {missed:#?}\n{}",
+        found.lines()
+    );
     assert_eq!(found.code, Some(1));
 }
 
 #[test]
 fn every_difference_from_nginx_is_found_and_no_other() {
     let site = OldSite::new("nginx.conf", &nginx::configuration(), "different");
-    compare(&site, plants::OF_NGINX);
+    assert_all_differences_found(&site, NGINX_DIFFERENCES);
 }
 
 #[test]
 fn every_difference_from_apache_is_found_and_no_other() {
     let site = OldSite::new("apache2.conf", &apache::configuration(), "alike");
-    compare(&site, plants::OF_APACHE);
+    assert_all_differences_found(&site, APACHE_DIFFERENCES);
 }
 
-/// False, said aloud, where a program is not installed. `scripts/setup test` installs it.
+/// Whether a program is installed; prints a note if not. `scripts/setup test` installs it.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/usr/local/sbin";
-    let is_there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    if !is_there {
+    let is_installed = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    if !is_installed {
         eprintln!("SKIPPED: {program} is not installed");
     }
-    is_there
+    is_installed
 }
 
 #[test]
 fn every_difference_from_caddy_is_found_and_no_other() {
     if is_installed("caddy") {
         let site = OldSite::new("Caddyfile", caddy::CONFIGURATION, "alike");
-        let plants = plants::OF_REDIRECTS.iter().chain(caddy::PLANTS);
-        find(&site, &plants.collect::<Vec<_>>(), 300);
+        let differences = REDIRECT_DIFFERENCES.iter().chain(caddy::DIFFERENCES);
+        assert_differences_found(&site, &differences.collect::<Vec<_>>(), 300);
     }
 }
 
@@ -87,19 +98,19 @@ fn every_difference_from_varnish_is_found_and_no_other() {
         let port = backend.addr().port().to_string();
         let text = varnish::CONFIGURATION.replace("{backend}", &port);
         let site = OldSite::new("default.vcl", &text, "alike");
-        find(&site, &varnish::PLANTS.iter().collect::<Vec<_>>(), 100);
+        assert_differences_found(&site, &varnish::DIFFERENCES.iter().collect::<Vec<_>>(), 100);
     }
 }
 
 #[test]
-fn the_report_for_people_says_where_and_what_to_do() {
-    let site = small();
+fn the_text_report_names_the_statement_and_the_remedy() {
+    let site = small_site();
     let draft = site.draft().to_string().replace("/new/", "/elsewhere/");
     let draft = site.scratch.write("draft.toml", draft).unwrap();
     let output = site.import(&["--try", "--draft", draft.to_str().unwrap()]);
-    let said = output_text(&output);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    for wanted in [
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for expected in [
         "redirect\n  http://shop.test/new/ is http://shop.test/elsewhere/ at Galley",
         "    try:  curl -i 'http://shop.test/old'\n",
         "nginx.conf:8  return 301 /new/\n",
@@ -107,13 +118,13 @@ fn the_report_for_people_says_where_and_what_to_do() {
         "port 8081 is 127.0.0.1:",
         " responses differ, for ",
     ] {
-        assert!(said.contains(wanted), "{wanted} is not in\n{said}");
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
     }
 }
 
 #[test]
-fn requests_come_from_a_log_a_sitemap_and_links() {
-    let site = small();
+fn requests_are_taken_from_a_log_a_sitemap_and_links() {
+    let site = small_site();
     let line = |request: &str| {
         format!(
             "192.0.2.1 - - [10/Oct/2026:13:55:00 +0200] \"{request} HTTP/1.1\" 200 5 \"-\" \"x\"\n"
@@ -126,7 +137,7 @@ fn requests_come_from_a_log_a_sitemap_and_links() {
     site.scratch
         .write("root/links.html", "<a href=\"/linked/\">a</a>")
         .unwrap();
-    // No request that the test makes up matches these patterns.
+    // None of the requests that Galley derives from the configuration matches these patterns.
     let rule = |pattern: &str| {
         format!("[[site.rule]]\npattern = '{pattern}'\nset_headers = ['X-Planted: yes']\n")
     };
@@ -154,23 +165,23 @@ fn requests_come_from_a_log_a_sitemap_and_links() {
 }
 
 #[test]
-fn a_configuration_that_does_not_run_is_no_comparison() {
+fn an_invalid_configuration_or_draft_ends_with_code_2() {
     let site = OldSite::new(
         "nginx.conf",
         &SMALL.replace("index index.php;", "nonsense on;"),
         "alike",
     );
     let output = site.import(&["--try"]);
-    let said = output_text(&output);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("unknown directive \"nonsense\""), "{said}");
-    let output = small().import(&["--try", "--draft", "/nonexistent.toml"]);
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("unknown directive \"nonsense\""), "{text}");
+    let output = small_site().import(&["--try", "--draft", "/nonexistent.toml"]);
     assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
 }
 
 #[test]
-fn an_interrupt_ends_both_servers() {
-    let site = small();
+fn an_interrupt_stops_both_servers_and_removes_their_files() {
+    let site = small_site();
     let folder = site.scratch.dir("tmp").unwrap();
     let mut command = site.command(&["--try"]);
     command
@@ -179,8 +190,11 @@ fn an_interrupt_ends_both_servers() {
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let begun = lines.find(|line| line.as_ref().unwrap().contains("100 of"));
-    assert!(begun.is_some(), "it ended before it was interrupted");
+    let started = lines.find(|line| line.as_ref().unwrap().contains("100 of"));
+    assert!(
+        started.is_some(),
+        "the comparison ended before it was interrupted"
+    );
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
@@ -189,20 +203,20 @@ fn an_interrupt_ends_both_servers() {
         rest.iter().any(|line| line.contains("interrupted")),
         "{rest:?}"
     );
-    let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
-    assert!(left.is_empty(), "{left:?}");
-    let place = folder.to_str().unwrap();
+    let leftovers: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    assert!(leftovers.is_empty(), "{leftovers:?}");
+    let folder = folder.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let commands = processes.filter_map(|one| fs::read_to_string(one.path().join("cmdline")).ok());
-    let running: Vec<String> = commands.filter(|line| line.contains(place)).collect();
+    let running: Vec<String> = commands.filter(|line| line.contains(folder)).collect();
     assert!(running.is_empty(), "{running:?}");
 }
 
-fn small() -> OldSite {
+fn small_site() -> OldSite {
     OldSite::new("nginx.conf", SMALL, "alike")
 }
 
-/// As sites have it, with one redirect.
+/// A minimal configuration with one redirect.
 const SMALL: &str = "user www-data;
 events {}
 http {

@@ -1,4 +1,4 @@
-//! Asking by HTTP/2: the client of the `h2` crate, from a test that waits.
+//! A blocking HTTP/2 client, which uses the `h2` crate.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::support::{HOST, TIMEOUT};
 
-/// A connection. What it asks names the tests' host unless the request does.
+/// A connection. Requests have the host of the test site unless they name another one.
 pub struct Client {
     runtime: Runtime,
     sender: SendRequest<Bytes>,
@@ -24,24 +24,24 @@ pub struct Client {
 
 impl Client {
     pub fn open(addr: SocketAddr) -> Self {
-        Self::within(addr, &client::Builder::new())
+        Self::connect_with(addr, &client::Builder::new())
     }
 
-    /// A client with room for a megabyte, on each stream and on the connection.
-    pub fn wide(addr: SocketAddr) -> Self {
+    /// A client with flow-control windows of 1 MiB, for each stream and for the connection.
+    pub fn with_large_windows(addr: SocketAddr) -> Self {
         let mut builder = client::Builder::new();
         builder
             .initial_window_size(1 << 20)
             .initial_connection_window_size(1 << 20);
-        Self::within(addr, &builder)
+        Self::connect_with(addr, &builder)
     }
 
-    fn within(addr: SocketAddr, builder: &client::Builder) -> Self {
+    fn connect_with(addr: SocketAddr, builder: &client::Builder) -> Self {
         let connect = async move { TcpStream::connect(addr).await.unwrap() };
-        Self::over(connect, builder)
+        Self::handshake(connect, builder)
     }
 
-    /// Over TLS, with `h2` by ALPN.
+    /// A client over TLS that negotiates `h2` by ALPN.
     pub fn open_tls(addr: SocketAddr, trusted: &Arc<ClientConfig>) -> Self {
         let mut config = ClientConfig::clone(trusted);
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -53,10 +53,10 @@ impl Client {
             assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
             stream
         };
-        Self::over(connect, &client::Builder::new())
+        Self::handshake(connect, &client::Builder::new())
     }
 
-    fn over<S>(connect: impl Future<Output = S>, builder: &client::Builder) -> Self
+    fn handshake<S>(connect: impl Future<Output = S>, builder: &client::Builder) -> Self
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -73,34 +73,35 @@ impl Client {
     }
 
     pub fn send(&self, request: &Request) -> Response {
-        self.try_ask(request).unwrap()
+        self.try_send(request).unwrap()
     }
 
     pub fn get(&self, target: &str) -> Response {
         self.send(&Request::get(target))
     }
 
-    /// The answer, or why the stream or the connection ended.
-    pub fn try_ask(&self, request: &Request) -> Result<Response, h2::Error> {
-        self.all(std::slice::from_ref(request)).remove(0)
+    /// Returns the response, or the error that ended the stream or the connection.
+    pub fn try_send(&self, request: &Request) -> Result<Response, h2::Error> {
+        self.send_concurrently(std::slice::from_ref(request))
+            .remove(0)
     }
 
-    /// The answers to requests that are sent at once.
-    pub fn all(&self, requests: &[Request]) -> Vec<Result<Response, h2::Error>> {
+    /// Sends all requests at once and returns their responses in order.
+    pub fn send_concurrently(&self, requests: &[Request]) -> Vec<Result<Response, h2::Error>> {
         let work = async {
-            let mut asked = Vec::new();
+            let mut tasks = Vec::new();
             for request in requests {
-                asked.push(tokio::spawn(exchange(self.sender.clone(), request.clone())));
+                tasks.push(tokio::spawn(exchange(self.sender.clone(), request.clone())));
             }
-            let mut answers = Vec::new();
-            for one in asked {
-                answers.push(one.await.unwrap());
+            let mut responses = Vec::new();
+            for task in tasks {
+                responses.push(task.await.unwrap());
             }
-            answers
+            responses
         };
         self.runtime
             .block_on(async { tokio::time::timeout(TIMEOUT, work).await })
-            .expect("answers in time")
+            .expect("all responses before the timeout")
     }
 }
 
@@ -114,12 +115,12 @@ async fn exchange(sender: SendRequest<Bytes>, request: Request) -> Result<Respon
     let has_body = !matches!(request.body, Body::None);
     let (response, mut out) = sender.send_request(head(&request, length), !has_body)?;
     if has_body {
-        // The server may answer, and decline the rest, before it has taken everything.
+        // The server may respond and reject the rest of the body before it has read it.
         let _ = send(&mut out, body.into()).await;
     }
     let (mut response, mut interim) = (response, Vec::new());
-    while let Some(one) = poll_fn(|cx| response.poll_informational(cx)).await {
-        interim.push(one?.status().as_u16());
+    while let Some(interim_head) = poll_fn(|cx| response.poll_informational(cx)).await {
+        interim.push(interim_head?.status().as_u16());
     }
     let (parts, mut incoming) = response.await?.into_parts();
     let mut body = Vec::new();
@@ -142,14 +143,14 @@ async fn exchange(sender: SendRequest<Bytes>, request: Request) -> Result<Respon
 }
 
 fn head(request: &Request, length: Option<usize>) -> http::Request<()> {
-    let named = |name: &str| {
+    let field = |name: &str| {
         let mut fields = request.fields.iter();
         fields.find_map(|(other, value)| {
             let text = std::str::from_utf8(value).ok()?;
             other.eq_ignore_ascii_case(name).then_some(text)
         })
     };
-    let host = named("host").unwrap_or(HOST);
+    let host = field("host").unwrap_or(HOST);
     let mut head = http::Request::builder()
         .method(request.method.as_str())
         .uri(format!("http://{host}{}", request.target));
@@ -167,10 +168,10 @@ fn head(request: &Request, length: Option<usize>) -> http::Request<()> {
 async fn send(out: &mut h2::SendStream<Bytes>, mut body: Bytes) -> Result<(), h2::Error> {
     while !body.is_empty() {
         out.reserve_capacity(body.len());
-        let Some(room) = poll_fn(|cx| out.poll_capacity(cx)).await else {
+        let Some(capacity) = poll_fn(|cx| out.poll_capacity(cx)).await else {
             return Ok(());
         };
-        let part = body.split_to(room?.min(body.len()));
+        let part = body.split_to(capacity?.min(body.len()));
         out.send_data(part, false)?;
     }
     out.send_data(Bytes::new(), true)

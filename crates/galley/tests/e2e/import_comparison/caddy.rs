@@ -1,10 +1,10 @@
-//! A Caddyfile as sites have it, and the differences that are planted in its draft.
+//! A typical Caddyfile, and the differences to plant in its draft.
 
-use super::planting::DraftEdit::{NewRule, NoRule, Rule, Site};
-use super::planting::Plant;
-use super::plants::{SITE_FIELDS, field, of};
+use super::differences::{SITE_HEADERS, difference, field_difference};
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::PlantedDifference;
 
-/// The configuration, with placeholders.
+/// Configuration with placeholders.
 pub const CONFIGURATION: &str = r#"# Sites of a shop.
 {
 	email shop@shop.test
@@ -40,7 +40,7 @@ shop.test:8443 {
 	header /api/csp Content-Security-Policy "default-src 'self'"
 	header /api/robots X-Robots-Tag noindex
 	header /api/store Cache-Control no-store
-	header /api/kept Cache-Control max-age=2592000
+	header /api/cached Cache-Control max-age=2592000
 	import closed
 	handle /internal* {
 		respond 403
@@ -58,46 +58,46 @@ http://other.test:8081 {
 }
 "#;
 
-pub const PLANTS: &[Plant] = &[
-    of(
+pub const DIFFERENCES: &[PlantedDifference] = &[
+    difference(
         "the canonical host is lost",
-        Site("canonical_host", None),
+        SetSite("canonical_host", None),
         "redirect",
         "/galley-try/",
     ),
-    of(
-        "a refusal is lost",
-        NoRule("/internal"),
+    difference(
+        "a denial is lost",
+        RemoveRule("/internal"),
         "entry",
         "/internal",
     ),
-    of(
-        "a page is refused",
-        NewRule("path = '/index.php*'\ndeny = ['0.0.0.0/0', '::/0']"),
+    difference(
+        "a page is denied",
+        AddRule("path = '/index.php*'\ndeny = ['0.0.0.0/0', '::/0']"),
         "entry",
         "/index.php",
     ),
-    field(
+    field_difference(
         "a field of the site has another value",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-frame-options",
         "/",
     ),
-    field(
+    field_difference(
         "a field of the site is lost",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-content-type-options",
         "/",
     ),
-    field(
+    field_difference(
         "a field of the site is added",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-planted",
         "/",
     ),
-    field(
+    field_difference(
         "a policy is weaker",
-        Rule(
+        SetRule(
             "/api/csp",
             "set_headers",
             Some("[\"Content-Security-Policy: default-src *\"]"),
@@ -105,15 +105,15 @@ pub const PLANTS: &[Plant] = &[
         "content-security-policy",
         "/api/csp",
     ),
-    field(
+    field_difference(
         "crawlers may index",
-        NoRule("/api/robots"),
+        RemoveRule("/api/robots"),
         "x-robots-tag",
         "/api/robots",
     ),
-    field(
+    field_difference(
         "browsers may store",
-        Rule(
+        SetRule(
             "/api/store",
             "set_headers",
             Some("['Cache-Control: no-cache']"),
@@ -121,14 +121,14 @@ pub const PLANTS: &[Plant] = &[
         "cache-control",
         "/api/store",
     ),
-    of(
+    difference(
         "an expiry is shorter",
-        Rule(
-            "/api/kept",
+        SetRule(
+            "/api/cached",
             "set_headers",
             Some("['Cache-Control: max-age=86400']"),
         ),
         "lifetime",
-        "/api/kept",
+        "/api/cached",
     ),
 ];

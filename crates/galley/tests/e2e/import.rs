@@ -1,4 +1,4 @@
-//! `galley import` on files of other servers: the result runs, the report counts every statement, and nothing is overwritten.
+//! `galley import`: `galley check` accepts the result, the report counts every statement, and no file is overwritten.
 
 use std::process::{Command, Output};
 
@@ -35,17 +35,17 @@ fn site(scratch: &Scratch) -> String {
 }
 
 #[test]
-fn the_configuration_of_nginx_becomes_one_that_check_accepts() {
+fn an_imported_nginx_configuration_passes_check() {
     let scratch = Scratch::new().unwrap();
     let nginx = site(&scratch);
     let galley = scratch.join("galley.toml").display().to_string();
     let output = import(&["--nginx", &nginx, "--output", &galley]);
     assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
-    let said = output_text(&output);
-    assert!(said.contains("1 not carried"), "{said}");
+    let report = output_text(&output);
+    assert!(report.contains("1 not carried"), "{report}");
     assert!(
-        said.contains("nginx.conf:9: more_clever_module on;"),
-        "{said}"
+        report.contains("nginx.conf:9: more_clever_module on;"),
+        "{report}"
     );
     let text = std::fs::read_to_string(&galley).unwrap();
     for line in [
@@ -65,14 +65,14 @@ fn the_configuration_of_nginx_becomes_one_that_check_accepts() {
         "{}\n{text}",
         output_text(&check)
     );
-    // A second one does not overwrite it.
+    // A second import does not overwrite the file.
     let again = import(&["--nginx", &nginx, "--output", &galley]);
     assert_eq!(again.status.code(), Some(1), "{}", output_text(&again));
     assert_eq!(std::fs::read_to_string(&galley).unwrap(), text);
 }
 
 #[test]
-fn the_report_for_scripts_has_every_statement() {
+fn the_json_report_has_every_statement() {
     let scratch = Scratch::new().unwrap();
     let nginx = site(&scratch);
     let output = import(&["--nginx", &nginx, "--json"]);
@@ -84,18 +84,18 @@ fn the_report_for_scripts_has_every_statement() {
         count("carried") + count("not_needed") + count("not_carried"),
         12
     );
-    let lost = statements
+    let not_carried = statements
         .iter()
         .find(|one| one["fate"] == "not-carried")
         .unwrap();
     assert_eq!(
-        (&lost["line"], &lost["statement"]),
+        (&not_carried["line"], &not_carried["statement"]),
         (&9.into(), &"more_clever_module on;".into())
     );
 }
 
 #[test]
-fn a_file_that_does_not_exist_is_named() {
+fn a_missing_file_is_reported() {
     let output = import(&["--nginx", "/nonexistent/nginx.conf"]);
     assert!(
         output_text(&output).contains("the file cannot be read"),

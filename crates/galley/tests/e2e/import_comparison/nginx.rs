@@ -1,8 +1,8 @@
-//! nginx as sites have it, with one statement for each difference that is planted.
+//! A typical nginx configuration with one directive for each planted difference.
 
 use std::fmt::Write as _;
 
-/// The configuration, with placeholders.
+/// Configuration with placeholders.
 pub fn configuration() -> String {
     let mut text = HEAD.replace("{fields}", FIELDS);
     for [path, target] in REDIRECTS {
@@ -20,7 +20,7 @@ pub fn configuration() -> String {
             "location = {path} {{ {FIELDS} add_header {field} always; }}"
         );
     }
-    for [path, statements] in AREAS {
+    for [path, statements] in LOCATIONS {
         let _ = writeln!(text, "location ^~ {path} {{ {statements} {PHP} }}");
     }
     text.push_str("}\n}\n");
@@ -102,7 +102,7 @@ const FILES: &[[&str; 2]] = &[
     ["/fonts/a.woff2", "Access-Control-Allow-Origin \"*\""],
 ];
 
-const AREAS: &[[&str; 2]] = &[
+const LOCATIONS: &[[&str; 2]] = &[
     [
         "/wp-admin/",
         "allow 127.0.0.1; allow 10.9.0.0/16; deny all;",

@@ -1,4 +1,4 @@
-//! Names that scanners ask every site for, over real connections: what is never sent, and what stays open.
+//! File names that scanners request from every site: secrets and source code are denied, downloads are sent.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
@@ -7,8 +7,8 @@ use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 
 const SECRET: &str = "SECRET";
 
-/// Refused, with the preset and without.
-const SECRETS: &[&str] = &[
+/// Denied with and without the preset.
+const DENIED: &[&str] = &[
     "x.inc",
     "x.inc.txt",
     "x.phps",
@@ -49,7 +49,7 @@ const SECRETS: &[&str] = &[
     "wp-content/uploads/site.wpress",
 ];
 
-/// Sent, with the preset and without.
+/// Sent with and without the preset.
 const OPEN: &[&str] = &[
     "robots.txt",
     "ads.txt",
@@ -66,18 +66,19 @@ const OPEN: &[&str] = &[
     "wp-content/plugins/updraftplus/a.css",
 ];
 
-fn with_all(plan: SiteBuilder) -> SiteBuilder {
-    let plan = SECRETS
+fn with_files(builder: SiteBuilder) -> SiteBuilder {
+    let builder = DENIED
         .iter()
-        .fold(plan, |plan, name| plan.file(name, SECRET));
-    OPEN.iter().fold(plan, |plan, name| plan.file(name, "open"))
+        .fold(builder, |builder, name| builder.file(name, SECRET));
+    OPEN.iter()
+        .fold(builder, |builder, name| builder.file(name, "open"))
 }
 
-fn expect_refused(site: &TestSite, name: &str) {
-    for accepts in ["identity", "br, zstd, gzip"] {
+fn assert_denied(site: &TestSite, name: &str) {
+    for coding in ["identity", "br, zstd, gzip"] {
         for method in ["GET", "HEAD"] {
             let target = format!("/{name}");
-            let request = Request::new(method, &target).field("Accept-Encoding", accepts);
+            let request = Request::new(method, &target).field("Accept-Encoding", coding);
             let response = site.send(request);
             assert_eq!(response.status, 403, "{method} {target}");
             assert_eq!(response.cache_status(), "galley; detail=denied", "{target}");
@@ -88,22 +89,22 @@ fn expect_refused(site: &TestSite, name: &str) {
 
 #[test]
 fn secrets_and_sources_are_refused_and_downloads_are_sent() {
-    let plans = [
+    let builders = [
         SiteBuilder::files(),
         SiteBuilder::php(),
         SiteBuilder::files().site("preset = \"none\""),
     ];
-    for plan in plans {
-        let site = with_all(plan).start();
-        for name in SECRETS {
-            expect_refused(&site, name);
+    for builder in builders {
+        let site = with_files(builder).start();
+        for name in DENIED {
+            assert_denied(&site, name);
         }
         for name in OPEN {
             let target = format!("/{name}");
             let response = site.get(&target).expect_status(200);
             assert_eq!(response.text(), "open", "{target}");
         }
-        // The same once they are in memory, where the fast path answers.
+        // The fast path, which sends files from memory, behaves the same.
         for name in OPEN {
             let target = format!("/{name}");
             wait_for(&format!("{target} in memory"), TIMEOUT, || {
@@ -111,15 +112,15 @@ fn secrets_and_sources_are_refused_and_downloads_are_sent() {
                 site.why(&target).contains("is sent, from memory\"")
             });
         }
-        for name in SECRETS {
-            expect_refused(&site, name);
+        for name in DENIED {
+            assert_denied(&site, name);
         }
     }
 }
 
 #[test]
-fn words_that_no_file_has_are_pages() {
-    let site = with_all(SiteBuilder::php()).start();
+fn denied_names_that_are_no_files_are_pages() {
+    let site = with_files(SiteBuilder::php()).start();
     for target in [
         "/id_ed25519",
         "/id_rsa/",
@@ -134,8 +135,8 @@ fn words_that_no_file_has_are_pages() {
 }
 
 #[test]
-fn a_site_opens_names_by_its_own_list() {
-    let site = with_all(SiteBuilder::files())
+fn allow_files_permits_denied_names() {
+    let site = with_files(SiteBuilder::files())
         .file("downloads/a.zip", "open")
         .file("downloads/x.inc", SECRET)
         .file("downloads/.env", SECRET)
@@ -155,6 +156,6 @@ fn a_site_opens_names_by_its_own_list() {
         "server.key",
         "backup.zip.001",
     ] {
-        expect_refused(&site, name);
+        assert_denied(&site, name);
     }
 }

@@ -1,185 +1,185 @@
-//! The differences that are planted.
+//! Differences to plant in drafts, and how the report has to name them.
 
-use super::planting::DraftEdit::{NewRule, NoRule, Rule, Site};
-use super::planting::{DraftEdit, Plant, PlantedSign};
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::{DraftEdit, ExpectedDifference, PlantedDifference};
 
-/// Those that the drafts of all servers with redirects can have.
-pub const OF_REDIRECTS: &[Plant] = &[
-    of(
+/// For drafts from any server with redirects.
+pub const REDIRECT_DIFFERENCES: &[PlantedDifference] = &[
+    difference(
         "a redirect is lost",
-        NoRule("/old-page"),
+        RemoveRule("/old-page"),
         "redirect",
         "/old-page",
     ),
-    of(
-        "a redirect leads elsewhere",
-        Rule("/old-target", "redirect", Some("'/elsewhere/'")),
+    difference(
+        "a redirect has another target",
+        SetRule("/old-target", "redirect", Some("'/elsewhere/'")),
         "redirect",
         "/old-target",
     ),
-    of(
+    difference(
         "a permanent redirect is temporary",
-        Rule("/old-status", "redirect_status", Some("302")),
+        SetRule("/old-status", "redirect_status", Some("302")),
         "redirect",
         "/old-status",
     ),
-    of(
+    difference(
         "a temporary redirect is permanent",
-        Rule("/old-temporary", "redirect_status", Some("301")),
+        SetRule("/old-temporary", "redirect_status", Some("301")),
         "redirect",
         "/old-temporary",
     ),
 ];
 
-/// Those that both nginx's and Apache's drafts can have.
-pub const COMMON: &[Plant] = &[
-    of(
+/// For drafts from nginx and Apache.
+pub const COMMON_DIFFERENCES: &[PlantedDifference] = &[
+    difference(
         "a redirect loses the query",
-        Rule("/old-query", "redirect_query", Some("false")),
+        SetRule("/old-query", "redirect_query", Some("false")),
         "redirect",
         "/old-query",
     ),
-    of(
-        "a redirect leads to http",
-        Rule("/old-host", "redirect", Some("'http://other.test/'")),
+    difference(
+        "a redirect leads to plain HTTP",
+        SetRule("/old-host", "redirect", Some("'http://other.test/'")),
         "redirect",
         "/old-host",
     ),
-    of(
-        "a redirect is a refusal",
-        NewRule("path = '/old-denied'\ndeny = ['0.0.0.0/0', '::/0']"),
+    difference(
+        "a redirect becomes a denial",
+        AddRule("path = '/old-denied'\ndeny = ['0.0.0.0/0', '::/0']"),
         "entry",
         "/old-denied",
     ),
-    of(
+    difference(
         "a redirect loses a part of the path",
-        Rule("/blog/(.*)", "redirect", Some("'/news/'")),
+        SetRule("/blog/(.*)", "redirect", Some("'/news/'")),
         "redirect",
         "/blog/a",
     ),
-    of(
+    difference(
         "a redirect by pattern is lost",
-        NoRule("/archive/([0-9]+)/?"),
+        RemoveRule("/archive/([0-9]+)/?"),
         "redirect",
         "/archive/0",
     ),
-    of(
+    difference(
         "the canonical host is lost",
-        Site("canonical_host", None),
+        SetSite("canonical_host", None),
         "redirect",
         "/galley-try/",
     ),
-    of(
+    difference(
         "the redirect to TLS is lost",
-        Site("https_redirect", Some("false")),
+        SetSite("https_redirect", Some("false")),
         "redirect",
         "/",
     ),
-    none(
+    without_response(
         "a host is lost",
-        Site("hosts", Some("['shop.test', 'www.shop.test']")),
+        SetSite("hosts", Some("['shop.test', 'www.shop.test']")),
         "redirect",
         "/",
     ),
-    of(
-        "a refusal is lost",
-        NoRule("/internal"),
+    difference(
+        "a denial is lost",
+        RemoveRule("/internal"),
         "entry",
         "/internal",
     ),
-    of(
-        "a page is refused",
-        NewRule("path = '/open*'\ndeny = ['0.0.0.0/0', '::/0']"),
+    difference(
+        "a page is denied",
+        AddRule("path = '/open*'\ndeny = ['0.0.0.0/0', '::/0']"),
         "entry",
         "/open",
     ),
-    of(
-        "a network is another one",
-        Rule("/office", "allow", Some("['10.7.0.0/16']")),
+    difference(
+        "a network differs",
+        SetRule("/office", "allow", Some("['10.7.0.0/16']")),
         "entry",
         "/office",
     ),
-    of(
+    difference(
         "a list of networks is lost",
-        NoRule("/staff"),
+        RemoveRule("/staff"),
         "entry",
         "/staff",
     ),
-    of(
-        "a list of networks has everybody",
-        Rule("/partners", "allow", Some("['0.0.0.0/0']")),
+    difference(
+        "a list of networks permits all clients",
+        SetRule("/partners", "allow", Some("['0.0.0.0/0']")),
         "entry",
         "/partners",
     ),
-    of(
-        "a blocked network is let in",
-        NoRule("/blocked"),
+    difference(
+        "a blocked network is permitted",
+        RemoveRule("/blocked"),
         "entry",
         "/blocked",
     ),
-    of(
-        "an address is another one",
-        Rule("/local", "allow", Some("['127.0.0.3']")),
+    difference(
+        "an address differs",
+        SetRule("/local", "allow", Some("['127.0.0.3']")),
         "entry",
         "/local",
     ),
-    of(
-        "a password is not asked for",
-        NoRule("/private"),
+    difference(
+        "password protection is lost",
+        RemoveRule("/private"),
         "entry",
         "/private",
     ),
-    of(
-        "the users are others",
-        Rule("/members", "basic_auth", Some("'{dir}/others'")),
+    difference(
+        "the password file differs",
+        SetRule("/members", "basic_auth", Some("'{dir}/others'")),
         "entry",
         "/members",
     ),
-    of(
-        "a password keeps everybody out",
-        NewRule("path = '/account*'\nbasic_auth = '{dir}/users'"),
+    difference(
+        "password protection is added",
+        AddRule("path = '/account*'\nbasic_auth = '{dir}/users'"),
         "entry",
         "/account",
     ),
-    of(
-        "users and networks are both needed",
-        Rule("/team", "allow", Some("['10.8.0.0/16']")),
+    difference(
+        "both a user and a network are required",
+        SetRule("/team", "allow", Some("['10.8.0.0/16']")),
         "entry",
         "/team",
     ),
-    of(
+    difference(
         "XML-RPC is on",
-        Site("xmlrpc", Some("'on'")),
+        SetSite("xmlrpc", Some("'on'")),
         "entry",
         "/xmlrpc.php",
     ),
-    field(
+    field_difference(
         "a field of the site has another value",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-frame-options",
         "/",
     ),
-    field(
+    field_difference(
         "a field of the site is lost",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-content-type-options",
         "/",
     ),
-    field(
+    field_difference(
         "a field of the site is added",
-        SITE_FIELDS,
+        SITE_HEADERS,
         "x-planted",
         "/",
     ),
-    field(
-        "browsers insist on TLS for a day",
-        Site("hsts", Some("'1d'")),
+    field_difference(
+        "the lifetime of HSTS differs",
+        SetSite("hsts", Some("'1d'")),
         "strict-transport-security",
         "/",
     ),
-    field(
+    field_difference(
         "a policy is weaker",
-        Rule(
+        SetRule(
             "/api/csp",
             "set_headers",
             Some("[\"Content-Security-Policy: default-src *\"]"),
@@ -187,9 +187,9 @@ pub const COMMON: &[Plant] = &[
         "content-security-policy",
         "/api/csp",
     ),
-    field(
-        "another origin may read",
-        Rule(
+    field_difference(
+        "another origin has access",
+        SetRule(
             "/api/cors",
             "set_headers",
             Some("['Access-Control-Allow-Origin: https://a.test']"),
@@ -197,9 +197,9 @@ pub const COMMON: &[Plant] = &[
         "access-control-allow-origin",
         "/api/cors",
     ),
-    field(
+    field_difference(
         "a method is lost",
-        Rule(
+        SetRule(
             "/api/methods",
             "set_headers",
             Some("['Access-Control-Allow-Methods: GET']"),
@@ -207,15 +207,15 @@ pub const COMMON: &[Plant] = &[
         "access-control-allow-methods",
         "/api/methods",
     ),
-    field(
+    field_difference(
         "permissions are lost",
-        NoRule("/api/permissions"),
+        RemoveRule("/api/permissions"),
         "permissions-policy",
         "/api/permissions",
     ),
-    field(
+    field_difference(
         "crawlers may index",
-        Rule(
+        SetRule(
             "/api/robots",
             "set_headers",
             Some("['X-Robots-Tag: index']"),
@@ -223,9 +223,9 @@ pub const COMMON: &[Plant] = &[
         "x-robots-tag",
         "/api/robots",
     ),
-    field(
+    field_difference(
         "browsers may store",
-        Rule(
+        SetRule(
             "/api/store",
             "set_headers",
             Some("['Cache-Control: no-cache']"),
@@ -233,9 +233,9 @@ pub const COMMON: &[Plant] = &[
         "cache-control",
         "/api/store",
     ),
-    field(
+    field_difference(
         "caches may share",
-        Rule(
+        SetRule(
             "/api/scope",
             "set_headers",
             Some("['Cache-Control: public, max-age=60']"),
@@ -243,9 +243,9 @@ pub const COMMON: &[Plant] = &[
         "cache-control",
         "/api/scope",
     ),
-    field(
-        "the language is another one",
-        Rule(
+    field_difference(
+        "the language differs",
+        SetRule(
             "/api/language",
             "set_headers",
             Some("['Content-Language: fr']"),
@@ -253,9 +253,9 @@ pub const COMMON: &[Plant] = &[
         "content-language",
         "/api/language",
     ),
-    field(
-        "a name is misspelt",
-        Rule(
+    field_difference(
+        "the name of a field is misspelt",
+        SetRule(
             "/api/spelling",
             "set_headers",
             Some("['X-Campain: spring']"),
@@ -263,15 +263,15 @@ pub const COMMON: &[Plant] = &[
         "x-campaign",
         "/api/spelling",
     ),
-    field(
-        "windows are not separated",
-        NoRule("/api/opener"),
+    field_difference(
+        "the opener policy is lost",
+        RemoveRule("/api/opener"),
         "cross-origin-opener-policy",
         "/api/opener",
     ),
-    field(
-        "other sites may embed",
-        Rule(
+    field_difference(
+        "other sites may embed a page",
+        SetRule(
             "/api/resource",
             "set_headers",
             Some("['Cross-Origin-Resource-Policy: cross-origin']"),
@@ -279,15 +279,15 @@ pub const COMMON: &[Plant] = &[
         "cross-origin-resource-policy",
         "/api/resource",
     ),
-    field(
+    field_difference(
         "a field of PHP is removed",
-        Rule("/api/link", "remove_headers", Some("['Link']")),
+        SetRule("/api/link", "remove_headers", Some("['Link']")),
         "link",
         "/api/link",
     ),
-    field(
+    field_difference(
         "a cookie is set",
-        Rule(
+        SetRule(
             "/api/cookie",
             "add_headers",
             Some("['Set-Cookie: planted=1']"),
@@ -295,15 +295,15 @@ pub const COMMON: &[Plant] = &[
         "set-cookie",
         "/api/cookie",
     ),
-    field(
+    field_difference(
         "responses vary",
-        Rule("/api/vary", "add_headers", Some("['Vary: Origin']")),
+        SetRule("/api/vary", "add_headers", Some("['Vary: Origin']")),
         "vary",
         "/api/vary",
     ),
-    field(
+    field_difference(
         "a page has another charset",
-        Rule(
+        SetRule(
             "/api/latin",
             "set_headers",
             Some("['X-Latin: yes', 'Content-Type: text/html; charset=iso-8859-1']"),
@@ -311,9 +311,9 @@ pub const COMMON: &[Plant] = &[
         "content-type",
         "/api/latin",
     ),
-    field(
-        "a font is for one origin",
-        Rule(
+    field_difference(
+        "a font is limited to one origin",
+        SetRule(
             "/fonts/a.woff2",
             "set_headers",
             Some("['Access-Control-Allow-Origin: https://a.test']"),
@@ -321,23 +321,23 @@ pub const COMMON: &[Plant] = &[
         "access-control-allow-origin",
         "/fonts/a.woff2",
     ),
-    field(
+    field_difference(
         "a file has another charset",
-        NewRule(
+        AddRule(
             "path = '/css/charset.css'\nset_headers = ['Content-Type: text/css; charset=iso-8859-1']",
         ),
         "content-type",
         "/css/charset.css",
     ),
-    field(
+    field_difference(
         "a file has another type",
-        NewRule("path = '/files/a.json'\nset_headers = ['Content-Type: text/plain']"),
+        AddRule("path = '/files/a.json'\nset_headers = ['Content-Type: text/plain']"),
         "content-type",
         "/files/a.json",
     ),
-    of(
+    difference(
         "an expiry is shorter",
-        Rule(
+        SetRule(
             "/css/age.css",
             "set_headers",
             Some("['Cache-Control: max-age=86400']"),
@@ -345,21 +345,21 @@ pub const COMMON: &[Plant] = &[
         "lifetime",
         "/css/age.css",
     ),
-    of(
+    difference(
         "an expiry is lost",
-        NoRule("/img/age.png"),
+        RemoveRule("/img/age.png"),
         "lifetime",
         "/img/age.png",
     ),
-    of(
+    difference(
         "an expiry is added",
-        NewRule("path = '/files/new.txt'\nset_headers = ['Cache-Control: max-age=600']"),
+        AddRule("path = '/files/new.txt'\nset_headers = ['Cache-Control: max-age=600']"),
         "lifetime",
         "/files/new.txt",
     ),
-    of(
-        "browsers do not ask again",
-        Rule(
+    difference(
+        "browsers do not revalidate",
+        SetRule(
             "/js/no-cache.js",
             "set_headers",
             Some("['Cache-Control: max-age=60']"),
@@ -367,69 +367,70 @@ pub const COMMON: &[Plant] = &[
         "lifetime",
         "/js/no-cache.js",
     ),
-    of(
-        "a style sheet comes uncompressed",
-        Site("compress_types", Some("['text/html']")),
+    difference(
+        "a style sheet is not compressed",
+        SetSite("compress_types", Some("['text/html']")),
         "compression",
         "/css/long.css",
     ),
-    of(
-        "another page for refusals",
-        Site(
+    difference(
+        "the error page differs",
+        SetSite(
             "error_pages",
             Some("{ \"403\" = '{dir}/root/elsewhere.html' }"),
         ),
         "body",
         "/office",
     ),
-    of(
-        "a file is a page",
-        NewRule("path = '/files/gone.txt'\nredirect = '/files/plain.txt'"),
+    difference(
+        "a file is redirected",
+        AddRule("path = '/files/gone.txt'\nredirect = '/files/plain.txt'"),
         "redirect",
         "/files/gone.txt",
     ),
-    of(
+    difference(
         "the query does not reach PHP",
-        Site("ignore_query", Some("['galley-try']")),
+        SetSite("ignore_query", Some("['galley-try']")),
         "body",
         "/api/link",
     ),
 ];
 
-/// Those of a draft from nginx.
-pub const OF_NGINX: &[Plant] = &[
-    of(
+/// For drafts from nginx.
+pub const NGINX_DIFFERENCES: &[PlantedDifference] = &[
+    difference(
         "the administration is open",
-        Site("admin_allow", None),
+        SetSite("admin_allow", None),
         "entry",
         "/wp-login.php",
     ),
-    of(
-        "phones get the pages of others",
-        Site("device_variants", Some("false")),
+    difference(
+        "phones get the pages for computers",
+        SetSite("device_variants", Some("false")),
         "body",
         "/",
     ),
 ];
 
-/// Those of a draft from Apache.
-pub const OF_APACHE: &[Plant] = &[of(
+/// For drafts from Apache.
+pub const APACHE_DIFFERENCES: &[PlantedDifference] = &[difference(
     "the administration is open",
-    NoRule("/wp-login.php"),
+    RemoveRule("/wp-login.php"),
     "entry",
     "/wp-login.php",
 )];
 
-pub const fn of(
+/// A difference that the report names by its kind and by the path of a request.
+pub const fn difference(
     name: &'static str,
     edit: DraftEdit,
     kind: &'static str,
     path: &'static str,
-) -> Plant {
-    Plant {
+) -> PlantedDifference {
+    PlantedDifference {
         name,
         edit,
-        sign: PlantedSign {
+        expected: ExpectedDifference {
             kind,
             field: None,
             path,
@@ -438,31 +439,32 @@ pub const fn of(
     }
 }
 
-/// One for which Galley has no response.
-const fn none(
+/// A difference where Galley sends no response.
+const fn without_response(
     name: &'static str,
     edit: DraftEdit,
     kind: &'static str,
     path: &'static str,
-) -> Plant {
-    let mut plant = of(name, edit, kind, path);
-    plant.sign.galley = "no response";
-    plant
+) -> PlantedDifference {
+    let mut planted = difference(name, edit, kind, path);
+    planted.expected.galley = "no response";
+    planted
 }
 
-pub const fn field(
+/// A difference in a response field.
+pub const fn field_difference(
     name: &'static str,
     edit: DraftEdit,
     field: &'static str,
     path: &'static str,
-) -> Plant {
-    let mut plant = of(name, edit, "field", path);
-    plant.sign.field = Some(field);
-    plant
+) -> PlantedDifference {
+    let mut planted = difference(name, edit, "field", path);
+    planted.expected.field = Some(field);
+    planted
 }
 
-/// One option has three of the differences.
-pub const SITE_FIELDS: DraftEdit = Site(
+/// One option causes three of the differences.
+pub const SITE_HEADERS: DraftEdit = SetSite(
     "set_headers",
     Some("['X-Frame-Options: DENY', 'Referrer-Policy: no-referrer', 'X-Planted: yes']"),
 );

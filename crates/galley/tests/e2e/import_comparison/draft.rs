@@ -1,41 +1,41 @@
-//! Changes a draft, and says how the report has to name the change.
+//! Plants differences in a draft and finds them in the report.
 
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-/// A difference in a draft.
-pub struct Plant {
+/// A difference to plant in a draft.
+pub struct PlantedDifference {
     pub name: &'static str,
     pub edit: DraftEdit,
-    pub sign: PlantedSign,
+    pub expected: ExpectedDifference,
 }
 
-/// What is changed.
+/// A change of a draft. Values are TOML; `None` removes the option.
 pub enum DraftEdit {
-    /// An option of the site; `None`: it is removed. The value is TOML.
-    Site(&'static str, Option<&'static str>),
-    /// An option of the rule for a path.
-    Rule(&'static str, &'static str, Option<&'static str>),
-    /// The rule for a path is removed.
-    NoRule(&'static str),
-    /// A new rule before all others.
-    NewRule(&'static str),
+    /// Option of the site, value.
+    SetSite(&'static str, Option<&'static str>),
+    /// Path of the rule, option, value.
+    SetRule(&'static str, &'static str, Option<&'static str>),
+    /// Removes the rule for a path.
+    RemoveRule(&'static str),
+    /// Adds a rule before all others.
+    AddRule(&'static str),
 }
 
-/// How the report names a difference.
-pub struct PlantedSign {
+/// How the report has to name a difference.
+pub struct ExpectedDifference {
     pub kind: &'static str,
     pub field: Option<&'static str>,
-    /// The path of a request that shows it.
+    /// Path of a request in the report.
     pub path: &'static str,
-    /// What Galley does.
+    /// Part of the description of Galley's response.
     pub galley: &'static str,
 }
 
 /// A draft that can be changed.
-pub struct PlantedDraft(Table);
+pub struct Draft(Table);
 
-impl PlantedDraft {
+impl Draft {
     pub fn new(draft: Table) -> Self {
         Self(draft)
     }
@@ -44,26 +44,26 @@ impl PlantedDraft {
         self.0.to_string()
     }
 
-    /// Changes the draft; `{dir}` stands for the folder of the test.
-    pub fn plant(&mut self, plant: &Plant, dir: &str) {
+    /// Changes the draft. `{dir}` is the folder of the test.
+    pub fn plant(&mut self, difference: &PlantedDifference, dir: &str) {
         let value = |text: &str| {
             let table: Table = format!("value = {}", text.replace("{dir}", dir))
                 .parse()
                 .unwrap();
             table["value"].clone()
         };
-        match &plant.edit {
-            DraftEdit::Site(option, text) => set(self.site(), option, text.map(value)),
-            DraftEdit::Rule(path, option, text) => {
-                let at = self.rule(path);
-                let rule = self.rules()[at].as_table_mut().unwrap();
+        match &difference.edit {
+            DraftEdit::SetSite(option, text) => set(self.site(), option, text.map(value)),
+            DraftEdit::SetRule(path, option, text) => {
+                let index = self.rule_index(path);
+                let rule = self.rules()[index].as_table_mut().unwrap();
                 set(rule, option, text.map(value));
             }
-            DraftEdit::NoRule(path) => {
-                let at = self.rule(path);
-                self.rules().remove(at);
+            DraftEdit::RemoveRule(path) => {
+                let index = self.rule_index(path);
+                self.rules().remove(index);
             }
-            DraftEdit::NewRule(text) => {
+            DraftEdit::AddRule(text) => {
                 let rule: Table = text.replace("{dir}", dir).parse().unwrap();
                 self.rules().insert(0, Value::Table(rule));
             }
@@ -81,13 +81,13 @@ impl PlantedDraft {
         self.site()["rule"].as_array_mut().unwrap()
     }
 
-    /// The rule for a path, which servers write as `/a`, `/a*` or `^/a$`.
-    fn rule(&mut self, path: &str) -> usize {
-        let is_it = |rule: &Value| {
+    /// Index of the rule for a path, which drafts write as `/a`, `/a*` or `^/a$`.
+    fn rule_index(&mut self, path: &str) -> usize {
+        let has_path = |rule: &Value| {
             let text = rule.get("path").or_else(|| rule.get("pattern")).unwrap();
             text.as_str().unwrap().trim_matches(['^', '$', '*']) == path
         };
-        let found = self.rules().iter().position(is_it);
+        let found = self.rules().iter().position(has_path);
         found.unwrap_or_else(|| panic!("no rule for {path} in {}", self.text()))
     }
 }
@@ -103,8 +103,8 @@ fn set(table: &mut Table, option: &str, value: Option<Value>) {
     };
 }
 
-impl PlantedSign {
-    /// Whether the report names it.
+impl ExpectedDifference {
+    /// Whether the report names the difference.
     pub fn is_in(&self, report: &Json) -> bool {
         let is_request = |request: &Json| {
             let url = request["url"].as_str().unwrap_or_default();

@@ -1,10 +1,10 @@
-//! Programs that speak HTTP/2: curl, nghttp, and h2spec, which knows what the protocol demands.
+//! Interoperability with HTTP/2 programs: curl, nghttp, and h2spec, which tests conformance.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::attacks::files;
+use super::frames::file_site;
 use crate::support::{HOST, SiteBuilder, output_text, random_bytes, sha256};
 use crate::tls_support::{Authority, curl, over_tls, tls_addr};
 
@@ -27,13 +27,13 @@ fn curl_fetches_and_uploads() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", output_text(&output));
-    let wanted = format!("1500000 {} 2", sha256(&content));
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted);
+    let expected = format!("1500000 {} 2", sha256(&content));
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 }
 
 #[test]
-fn nghttp_fetches_many_at_once_by_small_windows() {
-    let site = files("");
+fn nghttp_fetches_concurrently_with_small_windows() {
+    let site = file_site("");
     let url = format!("http://{}/page.html", site.addr());
     // Windows of 2^10 - 1 bytes.
     let output = Command::new("nghttp")
@@ -43,7 +43,7 @@ fn nghttp_fetches_many_at_once_by_small_windows() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let ended = text.matches("; END_STREAM").count();
-    // Their requests and our answers.
+    // 60 requests and 60 responses.
     assert!(output.status.success() && ended >= 120, "{ended} in {text}");
     assert!(
         !text.contains("RST_STREAM") && !text.contains("ENHANCE"),
@@ -51,15 +51,16 @@ fn nghttp_fetches_many_at_once_by_small_windows() {
     );
 }
 
-/// Where `scripts/setup` puts it.
+/// Path of h2spec, which `scripts/setup` installs.
 fn h2spec() -> PathBuf {
-    let given = std::env::var_os("GALLEY_H2SPEC").map(PathBuf::from);
+    let configured = std::env::var_os("GALLEY_H2SPEC").map(PathBuf::from);
     let cache = || {
-        let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        own.unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        cache
+            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"))
             .join("galley/h2spec-2.2.1")
     };
-    let path = given.unwrap_or_else(cache).join("h2spec");
+    let path = configured.unwrap_or_else(cache).join("h2spec");
     assert!(
         path.is_file(),
         "{} is missing: run `scripts/setup test`",
@@ -68,18 +69,18 @@ fn h2spec() -> PathBuf {
     path
 }
 
-/// A site for every host, as h2spec names none.
-fn for_h2spec() -> SiteBuilder {
+/// A site for every host, because h2spec sends no host of the test site.
+fn h2spec_site() -> SiteBuilder {
     SiteBuilder::files()
         .server("h2c = true")
         .site("hosts = [\"*\"]")
         .file("page.html", "a page ".repeat(1500))
 }
 
-fn h2spec_says(at: SocketAddr, arguments: &[&str]) -> String {
+fn run_h2spec(addr: SocketAddr, arguments: &[&str]) -> String {
     let output = Command::new(h2spec())
         .args(["--strict", "-h", "127.0.0.1", "-P", "/page.html"])
-        .args(["-p", &at.port().to_string()])
+        .args(["-p", &addr.port().to_string()])
         .args(arguments)
         .output()
         .unwrap();
@@ -87,22 +88,22 @@ fn h2spec_says(at: SocketAddr, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn h2spec_finds_nothing_to_complain_of() {
+fn h2spec_passes_over_tls() {
     let authority = Authority::new();
-    let site = over_tls(for_h2spec(), &authority).start();
-    let text = h2spec_says(tls_addr(&site), &["-t", "-k"]);
+    let site = over_tls(h2spec_site(), &authority).start();
+    let text = run_h2spec(tls_addr(&site), &["-t", "-k"]);
     assert!(
         text.contains("146 tests, 146 passed, 0 skipped, 0 failed"),
         "{text}"
     );
 }
 
-/// Without TLS, a connection that does not begin as HTTP/2 does is one of HTTP/1 and gets its answer to that; h2spec expects
-/// to be cut off.
+/// Without TLS, a connection without an HTTP/2 preface is an HTTP/1 connection and gets an HTTP/1 response. h2spec expects it to
+/// be closed.
 #[test]
-fn h2spec_finds_in_the_clear_only_that_http_1_is_spoken_too() {
-    let site = for_h2spec().start();
-    let text = h2spec_says(site.addr(), &[]);
+fn h2spec_without_tls_fails_only_the_invalid_preface_test() {
+    let site = h2spec_site().start();
+    let text = run_h2spec(site.addr(), &[]);
     assert!(
         text.contains("146 tests, 145 passed, 0 skipped, 1 failed")
             && text.contains("\u{d7} 2: Sends invalid connection preface"),
@@ -111,16 +112,16 @@ fn h2spec_finds_in_the_clear_only_that_http_1_is_spoken_too() {
 }
 
 #[test]
-fn a_handshake_chooses_the_protocol() {
+fn alpn_selects_the_protocol() {
     let authority = Authority::new();
-    let plan = SiteBuilder::files().file("page.html", "a page ".repeat(1500));
-    let site = over_tls(plan, &authority).start();
+    let builder = SiteBuilder::files().file("page.html", "a page ".repeat(1500));
+    let site = over_tls(builder, &authority).start();
     let port = tls_addr(&site).port();
     let url = format!("https://{HOST}:{port}/page.html");
-    let said = "%{http_code} %{http_version} %{size_download}";
-    for (asked, wanted) in [("--http2", "200 2 10500"), ("--http1.1", "200 1.1 10500")] {
-        let arguments = ["-o", "/dev/null", "-w", said, asked, &url];
-        assert_eq!(curl(&site, HOST, &arguments), wanted);
+    let format = "%{http_code} %{http_version} %{size_download}";
+    for (option, expected) in [("--http2", "200 2 10500"), ("--http1.1", "200 1.1 10500")] {
+        let arguments = ["-o", "/dev/null", "-w", format, option, &url];
+        assert_eq!(curl(&site, HOST, &arguments), expected);
     }
     let line = site.access_line("HTTP/2.0");
     assert!(

@@ -7,25 +7,25 @@ use galley_testkit::{FpmOptions, PhpFpm, Scratch};
 use serde_json::Value;
 use toml::Table;
 
-use super::planting::PlantedDraft;
+use super::draft::Draft;
 use crate::support::{binary, output_text};
 
-/// The site, and the configuration of its old server.
+/// A site and the configuration of its old server.
 pub struct OldSite {
     pub scratch: Scratch,
     configuration: PathBuf,
     _php: [PhpFpm; 2],
 }
 
-/// What a run said.
+/// Exit code and report of a comparison.
 pub struct TryOutcome {
     pub code: Option<i32>,
     pub report: Value,
 }
 
 impl OldSite {
-    /// `name` and `text`: the configuration, with `{dir}`, `{php}` and `{other}` for the folder and two PHP-FPM. `devices`: whether
-    /// phones get `different` pages, or all are `alike`.
+    /// `name` and `text` are the configuration file, where `{dir}` is the folder of the test and `{php}` and `{other}` are the sockets
+    /// of two PHP-FPM. With `devices` of `different` phones get other pages than computers, with `alike` the same.
     pub fn new(name: &str, text: &str, devices: &str) -> Self {
         let scratch = Scratch::new().unwrap();
         for (name, content) in FILES {
@@ -69,7 +69,7 @@ impl OldSite {
         }
     }
 
-    /// The draft of the import.
+    /// Draft that the import writes.
     pub fn draft(&self) -> Table {
         let output = self.import(&["--json"]);
         let value: Value = serde_json::from_slice(&output.stdout)
@@ -77,13 +77,13 @@ impl OldSite {
         value["configuration"].as_str().unwrap().parse().unwrap()
     }
 
-    /// Compares the old server with a draft.
-    pub fn try_draft(&self, draft: &PlantedDraft) -> TryOutcome {
+    /// Compares the old server with Galley and this draft.
+    pub fn try_draft(&self, draft: &Draft) -> TryOutcome {
         let path = self.scratch.write("draft.toml", draft.text()).unwrap();
         self.try_with(&["--draft", path.to_str().unwrap()])
     }
 
-    /// The same with other arguments.
+    /// Runs a comparison with these arguments.
     pub fn try_with(&self, arguments: &[&str]) -> TryOutcome {
         let output = self.import(&[&["--try", "--json"], arguments].concat());
         let report = serde_json::from_slice(&output.stdout)
@@ -94,7 +94,7 @@ impl OldSite {
         }
     }
 
-    /// Runs the import of this configuration.
+    /// Runs `galley import` on the configuration.
     pub fn import(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
     }
@@ -110,7 +110,7 @@ impl OldSite {
 }
 
 impl TryOutcome {
-    /// The differences in lines, for messages.
+    /// Differences as text, for messages.
     pub fn lines(&self) -> String {
         let differences = self.report["differences"].as_array().unwrap();
         let line = |one: &Value| {
@@ -132,7 +132,7 @@ impl TryOutcome {
     }
 }
 
-/// The front controller, and every other script: it shows what it is asked, and by whom.
+/// Front controller and all other scripts. Shows the request and the session of the user.
 const SCRIPT: &str = r#"<?php
 $path = strtok($_SERVER['REQUEST_URI'], '?');
 header('Content-Type: text/html; charset=UTF-8');

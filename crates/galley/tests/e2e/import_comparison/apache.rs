@@ -1,8 +1,8 @@
-//! Apache as sites have it, with the same statements.
+//! A typical Apache configuration with the same directives as the one of nginx.
 
 use std::fmt::Write as _;
 
-/// The configuration, with placeholders.
+/// Configuration with placeholders.
 pub fn configuration() -> String {
     let mut text = String::new();
     for name in MODULES {

@@ -1,4 +1,4 @@
-//! Clients that do not go on: a head, a body, a window that never comes.
+//! Clients that stop in the middle of a head or a body, or never open their flow-control window.
 
 use galley_testkit::client::frames::kinds::{
     DATA, GOAWAY, HEADERS, PING, RST_STREAM, WINDOW_UPDATE,
@@ -6,15 +6,15 @@ use galley_testkit::client::frames::kinds::{
 use galley_testkit::client::frames::{END_STREAM, Frame, Frames, block, bytes_of, head_frame};
 use galley_testkit::wait_for;
 
-use super::attacks::{CANCEL, ENHANCE_YOUR_CALM, fields, files, get, metrics, open};
+use super::frames::{CANCEL, ENHANCE_YOUR_CALM, fields, file_site, get, open};
 use crate::support::{SiteBuilder, TIMEOUT};
 
-/// Identifier of the setting of the initial window (RFC 9113 section 6.5.2).
+/// Identifier of `SETTINGS_INITIAL_WINDOW_SIZE` (RFC 9113 section 6.5.2).
 const INITIAL_WINDOW: u16 = 4;
 
-/// The client reads, and keeps every window shut or opens it by a byte now and then.
+/// The client reads, but keeps every window closed or opens it by single bytes.
 #[test]
-fn windows_that_stay_shut_end_their_connection() {
+fn a_client_that_keeps_its_windows_closed_is_disconnected() {
     let site = SiteBuilder::files()
         .server("h2c = true\nwrite_timeout = \"1s\"\nidle_timeout = \"10m\"")
         .file("page.html", "a page ".repeat(1500))
@@ -29,33 +29,33 @@ fn windows_that_stay_shut_end_their_connection() {
         let mut frames = Frames::open(site.addr(), &closed, TIMEOUT).unwrap();
         frames.write(&get(1, path)).unwrap();
         frames.until(|frame| frame.kind == HEADERS).unwrap();
-        let mut left = if dribbles { 200 } else { 0 };
+        let mut updates_left = if dribbles { 200 } else { 0 };
         let byte = bytes_of(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes());
-        let mut farewell = None;
-        while farewell.is_none() {
-            if left > 0 {
+        let mut goaway_code = None;
+        while goaway_code.is_none() {
+            if updates_left > 0 {
                 frames.write(&byte).unwrap();
-                left -= 1;
+                updates_left -= 1;
             }
             let frame = frames.receive().unwrap();
             assert!(frame.payload.len() < 100, "{frame:?}");
             if frame.kind == GOAWAY {
-                farewell = frame.code();
+                goaway_code = frame.code();
             }
         }
-        assert_eq!(farewell, Some(ENHANCE_YOUR_CALM), "{path}");
+        assert_eq!(goaway_code, Some(ENHANCE_YOUR_CALM), "{path}");
         frames.until_closed().unwrap();
     }
     let slow = "galley_http2_ended_total{reason=\"slow\"} 3";
-    wait_for("them to be counted", TIMEOUT, || {
-        metrics(&site).contains(slow)
+    wait_for("the connections to be counted", TIMEOUT, || {
+        site.metrics().contains(slow)
     });
     site.access_line("HTTP/2.0\" 200 0");
 }
 
-/// A player that is paused beside downloads that go on.
+/// An example is a paused video player during other downloads.
 #[test]
-fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
+fn one_stream_with_a_closed_window_is_reset_alone() {
     let site = SiteBuilder::files()
         .server("h2c = true\nwrite_timeout = \"500ms\"")
         .file("large.bin", vec![7; 4_000_000])
@@ -64,7 +64,7 @@ fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
     frames
         .write(&[get(1, "/large.bin"), get(3, "/large.bin")].concat())
         .unwrap();
-    let more = |stream| {
+    let window_updates = |stream| {
         let stream = bytes_of(WINDOW_UPDATE, 0, stream, &10_000_u32.to_be_bytes());
         [
             stream,
@@ -72,17 +72,17 @@ fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
         ]
         .concat()
     };
-    frames.write(&more(3)).unwrap();
-    let mut busy = 3;
+    frames.write(&window_updates(3)).unwrap();
+    let mut active_stream = 3;
     loop {
         let frame = frames.receive().unwrap();
         match frame.kind {
             DATA if frame.ends_stream() => {
-                busy += 2;
-                frames.write(&get(busy, "/large.bin")).unwrap();
-                frames.write(&more(busy)).unwrap();
+                active_stream += 2;
+                frames.write(&get(active_stream, "/large.bin")).unwrap();
+                frames.write(&window_updates(active_stream)).unwrap();
             }
-            DATA => frames.write(&more(busy)).unwrap(),
+            DATA => frames.write(&window_updates(active_stream)).unwrap(),
             RST_STREAM => {
                 assert_eq!((frame.stream, frame.code()), (1, Some(CANCEL)));
                 break;
@@ -90,13 +90,13 @@ fn a_window_that_stays_shut_beside_others_ends_its_stream_alone() {
             kind => assert_ne!(kind, GOAWAY),
         }
     }
-    frames.write(&more(busy)).unwrap();
+    frames.write(&window_updates(active_stream)).unwrap();
     frames.until(|frame| frame.kind == DATA).unwrap();
 }
 
-/// A hundred answers that nobody takes are handles on what is stored, not copies.
+/// Responses that a client does not read share the stored body instead of copying it.
 #[test]
-fn windows_that_never_open_hold_no_memory() {
+fn responses_behind_closed_windows_use_no_memory() {
     let site = SiteBuilder::files()
         .server("h2c = true")
         .file("large.bin", vec![7; 8_000_000])
@@ -108,13 +108,13 @@ fn windows_that_never_open_hold_no_memory() {
         for number in 0..100 {
             frames.write(&get(2 * number + 1, "/large.bin")).unwrap();
         }
-        // All of them are at work by the time that this is answered.
+        // When this is acknowledged, Galley works on all of them.
         frames.write(&bytes_of(PING, 0, 0, &[1; 8])).unwrap();
         frames.until(|frame| frame.kind == PING).unwrap();
         connections.push(frames);
     }
     let grown = site.grown_since(before);
-    // Copies would be 4 GB. The helper threads that look for the file have room of their own.
+    // Copies would be 4 GB. The helper threads that open the file use some memory.
     assert!(
         grown < 200_000_000,
         "{grown} bytes for 500 stalled downloads of 8 MB"
@@ -122,45 +122,48 @@ fn windows_that_never_open_hold_no_memory() {
 }
 
 #[test]
-fn a_head_that_does_not_end_ends_the_connection() {
-    let site = files("head_timeout = \"400ms\"");
-    let greeted = || {
+fn an_incomplete_head_ends_the_connection_after_head_timeout() {
+    let site = file_site("head_timeout = \"400ms\"");
+    let connection_with_response = || {
         let mut frames = open(&site);
         frames.write(&get(1, "/page.html")).unwrap();
         frames.until(Frame::ends_stream).unwrap();
         frames
     };
-    let mut begun = greeted();
+    let mut without_end = connection_with_response();
     let head = bytes_of(HEADERS, END_STREAM, 3, &block(&fields("GET", "/")));
-    begun.write(&head).unwrap();
-    begun.until_closed().unwrap();
-    let mut cut = greeted();
+    without_end.write(&head).unwrap();
+    without_end.until_closed().unwrap();
+    let mut truncated = connection_with_response();
     let head = get(3, "/page.html");
-    cut.write(head.get(..head.len() - 3).unwrap()).unwrap();
-    cut.until_closed().unwrap();
+    truncated
+        .write(head.get(..head.len() - 3).unwrap())
+        .unwrap();
+    truncated.until_closed().unwrap();
     let slow = "galley_http2_ended_total{reason=\"slow\"} 2";
     wait_for("both to be counted", TIMEOUT, || {
-        metrics(&site).contains(slow)
+        site.metrics().contains(slow)
     });
-    greeted();
+    connection_with_response();
 }
 
 #[test]
 fn an_idle_connection_gets_goaway() {
-    let site = files("idle_timeout = \"300ms\"");
+    let site = file_site("idle_timeout = \"300ms\"");
     let mut frames = open(&site);
     frames.write(&get(1, "/page.html")).unwrap();
-    let came = frames.until_closed().unwrap();
+    let received = frames.until_closed().unwrap();
     assert!(
-        came.iter()
+        received
+            .iter()
             .any(|frame| frame.stream == 1 && frame.ends_stream())
     );
-    let farewell = came.iter().find(|frame| frame.kind == GOAWAY).unwrap();
-    assert_eq!(farewell.code(), Some(0));
+    let goaway_code = received.iter().find(|frame| frame.kind == GOAWAY).unwrap();
+    assert_eq!(goaway_code.code(), Some(0));
 }
 
 #[test]
-fn a_body_that_does_not_come_is_a_408() {
+fn a_request_body_that_stalls_gets_a_408() {
     let site = SiteBuilder::php()
         .server("h2c = true\nbody_timeout = \"300ms\"")
         .start();
