@@ -130,7 +130,7 @@ fn slow_readers_do_not_occupy_workers() {
 }
 
 #[test]
-fn a_slow_reader_of_a_response_above_max_object_does_not_occupy_a_worker() {
+fn a_slow_reader_of_a_response_above_max_object_occupies_no_worker() {
     let site = builder()
         .cache("memory = \"64MiB\"\nmax_object = \"64KiB\"")
         .file(
