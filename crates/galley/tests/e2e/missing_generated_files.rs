@@ -1,11 +1,12 @@
-//! Pages that name a generated file which is gone are generated again, and no client can have other pages generated.
+//! A page that references a missing generated file is fetched again; forged requests cannot refresh other pages.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
+use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite};
 
-/// The lab prints its address, so this page names that file.
+/// The test page prints its URI, so this page references [`FILE`].
 const PAGE: &str = "/page/?style=/wp-content/cache/a.css";
 const FILE: &str = "/wp-content/cache/a.css";
 
@@ -21,19 +22,14 @@ fn site() -> TestSite {
     site
 }
 
-fn miss(site: &TestSite, file: &str, referer: &str) {
-    let asked = site.send(Request::get(file).field("Referer", referer));
-    asked.assert_status(404);
+/// Requests a missing file with this `Referer`.
+fn request_missing(site: &TestSite, file: &str, referer: &str) {
+    let response = site.send(Request::get(file).field("Referer", referer));
+    response.assert_status(404);
 }
 
-fn healed(site: &TestSite) -> String {
-    let socket = site.galley.admin().unwrap();
-    let socket = socket.strip_prefix("unix:").unwrap();
-    let output = std::process::Command::new("curl")
-        .args(["-s", "--unix-socket", socket, "http://galley/metrics"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+fn refreshed_pages(site: &TestSite) -> String {
+    let text = metrics(site);
     let line = text
         .lines()
         .find(|line| line.starts_with("galley_pages_refreshed_total{"))
@@ -42,51 +38,51 @@ fn healed(site: &TestSite) -> String {
 }
 
 #[test]
-fn a_page_whose_generated_file_is_gone_is_fetched_again_once() {
+fn a_page_with_a_missing_generated_file_is_fetched_again_once() {
     let site = site();
     let referer = format!("http://{HOST}{PAGE}");
-    miss(&site, &format!("{FILE}?ver=7"), &referer);
-    wait_for("the page to be composed anew", TIMEOUT, || {
+    request_missing(&site, &format!("{FILE}?ver=7"), &referer);
+    wait_for("the page to be generated again", TIMEOUT, || {
         site.runs("/page/") == 2
     });
-    // Until it is stored, the old copy answers.
-    wait_for("the new page", TIMEOUT, || {
+    // The old page is a hit until the new one is stored.
+    wait_for("the new page to be stored", TIMEOUT, || {
         site.get(PAGE).text().contains("run=2")
     });
     assert!(site.get(PAGE).is_hit());
-    // What was answered about the file is forgotten too: it may be there again.
+    // The response for the file has been purged too, because the file may exist again.
     let before = site.runs(FILE);
-    miss(&site, &format!("{FILE}?ver=7"), &referer);
+    request_missing(&site, &format!("{FILE}?ver=7"), &referer);
     assert_eq!(site.runs(FILE), before + 1);
-    // Not again for ten minutes: the purge would have come before the answer.
+    // No second refresh within ten minutes: it would have purged the page before the response was sent.
     assert!(site.get(PAGE).is_hit());
-    assert_eq!(healed(&site), "1");
+    assert_eq!(refreshed_pages(&site), "1");
     assert!(site.get("/other/").is_hit());
 }
 
 #[test]
-fn what_a_stranger_says_refreshes_nothing() {
+fn a_forged_referer_refreshes_nothing() {
     let site = site();
-    let own = format!("http://{HOST}");
+    let origin = format!("http://{HOST}");
     site.head("/file.css", &["Status: 404"]);
     site.head("/wp-content/a.png", &["Status: 404"]);
     for (file, referer) in [
-        (FILE, format!("{own}/other/")),
-        (FILE, format!("{own}/nobody-asked/")),
+        (FILE, format!("{origin}/other/")),
+        (FILE, format!("{origin}/nobody-asked/")),
         (FILE, format!("http://elsewhere.test{PAGE}")),
         (FILE, format!("http://{HOST}:81{PAGE}")),
         (FILE, PAGE.to_owned()),
         (FILE, format!("http://user@{HOST}{PAGE}")),
-        (FILE, format!("{own}{PAGE}#{}", "x".repeat(5000))),
-        (FILE, format!("{own}/wp-admin/")),
+        (FILE, format!("{origin}{PAGE}#{}", "x".repeat(5000))),
+        (FILE, format!("{origin}/wp-admin/")),
         (FILE, String::new()),
-        ("/file.css", format!("{own}/other/?style=/file.css")),
-        ("/wp-content/a.png", format!("{own}{PAGE}")),
+        ("/file.css", format!("{origin}/other/?style=/file.css")),
+        ("/wp-content/a.png", format!("{origin}{PAGE}")),
     ] {
-        miss(&site, file, &referer);
+        request_missing(&site, file, &referer);
     }
     assert!(site.get(PAGE).is_hit());
     assert!(site.get("/other/").is_hit());
     assert_eq!((site.runs("/page/"), site.runs("/other/")), (1, 1));
-    assert_eq!(healed(&site), "0");
+    assert_eq!(refreshed_pages(&site), "0");
 }

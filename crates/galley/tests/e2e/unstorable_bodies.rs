@@ -1,14 +1,15 @@
-//! What `Cache-Status` says of responses whose body is refused: a claim to have stored one would send its reader to the wrong place.
+//! `Cache-Status` of responses whose body is not storable: it must not contain `stored`.
 
 use std::sync::Barrier;
 use std::thread;
 
 use galley_testkit::client::Request;
+use galley_testkit::wait_for;
 
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, run_concurrently, with_host};
 
-/// A page that tells of an error under status 200, until somebody repairs the site. `/slow` sends it in two parts.
-const NOTICE: &str = r"<?php
+/// An error page with status 200, until the site is repaired. `/slow` sends it in two parts.
+const ERROR_PAGE: &str = r"<?php
 $path = $_SERVER['REQUEST_URI'];
 $is_repaired = file_exists(__DIR__ . '/../notes/repaired');
 if (file_exists(__DIR__ . '/../notes/hold')) {
@@ -32,18 +33,18 @@ echo '</body></html>';
 
 fn site() -> TestSite {
     SiteBuilder::php()
-        .file("index.php", NOTICE)
+        .file("index.php", ERROR_PAGE)
         .workers(4)
         .start()
 }
 
 #[test]
-fn an_error_page_is_never_said_to_be_stored() {
+fn an_error_page_with_status_200_is_not_reported_as_stored() {
     let site = site();
     for _ in 0..3 {
-        let answer = site.get("/").expect_status(200);
+        let response = site.get("/").expect_status(200);
         assert_eq!(
-            answer.cache_status(),
+            response.cache_status(),
             "galley; fwd=uri-miss; detail=error-page"
         );
     }
@@ -51,30 +52,30 @@ fn an_error_page_is_never_said_to_be_stored() {
     assert_eq!(
         site.get("/").cache_status(),
         "galley; fwd=uri-miss; stored",
-        "complete when its head is sent, so its body is known to be good"
+        "the body was complete before the head was sent"
     );
     assert!(site.get("/").is_hit());
 }
 
 #[test]
-fn waiters_for_an_error_page_are_told_so_too() {
+fn waiters_for_an_error_page_get_detail_error_page_too() {
     let site = SiteBuilder::php()
-        .file("index.php", NOTICE)
-        .server("workers = 4");
-    let site = site.start();
+        .file("index.php", ERROR_PAGE)
+        .server("workers = 4")
+        .start();
     site.note("hold", "");
-    let all_have_asked = Barrier::new(20);
-    let answers = run_concurrently(20, |_| {
+    let all_sent = Barrier::new(20);
+    let responses = run_concurrently(20, |_| {
         let mut connection = site.connect();
         connection.send(&with_host(Request::get("/"))).unwrap();
-        if all_have_asked.wait().is_leader() {
+        if all_sent.wait().is_leader() {
             site.wait_for_note("held");
             site.note("go", "");
         }
         connection.receive("GET").unwrap()
     });
-    for answer in &answers {
-        let status = answer.cache_status();
+    for response in &responses {
+        let status = response.cache_status();
         assert!(
             [
                 "galley; fwd=uri-miss; detail=error-page",
@@ -86,15 +87,15 @@ fn waiters_for_an_error_page_are_told_so_too() {
     }
 }
 
-/// The head is sent before the end decides. Once a body of this address was refused, no head promises anything until one is
-/// stored.
+/// The head of a streamed page is sent before its end shows whether it is storable. After a body was refused, heads of this URL do not
+/// contain `stored` until one is stored.
 #[test]
-fn a_streamed_page_promises_nothing_after_one_was_refused() {
+fn a_streamed_page_is_not_reported_as_stored_after_a_refused_body() {
     let site = site();
     site.get("/slow").assert_status(200);
     for _ in 0..2 {
-        let answer = site.get("/slow").expect_status(200);
-        let status = answer.cache_status();
+        let response = site.get("/slow").expect_status(200);
+        let status = response.cache_status();
         assert!(
             status.starts_with("galley; fwd=uri-miss") && !status.contains("stored"),
             "{status}"
@@ -103,7 +104,7 @@ fn a_streamed_page_promises_nothing_after_one_was_refused() {
     site.note("repaired", "");
     let repaired = site.get("/slow").expect_status(200);
     assert!(repaired.text().contains("News"));
-    galley_testkit::wait_for("the repaired page to be stored", TIMEOUT, || {
+    wait_for("the repaired page to be stored", TIMEOUT, || {
         site.get("/slow").is_hit()
     });
     assert!(
@@ -113,21 +114,21 @@ fn a_streamed_page_promises_nothing_after_one_was_refused() {
     );
 }
 
-/// What a purge kept from being stored is stored the next time.
+/// A page that was not stored because of a purge is stored the next time.
 #[test]
-fn a_streamed_page_is_promised_to_be_stored_after_a_purge_during_its_fetch() {
+fn a_streamed_page_is_reported_as_stored_after_a_purge_during_its_fetch() {
     let site = site();
     for note in ["repaired", "hold"] {
         site.note(note, "");
     }
     thread::scope(|scope| {
-        let early = scope.spawn(|| site.get("/slow").expect_status(200));
+        let first = scope.spawn(|| site.get("/slow").expect_status(200));
         site.wait_for_note("held");
         site.purge(&["--url", "/slow"]);
         site.note("go", "");
-        assert!(early.join().unwrap().text().contains("News"));
+        assert!(first.join().unwrap().text().contains("News"));
     });
-    galley_testkit::wait_for("the purged page to be refused", TIMEOUT, || {
+    wait_for("the purged page not to be stored", TIMEOUT, || {
         site.why("/slow").contains("\"not_stored_lately\":{")
     });
     assert_eq!(

@@ -1,20 +1,20 @@
-//! Other FastCGI programs that Galley runs: `php-cgi`, which ends by itself after so many requests, and `fcgiwrap`.
+//! `php_command`: other FastCGI programs that Galley runs: `php-cgi`, which exits after a number of requests, and `fcgiwrap`.
 
 use std::fs;
 use std::time::Duration;
 
 use galley_testkit::client::Request;
-use galley_testkit::wait_for;
+use galley_testkit::{Galley, wait_for};
 
 use crate::support::{
-    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, json_number, output_text, page_value,
-    run_concurrently, with_host,
+    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, json_number, output_text,
+    page_value, run_concurrently, with_host,
 };
 
-/// Two processes of `php-cgi`, started through `env` with `variables`.
-fn cgi(variables: &str) -> TestSite {
+/// Starts a site with two processes of `php-cgi`, with this environment variable.
+fn php_cgi_site(variable: &str) -> TestSite {
     let line = format!(
-        "php = \"managed\"\nphp_workers = 2\nphp_command = [\"/usr/bin/env\", \"{variables}\", \"/usr/bin/php-cgi\"]"
+        "php = \"managed\"\nphp_workers = 2\nphp_command = [\"/usr/bin/env\", \"{variable}\", \"/usr/bin/php-cgi\"]"
     );
     SiteBuilder::upstream_line(&line)
         .file("index.php", TEST_PAGE)
@@ -25,34 +25,35 @@ fn cgi(variables: &str) -> TestSite {
         .start()
 }
 
-/// Processes of the group that this one is in, itself included.
-fn group_of(pid: u32) -> Vec<u32> {
+/// All processes of the process group of `pid`, including itself.
+fn process_group(pid: u32) -> Vec<u32> {
     let group = |pid: u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit(") ").next()?.split(' ').collect();
-        // Nobody waits for a zombie's work.
+        // Zombies do not count.
         (fields.first() != Some(&"Z")).then(|| fields.get(2).map(|group| (*group).to_owned()))?
     };
-    let Some(wanted) = group(pid) else {
+    let Some(expected) = group(pid) else {
         return Vec::new();
     };
-    let all = fs::read_dir("/proc").unwrap().flatten();
-    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| group(*pid).as_ref() == Some(&wanted))
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| group(*pid).as_ref() == Some(&expected))
         .collect()
 }
 
-fn lives(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// So few that a process ends all the time.
-const FIVE: &str = "PHP_FCGI_MAX_REQUESTS=5";
+/// A process exits after five requests.
+const FIVE_REQUESTS: &str = "PHP_FCGI_MAX_REQUESTS=5";
 
-/// As Galley sets it.
-const MANY: &str = "NOTHING=1";
+/// A process exits after the number of requests that Galley sets.
+const DEFAULT_REQUESTS: &str = "NOTHING=1";
 
-fn a_pid(site: &TestSite) -> u32 {
+fn worker_pid(site: &TestSite) -> u32 {
     let text = site
         .send(Request::form("/pid.php", &[("a", "b")]))
         .expect_status(200)
@@ -69,8 +70,8 @@ fn restarts(site: &TestSite) -> u64 {
 }
 
 #[test]
-fn php_cgi_ends_after_its_requests_and_no_visitor_sees_it() {
-    let site = cgi(FIVE);
+fn no_request_fails_when_php_cgi_exits_after_its_requests() {
+    let site = php_cgi_site(FIVE_REQUESTS);
     let statuses = run_concurrently(4, |_| {
         let mut connection = site.connect();
         let request = with_host(Request::form("/page", &[("a", "b")]));
@@ -79,30 +80,28 @@ fn php_cgi_ends_after_its_requests_and_no_visitor_sees_it() {
             .collect::<Vec<u16>>()
     });
     assert_eq!(statuses.concat(), vec![200; 200]);
-    // Each process answers five.
-    wait_for(
-        "the ends of forty processes but the last two",
-        TIMEOUT,
-        || restarts(&site) >= 38,
-    );
+    // Each of forty processes serves five requests; the last two may still run.
+    wait_for("38 processes to be replaced", TIMEOUT, || {
+        restarts(&site) >= 38
+    });
     let log = site.galley.log();
     assert!(!log.contains("restarting it"), "{log}");
 }
 
 #[test]
-fn a_killed_process_comes_back_and_the_socket_stays() {
-    let site = cgi(MANY);
+fn a_killed_process_is_restarted_and_the_socket_stays() {
+    let site = php_cgi_site(DEFAULT_REQUESTS);
     for _ in 0..3 {
-        let pid = a_pid(&site);
+        let pid = worker_pid(&site);
         let before = restarts(&site);
         let killed = std::process::Command::new("kill")
             .args(["-9", &pid.to_string()])
             .status();
         assert!(killed.unwrap().success());
-        wait_for("its end to be noticed", TIMEOUT, || {
+        wait_for("the server to notice it", TIMEOUT, || {
             restarts(&site) > before
         });
-        // The other one answers, or this one after its pause: nobody is refused.
+        // The other process responds, or this one after its restart delay.
         for _ in 0..4 {
             site.send(Request::form("/page", &[("a", "b")]))
                 .assert_status(200);
@@ -112,32 +111,32 @@ fn a_killed_process_comes_back_and_the_socket_stays() {
 }
 
 #[test]
-fn it_ends_with_the_server_and_runs_as_an_ordinary_user() {
-    let mut site = cgi(MANY);
+fn php_cgi_runs_as_an_ordinary_user_and_ends_with_the_server() {
+    let mut site = php_cgi_site(DEFAULT_REQUESTS);
     let text = site
         .send(Request::form("/pid.php", &[("a", "b")]))
         .expect_status(200)
         .text();
     assert_ne!(page_value(&text, "uid"), "0", "PHP runs as root");
-    let all = group_of(page_value(&text, "pid").parse().unwrap());
-    assert!(all.len() >= 2, "{all:?}");
+    let group = process_group(page_value(&text, "pid").parse().unwrap());
+    assert!(group.len() >= 2, "{group:?}");
     assert_eq!(site.galley.stop().code(), Some(0));
-    for pid in all {
-        assert!(!lives(pid), "{pid} outlived the server");
+    for pid in group {
+        assert!(!is_running(pid), "{pid} outlived the server");
     }
 }
 
 #[test]
-fn nothing_is_left_of_it_when_the_server_is_killed() {
-    let mut site = cgi(MANY);
-    let all = group_of(a_pid(&site));
+fn no_processes_and_files_are_left_when_the_server_is_killed() {
+    let mut site = php_cgi_site(DEFAULT_REQUESTS);
+    let group = process_group(worker_pid(&site));
     site.galley.kill();
-    wait_for("all of it to be gone", Duration::from_secs(20), || {
-        !all.iter().any(|pid| lives(*pid))
+    wait_for("all processes to end", Duration::from_secs(20), || {
+        !group.iter().any(|pid| is_running(*pid))
     });
-    let folder = site.scratch.join("galley");
-    wait_for("its files to be gone", TIMEOUT, || {
-        !fs::read_dir(&folder)
+    let directory = site.scratch.join("galley");
+    wait_for("their files to be removed", TIMEOUT, || {
+        !fs::read_dir(&directory)
             .unwrap()
             .flatten()
             .any(|entry| entry.file_name().to_string_lossy().starts_with("php-"))
@@ -146,28 +145,24 @@ fn nothing_is_left_of_it_when_the_server_is_killed() {
 
 #[test]
 fn a_missing_program_is_reported_at_start() {
-    let plan =
+    let builder =
         SiteBuilder::upstream_line("php = \"managed\"\nphp_command = [\"/nowhere/php-cgi\"]");
-    let (scratch, _, text) = plan.prepare();
-    let trouble = galley_testkit::Galley::start_binary(
-        crate::support::binary(),
-        &scratch.join("galley"),
-        &text,
-    )
-    .unwrap_err()
-    .to_string();
-    assert!(trouble.contains("/nowhere/php-cgi"), "{trouble}");
+    let (scratch, _, text) = builder.prepare();
+    let error = Galley::start_binary(binary(), &scratch.join("galley"), &text)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("/nowhere/php-cgi"), "{error}");
 }
 
 #[test]
-fn fcgiwrap_runs_beside_php_for_some_paths() {
-    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
+fn a_rule_runs_fcgiwrap_for_some_paths() {
+    let builder = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .file("index.php", TEST_PAGE)
         .file("cgi-bin/hello.cgi", "#!/bin/sh\nprintf 'Content-Type: text/plain\\r\\n\\r\\n%s %s %s' \"$REQUEST_METHOD\" \"$QUERY_STRING\" \"$(cat)\"\n")
         .more("[[site.rule]]\npath = \"/cgi-bin/*\"\nphp = \"managed\"\nphp_command = [\"/usr/sbin/fcgiwrap\"]\nphp_workers = 2\ncache = false\n");
-    let script = plan.scratch.join("root/cgi-bin/hello.cgi");
+    let script = builder.scratch.join("root/cgi-bin/hello.cgi");
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let site = plan.start();
+    let site = builder.start();
     for _ in 0..5 {
         let text = site
             .send(Request::post("/cgi-bin/hello.cgi?a=b", "text/plain", "in"))
@@ -177,10 +172,10 @@ fn fcgiwrap_runs_beside_php_for_some_paths() {
     }
     let page = site.get("/page").expect_status(200).text();
     assert!(page.contains("path=/page"), "{page}");
-    // The doctor asks PHP, not the program beside it.
+    // The doctor checks PHP, not fcgiwrap.
     let doctor = output_text(&site.galley.cli(&["doctor", "--json"]).unwrap());
     assert!(
         doctor.contains("\"check\":\"opcache\""),
-        "PHP was not asked: {doctor}"
+        "the doctor did not check PHP: {doctor}"
     );
 }
