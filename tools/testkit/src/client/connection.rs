@@ -125,6 +125,11 @@ impl Connection {
         Ok(response)
     }
 
+    /// True after a failed [`receive`](Self::receive) if a part of the response has arrived.
+    pub fn has_partial_response(&self) -> bool {
+        !self.raw.is_empty() || !self.buffer.is_empty()
+    }
+
     /// Everything that still comes until the other side closes.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>, TestkitError> {
         self.deadline = Instant::now() + self.timeout;
@@ -233,9 +238,9 @@ impl Connection {
     /// Reads once; 0 means that the server has closed the connection.
     fn fill(&mut self) -> Result<usize, TestkitError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let what = format_args!("read from {}", self.addr).to_string();
         if left.is_zero() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut)).context(what);
+            return Err(io::Error::from(io::ErrorKind::TimedOut))
+                .context(format_args!("read from {}", self.addr));
         }
         self.stream
             .set_read_timeout(Some(left))
@@ -244,7 +249,7 @@ impl Connection {
         let count = loop {
             match self.stream.read(&mut piece) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.context(&what)?,
+                other => break other.context(format_args!("read from {}", self.addr))?,
             }
         };
         self.buffer

@@ -85,7 +85,7 @@ impl Response {
     }
 
     /// True if no further answer can come on this connection.
-    pub(super) fn closes(&self) -> bool {
+    pub(crate) fn closes(&self) -> bool {
         let connection = self
             .field("connection")
             .unwrap_or_default()

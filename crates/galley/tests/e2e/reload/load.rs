@@ -10,7 +10,7 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
 use super::{config, reloaded};
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, with_host};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
@@ -97,7 +97,7 @@ fn exchange(stream: &mut (impl Read + Write)) -> Exchanged {
 
 /// One request over HTTP/2.
 fn ask_http2(client: &mut Client) -> Exchanged {
-    match client.try_ask(&Request::get("/kept/")) {
+    match client.try_send(&Request::get("/kept/")) {
         Ok(response) if response.status == 200 => Ok(AfterRequest::Kept),
         Ok(response) => Err(response.beginning()),
         // Nothing was asked on a connection that the server is ending.
