@@ -194,4 +194,4 @@ upgrades: setup-test
 	cargo test --package galley --test e2e -- --ignored --nocapture --test-threads 1 five_hundred_reloads fifty_upgrades a_hundred_kills
 
 slow: setup-test
-	@GALLEY_SLOW=$(or $(CLIENTS),4000) cargo test --release --package galley --test e2e -- greedy
+	@GALLEY_SLOW=$(or $(CLIENTS),4000) cargo test --release --package galley --test e2e -- slow_attacks

@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
+    addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, run},
+    process::{Service, StopMode, run},
+    programs,
     wait::poll_until,
 };
 
@@ -85,7 +86,7 @@ impl Sentinel {
         let mut command = command_at(&endpoint, &server_program()?);
         command.arg(&file).arg("--sentinel");
         let log = dir.join("sentinel.log");
-        let service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
+        let service = Service::spawn("redis-server", &mut command, &log, StopMode::Kill)?;
         let mut sentinel = Self { service, endpoint };
         let endpoint = sentinel.endpoint.clone();
         sentinel
@@ -121,7 +122,7 @@ impl Redis {
     /// Starts a server with its data in `dir` and waits until it accepts commands.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] if Redis is not installed, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log if it does not start.
+    /// [`TestkitError::Missing`] if Redis is not installed, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log if it does not start.
     pub fn start(dir: &Path) -> Result<Self, TestkitError> {
         let mut attempts = 0;
         loop {
@@ -129,7 +130,7 @@ impl Redis {
             let endpoint = RedisEndpoint {
                 command_prefix: Vec::new(),
                 host: "127.0.0.1".to_owned(),
-                port: place::free_port()?,
+                port: addresses::free_port()?,
             };
             match Self::start_at(dir, endpoint) {
                 // Another process has taken the port.
@@ -220,7 +221,7 @@ impl Redis {
 fn server_program() -> Result<PathBuf, TestkitError> {
     match env::var_os("GALLEY_TESTKIT_ENGINE") {
         Some(program) => Ok(PathBuf::from(program)),
-        None => place::program(&["redis-server"]),
+        None => programs::find(&["redis-server"]),
     }
 }
 
@@ -238,7 +239,7 @@ fn command_at(endpoint: &RedisEndpoint, program: &Path) -> Command {
 
 /// Runs `redis-cli` in the server's namespace, where no network partition affects it.
 fn redis_cli(endpoint: &RedisEndpoint) -> Result<Command, TestkitError> {
-    let mut command = command_at(endpoint, &place::program(&["redis-cli"])?);
+    let mut command = command_at(endpoint, &programs::find(&["redis-cli"])?);
     command.args(["-h", "127.0.0.1", "-p", &endpoint.port.to_string()]);
     Ok(command)
 }
@@ -263,7 +264,7 @@ fn start_server(dir: &Path, endpoint: &RedisEndpoint) -> Result<Service, Testkit
         .arg("--dir")
         .arg(dir);
     let log = dir.join("redis.log");
-    let mut service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
+    let mut service = Service::spawn("redis-server", &mut command, &log, StopMode::Kill)?;
     service.wait_until("Redis to respond", TIMEOUT, || is_ready(endpoint))?;
     Ok(service)
 }

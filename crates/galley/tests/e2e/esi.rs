@@ -9,7 +9,7 @@ use crate::esi_support::{
     EsiSite, MAX_AGE, SURROGATE_CONTROL, builder_without_esi, esi_builder, include,
     optional_include, with_end_tag, without_end_tag,
 };
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, with_host};
 
 const HIT: &str = "galley; hit; detail=esi";
@@ -294,7 +294,7 @@ fn why_and_metrics_report_includes() {
         "{why}"
     );
     assert_eq!(includes[1]["bytes"], 0, "{why}");
-    let metrics = crate::http2::attacks::metrics(&site);
+    let metrics = site.metrics();
     for (result, count) in [("stored", 1), ("fetched", 2), ("failed", 1)] {
         let line = format!(
             "galley_esi_includes_total{{site=\"example.test\",result=\"{result}\"}} {count}"

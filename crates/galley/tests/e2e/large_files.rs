@@ -6,7 +6,7 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
 use crate::compress::plain;
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host};
 

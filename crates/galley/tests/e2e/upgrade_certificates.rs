@@ -6,9 +6,8 @@ use std::os::unix::fs::{MetadataExt, chown};
 use galley_testkit::{runs_as_root, wait_for};
 use rustls::pki_types::CertificateDer;
 
-use crate::privileged::account;
 use crate::serving::{Serving, is_alive};
-use crate::support::{SiteBuilder, TIMEOUT, TestSite};
+use crate::support::{SiteBuilder, TIMEOUT, TestSite, account};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
 fn served_certificate(site: &TestSite, authority: &Authority) -> CertificateDer<'static> {

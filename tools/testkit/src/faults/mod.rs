@@ -22,11 +22,6 @@ mod startup;
 mod test_site;
 pub(crate) mod wall_clock;
 
-/// The former name of [`random`](self::random), for `stress`.
-pub(crate) mod dice {
-    pub(crate) use super::random::Random as Dice;
-}
-
 use std::path::PathBuf;
 
 pub use self::report::FaultReport;

@@ -15,7 +15,7 @@ use super::{
     site_content::{Lengths, Scope, SiteContent, TAGS},
     test_site::{Client, SiteOptions, TestSite, get},
 };
-use crate::{TestkitError, place::free_port, wait::pause};
+use crate::{TestkitError, addresses::free_port, wait::pause};
 
 pub(super) fn run(settings: &FaultSettings) -> Result<FaultReport, TestkitError> {
     // On a busy disk the write queue overflows more often, so the short test requires fewer entries and no limit on the time.

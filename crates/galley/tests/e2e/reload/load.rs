@@ -10,7 +10,7 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
 use super::{config, reload};
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, with_host};
 use crate::tls_support::{Authority, Tls, over_tls, tls_addr};
 
@@ -97,7 +97,7 @@ fn exchange(stream: &mut (impl Read + Write)) -> ExchangeResult {
 
 /// Sends a request over HTTP/2.
 fn exchange_http2(client: &mut Client) -> ExchangeResult {
-    match client.try_ask(&Request::get("/cached/")) {
+    match client.try_send(&Request::get("/cached/")) {
         Ok(response) if response.status == 200 => Ok(ConnectionState::Open),
         Ok(response) => Err(response.beginning()),
         // The server was closing the connection before the request was sent.

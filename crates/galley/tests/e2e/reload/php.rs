@@ -6,8 +6,9 @@ use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
 use super::{config, reload, try_reload};
-use crate::managed::{children, lives};
-use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, output_text};
+use crate::support::{
+    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, children, is_running, output_text,
+};
 
 fn managed() -> TestSite {
     SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
@@ -83,13 +84,13 @@ fn pools_are_added_changed_and_removed() {
     );
     assert_eq!(form_status(&site, "example.test"), 200);
     assert!(
-        before.iter().all(|pid| lives(*pid)),
+        before.iter().all(|pid| is_running(*pid)),
         "PHP exited during a request"
     );
     site.release("/slow");
     connection.receive("POST").unwrap().assert_status(200);
     wait_for("the old pool to exit", TIMEOUT, || {
-        !before.iter().any(|pid| lives(*pid))
+        !before.iter().any(|pid| is_running(*pid))
     });
     assert_eq!(processes(&site).len(), 6);
     reload(&site, &changed.replace(&more[first.len()..], ""));

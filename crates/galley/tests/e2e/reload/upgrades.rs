@@ -9,9 +9,10 @@ use rustix::process::{Signal, kill_process};
 
 use super::config;
 use super::load::{page, under_load};
-use crate::managed::children;
 use crate::serving::{Serving, is_alive, pid};
-use crate::support::{AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, with_host};
+use crate::support::{
+    AssertStatus, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, children, with_host,
+};
 use crate::tls_support::{Authority, over_tls};
 
 /// The number of stored pages that every upgrade must hand over.
