@@ -84,6 +84,20 @@ fn sealed_memfd(text: &str) -> OwnedFd {
     file.into()
 }
 
+/// Sends a descriptor with an invalid order, and checks that it is closed immediately.
+fn assert_closes_the_descriptor_of_an_invalid_order(privileged: &mut PrivilegedProcess) {
+    let (sent, mut received) = UnixStream::pair().unwrap();
+    packets::send(
+        &privileged.socket,
+        b"x",
+        Some(std::os::fd::AsFd::as_fd(&sent)),
+    )
+    .unwrap();
+    assert_eq!(privileged.receive().0, Report::Refused);
+    drop(sent);
+    assert_eq!(std::io::Read::read(&mut received, &mut [0]).unwrap(), 0);
+}
+
 #[test]
 fn invalid_orders_are_refused_without_effect() {
     if !runs_as_root() {
@@ -138,17 +152,7 @@ fn invalid_orders_are_refused_without_effect() {
         let report = privileged.receive().0;
         assert!(matches!(report, Report::Failed { .. }), "{report:?}");
     }
-    // A descriptor that comes with an invalid order is closed immediately.
-    let (sent, mut received) = UnixStream::pair().unwrap();
-    packets::send(
-        &privileged.socket,
-        b"x",
-        Some(std::os::fd::AsFd::as_fd(&sent)),
-    )
-    .unwrap();
-    assert_eq!(privileged.receive().0, Report::Refused);
-    drop(sent);
-    assert_eq!(std::io::Read::read(&mut received, &mut [0]).unwrap(), 0);
+    assert_closes_the_descriptor_of_an_invalid_order(&mut privileged);
     assert_eq!(privileged.children(), sleep(process));
     privileged.send(&signal(0, process));
     let ended = Report::Ended {
