@@ -4,6 +4,7 @@
 //! before, during and after one [`Scenario`], while clients continuously read the pages from every node. A read that started after
 //! WordPress knew that the purges of a version were final must return this version or a later one. Any other read is stale.
 
+mod edited_post;
 mod engine_delay;
 mod network;
 mod purge_rate;
@@ -361,7 +362,7 @@ impl ClusterTest {
             let version = self.version;
             let addr = self.cluster.addr(editor);
             // The test does not wait for the response.
-            thread::spawn(move || test_cluster::edit_at(addr, version));
+            thread::spawn(move || edited_post::edit_at(addr, version));
             thread::sleep(delay);
         }
         match scenario {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::test_cluster::HOST;
+use super::edited_post::HOST;
 use crate::client::{Request, Response};
 
 /// A completed read.

@@ -15,10 +15,11 @@ use rustix::process::Signal;
 
 use super::{
     ClusterTestSettings, EngineDiscovery,
+    edited_post::{EDIT_TIMEOUT, HOST, edit_at, options, publish},
     network::{Network, Subnet},
 };
 use crate::{
-    FpmOptions, Galley, Launch, MariaDb, Options, PhpFpm, Redis, Scratch, TestkitError, WordPress,
+    FpmOptions, Galley, Launch, MariaDb, PhpFpm, Redis, Scratch, TestkitError, WordPress,
     client::Request,
     error::Context,
     faults::wall_clock::{self, WallClock},
@@ -444,42 +445,8 @@ fn restrict(file: &std::path::Path) -> Result<(), TestkitError> {
         .context("set permissions of a password file")
 }
 
-fn options() -> Options {
-    Options {
-        url: Some(format!("http://{HOST}")),
-        mu_plugins: vec![("cluster-edit.php".to_owned(), EDIT.to_owned())],
-        extra_config: format!("$_SERVER['HTTP_HOST'] = $_SERVER['SERVER_NAME'] = '{HOST}';\n"),
-        ..Options::default()
-    }
-}
-
-/// Publishes the post that the test edits; returns the paths of the pages that contain it.
-fn publish(wordpress: &WordPress) -> Result<Vec<String>, TestkitError> {
-    let output = wordpress.php(
-        "$id = wp_insert_post( array( 'post_name' => 'checked', 'post_title' => 'version-1-', \
-         'post_content' => 'version-1-', 'post_status' => 'publish' ) ); \
-         echo wp_parse_url( get_permalink( $id ), PHP_URL_PATH );",
-    )?;
-    let path = output.lines().last().unwrap_or_default().trim();
-    if !path.starts_with('/') {
-        return Err(TestkitError::Refused(format!(
-            "no post was published: {output}"
-        )));
-    }
-    Ok(vec![path.to_owned(), "/".to_owned()])
-}
-
 fn node_machine(number: usize) -> u8 {
     11 + u8::try_from(number).unwrap_or(0)
-}
-
-/// Sets the version through the node at this address; returns whether its response was 200.
-pub(super) fn edit_at(addr: SocketAddr, version: u64) -> bool {
-    let target = format!("/wp-json/cluster/v1/edit?version={version}");
-    let request = Request::form(&target, &[]).host(HOST).timeout(EDIT_TIMEOUT);
-    request
-        .send(addr)
-        .is_ok_and(|response| response.status == 200)
 }
 
 /// Nodes of the cluster.
@@ -493,9 +460,5 @@ const ENGINE_PORT: u16 = 6379;
 const SENTINELS: [u8; 3] = [31, 32, 33];
 const SENTINEL_PORT: u16 = 26379;
 
-pub(super) const HOST: &str = "cluster.test";
-
-const EDIT: &str = include_str!("../../assets/cluster/edit.php");
 const WORKERS: usize = 4;
-const EDIT_TIMEOUT: Duration = Duration::from_secs(20);
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(30);

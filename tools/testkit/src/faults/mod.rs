@@ -20,6 +20,7 @@ mod report;
 mod site_content;
 mod startup;
 mod test_site;
+mod upstream;
 pub(crate) mod wall_clock;
 
 use std::path::PathBuf;

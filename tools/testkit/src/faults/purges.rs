@@ -3,7 +3,8 @@
 use super::random::Random;
 use super::{
     site_content::{ENDS, FOLDERS, Scope, TAGS, path},
-    test_site::{Client, HOST, PURGE_HEADER_PATH, TestSite, tag, with_token},
+    test_site::{Client, HOST, TestSite, with_token},
+    upstream::{PURGE_HEADER_PATH, tag},
 };
 use crate::{TestkitError, client::Request};
 
