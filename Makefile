@@ -151,7 +151,7 @@ $(VERSIONS)/node_modules/.package-lock.json: wordpress-plugin/galley/tests/versi
 	@touch $@
 
 plugin-live: setup-test setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
-	@wordpress-plugin/galley/tests/versions/whole $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
+	@wordpress-plugin/galley/tests/versions/unpack-wordpress $(VERSIONS) $(WORDPRESS) $(VERSIONS)/wordpress-$(WORDPRESS)
 	@GALLEY_TESTKIT_WORDPRESS=$(abspath $(VERSIONS)/wordpress-$(WORDPRESS)) cargo test --package galley --test e2e -- wordpress::plugin
 
 plugin-versions: setup-plugin-versions $(VERSIONS)/node_modules/.package-lock.json
@@ -194,4 +194,4 @@ upgrades: setup-test
 	cargo test --package galley --test e2e -- --ignored --nocapture --test-threads 1 five_hundred_reloads fifty_upgrades a_hundred_kills
 
 slow: setup-test
-	@GALLEY_SLOW=$(or $(CLIENTS),4000) cargo test --release --package galley --test e2e -- greedy
+	@GALLEY_SLOW=$(or $(CLIENTS),4000) cargo test --release --package galley --test e2e -- slow_attacks

@@ -1,6 +1,6 @@
-# Varnish by the fourth of the published recipes (README.md): what the settings published with it do, in the words of
-# Varnish 4. Changed are only the backend's address, and that behind it stands Apache. Cookies that it does not
-# know, such as those of today's analytics, send a request to the backend: it is measured with ab, which has none.
+# Varnish with the fourth of the published recipes (README.md): its published settings in VCL 4.0. Only the backend is changed: its address,
+# and Apache in place of nginx. Requests with cookies that it does not know, such as those of current analytics, bypass the cache, so it is
+# measured with ab, which sends no cookies.
 vcl 4.0;
 
 backend default {

@@ -1,5 +1,6 @@
-# Varnish as its documentation would have it for WordPress: cookies that no session needs are dropped, tracking parameters
-# cut off, text stored compressed; idle connections stay as long as they do elsewhere. It logs to shared memory only; a log in a file would be a second program.
+# Varnish as its documentation recommends for WordPress: it removes cookies that are not those of a session, and tracking parameters, and
+# stores text compressed. Idle connections have the same timeout as in other servers. It logs only to shared memory; a log file would need a
+# second program.
 vcl 4.1;
 
 backend default {

@@ -1,4 +1,4 @@
-//! Nodes without a server, and a real `redis-server`.
+//! Purges between cluster nodes over a real `redis-server`. The nodes run without the web server.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
@@ -14,28 +14,29 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use galley_policy::time::Tick;
 use galley_testkit::{Redis, Scratch, Signal, wait_for};
 
-/// What a node was told by the others.
+/// The purges that a node has applied.
 #[derive(Default)]
-struct Sink {
+struct RecordingSink {
     applied: Mutex<Vec<String>>,
-    to_all: Mutex<Vec<Strength>>,
+    /// The strengths of purges of everything.
+    applied_to_all: Mutex<Vec<Strength>>,
     has_earlier_pages: bool,
-    /// Held by a test: purges are not applied.
+    /// While a test holds this lock, the node applies no purge.
     gate: Mutex<()>,
 }
 
-impl PurgeSink for Sink {
+impl PurgeSink for RecordingSink {
     fn apply(&self, purges: &[RemotePurge]) {
         if purges.is_empty() {
             return;
         }
         let _open = self.gate.lock().unwrap();
-        let texts = purges.iter().map(|one| one.purge.scope.to_string());
-        self.applied.lock().unwrap().extend(texts);
+        let scopes = purges.iter().map(|purge| purge.purge.scope.to_string());
+        self.applied.lock().unwrap().extend(scopes);
     }
 
     fn apply_to_all(&self, strength: Strength) {
-        self.to_all.lock().unwrap().push(strength);
+        self.applied_to_all.lock().unwrap().push(strength);
     }
 
     fn has_earlier_pages(&self) -> bool {
@@ -52,21 +53,21 @@ impl PurgeSink for Sink {
 }
 
 struct Node {
-    sink: Arc<Sink>,
+    sink: Arc<RecordingSink>,
     publisher: ClusterPublisher,
     running: RunningCluster,
 }
 
 impl Node {
     fn start(redis: &Redis, name: &str, folder: Option<&Path>) -> Self {
-        Self::start_with(redis, name, folder, Sink::default(), None)
+        Self::start_with(redis, name, folder, RecordingSink::default(), None)
     }
 
     fn start_with(
         redis: &Redis,
         name: &str,
         folder: Option<&Path>,
-        sink: Sink,
+        sink: RecordingSink,
         inherited: Option<&str>,
     ) -> Self {
         let settings = ClusterSettings {
@@ -83,9 +84,11 @@ impl Node {
         let cluster = Cluster::new(settings).unwrap();
         let publisher = cluster.publisher();
         let sink = Arc::new(sink);
-        let began = Instant::now();
+        let started = Instant::now();
         let tick_at = move |at: Instant| {
-            Tick(u64::try_from(at.saturating_duration_since(began).as_nanos()).unwrap_or(u64::MAX))
+            Tick(
+                u64::try_from(at.saturating_duration_since(started).as_nanos()).unwrap_or(u64::MAX),
+            )
         };
         let running = cluster
             .start(Arc::clone(&sink) as Arc<dyn PurgeSink>, tick_at, inherited)
@@ -95,7 +98,7 @@ impl Node {
             publisher,
             running,
         };
-        wait_for("the node to read the stream", PATIENCE, || {
+        wait_for("the node to read the stream", TIMEOUT, || {
             node.publisher.status().has_read
         });
         node
@@ -108,24 +111,24 @@ impl Node {
         block_on(pending.reach())
     }
 
-    /// A publisher that has just started does not believe yet that a key is absent.
+    /// Publishes until a purge is final: a node that has just started does not yet treat missing keys as absent nodes.
     fn publish_until_final(&self, tag: &str) {
-        wait_for("an acknowledged purge", PATIENCE, || {
+        wait_for("an acknowledged purge", TIMEOUT, || {
             self.publish(tag) == PurgeReach::Cluster
         });
     }
 
-    /// A node cannot apply anything: its key has to expire.
-    fn assert_waits_for_a_lease(&self, tag: &str) {
-        let began = Instant::now();
+    /// Asserts that a purge waits until the lease of a blocked node expires.
+    fn assert_waits_for_lease(&self, tag: &str) {
+        let started = Instant::now();
         self.publish(tag);
-        let took = began.elapsed();
-        assert!(took > Duration::from_secs(1), "{took:?}");
+        let elapsed = started.elapsed();
+        assert!(elapsed > Duration::from_secs(1), "{elapsed:?}");
     }
 
     fn has_applied(&self, tag: &str) -> bool {
         let applied = self.sink.applied.lock().unwrap();
-        applied.iter().any(|one| one.contains(tag))
+        applied.iter().any(|scope| scope.contains(tag))
     }
 }
 
@@ -162,25 +165,25 @@ fn a_purge_is_acknowledged_when_all_nodes_have_applied_it() {
     let other = Node::start(&engine.redis, "n2", None);
     one.publish_until_final("first");
     assert!(other.has_applied("first") && !one.has_applied("first"));
-    let held = other.sink.gate.lock().unwrap();
-    one.assert_waits_for_a_lease("second");
-    drop(held);
+    let gate = other.sink.gate.lock().unwrap();
+    one.assert_waits_for_lease("second");
+    drop(gate);
     one.publish_until_final("third");
     assert!(other.has_applied("second"));
 }
 
 #[test]
-fn nodes_with_one_name_wait_for_each_other() {
+fn a_purge_waits_for_both_nodes_with_the_same_name() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     let same = Node::start(&engine.redis, "n2", None);
     let also_same = Node::start(&engine.redis, "n2", None);
     one.publish_until_final("first");
-    // Each renews its key again and again; only one of them can apply anything.
-    let held = same.sink.gate.lock().unwrap();
-    one.assert_waits_for_a_lease("second");
+    // Both renew the lease, but only one of them can apply purges.
+    let gate = same.sink.gate.lock().unwrap();
+    one.assert_waits_for_lease("second");
     assert!(also_same.has_applied("second"));
-    drop(held);
+    drop(gate);
 }
 
 #[test]
@@ -192,25 +195,25 @@ fn a_local_purge_survives_a_crash() {
     );
     let one = Node::start(&engine.redis, "n1", Some(&before));
     engine.redis.kill();
-    wait_for("a purge that the others do not have", PATIENCE, || {
+    wait_for("a local purge", TIMEOUT, || {
         matches!(one.publish("first"), PurgeReach::Local(_))
     });
-    // What a crash at this moment leaves.
+    // The state after a crash at this moment.
     let outbox = "cluster-outbox";
     std::fs::copy(before.join(outbox), after.join(outbox)).unwrap();
     drop(one.running);
     engine.redis.restart().unwrap();
     let other = Node::start(&engine.redis, "n2", None);
-    let again = Node::start(&engine.redis, "n1", Some(&after));
-    wait_for("the purge on the other node", PATIENCE, || {
+    let restarted = Node::start(&engine.redis, "n1", Some(&after));
+    wait_for("the purge on the other node", TIMEOUT, || {
         other.has_applied("first")
     });
-    wait_for("an empty outbox", PATIENCE, || !after.join(outbox).exists());
-    drop(again);
+    wait_for("an empty outbox", TIMEOUT, || !after.join(outbox).exists());
+    drop(restarted);
 }
 
 #[test]
-fn what_waits_is_sent_before_a_node_leaves() {
+fn a_node_sends_queued_purges_before_it_leaves() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     let other = Node::start(&engine.redis, "n2", None);
@@ -219,169 +222,172 @@ fn what_waits_is_sent_before_a_node_leaves() {
         .publish("a.test", &purge("last"), one.publisher.begin());
     assert!(one.running.leave().is_some());
     drop(pending);
-    wait_for("the purge on the other node", PATIENCE, || {
+    wait_for("the purge on the other node", TIMEOUT, || {
         other.has_applied("last")
     });
 }
 
 #[test]
-fn what_the_engine_forgets_is_published_again() {
+fn purges_are_republished_after_the_engine_lost_its_data() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     one.publish_until_final("first");
-    // The publisher waits for purges: it appends the next one before it sees that the epoch is another.
+    // The publisher is idle, so it appends the next purge before it notices the new epoch.
     engine.redis.run(&["FLUSHALL"]).unwrap();
     one.publish("second");
-    wait_for("both purges in the stream", PATIENCE, || {
+    wait_for("both purges in the stream", TIMEOUT, || {
         let entries = ["XRANGE", "galley:test:purges", "-", "+"];
-        let printed = engine.redis.run(&entries).unwrap();
-        ["first", "second"].iter().all(|tag| printed.contains(tag))
+        let output = engine.redis.run(&entries).unwrap();
+        ["first", "second"].iter().all(|tag| output.contains(tag))
     });
 }
 
-/// Entries that no node has read yet may have been in the former stream, and nothing in the new one shows that. It was not begun by a
-/// node, so publishers do not notice.
+/// The deleted stream may have contained entries that no node had read, and the new stream does not show that. No node has created
+/// the new stream, so publishers do not notice.
 #[test]
-fn a_stream_that_is_begun_anew_at_once_is_noticed() {
+fn an_immediately_recreated_stream_purges_everything() {
     let Engine { redis, .. } = engine();
     let nodes = [
         Node::start(&redis, "a", None),
         Node::start(&redis, "b", None),
     ];
     nodes[0].publish_until_final("first");
-    redis.run(&["EVAL", BEGIN_ANEW, "1", PURGES]).unwrap();
-    wait_for("both nodes to notice", PATIENCE, || {
+    redis.run(&["EVAL", RECREATE_STREAM, "1", PURGES]).unwrap();
+    wait_for("both nodes to report a gap", TIMEOUT, || {
         nodes.iter().all(|node| node.publisher.status().gaps > 0)
     });
     for node in &nodes {
-        assert_eq!(*node.sink.to_all.lock().unwrap(), [Strength::Hard]);
+        assert_eq!(*node.sink.applied_to_all.lock().unwrap(), [Strength::Hard]);
     }
     nodes[1].publish_until_final("second");
     assert!(nodes[0].has_applied("second"));
 }
 
-/// While a node does nothing, the stream is deleted, begun anew, and deleted again with a purge that the node never reads.
+/// While a node is blocked, the stream is deleted, recreated, and deleted again with a purge that the node never reads.
 #[test]
-fn a_purge_of_a_stream_that_was_begun_and_deleted_again_is_not_acknowledged_without_its_effect() {
+fn a_purge_in_a_stream_deleted_twice_is_final_only_when_applied() {
     let Engine { redis, .. } = engine();
     let one = Node::start(&redis, "n1", None);
     let other = Node::start(&redis, "n2", None);
     one.publish_until_final("first");
-    let began = Instant::now();
-    let held = other.sink.gate.lock().unwrap();
+    let started = Instant::now();
+    let gate = other.sink.gate.lock().unwrap();
     let second = one
         .publisher
         .publish("a.test", &purge("second"), one.publisher.begin());
     let delete = || redis.run(&["DEL", PURGES]).unwrap();
     let has = |tag: &str| {
-        let printed = redis.run(&["XRANGE", PURGES, "-", "+"]).unwrap();
-        printed.contains(tag)
+        let output = redis.run(&["XRANGE", PURGES, "-", "+"]).unwrap();
+        output.contains(tag)
     };
-    wait_for("the purge in the stream", PATIENCE, || has("second"));
+    wait_for("the purge in the stream", TIMEOUT, || has("second"));
     delete();
-    let beginner = Node::start(&redis, "n3", None);
+    let joined_between = Node::start(&redis, "n3", None);
     let third = one
         .publisher
         .publish("a.test", &purge("third"), one.publisher.begin());
-    wait_for("the purge in the next stream", PATIENCE, || has("third"));
+    wait_for("the purge in the next stream", TIMEOUT, || has("third"));
     delete();
-    let last = Node::start(&redis, "n4", None);
-    drop(held);
+    let joined_last = Node::start(&redis, "n4", None);
+    drop(gate);
     for (tag, pending) in [("second", second), ("third", third)] {
         let is_final = block_on(pending.reach()) == PurgeReach::Cluster;
-        // On a slow machine its lease is over, which also makes a purge final.
-        let may_have_lease = began.elapsed() < Duration::from_secs(2);
+        // On a slow machine the lease of the blocked node may expire, which also makes a purge final.
+        let may_have_lease = started.elapsed() < Duration::from_secs(2);
         assert!(
             !is_final || !may_have_lease || other.has_applied(tag),
             "{tag}"
         );
     }
-    wait_for("all purges on all nodes", PATIENCE, || {
-        let nodes = [&other, &beginner, &last];
+    wait_for("all purges on all nodes", TIMEOUT, || {
+        let nodes = [&other, &joined_between, &joined_last];
         let has_both = |node: &&Node| node.has_applied("second") && node.has_applied("third");
         nodes.iter().all(has_both)
     });
 }
 
-/// An entry that somebody deletes before a node has read it.
+/// An entry is deleted from the stream before a node has read it.
 #[test]
-fn an_entry_that_is_missing_purges_everything() {
+fn a_missing_stream_entry_purges_everything() {
     let Engine { redis, .. } = engine();
     let one = Node::start(&redis, "n1", None);
     let other = Node::start(&redis, "n2", None);
     one.publish_until_final("first");
-    let held = other.sink.gate.lock().unwrap();
+    let gate = other.sink.gate.lock().unwrap();
     let second = one
         .publisher
         .publish("a.test", &purge("second"), one.publisher.begin());
     let newest = || redis.run(&["XREVRANGE", PURGES, "+", "-", "COUNT", "1"]);
-    wait_for("the purge in the stream", PATIENCE, || {
+    wait_for("the purge in the stream", TIMEOUT, || {
         newest().unwrap().contains("second")
     });
-    // The node applies the one before, and has not read this one.
+    // The node is still applying the second purge, so it has not read the third.
     let third = one
         .publisher
         .publish("a.test", &purge("third"), one.publisher.begin());
-    wait_for("the next purge in the stream", PATIENCE, || {
+    wait_for("the next purge in the stream", TIMEOUT, || {
         newest().unwrap().contains("third")
     });
     let id = newest().unwrap().lines().next().unwrap().to_owned();
     redis.run(&["XDEL", PURGES, &id]).unwrap();
-    drop(held);
+    drop(gate);
     drop((second, third));
     one.publish_until_final("fourth");
     assert!(other.has_applied("fourth"));
-    assert_eq!(*other.sink.to_all.lock().unwrap(), [Strength::Hard]);
+    assert_eq!(*other.sink.applied_to_all.lock().unwrap(), [Strength::Hard]);
 }
 
 const PURGES: &str = "galley:test:purges";
 
-const BEGIN_ANEW: &str = "\
+const RECREATE_STREAM: &str = "\
 redis.call('DEL', KEYS[1])
 redis.call('XADD', KEYS[1], '*', 'begin', 1)";
 
 #[test]
-fn a_publisher_is_told_within_five_seconds() {
+fn a_purge_is_acknowledged_as_local_within_five_seconds_if_the_engine_hangs() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     one.publish_until_final("first");
     engine.redis.signal(Signal::STOP);
     for tag in ["second", "third", "fourth"] {
-        let began = Instant::now();
+        let started = Instant::now();
         assert!(matches!(one.publish(tag), PurgeReach::Local(_)));
-        let took = began.elapsed();
-        assert!(took < Duration::from_millis(5_500), "{took:?}");
+        let elapsed = started.elapsed();
+        assert!(elapsed < Duration::from_millis(5_500), "{elapsed:?}");
     }
     engine.redis.signal(Signal::CONT);
     one.publish_until_final("fifth");
 }
 
 #[test]
-fn a_process_that_takes_over_reads_on_where_the_other_stopped() {
+fn a_successor_process_resumes_at_the_stream_position_of_its_predecessor() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     let other = Node::start(&engine.redis, "n2", None);
     other.publish_until_final("before");
     let position = one.running.leave().unwrap();
-    // Nobody of the first node hears of it.
+    // No process of the first node runs while this purge is published.
     other.publish("between");
-    let with_pages = || Sink {
+    let with_pages = || RecordingSink {
         has_earlier_pages: true,
-        ..Sink::default()
+        ..RecordingSink::default()
     };
     let next = Node::start_with(&engine.redis, "n1", None, with_pages(), Some(&position));
-    wait_for("the purge that came between", PATIENCE, || {
+    wait_for("the purge published in between", TIMEOUT, || {
         next.has_applied("between")
     });
     assert!(!next.has_applied("before"));
-    assert_eq!(*next.sink.to_all.lock().unwrap(), []);
-    // Of one that says nothing, everything is purged.
-    let blind = Node::start_with(&engine.redis, "n1", None, with_pages(), None);
-    assert_eq!(*blind.sink.to_all.lock().unwrap(), [Strength::Hard]);
+    assert_eq!(*next.sink.applied_to_all.lock().unwrap(), []);
+    // Without a position from its predecessor, a process purges everything.
+    let uninformed = Node::start_with(&engine.redis, "n1", None, with_pages(), None);
+    assert_eq!(
+        *uninformed.sink.applied_to_all.lock().unwrap(),
+        [Strength::Hard]
+    );
 }
 
 #[test]
-fn members_are_kept_by_the_clock_of_the_engine() {
+fn member_timestamps_use_the_clock_of_the_engine() {
     let engine = engine();
     let one = Node::start(&engine.redis, "n1", None);
     let members = || {
@@ -395,10 +401,10 @@ fn members_are_kept_by_the_clock_of_the_engine() {
     let old = (now - 100_000).to_string();
     let add = ["ZADD", "galley:test:members", &old, "n9 gone"];
     engine.redis.run(&add).unwrap();
-    wait_for("the removal of an old member", PATIENCE, || {
+    wait_for("the removal of an old member", TIMEOUT, || {
         !members().contains("n9 gone")
     });
     drop(one);
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Secrets that nodes share over a real `redis-server`, without a server.
+//! Secrets that nodes share over a real `redis-server`. The nodes run without the web server.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
@@ -13,8 +13,8 @@ const NAME: SecretName<'_> = SecretName {
     name: "a.test",
 };
 
-/// The secrets as a node has them, connected.
-async fn node(redis: &Redis, scratch: &Scratch) -> SharedSecrets {
+/// The secret store of a connected node.
+async fn connected_node(redis: &Redis, scratch: &Scratch) -> SharedSecrets {
     let cluster = Cluster::new(ClusterSettings {
         engine: redis.url(),
         password_file: None,
@@ -36,16 +36,23 @@ async fn node(redis: &Redis, scratch: &Scratch) -> SharedSecrets {
 }
 
 #[tokio::test]
-async fn secrets_and_notes_are_for_all_nodes() {
+async fn all_nodes_can_read_secrets_and_notes() {
     let scratch = Scratch::new().unwrap();
     let mut redis = Redis::start(&scratch.join("redis")).unwrap();
-    let (one, two) = (node(&redis, &scratch).await, node(&redis, &scratch).await);
+    let (one, two) = (
+        connected_node(&redis, &scratch).await,
+        connected_node(&redis, &scratch).await,
+    );
     let now = SystemTime::now();
     let until = now + Duration::from_secs(600);
     assert_eq!(two.find(NAME, now).await, Ok(None));
     assert!(one.store(NAME, b"secret", now, until).await);
     assert_eq!(two.find(NAME, now).await, Ok(Some(b"secret".to_vec())));
-    assert_eq!(two.find(NAME, until).await, Ok(None), "it has expired");
+    assert_eq!(
+        two.find(NAME, until).await,
+        Ok(None),
+        "the secret has expired"
+    );
     assert!(!one.store(NAME, b"late", now, now).await);
     assert!(!one.store(NAME, &vec![0; 1 << 20], now, until).await);
     let huge = "x".repeat(1 << 20);
@@ -53,7 +60,11 @@ async fn secrets_and_notes_are_for_all_nodes() {
     redis
         .run(&["SETRANGE", key, "600000", &huge[..100]])
         .unwrap();
-    assert_eq!(two.find(NAME, now).await, Ok(None), "it is not even read");
+    assert_eq!(
+        two.find(NAME, now).await,
+        Ok(None),
+        "an oversized value is not read"
+    );
 
     let minute = Duration::from_secs(60);
     let notes = || [b"a".to_vec(), b"b".to_vec()].into_iter();
@@ -77,10 +88,13 @@ async fn secrets_and_notes_are_for_all_nodes() {
 }
 
 #[tokio::test]
-async fn one_node_at_a_time_has_the_turn() {
+async fn only_one_node_at_a_time_has_the_turn() {
     let scratch = Scratch::new().unwrap();
     let redis = Redis::start(&scratch.join("redis")).unwrap();
-    let (one, two) = (node(&redis, &scratch).await, node(&redis, &scratch).await);
+    let (one, two) = (
+        connected_node(&redis, &scratch).await,
+        connected_node(&redis, &scratch).await,
+    );
     let turn = one.take_turn(NAME).await.unwrap().unwrap();
     assert!(two.take_turn(NAME).await.unwrap().is_none());
     assert_eq!(turn.during(async { 7 }).await, 7);
@@ -93,7 +107,7 @@ async fn one_node_at_a_time_has_the_turn() {
             None => sleep(Duration::from_millis(20)).await,
         }
     };
-    // Failures of all nodes count, until one succeeds.
+    // The counter includes the failures of all nodes and is reset by a success.
     assert_eq!(turn.count_failure().await, Some(2));
     turn.succeeded().await;
     let turn = one.take_turn(NAME).await.unwrap().unwrap();

@@ -6,40 +6,39 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A crate in the binary, with procedural macros, whose output is in it.
+/// A crate in the binary. Includes procedural macros, because the binary contains their output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkedCrate {
-    /// As in the registry.
+    /// Name in the registry.
     pub name: String,
-    /// As in `Cargo.lock`.
+    /// Version in `Cargo.lock`.
     pub version: String,
-    /// An SPDX expression.
+    /// Licence as an SPDX expression.
     pub licence: Option<String>,
-    /// Where its sources are developed.
+    /// URL of the source repository.
     pub repository: Option<String>,
-    /// As declared, often none.
+    /// Declared authors; often empty.
     pub authors: Vec<String>,
-    /// The folder with its sources.
+    /// Folder with the sources.
     pub folder: PathBuf,
-    /// SHA-256 of its archive, from `Cargo.lock`; none for a crate of this repository.
+    /// SHA-256 of the archive, from `Cargo.lock`; `None` for a crate of this repository.
     pub checksum: Option<String>,
-    /// Names and versions of the crates that it uses directly.
+    /// Names and versions of direct dependencies.
     pub uses: BTreeSet<(String, String)>,
 }
 
 impl LinkedCrate {
-    /// A crate of this repository.
+    /// True for a crate of this repository.
     pub fn is_ours(&self) -> bool {
         self.checksum.is_none()
     }
 }
 
-/// The crates that `galley` links on a target, sorted by name and version. Crates that only a build script or a test needs are
-/// not among them.
+/// The crates that `galley` links for a target, sorted by name and version. Excludes dependencies of build scripts and tests.
 ///
 /// # Errors
 ///
-/// A message, if `cargo` fails or prints something unexpected.
+/// A message, if `cargo` fails or its output is invalid.
 pub fn linked_crates(workspace: &Path, target: &str) -> Result<Vec<LinkedCrate>, String> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args([
@@ -91,16 +90,16 @@ fn from_metadata(
         .ok_or("no package `galley`")?;
 
     let mut found: BTreeMap<(String, String), LinkedCrate> = BTreeMap::new();
-    let mut seen = BTreeSet::new();
-    let mut open = vec![root];
-    while let Some(id) = open.pop() {
-        if !seen.insert(id) {
+    let mut visited = BTreeSet::new();
+    let mut pending = vec![root];
+    while let Some(id) = pending.pop() {
+        if !visited.insert(id) {
             continue;
         }
         let (Some(node), Some(package)) = (nodes.get(id), packages.get(id)) else {
             return Err(format!("no package `{id}`"));
         };
-        let used: Vec<&str> = list(node, "deps")
+        let dependencies: Vec<&str> = list(node, "deps")
             .iter()
             .filter(|dependency| {
                 list(dependency, "dep_kinds")
@@ -109,9 +108,9 @@ fn from_metadata(
             })
             .filter_map(|dependency| dependency["pkg"].as_str())
             .collect();
-        open.extend(&used);
+        pending.extend(&dependencies);
         let mut linked = describe(package, checksums)?;
-        linked.uses = used
+        linked.uses = dependencies
             .iter()
             .filter_map(|id| name_and_version(packages.get(id)?))
             .collect();
@@ -149,7 +148,7 @@ fn describe(
     })
 }
 
-/// By name and version, from the blocks of `Cargo.lock`, which cargo writes with one field per line.
+/// Checksums by name and version, from the blocks of `Cargo.lock`, which have one field per line.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let field = |block: &str, key: &str| {
         block.lines().find_map(|line| {

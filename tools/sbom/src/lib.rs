@@ -1,12 +1,12 @@
-//! What is linked into the `galley` binary, for packages: a bill of materials (`CycloneDX` 1.5, JSON) and the texts of the
-//! licences of third parties.
+//! Describes the contents of the `galley` binary for packages: a bill of materials (`CycloneDX` 1.5, JSON) and the licence texts
+//! of third parties.
 //!
-//! Both come from `cargo metadata` and the sources of the crates, so they need no network. The same sources give the same bytes.
+//! Both are generated from `cargo metadata` and the sources of the crates, without network access. The output is reproducible.
 
-mod bill;
 mod crates;
+mod cyclonedx;
 mod licences;
 
-pub use bill::bill;
 pub use crates::{LinkedCrate, linked_crates};
+pub use cyclonedx::bill_of_materials;
 pub use licences::{licence_expression, third_party_licences};

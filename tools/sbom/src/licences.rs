@@ -1,4 +1,4 @@
-//! The texts of the licences of third parties.
+//! The licence texts of third parties.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::LinkedCrate;
 
-/// How files with a licence are called.
+/// Names of licence files start with one of these.
 const NAMES: [&str; 6] = [
     "LICENSE",
     "LICENCE",
@@ -17,10 +17,10 @@ const NAMES: [&str; 6] = [
     "UNLICENSE",
 ];
 
-/// Sources of C libraries are at most this deep in a crate.
-const DEPTH: usize = 6;
+/// Maximum depth of folders to search: bundled C libraries are not deeper in a crate.
+const MAX_DEPTH: usize = 6;
 
-/// The expression in SPDX's present form: crates once separated alternatives by a slash.
+/// Converts a declared licence to an SPDX expression: old crates separate alternatives by a slash.
 pub fn licence_expression(declared: &str) -> String {
     declared
         .split('/')
@@ -29,7 +29,8 @@ pub fn licence_expression(declared: &str) -> String {
         .join(" OR ")
 }
 
-/// One text: each licence once, below the crates that it covers. Crates without a licence file are named with their authors.
+/// The contents of `third-party-licences.txt`: each licence text once, below the crates that it covers. For crates without a
+/// licence file, it lists the authors.
 ///
 /// # Errors
 ///
@@ -45,7 +46,7 @@ pub fn third_party_licences(crates: &[LinkedCrate]) -> Result<String, String> {
         let licence = linked.licence.as_deref().unwrap_or("see its text");
         let _ = writeln!(page, "{} {}: {licence}", linked.name, linked.version);
         let mut files = Vec::new();
-        find(&linked.folder, DEPTH, &mut files)
+        find_licence_files(&linked.folder, MAX_DEPTH, &mut files)
             .map_err(|error| format!("{}: {error}", linked.folder.display()))?;
         if files.is_empty() {
             let _ = writeln!(
@@ -61,29 +62,33 @@ pub fn third_party_licences(crates: &[LinkedCrate]) -> Result<String, String> {
                 .replace("\r\n", "\n")
                 .trim_matches('\n')
                 .to_owned();
-            let within = file.strip_prefix(&linked.folder).unwrap_or(&file);
-            let place = format!("{} {}: {}", linked.name, linked.version, within.display());
-            covered.entry(text).or_default().push(place);
+            let path = file.strip_prefix(&linked.folder).unwrap_or(&file);
+            let source = format!("{} {}: {}", linked.name, linked.version, path.display());
+            covered.entry(text).or_default().push(source);
         }
     }
     let mut texts: Vec<(Vec<String>, String)> = covered
         .into_iter()
-        .map(|(text, places)| (places, text))
+        .map(|(text, sources)| (sources, text))
         .collect();
     texts.sort();
-    for (places, text) in texts {
+    for (sources, text) in texts {
         let _ = write!(
             page,
             "\n{}\n{}\n\n{text}\n",
             "-".repeat(80),
-            places.join("\n")
+            sources.join("\n")
         );
     }
     Ok(page)
 }
 
-/// Adds the files with a licence below a folder, sorted.
-fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+/// Adds the licence files below a folder, sorted.
+fn find_licence_files(
+    folder: &Path,
+    depth: usize,
+    files: &mut Vec<PathBuf>,
+) -> std::io::Result<()> {
     let mut entries: Vec<PathBuf> = fs::read_dir(folder)?
         .map(|entry| Ok(entry?.path()))
         .collect::<std::io::Result<_>>()?;
@@ -96,7 +101,7 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Resul
             .to_uppercase();
         if path.is_dir() {
             if depth > 0 && !matches!(name.as_str(), "TESTS" | "TARGET" | "BENCHES" | "EXAMPLES") {
-                find(&path, depth - 1, files)?;
+                find_licence_files(&path, depth - 1, files)?;
             }
         } else if NAMES.iter().any(|known| name.starts_with(known)) && is_prose(&path) {
             files.push(path);
@@ -105,7 +110,7 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Resul
     Ok(())
 }
 
-/// No source code that is only called like a licence, such as `copyright.rs`.
+/// False for source code with such a name, for example `copyright.rs`.
 fn is_prose(path: &Path) -> bool {
     path.extension().is_none_or(|ending| {
         let ending = ending.to_string_lossy().to_lowercase();

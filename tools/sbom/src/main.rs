@@ -1,6 +1,6 @@
 //! `galley-sbom TARGET FOLDER` writes `galley.cdx.json` and `third-party-licences.txt` for the binary of a target.
 //!
-//! The time in the bill is `SOURCE_DATE_EPOCH`.
+//! The timestamp of the bill of materials is `SOURCE_DATE_EPOCH`.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn write(target: &str, folder: &Path) -> Result<(), String> {
         .ok_or("SOURCE_DATE_EPOCH is not set")?;
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let crates = galley_sbom::linked_crates(&workspace, target)?;
-    let bill = galley_sbom::bill(&crates, &rust_version()?, target, time);
+    let bill = galley_sbom::bill_of_materials(&crates, &rust_version()?, target, time);
     let licences = galley_sbom::third_party_licences(&crates)?;
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for (name, text) in [
@@ -52,5 +52,5 @@ fn rust_version() -> Result<String, String> {
     line.split(' ')
         .nth(1)
         .map(str::to_owned)
-        .ok_or_else(|| "rustc prints no version".to_owned())
+        .ok_or_else(|| "rustc printed no version".to_owned())
 }

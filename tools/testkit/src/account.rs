@@ -1,6 +1,6 @@
-//! Who runs what. As root, PHP and Apache children run as `www-data` and the database as `mysql`, as on a real
-//! machine; as an ordinary user everything runs as oneself. Users are looked up in /etc/passwd, where Debian's packages
-//! put them.
+//! The user accounts that services run as. If this process runs as root, PHP and Apache workers run as `www-data` and the
+//! database as `mysql`, as on a real machine; otherwise all services run as the current user. The accounts come from
+//! `/etc/passwd`, where Debian's packages add them.
 
 use std::{
     fs,
@@ -17,17 +17,17 @@ pub(crate) struct Account {
     pub(crate) name: String,
     /// User id.
     pub(crate) uid: u32,
-    /// Id of the user's own group.
+    /// Id of the primary group.
     pub(crate) gid: u32,
 }
 
-/// True if this process may start others as somebody else.
+/// True if this process may start services as another user.
 pub fn runs_as_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whom PHP and Apache workers should run as: `www-data` when this process is root, else nobody else than oneself.
-pub(crate) fn for_web() -> Option<Account> {
+/// The account of PHP and Apache workers: `www-data` if this process is root; `None` means the current user.
+pub(crate) fn web_user() -> Option<Account> {
     if runs_as_root() {
         named("www-data")
     } else {
@@ -35,8 +35,8 @@ pub(crate) fn for_web() -> Option<Account> {
     }
 }
 
-/// Whom the database should run as: `mysql` when this process is root, else oneself.
-pub(crate) fn for_database() -> Option<Account> {
+/// The account of the database: `mysql` if this process is root; `None` means the current user.
+pub(crate) fn database_user() -> Option<Account> {
     if runs_as_root() { named("mysql") } else { None }
 }
 
@@ -61,45 +61,45 @@ fn find(passwd: &str, name: &str) -> Option<Account> {
 }
 
 impl Account {
-    /// Gives `path`, and all that is below it, to this account. Symbolic links are not followed.
-    pub(crate) fn own(&self, path: &Path) -> Result<(), TestkitError> {
-        let there =
-            fs::symlink_metadata(path).context(format_args!("look at {}", path.display()))?;
-        if there.is_symlink() {
+    /// Changes the owner of `path`, and of everything below it, to this account. Does not follow symbolic links.
+    pub(crate) fn chown(&self, path: &Path) -> Result<(), TestkitError> {
+        let metadata =
+            fs::symlink_metadata(path).context(format_args!("stat {}", path.display()))?;
+        if metadata.is_symlink() {
             return Ok(());
         }
         chown(path, Some(self.uid), Some(self.gid)).context(format_args!(
-            "give {} to {}",
+            "change the owner of {} to {}",
             path.display(),
             self.name
         ))?;
-        if there.is_dir() {
+        if metadata.is_dir() {
             for entry in fs::read_dir(path).context(format_args!("read {}", path.display()))? {
-                self.own(&entry.context("read a directory")?.path())?;
+                self.chown(&entry.context("read a directory")?.path())?;
             }
         }
         Ok(())
     }
 }
 
-/// Checks that other users may walk down to `path`. As an ordinary user nobody else needs to: always fine.
+/// If this process runs as root, checks that other users can access `path`. Otherwise all services run as the current user.
 ///
 /// # Errors
-/// [`TestkitError::Unreachable`] names the directory that is closed.
+/// [`TestkitError::Unreachable`] with the directory that other users cannot enter.
 pub fn require_reachable(path: &Path) -> Result<(), TestkitError> {
     if !runs_as_root() {
         return Ok(());
     }
     let full = fs::canonicalize(path).context(format_args!("find {}", path.display()))?;
-    for step in full.ancestors() {
-        let mode = fs::metadata(step)
-            .context(format_args!("look at {}", step.display()))?
+    for ancestor in full.ancestors() {
+        let mode = fs::metadata(ancestor)
+            .context(format_args!("stat {}", ancestor.display()))?
             .mode();
         if mode & 0o001 == 0 {
             return Err(TestkitError::Unreachable(format!(
-                "`{}` is closed to other users, but PHP runs as `www-data` and the database as `mysql` when started by root: \
-                 choose a directory elsewhere, or run as an ordinary user",
-                step.display()
+                "other users cannot enter `{}`, but PHP runs as `www-data` and the database as `mysql` when started by root: \
+                 choose another directory, or run as an ordinary user",
+                ancestor.display()
             )));
         }
     }
@@ -120,10 +120,10 @@ mod tests {
             ("www", None),
             ("", None),
         ];
-        for (name, wanted) in rows {
+        for (name, expected) in rows {
             assert_eq!(
                 find(text, name).map(|account| (account.uid, account.gid)),
-                wanted,
+                expected,
                 "{name}"
             );
         }

@@ -1,7 +1,7 @@
-//! An Apache of its own with mod_php: prefork, one site on a free port of 127.0.0.1, .htaccess files in force.
+//! Runs a private Apache with mod_php: prefork, one site on a free port of 127.0.0.1, `.htaccess` files enabled.
 //!
-//! Nothing of the machine's Apache configuration is read. Started by root its children run as `www-data`. It stands for
-//! the server that Galley is put in front of, so it tells PHP about https as that server would: by `X-Forwarded-Proto`.
+//! It does not read the machine's Apache configuration. Its children run as `www-data` if root starts it. It represents the
+//! server behind Galley, so it derives PHP's `HTTPS` from `X-Forwarded-Proto`.
 
 use std::{
     fmt::Write as _,
@@ -13,21 +13,21 @@ use std::{
 };
 
 use crate::{
-    account,
+    account, addresses,
     client::Request,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service},
+    process::{Service, StopMode},
+    programs,
 };
 
-/// What an Apache is made of.
+/// The configuration of an [`Apache`].
 #[derive(Debug, Clone)]
 pub struct ApacheOptions {
-    /// Most requests at once: the number of children.
+    /// Maximum concurrent requests: the number of children.
     pub max_request_workers: usize,
-    /// How long an idle connection is kept, in seconds.
+    /// Timeout of an idle connection in seconds.
     pub keep_alive_timeout_s: u32,
-    /// Further lines of configuration, at server level.
+    /// Additional configuration lines at server level.
     pub extra: String,
 }
 
@@ -51,23 +51,24 @@ pub struct Apache {
 }
 
 impl Apache {
-    /// Serves `root` with its files in `dir`. It answers when this returns.
+    /// Starts a server for `root`, with its own files in `dir`, and waits until it responds.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the packages, [`TestkitError::Unreachable`] when root gave a directory that the
-    /// children cannot enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] if the packages are not installed, [`TestkitError::Unreachable`] if this process runs as root
+    /// and the children cannot enter a directory, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log if it does
+    /// not start.
     pub fn start(dir: &Path, root: &Path, options: &ApacheOptions) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         let root = fs::canonicalize(root).context(format_args!("find {}", root.display()))?;
         account::require_reachable(&dir)?;
         account::require_reachable(&root)?;
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            tries += 1;
-            let port = place::free_port()?;
-            // Proves that it is ours which answers, should another process have taken the port at the same moment.
-            let token = format!("{}-{port}-{tries}", std::process::id());
+            attempts += 1;
+            let port = addresses::free_port()?;
+            // Distinguishes our server from another process that may have taken the port first.
+            let token = format!("{}-{port}-{attempts}", std::process::id());
             fs::write(dir.join("token.txt"), &token).context("write Apache's token")?;
             fs::write(
                 dir.join("apache.conf"),
@@ -84,13 +85,13 @@ impl Apache {
                     });
                 }
                 Err(TestkitError::Ended { log, .. })
-                    if log.contains("could not bind") && tries < 5 => {}
-                Err(trouble) => return Err(trouble),
+                    if log.contains("could not bind") && attempts < 5 => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn addr(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
@@ -105,19 +106,19 @@ impl Apache {
         self.service.pid()
     }
 
-    /// Kills parent and children at once. [`restart`](Self::restart) brings them back.
+    /// Kills parent and children with SIGKILL. [`restart`](Self::restart) starts them again.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Starts it again on the same port.
+    /// Restarts the server on the same port.
     pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         self.service = launch(&self.dir, self.port, &self.token)?;
         Ok(())
     }
 
-    /// The whole access log: one line for each answered request, in the combined format.
+    /// The access log: one line for each response, in the combined format.
     pub fn access_log(&self) -> String {
         fs::read_to_string(self.dir.join("access.log")).unwrap_or_default()
     }
@@ -129,7 +130,7 @@ impl Apache {
 }
 
 fn launch(dir: &Path, port: u16, token: &str) -> Result<Service, TestkitError> {
-    let mut parent = Command::new(place::program(&["apache2", "httpd"])?);
+    let mut parent = Command::new(programs::find(&["apache2", "httpd"])?);
     parent
         .arg("-DFOREGROUND")
         .arg("-f")
@@ -139,16 +140,16 @@ fn launch(dir: &Path, port: u16, token: &str) -> Result<Service, TestkitError> {
         "apache2",
         &mut parent,
         &dir.join("error.log"),
-        Farewell::Ask(TIMEOUT),
+        StopMode::Terminate(TIMEOUT),
     )?;
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
-    service.wait_until("Apache to answer", START_PATIENCE, || {
-        let question = Request::get(TOKEN_PATH)
+    service.wait_until("Apache to respond", START_TIMEOUT, || {
+        let request = Request::get(TOKEN_PATH)
             .host("localhost")
             .timeout(Duration::from_secs(2));
-        question
+        request
             .send(addr)
-            .is_ok_and(|answer| answer.body == token.as_bytes())
+            .is_ok_and(|response| response.body == token.as_bytes())
     })?;
     Ok(service)
 }
@@ -168,7 +169,7 @@ fn configuration(
     }
     let php = php_module()?;
     let php = php.display();
-    let users = account::for_web()
+    let users = account::web_user()
         .map(|user| format!("User {0}\nGroup #{1}\n", user.name, user.gid))
         .unwrap_or_default();
     let (dir, root) = (dir.display(), root.display());
@@ -220,7 +221,7 @@ php_admin_value sendmail_path /bin/true
     ))
 }
 
-/// libphp8.2.so and the like: the newest by name.
+/// The file of the PHP module, such as `libphp8.2.so`: the last by name.
 fn php_module() -> Result<PathBuf, TestkitError> {
     let entries = fs::read_dir(MODULE_DIR).map_err(|_| TestkitError::Missing {
         program: "apache2".to_owned(),
@@ -264,5 +265,5 @@ const MODULES: &[&str] = &[
     "setenvif",
 ];
 const TOKEN_PATH: &str = "/.galley-testkit-token";
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Whether people with a screen reader, a keyboard or enlarged text can use a page, as axe judges it in Chromium.
+//! Checks the accessibility of a page with axe in Chromium.
 
 use std::{fs, path::Path};
 
@@ -10,10 +10,10 @@ use crate::{
 };
 
 impl Tab<'_> {
-    /// Loads the checker into the page, until the next page.
+    /// Loads axe into the current page; the next page needs it again.
     ///
     /// # Errors
-    /// [`TestkitError`] with the command that gets the checker where it is missing.
+    /// [`TestkitError::Io`] with the command that installs axe, if it is missing.
     pub fn load_axe(&mut self) -> Result<(), TestkitError> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let file = root.join("target/axe/node_modules/axe-core/axe.min.js");
@@ -24,14 +24,14 @@ impl Tab<'_> {
         self.say(&axe).map(drop)
     }
 
-    /// What is wrong with the elements of these selectors and all within them, a line for each rule that is broken. `html` is the whole
-    /// page, with the rules for pages.
+    /// Checks the elements that match these selectors and their descendants; returns a line for each violated rule. The selector
+    /// `html` checks the whole page and includes the rules for pages.
     ///
     /// # Errors
-    /// [`TestkitError::Malformed`] where the page has no element of a selector, so that nothing passes because it is missing.
+    /// [`TestkitError::Malformed`] if no element matches a selector, so that a missing element does not pass.
     pub fn violations(&mut self, selectors: &[&str]) -> Result<Vec<String>, TestkitError> {
         let missing = self.say(&format!(
-            "{}.filter((one) => !document.querySelector(one))",
+            "{}.filter((selector) => !document.querySelector(selector))",
             json!(selectors)
         ))?;
         if missing != json!([]) {
@@ -39,13 +39,13 @@ impl Tab<'_> {
                 "not in the page: {missing}"
             )));
         }
-        let include: Vec<[&str; 1]> = selectors.iter().map(|one| [*one]).collect();
-        let found = self.say(&format!(
-            "axe.run({{ include: {} }}).then((found) => found.violations.map((one) => \
-             `${{one.id}}: ${{one.help}}: ${{one.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' ')}}`))",
+        let include: Vec<[&str; 1]> = selectors.iter().map(|selector| [*selector]).collect();
+        let violations = self.say(&format!(
+            "axe.run({{ include: {} }}).then((result) => result.violations.map((rule) => \
+             `${{rule.id}}: ${{rule.help}}: ${{rule.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' ')}}`))",
             json!(include)
         ))?;
-        let lines = found.as_array().cloned().unwrap_or_default();
+        let lines = violations.as_array().cloned().unwrap_or_default();
         Ok(lines
             .iter()
             .filter_map(Value::as_str)

@@ -1,10 +1,10 @@
-//! A real browser, without a window: Debian's Chromium, driven over its `DevTools` protocol.
+//! A headless browser: Debian's Chromium, controlled over the `DevTools` protocol.
 //!
-//! The protocol runs over a pair of pipes (`--remote-debugging-pipe`): JSON texts, each ended by a zero byte. That needs neither a port nor
-//! a `WebSocket`. The crates that drive browsers bring the whole protocol as generated code, which takes longer to build than all of
-//! this project; the few commands that tests need are written out here.
+//! The protocol runs over a pair of pipes (`--remote-debugging-pipe`): JSON messages, each terminated by a zero byte. That
+//! requires neither a port nor a `WebSocket`. Crates for browser automation contain the whole protocol as generated code, which
+//! takes longer to build than all of this project; this module has only the commands that the tests use.
 //!
-//! A browser belongs to one thread, and everything has a deadline.
+//! A browser belongs to one thread, and all operations have a deadline.
 
 use std::{
     fs,
@@ -22,19 +22,19 @@ use serde_json::{Value, json};
 use crate::{
     account,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, tail},
+    process::{Service, StopMode, tail},
+    programs,
     wait::poll_until,
 };
 
-/// A running browser; ends with its handle.
+/// A running browser; dropping the handle ends it.
 #[derive(Debug)]
 pub struct Chromium {
     service: Service,
-    orders: PipeWriter,
-    answers: Receiver<Value>,
+    commands: PipeWriter,
+    messages: Receiver<Value>,
     log: PathBuf,
-    last: u64,
+    last_id: u64,
 }
 
 /// One tab of a browser.
@@ -45,16 +45,16 @@ pub struct Tab<'b> {
 }
 
 impl Chromium {
-    /// Starts one with its profile and log in `dir`, which is made if it is missing.
+    /// Starts a browser with its profile and log in `dir`, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] when it is not installed.
+    /// [`TestkitError::Missing`] if Chromium is not installed.
     pub fn start(dir: &Path) -> Result<Self, TestkitError> {
         Self::launch(dir, None)
     }
 
-    /// The same for one that takes certificates with a certain key for good, whichever authority has signed them. `pin`: the SHA-256 of
-    /// its `SubjectPublicKeyInfo` in base64, as in RFC 7469 section 2.4.
+    /// Starts a browser that accepts certificates with a certain key from any issuer. `pin` is the SHA-256 of the key's
+    /// `SubjectPublicKeyInfo` in base64, as in RFC 7469 section 2.4.
     pub fn start_trusting(dir: &Path, pin: &str) -> Result<Self, TestkitError> {
         Self::launch(
             dir,
@@ -62,7 +62,7 @@ impl Chromium {
         )
     }
 
-    /// The same for one that finds a host without a name server: `http://HOST/` is asked at `addr`.
+    /// Starts a browser that sends requests for `http://HOST/` to `addr`, without DNS.
     pub fn start_resolving(dir: &Path, host: &str, addr: SocketAddr) -> Result<Self, TestkitError> {
         Self::launch(
             dir,
@@ -70,18 +70,18 @@ impl Chromium {
         )
     }
 
-    fn launch(dir: &Path, further: Option<String>) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+    fn launch(dir: &Path, option: Option<String>) -> Result<Self, TestkitError> {
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         let log = dir.join("chromium.log");
-        let (orders_in, orders) = std::io::pipe().context("make a pipe")?;
-        let (answers, answers_out) = std::io::pipe().context("make a pipe")?;
-        // The two descriptors come in where a child takes them without unsafe code, and the shell puts them where Chromium looks.
+        let (commands_in, commands) = std::io::pipe().context("create a pipe")?;
+        let (messages, messages_out) = std::io::pipe().context("create a pipe")?;
+        // Without unsafe code, only stdout and stderr can pass the descriptors; the shell moves them to 3 and 4 for Chromium.
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", r#"exec "$@" 3<&2 4>&1 >>"$LOG" 2>&1"#, "sh"])
-            .arg(place::program(&["chromium", "chromium-browser"])?)
+            .arg(programs::find(&["chromium", "chromium-browser"])?)
             .args(FLAGS)
-            .args(further)
+            .args(option)
             .arg(format!("--user-data-dir={}", dir.join("profile").display()));
         if account::runs_as_root() {
             command.arg("--no-sandbox");
@@ -90,14 +90,14 @@ impl Chromium {
             .arg("about:blank")
             .env("LOG", &log)
             .env("HOME", dir)
-            .stdout(Stdio::from(answers_out))
-            .stderr(Stdio::from(orders_in));
-        let service = Service::spawn_as_is("chromium", &mut command, Farewell::Kill)?;
-        // The command holds the child's ends; with them this side would never see it end.
+            .stdout(Stdio::from(messages_out))
+            .stderr(Stdio::from(commands_in));
+        let service = Service::spawn_with_outputs("chromium", &mut command, StopMode::Kill)?;
+        // The command has the child's ends of the pipes open; the reader would never get an end of file.
         drop(command);
         let (sender, receiver) = channel();
         thread::spawn(move || {
-            for text in BufReader::new(answers).split(0).map_while(Result::ok) {
+            for text in BufReader::new(messages).split(0).map_while(Result::ok) {
                 let Ok(value) = serde_json::from_slice(&text) else {
                     return;
                 };
@@ -108,21 +108,21 @@ impl Chromium {
         });
         Ok(Self {
             service,
-            orders,
-            answers: receiver,
+            commands,
+            messages: receiver,
             log,
-            last: 0,
+            last_id: 0,
         })
     }
 
-    /// A tab of a person who has no cookies and shares none with other tabs.
+    /// Opens a tab with a separate, empty cookie store.
     pub fn person(&mut self) -> Result<Tab<'_>, TestkitError> {
-        let context = self.ask(None, "Target.createBrowserContext", &json!({}))?;
+        let context = self.call(None, "Target.createBrowserContext", &json!({}))?;
         let context = &context["browserContextId"];
-        let wanted = json!({ "url": "about:blank", "browserContextId": context });
-        let target = self.ask(None, "Target.createTarget", &wanted)?;
-        let wanted = json!({ "targetId": target["targetId"], "flatten": true });
-        let attached = self.ask(None, "Target.attachToTarget", &wanted)?;
+        let params = json!({ "url": "about:blank", "browserContextId": context });
+        let target = self.call(None, "Target.createTarget", &params)?;
+        let params = json!({ "targetId": target["targetId"], "flatten": true });
+        let attached = self.call(None, "Target.attachToTarget", &params)?;
         let session = attached["sessionId"]
             .as_str()
             .unwrap_or_default()
@@ -131,46 +131,48 @@ impl Chromium {
             browser: self,
             session,
         };
-        // Several tabs may be open, and each is to take what is typed as if it were in front.
-        tab.ask(
+        // Several tabs may be open, and each must accept keyboard input as if it were in the foreground.
+        tab.call(
             "Emulation.setFocusEmulationEnabled",
             &json!({ "enabled": true }),
         )?;
         Ok(tab)
     }
 
-    fn ask(
+    /// Sends a command and returns the result.
+    fn call(
         &mut self,
         session: Option<&str>,
         method: &str,
         params: &Value,
     ) -> Result<Value, TestkitError> {
-        self.last += 1;
-        let id = self.last;
-        let mut order = json!({ "id": id, "method": method, "params": params });
+        self.last_id += 1;
+        let id = self.last_id;
+        let mut command = json!({ "id": id, "method": method, "params": params });
         if let Some(session) = session {
-            order["sessionId"] = session.into();
+            command["sessionId"] = session.into();
         }
-        let mut bytes = order.to_string().into_bytes();
+        let mut bytes = command.to_string().into_bytes();
         bytes.push(0);
-        self.orders
-            .write_all(&bytes)
-            .context(format_args!("tell chromium {method}\n{}", tail(&self.log)))?;
+        self.commands.write_all(&bytes).context(format_args!(
+            "send {method} to chromium\n{}",
+            tail(&self.log)
+        ))?;
         let deadline = Instant::now() + TIMEOUT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            match self.answers.recv_timeout(left) {
-                Ok(mut answer) if answer["id"] == id => {
-                    return match answer.get("error") {
+            match self.messages.recv_timeout(left) {
+                Ok(mut message) if message["id"] == id => {
+                    return match message.get("error") {
                         Some(error) => Err(TestkitError::Malformed(format!("{method}: {error}"))),
-                        None => Ok(answer["result"].take()),
+                        None => Ok(message["result"].take()),
                     };
                 }
-                // Events, which nobody has asked for.
+                // An event.
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(TestkitError::Late {
-                        what: format!("chromium to answer {method}"),
+                    return Err(TestkitError::Timeout {
+                        what: format!("chromium to respond to {method}"),
                         timeout: TIMEOUT,
                         log: tail(&self.log),
                     });
@@ -188,78 +190,79 @@ impl Chromium {
 }
 
 impl Tab<'_> {
-    fn ask(&mut self, method: &str, params: &Value) -> Result<Value, TestkitError> {
-        self.browser.ask(Some(&self.session), method, params)
+    fn call(&mut self, method: &str, params: &Value) -> Result<Value, TestkitError> {
+        self.browser.call(Some(&self.session), method, params)
     }
 
-    /// Goes to an address and waits until the page is complete.
+    /// Navigates to a URL and waits until the page is complete.
     pub fn go(&mut self, url: &str) -> Result<(), TestkitError> {
-        let gone = self.ask("Page.navigate", &json!({ "url": url }))?;
-        if let Some(error) = gone["errorText"].as_str() {
+        let navigation = self.call("Page.navigate", &json!({ "url": url }))?;
+        if let Some(error) = navigation["errorText"].as_str() {
             return Err(TestkitError::Malformed(format!("{url}: {error}")));
         }
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
     }
 
-    /// What an expression of JavaScript is, a promise's result included.
+    /// Evaluates a JavaScript expression; waits for the result if it is a promise.
     ///
     /// # Errors
-    /// [`TestkitError::Malformed`] with what it threw.
+    /// [`TestkitError::Malformed`] with the exception.
     pub fn say(&mut self, expression: &str) -> Result<Value, TestkitError> {
-        let wanted =
+        let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
-        let mut said = self.ask("Runtime.evaluate", &wanted)?;
-        match said.get("exceptionDetails") {
+        let mut evaluation = self.call("Runtime.evaluate", &params)?;
+        match evaluation.get("exceptionDetails") {
             Some(thrown) => Err(TestkitError::Malformed(format!("{expression}: {thrown}"))),
-            None => Ok(said["result"]["value"].take()),
+            None => Ok(evaluation["result"]["value"].take()),
         }
     }
 
-    /// Waits until an expression is true. What it throws counts as false: the page may be leaving.
+    /// Waits until an expression is true. An exception counts as false, because the page may be unloading.
     ///
     /// # Errors
-    /// [`TestkitError::Late`] with what the page shows.
+    /// [`TestkitError::Timeout`] with the text of the page.
     pub fn wait(&mut self, expression: &str) -> Result<(), TestkitError> {
-        let claim = format!("!!({expression})");
+        let condition = format!("!!({expression})");
         if poll_until(TIMEOUT, || {
-            self.say(&claim).is_ok_and(|said| said == Value::Bool(true))
+            self.say(&condition)
+                .is_ok_and(|value| value == Value::Bool(true))
         }) {
             return Ok(());
         }
         let page = self.say("location.href + '\\n' + document.body.innerText.slice(0, 2000)");
-        Err(TestkitError::Late {
+        Err(TestkitError::Timeout {
             what: expression.to_owned(),
             timeout: TIMEOUT,
             log: format!("{page:?}\n{}", tail(&self.browser.log)),
         })
     }
 
-    /// Waits for the first element of a selector, gives it the focus, and clicks it.
+    /// Waits for the first element that matches a selector, focuses it, and clicks it.
     pub fn click(&mut self, selector: &str) -> Result<(), TestkitError> {
-        let found = format!("document.querySelector({})", json!(selector));
-        self.wait(&found)?;
-        self.say(&format!("{found}.focus(); {found}.click()"))
+        let element = format!("document.querySelector({})", json!(selector));
+        self.wait(&element)?;
+        self.say(&format!("{element}.focus(); {element}.click()"))
             .map(drop)
     }
 
-    /// Types where the focus is.
+    /// Types text into the focused element.
     pub fn write(&mut self, text: &str) -> Result<(), TestkitError> {
-        self.ask("Input.insertText", &json!({ "text": text }))
+        self.call("Input.insertText", &json!({ "text": text }))
             .map(drop)
     }
 
-    /// Makes the window as large as this, in CSS pixels.
+    /// Sets the size of the window in CSS pixels.
     pub fn screen(&mut self, width: u32, height: u32) -> Result<(), TestkitError> {
         let metrics =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        self.ask("Emulation.setDeviceMetricsOverride", &metrics)
+        self.call("Emulation.setDeviceMetricsOverride", &metrics)
             .map(drop)
     }
 
-    /// Has the person prefer `light` or `dark` colors.
+    /// Sets the preferred color scheme, `light` or `dark`.
     pub fn prefer_colors(&mut self, scheme: &str) -> Result<(), TestkitError> {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
-        self.ask("Emulation.setEmulatedMedia", &features).map(drop)
+        self.call("Emulation.setEmulatedMedia", &features).map(drop)
     }
 
     /// Presses and releases a key, for example `Tab` with the code 9.
@@ -267,27 +270,27 @@ impl Tab<'_> {
         for kind in ["rawKeyDown", "keyUp"] {
             let event =
                 json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
-            self.ask("Input.dispatchKeyEvent", &event)?;
+            self.call("Input.dispatchKeyEvent", &event)?;
         }
         Ok(())
     }
 
-    /// Takes a picture of what is seen, as PNG.
+    /// Writes a screenshot to `file`, as PNG.
     pub fn picture(&mut self, file: &Path) -> Result<(), TestkitError> {
-        let shot = self.ask("Page.captureScreenshot", &json!({ "format": "png" }))?;
-        let bytes = from_base64(shot["data"].as_str().unwrap_or_default())
-            .ok_or_else(|| TestkitError::Malformed("a picture that is no base64".to_owned()))?;
+        let screenshot = self.call("Page.captureScreenshot", &json!({ "format": "png" }))?;
+        let bytes = from_base64(screenshot["data"].as_str().unwrap_or_default())
+            .ok_or_else(|| TestkitError::Malformed("a screenshot is not base64".to_owned()))?;
         if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
+            fs::create_dir_all(folder).context(format_args!("create {}", folder.display()))?;
         }
         fs::write(file, bytes).context(format_args!("write {}", file.display()))
     }
 }
 
-/// RFC 4648 §4.
+/// Decodes base64 (RFC 4648 section 4).
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0_u32);
+    let (mut bits, mut bit_count) = (0_u32, 0_u32);
     for byte in text.trim_end_matches('=').bytes() {
         let value = match byte {
             b'A'..=b'Z' => byte - b'A',
@@ -298,21 +301,21 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
             _ => return None,
         };
         bits = (bits << 6) | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push(u8::try_from((bits >> held) & 0xff).ok()?);
+        bit_count += 6;
+        if bit_count >= 8 {
+            bit_count -= 8;
+            out.push(u8::try_from((bits >> bit_count) & 0xff).ok()?);
         }
     }
     Some(out)
 }
 
-/// Nothing is asked of foreign hosts, nothing is shared with the person at the machine.
+/// Options that prevent requests to other hosts and shared state with the user's own browser.
 const FLAGS: &[&str] = &[
     "--headless=new",
     "--remote-debugging-pipe",
     "--disable-gpu",
-    // A container's /dev/shm is often 64 MiB.
+    // In containers, /dev/shm often has only 64 MiB.
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
@@ -328,7 +331,7 @@ const FLAGS: &[&str] = &[
     "--window-size=1280,1000",
 ];
 
-/// The block editor takes seconds on an idle machine.
+/// Long, because the block editor takes seconds even on an idle machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
@@ -336,15 +339,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_of_the_rfc() {
-        for (text, wanted) in [
+    fn base64_examples_of_rfc_4648_are_decoded() {
+        for (text, expected) in [
             ("", ""),
             ("Zg==", "f"),
             ("Zm8=", "fo"),
             ("Zm9v", "foo"),
             ("Zm9vYmFy", "foobar"),
         ] {
-            assert_eq!(from_base64(text).unwrap(), wanted.as_bytes());
+            assert_eq!(from_base64(text).unwrap(), expected.as_bytes());
         }
         assert_eq!(from_base64("Zm9v*"), None);
     }

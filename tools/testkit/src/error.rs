@@ -1,9 +1,8 @@
-//! What can go wrong while a part is started, asked or ended. Made to be read in a failing test: each names the part and
-//! carries the end of its log.
+//! Errors of the test kit. Each message names the service and has the end of its log, to be readable in a failed test.
 
 use std::{io, time::Duration};
 
-/// Why a part could not be started, used or ended.
+/// Why a service could not be started, used or stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TestkitError {
@@ -12,51 +11,51 @@ pub enum TestkitError {
     Io {
         /// The operation, with the path or address.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A program that this machine should have is not there.
+    /// A required program is not installed.
     #[error("`{program}` is not installed: run `scripts/setup`")]
     Missing {
         /// Name of the program or file.
         program: String,
     },
-    /// A program ended although it should have stayed, or ended with a failure.
+    /// A program ended unexpectedly, or failed.
     #[error("{program} ended with {status}\n{log}")]
     Ended {
-        /// Name of the part.
+        /// Name of the program.
         program: String,
-        /// Its exit status in words.
+        /// The exit status as text.
         status: String,
-        /// The end of what it wrote.
+        /// The end of its output.
         log: String,
     },
-    /// Something did not happen in time.
+    /// A condition did not become true in time.
     #[error("waited {timeout:?} for {what}\n{log}")]
-    Late {
-        /// The condition that did not come true.
+    Timeout {
+        /// The condition.
         what: String,
-        /// How long it was waited for.
+        /// The time limit.
         timeout: Duration,
-        /// The end of what the part wrote; may be empty.
+        /// The end of the service's output; may be empty.
         log: String,
     },
-    /// A directory cannot be entered by the user who needs it.
+    /// A user that requires access to a directory does not have it, or no port is free.
     #[error("{0}")]
     Unreachable(String),
-    /// What came over the wire is not what the protocol allows.
-    #[error("malformed answer: {0}")]
+    /// A response violates the protocol.
+    #[error("malformed response: {0}")]
     Malformed(String),
-    /// WordPress did not do what it was asked to do, or a site is not as a run needs it.
+    /// WordPress refused a request, or a site is not in the required state.
     #[error("{0}")]
     Refused(String),
 }
 
 impl TestkitError {
-    /// True if a deadline passed, in a wait or on a socket.
+    /// True if a deadline expired, in a wait or on a socket.
     pub fn is_timeout(&self) -> bool {
         match self {
-            Self::Late { .. } => true,
+            Self::Timeout { .. } => true,
             Self::Io { source, .. } => {
                 matches!(
                     source.kind(),
@@ -72,7 +71,7 @@ impl TestkitError {
     }
 }
 
-/// Adds what was being done to an I/O error.
+/// Adds the failed operation to an I/O error.
 pub(crate) trait Context<T> {
     /// Turns the error into [`TestkitError::Io`].
     fn context(self, what: impl std::fmt::Display) -> Result<T, TestkitError>;

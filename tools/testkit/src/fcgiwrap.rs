@@ -1,6 +1,6 @@
-//! fcgiwrap of its own: CGI scripts behind a unix socket, the simplest FastCGI application that is not PHP.
+//! Runs a private fcgiwrap: CGI scripts behind a unix socket, the simplest FastCGI application other than PHP.
 //!
-//! Started by root it runs as `www-data`, as on a real machine.
+//! It runs as `www-data` if root starts it, as on a real machine.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use std::{
 };
 
 use crate::{
-    account,
+    account, addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, write_executable},
+    process::{Service, StopMode, write_executable},
+    programs,
 };
 
 /// A running fcgiwrap with a folder of scripts.
@@ -26,42 +26,43 @@ pub struct FcgiWrap {
 }
 
 impl FcgiWrap {
-    /// Starts `workers` processes that share a socket in `dir`; the scripts belong into `dir/scripts`.
+    /// Starts `workers` processes that share a socket in `dir`; the scripts are in `dir/scripts`.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Unreachable`] when root gave a directory that `www-data`
-    /// cannot enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] if the package is not installed, [`TestkitError::Unreachable`] if this process runs as root
+    /// and `www-data` cannot enter the directory, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log if it does
+    /// not start.
     pub fn start(dir: &Path, workers: usize) -> Result<Self, TestkitError> {
         let scripts = dir.join("scripts");
-        fs::create_dir_all(&scripts).context(format_args!("make {}", scripts.display()))?;
+        fs::create_dir_all(&scripts).context(format_args!("create {}", scripts.display()))?;
         let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&dir)?;
         let run_dir = dir.join("run");
-        fs::create_dir_all(&run_dir).context("make a directory for a socket")?;
-        let socket = place::socket_path(&run_dir, "fcgiwrap.sock")?;
+        fs::create_dir_all(&run_dir).context("create the directory of the socket")?;
+        let socket = addresses::socket_path(&run_dir, "fcgiwrap.sock")?;
         let _ = fs::remove_file(&socket);
-        let mut command = Command::new(place::program(&["fcgiwrap"])?);
+        let mut command = Command::new(programs::find(&["fcgiwrap"])?);
         command
             .arg("-f")
             .args(["-c", &workers.max(1).to_string()])
             .arg("-s")
             .arg(format!("unix:{}", socket.display()));
-        if let Some(user) = account::for_web() {
-            user.own(&run_dir)?;
+        if let Some(user) = account::web_user() {
+            user.chown(&run_dir)?;
             command.uid(user.uid).gid(user.gid);
         }
         let mut service = Service::spawn(
             "fcgiwrap",
             &mut command,
             &dir.join("fcgiwrap.log"),
-            Farewell::Ask(TIMEOUT),
+            StopMode::Terminate(TIMEOUT),
         )?;
-        service.wait_until("fcgiwrap to accept", TIMEOUT, || {
+        service.wait_until("fcgiwrap to accept connections", TIMEOUT, || {
             UnixStream::connect(&socket).is_ok()
         })?;
-        // Its workers follow umask; the user of the server under test must be able to connect.
+        // The mode of the socket depends on the umask; the user of the server under test must be able to connect.
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o666))
-            .context("open the socket to others")?;
+            .context("make the socket writable for all users")?;
         Ok(Self {
             service,
             socket,
@@ -69,7 +70,7 @@ impl FcgiWrap {
         })
     }
 
-    /// Writes an executable script, for example Perl beginning with `#!/usr/bin/perl`, and returns its path.
+    /// Writes an executable script, for example in Perl with `#!/usr/bin/perl`, and returns its path.
     pub fn script(&self, name: &str, text: &str) -> Result<PathBuf, TestkitError> {
         let path = self.scripts.join(name);
         write_executable(&path, text)?;
@@ -86,7 +87,7 @@ impl FcgiWrap {
         &self.socket
     }
 
-    /// The address as Galley's configuration wants it: `unix:/path`.
+    /// The address in the syntax of Galley's configuration: `unix:/path`.
     pub fn address(&self) -> String {
         format!("unix:{}", self.socket.display())
     }

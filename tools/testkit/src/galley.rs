@@ -1,8 +1,9 @@
-//! The server under test: starts the binary with a configuration, reads the addresses it prints, collects what it says.
+//! Runs the server under test: starts the binary with a configuration, reads the addresses that it prints, and collects its
+//! output.
 //!
-//! The binary is the one of `$GALLEY_BIN`, else of `$CARGO_BIN_EXE_galley`, else the one beside the test program. Its stderr
-//! announces `galley: listening on http://ADDR` for each listener, `galley: admin on WHERE`, then `galley: ready`; all of
-//! it, with the configuration, is printed when the owning test fails.
+//! The binary is `$GALLEY_BIN`, otherwise `$CARGO_BIN_EXE_galley`, otherwise the one next to the test program. It prints
+//! `galley: listening on http://ADDR` for each listener, `galley: admin on ADDRESS`, and finally `galley: ready` to stderr. If
+//! the owning test fails, the configuration and the output are printed.
 
 use std::{
     env, fs,
@@ -20,7 +21,7 @@ use rustix::process::Signal;
 
 use crate::{
     error::{Context, TestkitError},
-    process::{Farewell, Service},
+    process::{Service, StopMode},
     wait::poll_until,
 };
 
@@ -31,42 +32,42 @@ pub struct Galley {
     binary: PathBuf,
     dir: PathBuf,
     config: PathBuf,
-    heard: Arc<Mutex<Heard>>,
-    listener: Option<thread::JoinHandle<()>>,
+    stderr: Arc<Mutex<StderrOutput>>,
+    stderr_reader: Option<thread::JoinHandle<()>>,
 }
 
-/// Under what circumstances a server starts; by default as its owner, with the owner's environment.
+/// The environment that a server starts in; by default the user and environment of this process.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
-    /// A program with its arguments that becomes the server in the end, by exec: `unshare --time`.
+    /// A program with its arguments that executes the server by exec, such as `unshare --time`. May be empty.
     pub through: Vec<String>,
-    /// Variables that are added to the environment.
+    /// Additional environment variables.
     pub env: Vec<(String, String)>,
-    /// User and group to run as; only root may say.
+    /// User and group ids to run as; requires root.
     pub user: Option<(u32, u32)>,
 }
 
 impl Launch {
     fn command(&self, binary: &Path, dir: &Path) -> Command {
-        let mut made = match self.through.split_first() {
+        let mut launch = match self.through.split_first() {
             None => command(binary, dir),
             Some((program, arguments)) => {
-                let mut made = command(Path::new(program), dir);
-                made.args(arguments).arg(binary);
-                made
+                let mut launch = command(Path::new(program), dir);
+                launch.args(arguments).arg(binary);
+                launch
             }
         };
-        made.envs(self.env.iter().map(|(name, value)| (name, value)));
+        launch.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Some((uid, gid)) = self.user {
-            made.uid(uid).gid(gid);
+            launch.uid(uid).gid(gid);
         }
-        made
+        launch
     }
 }
 
-/// What stderr has said so far.
+/// The output of stderr so far, and the addresses in it.
 #[derive(Debug, Default)]
-struct Heard {
+struct StderrOutput {
     text: String,
     urls: Vec<String>,
     admin: Option<String>,
@@ -74,30 +75,32 @@ struct Heard {
 }
 
 impl Galley {
-    /// Writes `config` to `dir/galley.toml` and runs `galley run --config` with it. Ready when this returns. What the
-    /// configuration says nothing of is quiet: no scheduled tasks, and time-outs that no slow machine runs into.
+    /// Writes `config` to `dir/galley.toml`, runs `galley run --config` with it, and waits until the server is ready. Options
+    /// that the configuration does not set get test defaults: no scheduled tasks, and timeouts that do not expire on a slow
+    /// machine.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without a binary, [`TestkitError::Ended`] or [`TestkitError::Late`] with what it said when it does not
-    /// become ready.
+    /// [`TestkitError::Missing`] without a binary, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the output if the
+    /// server does not become ready.
     pub fn start(dir: &Path, config: &str) -> Result<Self, TestkitError> {
         Self::start_binary(&binary()?, dir, config)
     }
 
-    /// The same for a given program.
+    /// Starts a server from this binary, as [`start`](Self::start).
     pub fn start_binary(binary: &Path, dir: &Path, config: &str) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         let file = dir.join("galley.toml");
-        fs::write(&file, quiet(config)).context(format_args!("write {}", file.display()))?;
+        fs::write(&file, with_test_defaults(config))
+            .context(format_args!("write {}", file.display()))?;
         Self::start_config(binary, dir, &file)
     }
 
-    /// The same for a configuration file that exists. `dir` takes the log of stdout and the admin socket.
+    /// Starts a server with an existing configuration file, unchanged. The log of stdout and the admin socket are in `dir`.
     pub fn start_config(binary: &Path, dir: &Path, config: &Path) -> Result<Self, TestkitError> {
         Self::start_under(binary, dir, config, &Launch::default())
     }
 
-    /// The same under circumstances.
+    /// Starts a server with an existing configuration file in a given environment.
     pub fn start_under(
         binary: &Path,
         dir: &Path,
@@ -109,33 +112,33 @@ impl Galley {
         let out = fs::File::create(dir.join(STDOUT)).context("open the log of stdout")?;
         command.stdout(out).stderr(Stdio::piped());
         let mut service =
-            Service::spawn_as_is("galley", &mut command, Farewell::Ask(STOP_PATIENCE))?;
-        let heard = Arc::new(Mutex::new(Heard::default()));
-        let listener = service.child().stderr.take().map(|stderr| {
-            let heard = Arc::clone(&heard);
-            thread::spawn(move || listen(BufReader::new(stderr), &heard))
+            Service::spawn_with_outputs("galley", &mut command, StopMode::Terminate(STOP_TIMEOUT))?;
+        let output = Arc::new(Mutex::new(StderrOutput::default()));
+        let stderr_reader = service.child().stderr.take().map(|pipe| {
+            let output = Arc::clone(&output);
+            thread::spawn(move || read_stderr(BufReader::new(pipe), &output))
         });
         let mut galley = Self {
             service,
             binary: binary.to_owned(),
             dir: dir.to_owned(),
             config: config.to_owned(),
-            heard,
-            listener,
+            stderr: output,
+            stderr_reader,
         };
         galley.wait_until_ready()?;
         Ok(galley)
     }
 
     fn wait_until_ready(&mut self) -> Result<(), TestkitError> {
-        let heard = Arc::clone(&self.heard);
+        let stderr = Arc::clone(&self.stderr);
         let outcome = self
             .service
-            .wait_until("`galley: ready`", START_PATIENCE, || lock(&heard).ready);
-        outcome.map_err(|trouble| {
+            .wait_until("`galley: ready`", START_TIMEOUT, || lock(&stderr).ready);
+        outcome.map_err(|error| {
             self.service.kill();
-            self.join_listener();
-            match trouble {
+            self.join_stderr_reader();
+            match error {
                 TestkitError::Ended {
                     program, status, ..
                 } => TestkitError::Ended {
@@ -143,7 +146,7 @@ impl Galley {
                     status,
                     log: self.log(),
                 },
-                TestkitError::Late { what, timeout, .. } => TestkitError::Late {
+                TestkitError::Timeout { what, timeout, .. } => TestkitError::Timeout {
                     what,
                     timeout,
                     log: self.log(),
@@ -156,35 +159,35 @@ impl Galley {
     /// `http://127.0.0.1:port` of the first listener, without a slash at the end.
     ///
     /// # Panics
-    /// When it announced no listener.
+    /// If the server printed no listener.
     pub fn url(&self) -> String {
         self.urls()
             .first()
             .cloned()
-            .expect("no listener was announced")
+            .expect("the server printed no listener")
     }
 
-    /// The URLs of all listeners, in the order announced.
+    /// The URLs of all listeners, in the order of the output.
     pub fn urls(&self) -> Vec<String> {
-        lock(&self.heard).urls.clone()
+        lock(&self.stderr).urls.clone()
     }
 
     /// Address of the first listener.
     ///
     /// # Panics
-    /// When it announced no listener.
+    /// If the server printed no listener.
     pub fn addr(&self) -> SocketAddr {
         let url = self.url();
         let authority = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
         authority
             .trim_end_matches('/')
             .parse()
-            .expect("a listener is announced by its address")
+            .expect("the server prints the address of a listener")
     }
 
-    /// Where the admin interface is, as announced: `unix:/path` or `http://ADDR`.
+    /// The address of the admin interface as printed: `unix:/path` or `http://ADDR`.
     pub fn admin(&self) -> Option<String> {
-        lock(&self.heard).admin.clone()
+        lock(&self.stderr).admin.clone()
     }
 
     /// Process id.
@@ -202,25 +205,25 @@ impl Galley {
         self.service.signal(signal);
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL and waits until the server has ended.
     pub fn kill(&mut self) {
         self.service.kill();
-        self.join_listener();
+        self.join_stderr_reader();
     }
 
-    /// True once it has ended, by itself or not.
+    /// True once the server has ended, for any reason.
     pub fn has_ended(&self) -> bool {
         self.service.has_ended()
     }
 
-    /// Sends SIGTERM and waits; returns how it ended.
+    /// Sends SIGTERM, waits, and returns the exit status.
     ///
     /// # Panics
-    /// When it does not end within 30 seconds; it is killed then.
+    /// If the server does not end within 60 seconds; it is killed first.
     pub fn stop(&mut self) -> ExitStatus {
-        let ended = self.service.stop(DRAIN_PATIENCE);
-        self.join_listener();
-        ended.unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.log()))
+        let status = self.service.stop(DRAIN_TIMEOUT);
+        self.join_stderr_reader();
+        status.unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
     /// Runs `galley SUBCOMMAND --config FILE REST` with the same configuration: `cli(&["purge", "--all"])`.
@@ -240,20 +243,20 @@ impl Galley {
             .context(format_args!("run galley {}", arguments.join(" ")))
     }
 
-    /// All that stderr has said so far.
+    /// The output of stderr so far.
     pub fn log(&self) -> String {
-        lock(&self.heard).text.clone()
+        lock(&self.stderr).text.clone()
     }
 
-    /// All that stdout has said so far: the access log, unless the configuration sends it elsewhere.
+    /// The output of stdout so far: the access log, unless the configuration writes it to another destination.
     pub fn stdout(&self) -> String {
         fs::read_to_string(self.dir.join(STDOUT)).unwrap_or_default()
     }
 
-    /// Waits until stderr has a line with `words`.
+    /// Waits until the output of stderr contains `words`.
     ///
     /// # Panics
-    /// When `timeout` has passed first.
+    /// If `timeout` expires first.
     #[track_caller]
     pub fn wait_for_log(&self, words: &str, timeout: Duration) {
         assert!(
@@ -263,9 +266,9 @@ impl Galley {
         );
     }
 
-    fn join_listener(&mut self) {
-        if let Some(listener) = self.listener.take() {
-            let _ = listener.join();
+    fn join_stderr_reader(&mut self) {
+        if let Some(reader) = self.stderr_reader.take() {
+            let _ = reader.join();
         }
     }
 }
@@ -280,7 +283,7 @@ impl Drop for Galley {
                 "---- galley's stdout, end ----\n{}",
                 crate::process::tail(&self.dir.join(STDOUT))
             );
-            // What it would still say while ending is of no interest, and a stuck server must not hold up the report.
+            // SIGKILL, because a server that does not respond must not delay the report of the test.
             self.service.kill();
         }
     }
@@ -288,73 +291,74 @@ impl Drop for Galley {
 
 fn command(binary: &Path, dir: &Path) -> Command {
     let mut command = Command::new(binary);
-    // The default admin socket lies in the runtime directory: each server gets its own.
+    // The default admin socket is in the runtime directory, so each server needs a different one.
     command.current_dir(dir).env("RUNTIME_DIRECTORY", dir);
     command
 }
 
-fn listen(lines: impl BufRead, heard: &Mutex<Heard>) {
-    // Bytes, not text: a log line may quote anything a client sent.
+fn read_stderr(lines: impl BufRead, output: &Mutex<StderrOutput>) {
+    // Bytes, because a log line may contain any bytes that a client sent.
     for line in lines.split(b'\n') {
         let Ok(line) = line else { return };
         let line = String::from_utf8_lossy(&line);
-        let mut heard = lock(heard);
+        let mut output = lock(output);
         if let Some(url) = line.strip_prefix("galley: listening on ") {
-            heard.urls.push(url.trim().to_owned());
+            output.urls.push(url.trim().to_owned());
         } else if let Some(admin) = line.strip_prefix("galley: admin on ") {
-            heard.admin = Some(admin.trim().to_owned());
+            output.admin = Some(admin.trim().to_owned());
         } else if line.trim_end() == "galley: ready" {
-            heard.ready = true;
+            output.ready = true;
         }
-        heard.text.push_str(&line);
-        heard.text.push('\n');
+        output.text.push_str(&line);
+        output.text.push('\n');
     }
 }
 
 fn binary() -> Result<PathBuf, TestkitError> {
-    let given = ["GALLEY_BIN", "CARGO_BIN_EXE_galley"]
+    let from_environment = ["GALLEY_BIN", "CARGO_BIN_EXE_galley"]
         .iter()
         .find_map(env::var_os)
         .map(PathBuf::from);
-    let beside = || {
+    let next_to_program = || {
         let program = env::current_exe().ok()?;
         let folder = program.parent()?;
         [folder.join("galley"), folder.parent()?.join("galley")]
             .into_iter()
             .find(|path| path.is_file())
     };
-    given.or_else(beside).ok_or_else(|| TestkitError::Missing {
-        program: "galley (build it, or set GALLEY_BIN)".to_owned(),
-    })
+    from_environment
+        .or_else(next_to_program)
+        .ok_or_else(|| TestkitError::Missing {
+            program: "galley (build it, or set GALLEY_BIN)".to_owned(),
+        })
 }
 
-/// The configuration with [`QUIET`] in each section that does not say otherwise, so that Galley does what a test asks for
-/// and nothing else, however slow the machine is.
-fn quiet(config: &str) -> String {
-    let mut quiet = String::with_capacity(config.len());
+/// Adds [`TEST_DEFAULTS`] to each section that does not set these options.
+fn with_test_defaults(config: &str) -> String {
+    let mut out = String::with_capacity(config.len());
     let mut lines = config.lines();
     while let Some(line) = lines.next() {
-        quiet.push_str(line);
-        quiet.push('\n');
-        let own: Vec<&str> = lines
+        out.push_str(line);
+        out.push('\n');
+        let set: Vec<&str> = lines
             .clone()
             .take_while(|line| !line.starts_with('['))
             .filter_map(|line| line.split_once('='))
             .map(|(name, _)| name.trim())
             .collect();
-        for (section, name, value) in QUIET {
-            if *section == line && !own.contains(name) {
-                quiet.extend([name, " = \"", value, "\"\n"]);
+        for (section, name, value) in TEST_DEFAULTS {
+            if *section == line && !set.contains(name) {
+                out.extend([name, " = \"", value, "\"\n"]);
             }
         }
     }
-    quiet
+    out
 }
 
-/// Section, option and value. Scheduled tasks would ask PHP beside the test. The time-outs are beyond what any test waits:
-/// none ends what a slow machine only delays, none does what the test expects of something else. (Requests that stand in
-/// line for long are left a tenth of `queue_timeout`.)
-const QUIET: &[(&str, &str, &str)] = &[
+/// Section, option and value. Scheduled tasks would send requests to PHP during the test. The timeouts are longer than any
+/// test waits, so that none expires because the machine is slow, or causes an effect that the test expects from another
+/// feature. (Requests that have waited for long in the queue get a tenth of `queue_timeout`.)
+const TEST_DEFAULTS: &[(&str, &str, &str)] = &[
     ("[server]", "head_timeout", "10m"),
     ("[server]", "idle_timeout", "10m"),
     ("[server]", "body_timeout", "10m"),
@@ -367,22 +371,22 @@ const QUIET: &[(&str, &str, &str)] = &[
     ("[[site]]", "read_timeout", "10m"),
 ];
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(output: &Mutex<StderrOutput>) -> MutexGuard<'_, StderrOutput> {
+    output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 const STDOUT: &str = "galley.stdout";
-const START_PATIENCE: Duration = Duration::from_secs(60);
-const STOP_PATIENCE: Duration = Duration::from_secs(5);
-const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Scratch;
 
-    /// A program that talks like Galley.
-    fn stand_in(scratch: &Scratch, body: &str) -> PathBuf {
+    /// Writes a script that prints the same addresses as Galley and then runs `body`.
+    fn fake_galley(scratch: &Scratch, body: &str) -> PathBuf {
         let text = format!(
             "#!/bin/sh\nif [ \"$1\" != run ]; then echo \"args: $*\"; exit 7; fi\n\
              echo 'galley: listening on http://127.0.0.1:34567' >&2\n\
@@ -394,69 +398,68 @@ mod tests {
         path
     }
 
-    const POLITE: &str = "echo 'galley: ready' >&2; trap 'echo bye >&2; exit 0' TERM; echo GET /; while :; do sleep 0.02; done";
+    const STOPS_ON_SIGTERM: &str = "echo 'galley: ready' >&2; trap 'echo bye >&2; exit 0' TERM; echo GET /; while :; do sleep 0.02; done";
 
     #[test]
-    fn addresses_are_read_from_what_it_says() {
+    fn addresses_are_read_from_the_output() {
         let scratch = Scratch::new().unwrap();
-        let binary = stand_in(&scratch, POLITE);
+        let binary = fake_galley(&scratch, STOPS_ON_SIGTERM);
         let mut galley = Galley::start_binary(&binary, scratch.path(), "[admin]\n").unwrap();
         assert_eq!(galley.url(), "http://127.0.0.1:34567");
         assert_eq!(galley.addr().port(), 34567);
         assert_eq!(galley.urls().len(), 2);
         assert_eq!(galley.admin().as_deref(), Some("unix:/run/x.sock"));
         assert_eq!(fs::read_to_string(galley.config()).unwrap(), "[admin]\n");
-        crate::wait_for("the access line", START_PATIENCE, || {
+        crate::wait_for("the access line", START_TIMEOUT, || {
             galley.stdout() == "GET /\n"
         });
         let output = galley.cli(&["purge", "--all"]).unwrap();
         assert_eq!(output.status.code(), Some(7));
-        let said = String::from_utf8(output.stdout).unwrap();
         assert_eq!(
-            said,
+            String::from_utf8(output.stdout).unwrap(),
             format!("args: purge --config {} --all\n", galley.config().display())
         );
         assert_eq!(galley.stop().code(), Some(0));
         assert!(
             galley.log().ends_with("bye\n"),
-            "what is said at the end is heard: {}",
+            "the last output is missing: {}",
             galley.log()
         );
         assert!(galley.has_ended());
     }
 
     #[test]
-    fn what_a_section_says_itself_is_left_as_it_is() {
-        let own = "[server]\nhead_timeout = \"1s\"\n[[site]]\nlock_age = \"10ms\"\ncron = \"every minute\"\n\
+    fn test_defaults_do_not_replace_options_of_the_configuration() {
+        let config = "[server]\nhead_timeout = \"1s\"\n[[site]]\nlock_age = \"10ms\"\ncron = \"every minute\"\n\
                    [site.ttl]\nread_timeout = 1\n[[site]]\n";
-        let quiet = quiet(own);
-        let (server, sites) = quiet.split_once("[[site]]\n").unwrap();
+        let config = with_test_defaults(config);
+        let (server, sites) = config.split_once("[[site]]\n").unwrap();
         let (first, second) = sites.split_once("[[site]]\n").unwrap();
         let lines = |text: &str, name: &str| text.matches(&format!("{name} = ")).count();
         assert!(server.ends_with("head_timeout = \"1s\"\n") && lines(server, "head_timeout") == 1);
         assert_eq!(lines(server, "idle_timeout"), 1);
         assert_eq!([lines(first, "lock_age"), lines(first, "cron")], [1, 1]);
-        assert_eq!(lines(first, "read_timeout"), 2, "one of each table");
+        assert_eq!(lines(first, "read_timeout"), 2, "one in each table");
         assert!(second.contains("cron = \"off\"\n") && second.contains("lock_age = \"1h\"\n"));
     }
 
     #[test]
-    fn a_refused_configuration_is_shown() {
+    fn an_invalid_configuration_is_reported_with_the_output() {
         let scratch = Scratch::new().unwrap();
-        let binary = stand_in(&scratch, "echo 'unknown option `lisetn`' >&2; exit 2");
-        let trouble = Galley::start_binary(&binary, scratch.path(), "")
+        let binary = fake_galley(&scratch, "echo 'unknown option `lisetn`' >&2; exit 2");
+        let error = Galley::start_binary(&binary, scratch.path(), "")
             .unwrap_err()
             .to_string();
         assert!(
-            trouble.contains("unknown option `lisetn`") && trouble.contains('2'),
-            "{trouble}"
+            error.contains("unknown option `lisetn`") && error.contains('2'),
+            "{error}"
         );
     }
 
     #[test]
-    fn kill_takes_it_at_once() {
+    fn kill_ends_the_server_without_a_graceful_shutdown() {
         let scratch = Scratch::new().unwrap();
-        let binary = stand_in(&scratch, POLITE);
+        let binary = fake_galley(&scratch, STOPS_ON_SIGTERM);
         let mut galley = Galley::start_binary(&binary, scratch.path(), "").unwrap();
         galley.kill();
         assert!(galley.has_ended());

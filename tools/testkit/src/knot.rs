@@ -1,6 +1,6 @@
-//! A DNS server of its own, Knot, with one zone that takes dynamic updates (RFC 2136) from one key.
+//! Runs a private DNS server, Knot, with one zone that accepts dynamic updates (RFC 2136) with one key.
 //!
-//! Nothing of the machine's Knot is read or written.
+//! It does not use the machine's Knot configuration or data.
 
 use std::{
     fs,
@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
+    addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, run},
+    process::{Service, StopMode, run},
+    programs,
 };
 
 /// A running Knot.
@@ -26,12 +27,13 @@ pub struct Knot {
 }
 
 impl Knot {
-    /// Starts it in `dir` with a zone in which every name leads to 127.0.0.1. It answers when this returns.
+    /// Starts a server in `dir` with a zone that resolves every name to 127.0.0.1, and waits until it accepts connections.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with its log.
+    /// [`TestkitError::Missing`] if the package is not installed, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the
+    /// log if it does not start.
     pub fn start(dir: &Path, zone: &str) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir.join("db")).context(format_args!("make {}", dir.display()))?;
+        fs::create_dir_all(dir.join("db")).context(format_args!("create {}", dir.display()))?;
         let records = format!(
             "$ORIGIN {zone}.\n$TTL 60\n@ SOA ns admin 1 3600 900 86400 60\n@ NS ns\n@ A 127.0.0.1\n* A 127.0.0.1\nns A 127.0.0.1\n"
         );
@@ -40,25 +42,25 @@ impl Knot {
             format!("key \"{KEY}\" {{\n\talgorithm hmac-sha256;\n\tsecret \"{SECRET}\";\n}};\n");
         fs::write(dir.join("tsig.key"), key).context("write the key")?;
         let mut last = None;
-        for _ in 0..TRIES {
-            // Somebody else may take the port between the look and the start.
+        for _ in 0..ATTEMPTS {
+            // Another process may take the port before the server binds to it.
             match Self::try_start(dir, zone) {
-                Err(trouble @ TestkitError::Ended { .. }) => last = Some(trouble),
+                Err(error @ TestkitError::Ended { .. }) => last = Some(error),
                 other => return other,
             }
         }
-        Err(last.unwrap_or_else(|| TestkitError::Unreachable("no port for Knot".to_owned())))
+        Err(last.unwrap_or_else(|| TestkitError::Unreachable("no free port for Knot".to_owned())))
     }
 
     fn try_start(dir: &Path, zone: &str) -> Result<Self, TestkitError> {
-        let port = place::free_port()?;
+        let port = addresses::free_port()?;
         let file = dir.join("knot.conf");
         fs::write(&file, configuration(dir, port, zone)).context("write knot.conf")?;
-        let mut command = Command::new(place::program(&["knotd"])?);
+        let mut command = Command::new(programs::find(&["knotd"])?);
         command.arg("-c").arg(&file);
         let log = dir.join("knot.log");
-        let mut service = Service::spawn("knotd", &mut command, &log, Farewell::Kill)?;
-        service.wait_until("Knot to accept", TIMEOUT, || {
+        let mut service = Service::spawn("knotd", &mut command, &log, StopMode::Kill)?;
+        service.wait_until("Knot to accept connections", TIMEOUT, || {
             TcpStream::connect(("127.0.0.1", port)).is_ok()
         })?;
         Ok(Self {
@@ -69,24 +71,24 @@ impl Knot {
         })
     }
 
-    /// Its port, for UDP and TCP.
+    /// The port for UDP and TCP.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The key that may change the zone, as `tsig-keygen` prints it.
+    /// The file with the key that may update the zone, in the format of `tsig-keygen`.
     pub fn key_file(&self) -> PathBuf {
         self.dir.join("tsig.key")
     }
 
-    /// The records of the zone, one a line.
+    /// The records of the zone, one per line.
     pub fn records(&self) -> Result<String, TestkitError> {
-        let mut command = Command::new(place::program(&["knotc"])?);
+        let mut command = Command::new(programs::find(&["knotc"])?);
         command.arg("-s").arg(self.dir.join("knot.sock"));
         run("knotc", command.args(["zone-read", &self.zone]))
     }
 
-    /// All that it has said.
+    /// The log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("knot.log")).unwrap_or_default()
     }
@@ -107,5 +109,5 @@ fn configuration(dir: &Path, port: u16, zone: &str) -> String {
 
 const KEY: &str = "galley";
 const SECRET: &str = "Zm9yIHRlc3RzIGFsb25lLCBhbmQgdGhlcmVmb3JlIHB1YmxpYw==";
-const TRIES: usize = 3;
+const ATTEMPTS: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,26 +1,28 @@
-//! Starts the real things that tests, demo and bench need: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Pebble, Knot, Galley itself.
+//! Services for tests, demo and bench: PHP-FPM, MariaDB, Apache, WordPress, Chromium, Pebble, Knot, and Galley itself.
 //!
-//! Every part has its own directory (usually below a [`Scratch`]), its own unix socket or a free TCP port on 127.0.0.1, and
-//! ends with its handle; if the process that started it dies without a word, a watcher ends it. Nothing here touches
-//! the services, data or ports of the machine. Works as root (workers run as `www-data`, the database as `mysql`) and as
-//! an ordinary user (everything runs as oneself).
+//! Every service has a private directory (usually in a [`Scratch`]), listens on a unix socket or a free TCP port of 127.0.0.1,
+//! and ends when its handle is dropped. If the owning process ends first, a watcher ends the service. The kit does not use the
+//! services, data or ports of the machine. It works as root (workers run as `www-data`, the database as `mysql`) and as an
+//! ordinary user (all services run as this user).
 //!
-//! What real parts cannot do on command is scripted: [`origin`] answers byte by byte, [`client`] asks byte by byte.
-//! [`faults`] does to a running server what must not harm it, [`growth`] measures it while it grows, [`stress`] under
-//! adverse load, [`cluster`] harms several that share an engine. [`exactness`] counts what purges miss and what they hit without need.
+//! [`origin`] provides scripted upstreams, and [`client`] a client for raw requests, for behavior that real programs do not have.
+//! [`faults`] injects faults into a running server, [`growth`] measures it while its load grows, [`stress`] measures it under
+//! adverse load, and [`cluster`] injects faults into a cluster that shares an engine. [`exactness`] counts stale pages and
+//! unnecessary purges.
 
 mod account;
+mod addresses;
 mod apache;
 mod axe;
 mod chromium;
 pub mod client;
 pub mod cluster;
+mod control_group;
 mod error;
 pub mod exactness;
 pub mod faults;
 mod fcgiwrap;
 mod galley;
-mod group;
 pub mod growth;
 mod knot;
 mod mariadb;
@@ -28,8 +30,8 @@ mod nginx;
 pub mod origin;
 mod pebble;
 mod php_fpm;
-mod place;
 mod process;
+mod programs;
 mod redis;
 mod scratch;
 pub mod slow;
@@ -41,6 +43,7 @@ mod wait;
 mod wordpress;
 
 pub use account::{require_reachable, runs_as_root};
+pub use addresses::free_port;
 pub use apache::{Apache, ApacheOptions};
 pub use chromium::{Chromium, Tab};
 pub use error::TestkitError;
@@ -51,7 +54,6 @@ pub use mariadb::{Durability, MariaDb};
 pub use nginx::Nginx;
 pub use pebble::{Pebble, PebbleOptions};
 pub use php_fpm::{FpmListen, FpmOptions, PhpFpm};
-pub use place::free_port;
 pub use redis::Redis;
 pub use rustix::process::Signal;
 pub use scratch::Scratch;

@@ -1,8 +1,8 @@
-//! A MariaDB of its own: data directory, unix socket, no network, small memory.
+//! Runs a private MariaDB with its own data directory, on a unix socket, without network access, with small buffers.
 //!
-//! Started by root it runs as the user `mysql` (as root itself where that user is missing), else as oneself. The
-//! machine's configuration files are not read. Administration goes over the socket as the system user that
-//! started it; WordPress gets an account with a password.
+//! If root starts it, it runs as the user `mysql`, or as root if that user does not exist; otherwise as the current user. It
+//! does not read the machine's configuration files. The system user that started it has administrative access through the
+//! socket; WordPress gets an account with a password.
 
 use std::{
     fs,
@@ -15,17 +15,18 @@ use std::{
 
 use crate::{
     account::{self, Account},
+    addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, run},
+    process::{Service, StopMode, run},
+    programs,
 };
 
-/// Whether what is written must survive.
+/// Whether the data must survive a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// For tests: nothing is forced to disk, and the end is a kill.
+    /// For tests: the server never syncs to disk, and is stopped with SIGKILL.
     Discard,
-    /// For the demo: each commit is on disk, and the end is a shutdown.
+    /// For the demo: the server syncs each commit to disk, and is shut down.
     Keep,
 }
 
@@ -39,25 +40,26 @@ pub struct MariaDb {
 }
 
 impl MariaDb {
-    /// Starts a server whose data is `dir/data`; the first time, an empty one is made there. Ready when this returns.
+    /// Starts a server with its data in `dir/data`, which is initialized if it does not exist, and waits until it is ready.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Unreachable`] when root gave a directory that the
-    /// database's user cannot enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] if the package is not installed, [`TestkitError::Unreachable`] if this process runs as root
+    /// and the database's user cannot enter the directory, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log if
+    /// it does not start.
     pub fn start(dir: &Path, durability: Durability) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&dir)?;
-        let user = account::for_database();
+        let user = account::database_user();
         if let Some(user) = &user {
-            // Only itself, not what is below: the socket and the log are made in it.
+            // Only the directory itself: the server creates the socket and the log in it.
             std::os::unix::fs::chown(&dir, Some(user.uid), Some(user.gid))
-                .context("give the database its directory")?;
+                .context("change the owner of the database directory")?;
         }
         if !dir.join("data").exists() {
             create_data(&dir, user.as_ref())?;
         }
-        let socket = place::socket_path(&dir, "mariadb.sock")?;
+        let socket = addresses::socket_path(&dir, "mariadb.sock")?;
         let service = launch(&dir, &socket, durability)?;
         Ok(Self {
             service,
@@ -77,9 +79,9 @@ impl MariaDb {
         self.service.pid()
     }
 
-    /// Runs SQL statements as the administrator; returns what they print, one row a line, columns separated by tabs.
+    /// Runs SQL statements as the administrator; returns the rows, one per line, with columns separated by tabs.
     pub fn sql(&self, statements: &str) -> Result<String, TestkitError> {
-        let mut client = Command::new(place::program(&["mariadb", "mysql"])?);
+        let mut client = Command::new(programs::find(&["mariadb", "mysql"])?);
         client
             .arg("--no-defaults")
             .arg("--socket")
@@ -88,81 +90,81 @@ impl MariaDb {
         run("mariadb client", &mut client)
     }
 
-    /// Ends the server at once, as a crash would. [`restart`](Self::restart) brings it back.
+    /// Kills the server with SIGKILL, like a crash. [`restart`](Self::restart) starts it again.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Starts it again on the same data and socket.
+    /// Restarts the server with the same data and socket.
     pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         self.service = launch(&self.dir, &self.socket, self.durability)?;
         Ok(())
     }
 
-    /// Shuts it down so that its data directory may be copied.
+    /// Shuts the server down, so that its data directory can be copied.
     pub fn stop(mut self) -> Result<ExitStatus, TestkitError> {
-        self.service.stop(SHUTDOWN_PATIENCE)
+        self.service.stop(SHUTDOWN_TIMEOUT)
     }
 
-    /// The last lines of its log.
+    /// The last lines of the log.
     pub fn log(&self) -> String {
         self.service.log_tail()
     }
 }
 
-/// A directory of the server's own for temporary tables. A server that starts removes every `#sql*` of its
-/// `tmpdir`; in a shared `/tmp` those of its neighbours too, and their statements fail (of 20 installations, four at
-/// a time, 5 failed).
-fn own_tmpdir(dir: &Path, user: Option<&Account>) -> Result<String, TestkitError> {
+/// Creates a private directory for temporary tables and returns the option for it. A starting server removes every `#sql*`
+/// file of its `tmpdir`. In a shared `/tmp` it also removes those of other servers, whose statements then fail (5 of 20
+/// installations failed, with four at a time).
+fn private_tmpdir(dir: &Path, user: Option<&Account>) -> Result<String, TestkitError> {
     let tmpdir = dir.join("tmp");
-    fs::create_dir_all(&tmpdir).context("make a directory for temporary tables")?;
+    fs::create_dir_all(&tmpdir).context("create a directory for temporary tables")?;
     if let Some(user) = user {
-        user.own(&tmpdir)?;
+        user.chown(&tmpdir)?;
     }
     Ok(format!("--tmpdir={}", tmpdir.display()))
 }
 
-/// Makes the system tables beside the final place and moves them there, so that a half-made directory is never used.
+/// Creates the system tables in a temporary directory and renames it, so that no incomplete directory is ever used.
 fn create_data(dir: &Path, user: Option<&Account>) -> Result<(), TestkitError> {
     let unfinished = dir.join("data.unfinished");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).context("remove an unfinished data directory")?;
     }
-    fs::create_dir(&unfinished).context("make a data directory")?;
+    fs::create_dir(&unfinished).context("create a data directory")?;
     if let Some(user) = user {
-        user.own(&unfinished)?;
+        user.chown(&unfinished)?;
     }
-    let me = run("id", Command::new("id").arg("-un"))?;
-    let mut install = Command::new(place::program(&["mariadb-install-db", "mysql_install_db"])?);
+    let current_user = run("id", Command::new("id").arg("-un"))?;
+    let mut install = Command::new(programs::find(&["mariadb-install-db", "mysql_install_db"])?);
     install
         .arg("--no-defaults")
         .arg(format!("--datadir={}", unfinished.display()))
-        .arg(own_tmpdir(dir, user)?)
+        .arg(private_tmpdir(dir, user)?)
         .args([
             "--auth-root-authentication-method=socket",
-            &format!("--auth-root-socket-user={}", me.trim()),
+            &format!("--auth-root-socket-user={}", current_user.trim()),
             "--skip-test-db",
             "--skip-name-resolve",
-            // Without it the script gives up where the machine's own name has no address, as in many containers.
+            // Without this option the script fails if the machine's host name does not resolve, as in many containers.
             "--force",
             "--innodb-log-file-size=4M",
             "--innodb-flush-method=nosync",
         ]);
     install.args(run_as(user));
     run("mariadb-install-db", &mut install)?;
-    fs::rename(&unfinished, dir.join("data")).context("move the data directory into place")
+    fs::rename(&unfinished, dir.join("data")).context("rename the data directory")
 }
 
 fn launch(dir: &Path, socket: &Path, durability: Durability) -> Result<Service, TestkitError> {
-    let user = account::for_database();
-    let mut server = Command::new(place::program(&["mariadbd", "mysqld"])?);
+    let user = account::database_user();
+    let mut server = Command::new(programs::find(&["mariadbd", "mysqld"])?);
     server
         .arg("--no-defaults")
         .arg(format!("--datadir={}", dir.join("data").display()))
         .arg(format!("--socket={}", socket.display()))
         .arg(format!("--pid-file={}", dir.join("mariadb.pid").display()))
-        .arg(own_tmpdir(dir, user.as_ref())?)
+        .arg(private_tmpdir(dir, user.as_ref())?)
         .args(SMALL)
         .args(match durability {
             Durability::Discard => DISCARD,
@@ -170,32 +172,34 @@ fn launch(dir: &Path, socket: &Path, durability: Durability) -> Result<Service, 
         })
         .args(run_as(user.as_ref()))
         .current_dir(dir);
-    // A killed server leaves its socket behind, and nothing answers on it.
+    // A killed server does not remove its socket.
     let _ = fs::remove_file(socket);
-    let farewell = match durability {
-        Durability::Discard => Farewell::Kill,
-        Durability::Keep => Farewell::Ask(SHUTDOWN_PATIENCE),
+    let stop_mode = match durability {
+        Durability::Discard => StopMode::Kill,
+        Durability::Keep => StopMode::Terminate(SHUTDOWN_TIMEOUT),
     };
-    let mut service = Service::spawn("mariadbd", &mut server, &dir.join("mariadb.log"), farewell)?;
-    service.wait_until("the database to answer", START_PATIENCE, || greets(socket))?;
+    let mut service = Service::spawn("mariadbd", &mut server, &dir.join("mariadb.log"), stop_mode)?;
+    service.wait_until("the database to accept connections", START_TIMEOUT, || {
+        sends_handshake(socket)
+    })?;
     Ok(service)
 }
 
-/// True when a server says hello: a packet head of four bytes, then protocol version 10.
-fn greets(socket: &Path) -> bool {
+/// True if a server sends its initial handshake: a packet header of four bytes and protocol version 10.
+fn sends_handshake(socket: &Path) -> bool {
     let Ok(mut stream) = UnixStream::connect(socket) else {
         return false;
     };
-    let mut hello = [0; 5];
-    stream.set_read_timeout(Some(GREETING_PATIENCE)).is_ok()
-        && stream.read_exact(&mut hello).is_ok()
-        && hello[4] == 10
+    let mut handshake = [0; 5];
+    stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT)).is_ok()
+        && stream.read_exact(&mut handshake).is_ok()
+        && handshake[4] == 10
 }
 
 fn run_as(user: Option<&Account>) -> Option<String> {
     match user {
         Some(user) => Some(format!("--user={}", user.name)),
-        // The server refuses to be root unless told so.
+        // The server refuses to run as root without this option.
         None if account::runs_as_root() => Some("--user=root".to_owned()),
         None => None,
     }
@@ -214,7 +218,7 @@ const SMALL: &[&str] = &[
     "--max-connections=200",
     "--character-set-server=utf8mb4",
     "--collation-server=utf8mb4_unicode_ci",
-    // Asynchronous I/O has one small budget for the whole machine: many servers at once would use it up.
+    // The kernel limits asynchronous I/O for the whole machine; many concurrent servers would exceed the limit.
     "--innodb-use-native-aio=0",
 ];
 const DISCARD: &[&str] = &[
@@ -223,6 +227,6 @@ const DISCARD: &[&str] = &[
     "--innodb-doublewrite=0",
 ];
 const KEEP: &[&str] = &["--innodb-flush-log-at-trx-commit=1"];
-const START_PATIENCE: Duration = Duration::from_secs(60);
-const SHUTDOWN_PATIENCE: Duration = Duration::from_secs(30);
-const GREETING_PATIENCE: Duration = Duration::from_secs(2);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,7 +1,6 @@
-//! An nginx of its own: one process, one listener on a free port of 127.0.0.1, the `http` block of the caller.
+//! Runs a private nginx: one process, one listener on a free port of 127.0.0.1, and the caller's lines of the `http` block.
 //!
-//! Nothing of the machine's nginx is read or written. It stands for what people have today, so that tests can say where
-//! Galley differs from it.
+//! It does not use the machine's nginx configuration. Tests compare the behavior of Galley with it.
 
 use std::{
     fs,
@@ -12,10 +11,11 @@ use std::{
 };
 
 use crate::{
+    addresses,
     client::Request,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service},
+    process::{Service, StopMode},
+    programs,
 };
 
 /// A running nginx.
@@ -27,20 +27,21 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts it with these lines of the `http` block, where `{listen}` stands for its address, `{further}` for another one and
-    /// `{dir}` for `dir`. It answers when this returns.
+    /// Starts a server with these lines of the `http` block, and waits until it responds. In the lines, `{listen}` means its
+    /// address, `{further}` a second address, and `{dir}` the directory `dir`.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] if the package is not installed, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the
+    /// log if it does not start.
     pub fn start(dir: &Path, http: &str) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
-        let mut tries = 0;
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
+        let mut attempts = 0;
         loop {
-            tries += 1;
-            let (port, further) = (place::free_port()?, place::free_port()?);
+            attempts += 1;
+            let (port, further) = (addresses::free_port()?, addresses::free_port()?);
             let http = http.replace("{further}", &format!("127.0.0.1:{further}"));
-            // Proves that it is ours which answers, should another process have taken the port at the same moment.
-            let token = format!("{}-{port}-{tries}", std::process::id());
+            // Distinguishes our server from another process that may have taken the port first.
+            let token = format!("{}-{port}-{attempts}", std::process::id());
             let file = dir.join("nginx.conf");
             fs::write(&file, configuration(dir, port, &token, &http))
                 .context("write nginx.conf")?;
@@ -52,48 +53,48 @@ impl Nginx {
                         further,
                     });
                 }
-                // Somebody else took the port meanwhile.
-                Err(TestkitError::Ended { log, .. }) if log.contains("bind()") && tries < 5 => {}
-                Err(trouble) => return Err(trouble),
+                // Another process has taken the port.
+                Err(TestkitError::Ended { log, .. }) if log.contains("bind()") && attempts < 5 => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// What the program calls itself: `nginx/1.22.1`.
+    /// The name and version that the program prints, such as `nginx/1.22.1`.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package.
+    /// [`TestkitError::Missing`] if the package is not installed.
     pub fn version() -> Result<String, TestkitError> {
-        let said = Command::new(place::program(&["nginx"])?)
+        let output = Command::new(programs::find(&["nginx"])?)
             .arg("-v")
             .stdin(Stdio::null())
             .output()
             .context("run nginx -v")?;
-        let said = String::from_utf8_lossy(&said.stderr).into_owned();
-        let version = said.split_once(": ").map_or("", |(_, version)| version);
+        let output = String::from_utf8_lossy(&output.stderr).into_owned();
+        let version = output.split_once(": ").map_or("", |(_, version)| version);
         Ok(version.trim().to_owned())
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn addr(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// Where it listens, too, if its block says so.
+    /// The second address; nginx listens there only if the caller's lines use `{further}`.
     pub fn further_addr(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.further))
     }
 }
 
 fn launch(dir: &Path, file: &Path, port: u16, token: &str) -> Result<Service, TestkitError> {
-    let mut command = Command::new(place::program(&["nginx"])?);
+    let mut command = Command::new(programs::find(&["nginx"])?);
     command.arg("-c").arg(file).arg("-p").arg(dir);
     let log = dir.join("nginx.log");
-    let mut service = Service::spawn("nginx", &mut command, &log, Farewell::Ask(TIMEOUT))?;
+    let mut service = Service::spawn("nginx", &mut command, &log, StopMode::Terminate(TIMEOUT))?;
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
-    service.wait_until("nginx to answer", TIMEOUT, || {
-        let asked = Request::get("/").host("token.test").send(addr);
-        asked.is_ok_and(|answer| answer.text() == token)
+    service.wait_until("nginx to respond", TIMEOUT, || {
+        let response = Request::get("/").host("token.test").send(addr);
+        response.is_ok_and(|response| response.text() == token)
     })?;
     Ok(service)
 }

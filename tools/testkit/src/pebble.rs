@@ -1,7 +1,8 @@
-//! Pebble, the authority that Let's Encrypt has for tests, with a DNS server that leads every name to this machine.
+//! Runs Pebble, the certificate authority of Let's Encrypt for tests, with a DNS server that resolves every name to this
+//! machine.
 //!
-//! `scripts/setup` builds both through the Go module proxy into a folder of the project's own. Its database lives in memory:
-//! a Pebble that was started anew knows neither accounts nor certificates of the one before.
+//! `scripts/setup` builds both through the Go module proxy into a folder of this project. Pebble's database is in memory, so a
+//! restart loses all accounts and certificates.
 
 use std::{
     env, fs,
@@ -14,38 +15,38 @@ use std::{
 use serde_json::json;
 
 use crate::{
+    addresses,
     client::{Connection, Request},
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, run},
+    process::{Service, StopMode, run},
+    programs,
 };
 
 /// A running Pebble with its DNS server.
 #[derive(Debug)]
 pub struct Pebble {
     service: Service,
-    /// Ends with it.
     _dns: Service,
     dir: PathBuf,
     ports: Ports,
 }
 
-/// How it is to be.
+/// The configuration of a [`Pebble`].
 #[derive(Debug, Clone)]
 pub struct PebbleOptions {
-    /// Where it asks for proofs by HTTP.
+    /// The port that it validates `http-01` challenges at.
     pub http_port: u16,
-    /// Where it asks for proofs by TLS.
+    /// The port that it validates `tls-alpn-01` challenges at.
     pub tls_port: u16,
-    /// The port of the DNS server that it asks; `None`: of its own.
+    /// The port of its DNS resolver; `None` for the built-in DNS server.
     pub dns: Option<u16>,
-    /// Where its directory is; 0: anywhere.
+    /// The port of the ACME directory; 0 for any free port.
     pub port: u16,
-    /// How long certificates are valid, in seconds.
+    /// Validity of certificates in seconds.
     pub validity_s: u64,
-    /// Variables that steer it: `PEBBLE_WFE_NONCEREJECT` (by default no good nonce is refused) and others.
+    /// Environment variables, such as `PEBBLE_WFE_NONCEREJECT` (by default it rejects no valid nonce).
     pub env: Vec<(&'static str, &'static str)>,
-    /// An account that it wants to be told of: name, and key in base64url.
+    /// The required external account binding: key id, and key in base64url.
     pub binding: Option<(&'static str, &'static str)>,
 }
 
@@ -68,37 +69,39 @@ struct Ports {
     directory: u16,
     management: u16,
     dns: u16,
-    names: u16,
+    /// The management interface of the DNS server.
+    dns_management: u16,
 }
 
 impl Pebble {
-    /// Starts it in `dir`. It accepts when this returns.
+    /// Starts a server in `dir` and waits until it accepts connections.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] where it was not built, [`TestkitError::Ended`] or [`TestkitError::Late`] with its log.
+    /// [`TestkitError::Missing`] if Pebble has not been built, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log
+    /// if it does not start.
     pub fn start(dir: &Path, options: &PebbleOptions) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         make_certificate(dir)?;
         let mut last = None;
-        for _ in 0..TRIES {
-            // Somebody else may take a port between the look and the start.
+        for _ in 0..ATTEMPTS {
+            // Another process may take a port before the server binds to it.
             match Self::try_start(dir, options) {
-                Err(trouble @ TestkitError::Ended { .. }) => last = Some(trouble),
+                Err(error @ TestkitError::Ended { .. }) => last = Some(error),
                 other => return other,
             }
         }
-        Err(last.unwrap_or_else(|| TestkitError::Unreachable("no port for Pebble".to_owned())))
+        Err(last.unwrap_or_else(|| TestkitError::Unreachable("no free port for Pebble".to_owned())))
     }
 
     fn try_start(dir: &Path, options: &PebbleOptions) -> Result<Self, TestkitError> {
         let ports = Ports {
             directory: match options.port {
-                0 => place::free_port()?,
+                0 => addresses::free_port()?,
                 port => port,
             },
-            management: place::free_port()?,
-            dns: place::free_port()?,
-            names: place::free_port()?,
+            management: addresses::free_port()?,
+            dns: addresses::free_port()?,
+            dns_management: addresses::free_port()?,
         };
         let dns = start_dns(dir, ports)?;
         let config = dir.join("pebble.json");
@@ -115,8 +118,8 @@ impl Pebble {
             .env("PEBBLE_WFE_NONCEREJECT", "0")
             .envs(options.env.iter().copied());
         let log = dir.join("pebble.log");
-        let mut service = Service::spawn("pebble", &mut command, &log, Farewell::Kill)?;
-        service.wait_until("pebble to accept", TIMEOUT, || {
+        let mut service = Service::spawn("pebble", &mut command, &log, StopMode::Kill)?;
+        service.wait_until("pebble to accept connections", TIMEOUT, || {
             accepts(ports.directory) && accepts(ports.management)
         })?;
         Ok(Self {
@@ -127,66 +130,66 @@ impl Pebble {
         })
     }
 
-    /// The address of the directory.
+    /// The URL of the ACME directory.
     pub fn directory(&self) -> String {
         format!("https://127.0.0.1:{}/dir", self.ports.directory)
     }
 
-    /// The port of the directory.
+    /// The port of the ACME directory.
     pub fn port(&self) -> u16 {
         self.ports.directory
     }
 
-    /// The root that its own certificate comes from.
+    /// The root certificate of Pebble's HTTPS endpoint, as a file.
     pub fn ca(&self) -> PathBuf {
         self.dir.join("cert.pem")
     }
 
-    /// The root that the certificates which it issues come from.
+    /// The root certificate of issued certificates, in PEM.
     pub fn root(&self) -> Result<String, TestkitError> {
         self.manage("/roots/0", None)
     }
 
-    /// All that it has said, over all its starts in this folder.
+    /// The log of all runs in this directory.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.join("pebble.log")).unwrap_or_default()
     }
 
-    /// How many orders it has taken, over all its starts in this folder.
+    /// Number of ACME orders in all runs in this directory.
     pub fn orders(&self) -> usize {
         self.log().matches("Added order").count()
     }
 
-    /// Ends it at once.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Where its DNS server takes changes: `POST /set-txt` adds a record, `/clear-txt` removes those of a name.
+    /// The port of the DNS server's management interface: `POST /set-txt` adds a record, `/clear-txt` removes those of a name.
     pub fn names(&self) -> u16 {
-        self.ports.names
+        self.ports.dns_management
     }
 
-    /// From now on the DNS fails for a name, or works again.
+    /// Sets whether the DNS server responds with SERVFAIL for a name.
     pub fn set_servfail(&self, host: &str, fails: bool) -> Result<(), TestkitError> {
         let path = if fails {
             "/set-servfail"
         } else {
             "/clear-servfail"
         };
-        let address = ([127, 0, 0, 1], self.ports.names).into();
+        let address = ([127, 0, 0, 1], self.ports.dns_management).into();
         let body = json!({ "host": host }).to_string();
         let request = Request::new("POST", path)
             .field("Host", "localhost")
             .body(body);
-        let answer = Connection::open(address)?.exchange(&request)?;
-        match answer.status {
+        let response = Connection::open(address)?.exchange(&request)?;
+        match response.status {
             200 => Ok(()),
             status => Err(TestkitError::Refused(format!("{path}: {status}"))),
         }
     }
 
-    /// What it says from now on about when to renew a certificate, given in PEM.
+    /// Sets the suggested renewal window (ARI) of a certificate, given in PEM.
     pub fn set_renewal(
         &self,
         certificate: &str,
@@ -200,7 +203,7 @@ impl Pebble {
     }
 
     fn manage(&self, path: &str, body: Option<&str>) -> Result<String, TestkitError> {
-        let mut curl = Command::new(place::program(&["curl"])?);
+        let mut curl = Command::new(programs::find(&["curl"])?);
         curl.args(["--silent", "--show-error", "--fail", "--max-time", "10"])
             .arg("--cacert")
             .arg(self.ca())
@@ -220,11 +223,11 @@ fn start_dns(dir: &Path, ports: Ports) -> Result<Service, TestkitError> {
         .arg("-dnsserver")
         .arg(format!("127.0.0.1:{}", ports.dns))
         .arg("-management")
-        .arg(format!("127.0.0.1:{}", ports.names));
+        .arg(format!("127.0.0.1:{}", ports.dns_management));
     let log = dir.join("dns.log");
-    let mut service = Service::spawn("pebble-challtestsrv", &mut command, &log, Farewell::Kill)?;
-    service.wait_until("the DNS server to accept", TIMEOUT, || {
-        accepts(ports.dns) && accepts(ports.names)
+    let mut service = Service::spawn("pebble-challtestsrv", &mut command, &log, StopMode::Kill)?;
+    service.wait_until("the DNS server to accept connections", TIMEOUT, || {
+        accepts(ports.dns) && accepts(ports.dns_management)
     })?;
     Ok(service)
 }
@@ -248,14 +251,14 @@ fn configuration(dir: &Path, options: &PebbleOptions, ports: Ports) -> serde_jso
     }})
 }
 
-/// What Pebble itself is reached with: a certificate for 127.0.0.1 that is its own root.
+/// Creates the self-signed certificate of Pebble's HTTPS endpoint, for 127.0.0.1.
 fn make_certificate(dir: &Path) -> Result<(), TestkitError> {
     if dir.join("cert.pem").exists() {
         return Ok(());
     }
     let config = dir.join("openssl.cnf");
     fs::write(&config, OPENSSL).context("write a configuration for openssl")?;
-    let mut command = Command::new(place::program(&["openssl"])?);
+    let mut command = Command::new(programs::find(&["openssl"])?);
     command
         .args(["req", "-x509", "-nodes", "-days", "3650", "-newkey", "ec"])
         .args(["-pkeyopt", "ec_paramgen_curve:P-256", "-config"])
@@ -267,7 +270,7 @@ fn make_certificate(dir: &Path) -> Result<(), TestkitError> {
     run("openssl", &mut command).map(|_| ())
 }
 
-/// `$GALLEY_PEBBLE`, else where `scripts/setup` puts it.
+/// Finds a program in `$GALLEY_PEBBLE`, otherwise in the folder that `scripts/setup` uses.
 fn program(name: &str) -> Result<PathBuf, TestkitError> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let cache = set("XDG_CACHE_HOME")
@@ -286,9 +289,9 @@ fn accepts(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }
 
-/// As `scripts/setup` names it.
+/// The folder name of `scripts/setup`.
 const VERSION: &str = "pebble-v2.10.1";
-const TRIES: usize = 3;
+const ATTEMPTS: usize = 3;
 const TIMEOUT: Duration = Duration::from_secs(60);
 const OPENSSL: &str = "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n[name]\nCN = pebble\n\
     [extensions]\nbasicConstraints = critical, CA:FALSE\nsubjectAltName = IP:127.0.0.1, DNS:localhost\n";

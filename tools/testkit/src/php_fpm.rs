@@ -1,7 +1,7 @@
-//! A PHP-FPM of its own: one pool on a unix socket or a TCP port, a fixed number of workers.
+//! Runs a private PHP-FPM: one pool on a unix socket or a TCP port, with a fixed number of workers.
 //!
-//! Started by root its workers run as `www-data`. The modules of the machine's PHP are loaded; pools and settings of the
-//! machine's PHP-FPM are not. What PHP logs leaves through FastCGI's stderr stream unless `error_log` is set.
+//! Its workers run as `www-data` if root starts it. It loads the machine's PHP modules, but no pools or settings of the
+//! machine's PHP-FPM. PHP writes its log to FastCGI's stderr stream unless `error_log` is set.
 
 use std::{
     fmt::Write as _,
@@ -13,13 +13,13 @@ use std::{
 };
 
 use crate::{
-    account,
+    account, addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service},
+    process::{Service, StopMode},
+    programs,
 };
 
-/// Where a pool listens.
+/// The kind of address that a pool listens on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FpmListen {
     /// A unix socket in the pool's directory.
@@ -28,16 +28,16 @@ pub enum FpmListen {
     Tcp,
 }
 
-/// What a pool is made of.
+/// The configuration of a [`PhpFpm`].
 #[derive(Debug, Clone)]
 pub struct FpmOptions {
-    /// Where it listens.
+    /// The kind of address.
     pub listen: FpmListen,
-    /// Number of workers, all started at once.
+    /// Number of workers, all of which start immediately.
     pub workers: usize,
-    /// Settings of PHP, name and value, for example `("memory_limit", "64M")`.
+    /// PHP settings, name and value, for example `("memory_limit", "64M")`.
     pub ini: Vec<(String, String)>,
-    /// Further lines of the pool, name and value, for example `("request_terminate_timeout", "1s")`.
+    /// Additional settings of the pool, name and value, for example `("request_terminate_timeout", "1s")`.
     pub pool: Vec<(String, String)>,
 }
 
@@ -57,59 +57,62 @@ impl Default for FpmOptions {
 pub struct PhpFpm {
     service: Service,
     dir: PathBuf,
-    listen: Listen,
+    address: ListenAddress,
 }
 
 #[derive(Debug, Clone)]
-enum Listen {
+enum ListenAddress {
     Unix(PathBuf),
     Tcp(u16),
 }
 
 impl PhpFpm {
-    /// Starts a pool whose files are in `dir`. It takes requests when this returns.
+    /// Starts a pool with its files in `dir` and waits until it accepts requests.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Unreachable`] when root gave a directory that workers cannot
-    /// enter, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] if the package is not installed, [`TestkitError::Unreachable`] if this process runs as root
+    /// and the workers cannot enter the directory, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log if it does
+    /// not start.
     pub fn start(dir: &Path, options: &FpmOptions) -> Result<Self, TestkitError> {
-        fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+        fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
         let dir = fs::canonicalize(dir).context(format_args!("find {}", dir.display()))?;
         account::require_reachable(&dir)?;
         let sessions = dir.join("sessions");
-        fs::create_dir_all(&sessions).context("make a directory for sessions")?;
+        fs::create_dir_all(&sessions).context("create the directory of sessions")?;
         fs::set_permissions(&sessions, fs::Permissions::from_mode(0o1777))
-            .context("open the directory for sessions")?;
-        let mut tries = 0;
+            .context("make the directory of sessions writable")?;
+        let mut attempts = 0;
         loop {
-            tries += 1;
-            let listen = match options.listen {
-                FpmListen::Unix => Listen::Unix(place::socket_path(&dir, "php-fpm.sock")?),
-                FpmListen::Tcp => Listen::Tcp(place::free_port()?),
+            attempts += 1;
+            let address = match options.listen {
+                FpmListen::Unix => {
+                    ListenAddress::Unix(addresses::socket_path(&dir, "php-fpm.sock")?)
+                }
+                FpmListen::Tcp => ListenAddress::Tcp(addresses::free_port()?),
             };
-            let text = configuration(&dir, &listen, options);
+            let text = configuration(&dir, &address, options);
             fs::write(dir.join("php-fpm.conf"), text).context("write php-fpm.conf")?;
-            match launch(&dir, &listen) {
+            match launch(&dir, &address) {
                 Ok(service) => {
                     return Ok(Self {
                         service,
                         dir,
-                        listen,
+                        address,
                     });
                 }
-                // Somebody else took the port meanwhile.
+                // Another process has taken the port.
                 Err(TestkitError::Ended { .. })
-                    if matches!(listen, Listen::Tcp(_)) && tries < 5 => {}
-                Err(trouble) => return Err(trouble),
+                    if matches!(address, ListenAddress::Tcp(_)) && attempts < 5 => {}
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// The address as Galley's configuration wants it: `unix:/path` or `127.0.0.1:port`.
+    /// The address in the syntax of Galley's configuration: `unix:/path` or `127.0.0.1:port`.
     pub fn address(&self) -> String {
-        match &self.listen {
-            Listen::Unix(path) => format!("unix:{}", path.display()),
-            Listen::Tcp(port) => format!("127.0.0.1:{port}"),
+        match &self.address {
+            ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+            ListenAddress::Tcp(port) => format!("127.0.0.1:{port}"),
         }
     }
 
@@ -118,7 +121,7 @@ impl PhpFpm {
         self.service.pid()
     }
 
-    /// Process ids of the workers as they are now.
+    /// Process ids of the current workers.
     pub fn workers(&self) -> Vec<u32> {
         let master = self.pid();
         let children = fs::read_to_string(format!("/proc/{master}/task/{master}/children"))
@@ -129,15 +132,15 @@ impl PhpFpm {
             .collect()
     }
 
-    /// Kills master and workers at once, in the middle of what they do. [`restart`](Self::restart) brings them back.
+    /// Kills master and workers with SIGKILL. [`restart`](Self::restart) starts them again.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Starts the pool again at the same address.
+    /// Restarts the pool at the same address.
     pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
-        self.service = launch(&self.dir, &self.listen)?;
+        self.service = launch(&self.dir, &self.address)?;
         Ok(())
     }
 
@@ -147,34 +150,35 @@ impl PhpFpm {
     }
 }
 
-fn launch(dir: &Path, listen: &Listen) -> Result<Service, TestkitError> {
+fn launch(dir: &Path, address: &ListenAddress) -> Result<Service, TestkitError> {
     let log = dir.join("php-fpm.log");
-    // The master logs that it is ready. A second start writes below the first: only what comes now counts.
-    let before = fs::read_to_string(&log).map_or(0, |text| text.len());
-    if let Listen::Unix(path) = listen {
+    // The master logs a line when it is ready. A restart appends to the log, so only new lines count.
+    let old_length = fs::read_to_string(&log).map_or(0, |text| text.len());
+    if let ListenAddress::Unix(path) = address {
         let _ = fs::remove_file(path);
     }
-    let mut master = Command::new(place::program(PHP_FPM)?);
+    let mut master = Command::new(programs::find(PHP_FPM)?);
     master
         .arg("--nodaemonize")
         .arg("--fpm-config")
         .arg(dir.join("php-fpm.conf"))
         .current_dir(dir);
-    let mut service = Service::spawn("php-fpm", &mut master, &log, Farewell::Ask(TIMEOUT))?;
-    service.wait_until("the pool to be ready", START_PATIENCE, || {
+    let mut service = Service::spawn("php-fpm", &mut master, &log, StopMode::Terminate(TIMEOUT))?;
+    service.wait_until("the pool to be ready", START_TIMEOUT, || {
         let text = fs::read_to_string(&log).unwrap_or_default();
-        let said = text
-            .get(before..)
+        let is_ready = text
+            .get(old_length..)
             .is_some_and(|new| new.contains("ready to handle connections"));
-        said && match listen {
-            Listen::Unix(path) => UnixStream::connect(path).is_ok(),
-            Listen::Tcp(_) => true,
-        }
+        is_ready
+            && match address {
+                ListenAddress::Unix(path) => UnixStream::connect(path).is_ok(),
+                ListenAddress::Tcp(_) => true,
+            }
     })?;
     Ok(service)
 }
 
-fn configuration(dir: &Path, listen: &Listen, options: &FpmOptions) -> String {
+fn configuration(dir: &Path, address: &ListenAddress, options: &FpmOptions) -> String {
     let mut text = format!(
         "[global]\nerror_log = {}\ndaemonize = no\n\n[test]\n",
         dir.join("php-fpm.log").display()
@@ -182,12 +186,12 @@ fn configuration(dir: &Path, listen: &Listen, options: &FpmOptions) -> String {
     let mut line = |name: &str, value: &str| {
         let _ = writeln!(text, "{name} = {value}");
     };
-    match listen {
-        Listen::Unix(path) => line("listen", &path.display().to_string()),
-        Listen::Tcp(port) => line("listen", &format!("127.0.0.1:{port}")),
+    match address {
+        ListenAddress::Unix(path) => line("listen", &path.display().to_string()),
+        ListenAddress::Tcp(port) => line("listen", &format!("127.0.0.1:{port}")),
     }
     line("listen.mode", "0666");
-    if let Some(user) = account::for_web() {
+    if let Some(user) = account::web_user() {
         line("user", &user.name);
         line("group", &user.gid.to_string());
     }
@@ -210,7 +214,7 @@ fn configuration(dir: &Path, listen: &Listen, options: &FpmOptions) -> String {
     text
 }
 
-/// Debian names the program after its version and puts it into /usr/sbin.
+/// Debian's program names contain the version.
 pub(crate) const PHP_FPM: &[&str] = &[
     "php-fpm8.5",
     "php-fpm8.4",
@@ -221,7 +225,7 @@ pub(crate) const PHP_FPM: &[&str] = &[
     "php-fpm7.4",
     "php-fpm",
 ];
-const START_PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -229,21 +233,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_reach_the_pool_file() {
+    fn options_are_written_to_the_configuration() {
         let options = FpmOptions {
             workers: 0,
             ini: vec![("memory_limit".into(), "64M".into())],
             pool: vec![("request_terminate_timeout".into(), "1s".into())],
             ..FpmOptions::default()
         };
-        let text = configuration(Path::new("/d"), &Listen::Tcp(9123), &options);
-        for wanted in [
+        let text = configuration(Path::new("/d"), &ListenAddress::Tcp(9123), &options);
+        for expected in [
             "listen = 127.0.0.1:9123\n",
             "pm.max_children = 1\n",
             "php_admin_value[memory_limit] = \"64M\"\n",
             "request_terminate_timeout = 1s\n",
         ] {
-            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+            assert!(text.contains(expected), "{expected} is missing in\n{text}");
         }
     }
 }

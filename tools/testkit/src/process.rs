@@ -1,9 +1,9 @@
-//! A child process that never outlives its owner.
+//! Child processes that never outlive this process.
 //!
-//! Each service is the leader of its own process group: Ctrl-C at the terminal reaches the owner alone, and the whole
-//! group (workers, CGI scripts) can be ended at once. Beside each service runs a watcher, a few lines of shell that read
-//! from a pipe whose other end only the owner holds: when the owner dies, however it dies, the pipe closes and the watcher
-//! ends the group. So statics that are never dropped, a killed test runner and a crash all leave nothing behind.
+//! Each service is the leader of a separate process group. So Ctrl-C at the terminal reaches only this process, and the whole
+//! group (workers, CGI scripts) can be killed together. A watcher, which is a short shell script, runs for each service. It
+//! reads from a pipe whose other end only this process has open. If this process ends for any reason, the pipe closes and the
+//! watcher ends the group. So no process remains after a crash, if the test runner is killed, or if a static is never dropped.
 
 use std::{
     fs::{self, OpenOptions},
@@ -21,12 +21,12 @@ use crate::{
     wait::poll_until,
 };
 
-/// How a part is asked to end when its handle is dropped.
+/// How dropping the handle of a service ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Farewell {
-    /// SIGTERM, and SIGKILL when it has not ended after this long.
-    Ask(Duration),
-    /// SIGKILL at once: nothing it holds is wanted any more.
+pub(crate) enum StopMode {
+    /// SIGTERM, followed by SIGKILL if the service has not ended after this time.
+    Terminate(Duration),
+    /// SIGKILL, for services without state that must be saved.
     Kill,
 }
 
@@ -37,31 +37,31 @@ pub(crate) struct Service {
     child: Child,
     watcher: Child,
     log: Option<PathBuf>,
-    farewell: Farewell,
+    stop_mode: StopMode,
     status: Option<ExitStatus>,
 }
 
 impl Service {
-    /// Starts `command` with both its outputs appended to the file `log`.
+    /// Starts `command` and appends its stdout and stderr to the file `log`.
     pub(crate) fn spawn(
         name: &'static str,
         command: &mut Command,
         log: &Path,
-        farewell: Farewell,
+        stop_mode: StopMode,
     ) -> Result<Self, TestkitError> {
-        let out = appending(log)?;
+        let out = open_for_append(log)?;
         let err = out.try_clone().context("share a log file")?;
         command.stdout(out).stderr(err);
-        let mut service = Self::spawn_as_is(name, command, farewell)?;
+        let mut service = Self::spawn_with_outputs(name, command, stop_mode)?;
         service.log = Some(log.to_owned());
         Ok(service)
     }
 
-    /// Starts `command`, whose outputs the caller has set.
-    pub(crate) fn spawn_as_is(
+    /// Starts `command`, with stdout and stderr as set by the caller.
+    pub(crate) fn spawn_with_outputs(
         name: &'static str,
         command: &mut Command,
-        farewell: Farewell,
+        stop_mode: StopMode,
     ) -> Result<Self, TestkitError> {
         command.stdin(Stdio::null()).process_group(0);
         let mut child = command.spawn().context(format_args!(
@@ -69,7 +69,7 @@ impl Service {
             command.get_program().display()
         ))?;
         let watcher = watch(child.id()).inspect_err(|_| {
-            // Without a watcher it must not run at all.
+            // The service must not run without a watcher.
             let _ = child.kill();
             let _ = child.wait();
         })?;
@@ -78,12 +78,12 @@ impl Service {
             child,
             watcher,
             log: None,
-            farewell,
+            stop_mode,
             status: None,
         })
     }
 
-    /// The child's streams, for a caller that set them to pipes.
+    /// The child process, for access to its pipes.
     pub(crate) fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -92,7 +92,7 @@ impl Service {
         self.child.id()
     }
 
-    /// Waits until `condition`; fails early if the program ends meanwhile.
+    /// Waits until `condition` is true; fails immediately if the program ends.
     pub(crate) fn wait_until(
         &mut self,
         what: &str,
@@ -100,7 +100,7 @@ impl Service {
         mut condition: impl FnMut() -> bool,
     ) -> Result<(), TestkitError> {
         let mut ended = false;
-        let came = poll_until(timeout, || {
+        let is_true = poll_until(timeout, || {
             ended = self.has_ended();
             ended || condition()
         });
@@ -112,17 +112,17 @@ impl Service {
                 log: self.log_tail(),
             });
         }
-        if came {
+        if is_true {
             return Ok(());
         }
-        Err(TestkitError::Late {
+        Err(TestkitError::Timeout {
             what: format!("{} ({})", what, self.name),
             timeout,
             log: self.log_tail(),
         })
     }
 
-    /// True once the program has ended, by itself or not. Does not reap it: its group stays addressable.
+    /// True once the program has ended, for any reason. Does not reap it, so that its group can still be signaled.
     pub(crate) fn has_ended(&self) -> bool {
         if self.status.is_some() {
             return true;
@@ -134,17 +134,17 @@ impl Service {
         }
     }
 
-    /// Sends a signal to the program itself, not to its group. Nothing happens when it has ended.
+    /// Sends a signal to the program, not to its group. Does nothing if the program has ended.
     pub(crate) fn signal(&self, signal: Signal) {
         if !self.has_ended() {
             let _ = rustix::process::kill_process(self.group(), signal);
         }
     }
 
-    /// SIGTERM; returns how it ended.
+    /// Sends SIGTERM and returns the exit status.
     ///
     /// # Errors
-    /// [`TestkitError::Late`] when it did not end in time; it is killed then.
+    /// [`TestkitError::Timeout`] if the program does not end in time; it is killed first.
     pub(crate) fn stop(&mut self, timeout: Duration) -> Result<ExitStatus, TestkitError> {
         self.signal(Signal::TERM);
         let in_time = poll_until(timeout, || self.has_ended());
@@ -153,7 +153,7 @@ impl Service {
         if in_time {
             Ok(status)
         } else {
-            Err(TestkitError::Late {
+            Err(TestkitError::Timeout {
                 what: format!("{} to end after SIGTERM", self.name),
                 timeout,
                 log,
@@ -161,7 +161,7 @@ impl Service {
         }
     }
 
-    /// SIGKILL for the whole group; returns when it has ended.
+    /// Sends SIGKILL to the whole group and waits until it has ended.
     pub(crate) fn kill(&mut self) {
         let _ = self.reap();
     }
@@ -171,8 +171,8 @@ impl Service {
         self.log.as_deref().map(tail).unwrap_or_default()
     }
 
-    /// Kills what is left of the group, then takes the exit status. The order matters: while the leader is not reaped, its
-    /// number cannot be given to a stranger.
+    /// Kills the rest of the group, then reaps the leader. The order matters: the kernel cannot reuse the process id before
+    /// the leader is reaped.
     fn reap(&mut self) -> Result<ExitStatus, TestkitError> {
         if let Some(status) = self.status {
             return Ok(status);
@@ -183,9 +183,9 @@ impl Service {
             .wait()
             .context(format_args!("wait for {}", self.name))?;
         self.status = Some(status);
-        // Workers still hold sockets and files for a moment after the signal.
+        // Workers have sockets and files open until they have ended.
         let group = self.child.id();
-        poll_until(GROUP_PATIENCE, || !group_lives(group));
+        poll_until(GROUP_TIMEOUT, || !group_is_running(group));
         if let Some(mut pipe) = self.watcher.stdin.take() {
             let _ = pipe.write_all(b"done\n");
         }
@@ -200,9 +200,9 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let _ = match self.farewell {
-            Farewell::Ask(timeout) => self.stop(timeout).map(drop),
-            Farewell::Kill => self.reap().map(drop),
+        let _ = match self.stop_mode {
+            StopMode::Terminate(timeout) => self.stop(timeout).map(drop),
+            StopMode::Kill => self.reap().map(drop),
         };
     }
 }
@@ -218,19 +218,19 @@ fn watch(pid: u32) -> Result<Child, TestkitError> {
         .context("start a watcher")
 }
 
-/// Ends process group $1 when standard input closes without a line: politely first, so that a database writes its pages.
+/// Ends process group $1 when stdin closes without a line. Starts with SIGTERM, so that a database writes its pages.
 const WATCHER: &str = r#"
 read -r line && exit 0
 kill -TERM "$1"
-tries=0
-while kill -0 "$1" && [ $tries -lt 50 ]; do sleep 0.1; tries=$((tries + 1)); done
+attempts=0
+while kill -0 "$1" && [ $attempts -lt 50 ]; do sleep 0.1; attempts=$((attempts + 1)); done
 kill -KILL "-$1"
 "#;
 
-/// Runs a program to its end, with a deadline for nothing: for short, known tools only.
+/// Runs a program and returns its stdout. There is no deadline, so it is only for known tools that end soon.
 ///
 /// # Errors
-/// [`TestkitError::Ended`] with both outputs when it fails.
+/// [`TestkitError::Ended`] with stdout and stderr if the program fails.
 pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, TestkitError> {
     let output = command
         .stdin(Stdio::null())
@@ -248,20 +248,20 @@ pub(crate) fn run(name: &str, command: &mut Command) -> Result<String, TestkitEr
     })
 }
 
-/// Writes an executable file without ever holding it open for writing in this process: a thread that forks at that
-/// moment would take the descriptor along, and the kernel refuses to run a file that somebody may write ("text file busy").
+/// Writes an executable file without opening it for writing in this process. Otherwise a concurrent fork of another thread
+/// could inherit the descriptor, and the kernel refuses to execute a file that is open for writing ("text file busy").
 pub(crate) fn write_executable(path: &Path, text: &str) -> Result<(), TestkitError> {
-    let mut writer = Command::new("/bin/sh")
+    let mut shell = Command::new("/bin/sh")
         .args(["-c", r#"cat > "$0" && chmod 755 "$0""#])
         .arg(path)
         .stdin(Stdio::piped())
         .spawn()
         .context("start a shell")?;
-    if let Some(mut pipe) = writer.stdin.take() {
+    if let Some(mut pipe) = shell.stdin.take() {
         pipe.write_all(text.as_bytes())
             .context(format_args!("write {}", path.display()))?;
     }
-    let status = writer.wait().context("wait for a shell")?;
+    let status = shell.wait().context("wait for a shell")?;
     if status.success() {
         return Ok(());
     }
@@ -272,12 +272,12 @@ pub(crate) fn write_executable(path: &Path, text: &str) -> Result<(), TestkitErr
     })
 }
 
-fn appending(path: &Path) -> Result<fs::File, TestkitError> {
+fn open_for_append(path: &Path) -> Result<fs::File, TestkitError> {
     let result: io::Result<fs::File> = OpenOptions::new().create(true).append(true).open(path);
     result.context(format_args!("open {}", path.display()))
 }
 
-/// The last lines of a file; empty when it cannot be read.
+/// The last lines of a file; empty if it cannot be read.
 pub(crate) fn tail(path: &Path) -> String {
     let text = fs::read(path)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
@@ -287,9 +287,9 @@ pub(crate) fn tail(path: &Path) -> String {
     lines.get(from..).unwrap_or_default().join("\n")
 }
 
-/// True while a process of this group runs. Dead ones that nobody has reaped do not count: in a container without an init
-/// they stay for ever.
-fn group_lives(group: u32) -> bool {
+/// True while a process of this group runs. Zombies do not count, because without an init process, as in containers, they are
+/// never reaped.
+fn group_is_running(group: u32) -> bool {
     let Ok(entries) = fs::read_dir("/proc") else {
         return false;
     };
@@ -299,9 +299,9 @@ fn group_lives(group: u32) -> bool {
     })
 }
 
-/// The group of a process that runs, from its `/proc/PID/stat`.
+/// The group of a process from its `/proc/PID/stat`, if it is not a zombie.
 fn group_of_running(stat: &str) -> Option<u32> {
-    // "pid (name) state ppid pgrp ...", and the name may contain anything.
+    // "pid (name) state ppid pgrp ...", and the name may contain any characters.
     let mut fields = stat.rsplit(") ").next()?.split(' ');
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
@@ -309,7 +309,7 @@ fn group_of_running(stat: &str) -> Option<u32> {
 }
 
 const TAIL_LINES: usize = 40;
-const GROUP_PATIENCE: Duration = Duration::from_secs(30);
+const GROUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
@@ -320,29 +320,29 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(60);
 
-    fn shell(script: &str, log: &Path, farewell: Farewell) -> Service {
+    fn shell(script: &str, log: &Path, stop_mode: StopMode) -> Service {
         Service::spawn(
             "shell",
             Command::new("/bin/sh").args(["-c", script]),
             log,
-            farewell,
+            stop_mode,
         )
         .unwrap()
     }
 
-    fn lives(pid: &str) -> bool {
+    fn is_running(pid: &str) -> bool {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         group_of_running(&stat).is_some()
     }
 
     #[test]
-    fn the_whole_group_ends_with_the_handle() {
+    fn dropping_the_handle_ends_the_whole_group() {
         let scratch = Scratch::new().unwrap();
-        let note = scratch.join("grandchild");
-        let script = format!("sleep 600 & echo $! > {}; wait", note.display());
-        let mut service = shell(&script, &scratch.join("log"), Farewell::Kill);
+        let pid_file = scratch.join("grandchild");
+        let script = format!("sleep 600 & echo $! > {}; wait", pid_file.display());
+        let mut service = shell(&script, &scratch.join("log"), StopMode::Kill);
         let read = || {
-            fs::read_to_string(&note)
+            fs::read_to_string(&pid_file)
                 .unwrap_or_default()
                 .trim()
                 .to_owned()
@@ -351,58 +351,58 @@ mod tests {
             .wait_until("the grandchild", TIMEOUT, || !read().is_empty())
             .unwrap();
         let grandchild = read();
-        assert!(lives(&grandchild));
+        assert!(is_running(&grandchild));
         drop(service);
-        assert!(!lives(&grandchild), "gone at once, not a moment later");
+        assert!(!is_running(&grandchild), "still running after the drop");
     }
 
     #[test]
-    fn a_deaf_program_is_killed_after_its_time() {
+    fn a_program_that_ignores_sigterm_is_killed_after_the_timeout() {
         let scratch = Scratch::new().unwrap();
         let mut service = shell(
             "trap '' TERM; echo up; while :; do sleep 0.05; done",
             &scratch.join("log"),
-            Farewell::Kill,
+            StopMode::Kill,
         );
         service
-            .wait_until("its first word", TIMEOUT, || {
+            .wait_until("the first output", TIMEOUT, || {
                 tail(&scratch.join("log")) == "up"
             })
             .unwrap();
-        let began = Instant::now();
-        let trouble = service.stop(Duration::from_millis(50)).unwrap_err();
-        assert!(trouble.is_timeout(), "{trouble}");
-        assert!(began.elapsed() < TIMEOUT);
+        let start = Instant::now();
+        let error = service.stop(Duration::from_millis(50)).unwrap_err();
+        assert!(error.is_timeout(), "{error}");
+        assert!(start.elapsed() < TIMEOUT);
         assert!(service.has_ended());
     }
 
     #[test]
-    fn a_program_that_ends_while_starting_shows_its_log() {
+    fn the_log_of_a_program_that_fails_to_start_is_reported() {
         let scratch = Scratch::new().unwrap();
         let mut service = shell(
             "echo out of paper; exit 3",
             &scratch.join("log"),
-            Farewell::Kill,
+            StopMode::Kill,
         );
-        let trouble = service
+        let error = service
             .wait_until("readiness", TIMEOUT, || false)
             .unwrap_err()
             .to_string();
         assert!(
-            trouble.contains("out of paper") && trouble.contains('3'),
-            "{trouble}"
+            error.contains("out of paper") && error.contains('3'),
+            "{error}"
         );
     }
 
     #[test]
-    fn the_watcher_ends_a_group_whose_owner_is_gone() {
+    fn the_watcher_ends_the_group_when_its_pipe_closes() {
         let mut orphan = Command::new("/bin/sleep")
             .arg("600")
             .process_group(0)
             .spawn()
             .unwrap();
         let mut watcher = watch(orphan.id()).unwrap();
-        // What the kernel does when the owner dies: the pipe closes without a word.
+        // As when the owner ends: the kernel closes the pipe without a line.
         drop(watcher.stdin.take());
         assert!(!orphan.wait().unwrap().success());
         watcher.wait().unwrap();

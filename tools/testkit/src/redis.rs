@@ -1,7 +1,7 @@
-//! A Redis of its own: one process, by default on a free port of 127.0.0.1, with its data in a directory.
+//! Runs a private Redis server: one process with its own data directory, by default on a free port of 127.0.0.1.
 //!
-//! Nothing of the machine's Redis is read or written. With `$GALLEY_TESTKIT_ENGINE`, the name of another server program (a Valkey, see
-//! `make engines`), that one runs in its place.
+//! It does not use the machine's Redis service. `$GALLEY_TESTKIT_ENGINE` selects another server program, such as a Valkey (see
+//! `make engines`).
 
 use std::{
     env, fs,
@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
+    addresses,
     error::{Context, TestkitError},
-    place,
-    process::{Farewell, Service, run},
+    process::{Service, StopMode, run},
+    programs,
     wait::poll_until,
 };
 
@@ -22,31 +23,31 @@ use crate::{
 pub struct Redis {
     service: Service,
     dir: PathBuf,
-    place: RedisPlace,
+    endpoint: RedisEndpoint,
     password: Option<String>,
 }
 
-/// Where a Redis runs.
+/// The address of a Redis server, and the network namespace that it runs in.
 #[derive(Debug, Clone)]
-pub(crate) struct RedisPlace {
-    /// A program with its arguments that becomes the server in the end, by exec: `ip netns exec NAME`.
-    pub(crate) through: Vec<String>,
-    /// What it listens on, beside 127.0.0.1.
+pub(crate) struct RedisEndpoint {
+    /// A command that executes the server by exec, such as `ip netns exec NAME`. May be empty.
+    pub(crate) command_prefix: Vec<String>,
+    /// The listen address in addition to 127.0.0.1.
     pub(crate) host: String,
     pub(crate) port: u16,
 }
 
-/// Runs commands in a Redis while others use it.
+/// Runs `redis-cli` commands independently of the [`Redis`] that it was created from.
 #[derive(Debug, Clone)]
-pub(crate) struct RedisAsker {
-    place: RedisPlace,
+pub(crate) struct RedisClient {
+    endpoint: RedisEndpoint,
     password: Option<String>,
 }
 
-impl RedisAsker {
-    /// As [`Redis::run`].
+impl RedisClient {
+    /// Runs a command, as [`Redis::run`].
     pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, TestkitError> {
-        let mut command = client(&self.place)?;
+        let mut command = redis_cli(&self.endpoint)?;
         if let Some(password) = &self.password {
             command.env("REDISCLI_AUTH", password);
         }
@@ -58,15 +59,15 @@ impl RedisAsker {
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     service: Service,
-    place: RedisPlace,
+    endpoint: RedisEndpoint,
 }
 
 impl Sentinel {
-    /// Starts one that watches the primary at `primary` under the name `galley`, with two others.
+    /// Starts a Sentinel that monitors `primary` under the name `galley`, with a quorum of 2.
     pub(crate) fn start(
         dir: &Path,
-        place: RedisPlace,
-        primary: &RedisPlace,
+        endpoint: RedisEndpoint,
+        primary: &RedisEndpoint,
         password: &str,
     ) -> Result<Self, TestkitError> {
         fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
@@ -75,108 +76,108 @@ impl Sentinel {
             "port {}\nbind {} 127.0.0.1\nprotected-mode no\ndir {}\nsentinel monitor galley {} {} 2\n\
              sentinel down-after-milliseconds galley 1000\nsentinel failover-timeout galley 5000\n\
              sentinel auth-pass galley {password}\n",
-            place.port,
-            place.host,
+            endpoint.port,
+            endpoint.host,
             dir.display(),
             primary.host,
             primary.port,
         );
         fs::write(&file, text).context("write sentinel.conf")?;
-        let mut command = within(&place, &server()?);
+        let mut command = command_at(&endpoint, &server_program()?);
         command.arg(&file).arg("--sentinel");
         let log = dir.join("sentinel.log");
-        let service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
-        let mut sentinel = Self { service, place };
-        let place = sentinel.place.clone();
+        let service = Service::spawn("redis-server", &mut command, &log, StopMode::Kill)?;
+        let mut sentinel = Self { service, endpoint };
+        let endpoint = sentinel.endpoint.clone();
         sentinel
             .service
-            .wait_until("Sentinel to answer", TIMEOUT, || answers(&place))?;
+            .wait_until("Sentinel to respond", TIMEOUT, || is_ready(&endpoint))?;
         Ok(sentinel)
     }
 
-    /// Waits until it knows so many others.
+    /// Waits until it has discovered `count` other Sentinels.
     pub(crate) fn wait_for_others(&self, count: usize) -> Result<(), TestkitError> {
-        let knows = || {
-            let asked = client(&self.place).and_then(|mut command| {
+        let has_discovered = || {
+            let reply = redis_cli(&self.endpoint).and_then(|mut command| {
                 command.args(["sentinel", "master", "galley"]);
                 run("redis-cli", &mut command)
             });
-            asked.is_ok_and(|printed| {
-                let mut lines = printed
+            reply.is_ok_and(|output| {
+                let mut lines = output
                     .lines()
                     .skip_while(|line| *line != "num-other-sentinels");
                 lines.nth(1) == Some(count.to_string().as_str())
             })
         };
-        if poll_until(TIMEOUT, knows) {
+        if poll_until(TIMEOUT, has_discovered) {
             return Ok(());
         }
         Err(TestkitError::Refused(
-            "a sentinel has not discovered the others".to_owned(),
+            "a Sentinel has not discovered the others".to_owned(),
         ))
     }
 }
 
 impl Redis {
-    /// Starts it with `dir` for its data. It answers when this returns.
+    /// Starts a server with its data in `dir` and waits until it accepts commands.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the package, [`TestkitError::Ended`] or [`TestkitError::Late`] with the log when it does not start.
+    /// [`TestkitError::Missing`] if Redis is not installed, [`TestkitError::Ended`] or [`TestkitError::Timeout`] with the log if it does not start.
     pub fn start(dir: &Path) -> Result<Self, TestkitError> {
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            tries += 1;
-            let place = RedisPlace {
-                through: Vec::new(),
+            attempts += 1;
+            let endpoint = RedisEndpoint {
+                command_prefix: Vec::new(),
                 host: "127.0.0.1".to_owned(),
-                port: place::free_port()?,
+                port: addresses::free_port()?,
             };
-            match Self::start_at(dir, place) {
-                // Somebody else took the port meanwhile.
-                Err(TestkitError::Ended { log, .. }) if log.contains("bind") && tries < 5 => {}
+            match Self::start_at(dir, endpoint) {
+                // Another process has taken the port.
+                Err(TestkitError::Ended { log, .. }) if log.contains("bind") && attempts < 5 => {}
                 outcome => return outcome,
             }
         }
     }
 
-    /// The same at a given place.
-    pub(crate) fn start_at(dir: &Path, place: RedisPlace) -> Result<Self, TestkitError> {
+    /// Starts a server at a given endpoint.
+    pub(crate) fn start_at(dir: &Path, endpoint: RedisEndpoint) -> Result<Self, TestkitError> {
         fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
         Ok(Self {
-            service: launch(dir, &place)?,
+            service: start_server(dir, &endpoint)?,
             dir: dir.to_owned(),
-            place,
+            endpoint,
             password: None,
         })
     }
 
     /// `redis://127.0.0.1:port`.
     pub fn url(&self) -> String {
-        format!("redis://{}:{}", self.place.host, self.place.port)
+        format!("redis://{}:{}", self.endpoint.host, self.endpoint.port)
     }
 
-    /// Runs a command; what `redis-cli` prints.
+    /// Runs a command and returns the output of `redis-cli`.
     ///
     /// # Errors
-    /// [`TestkitError::Ended`] with what was printed when the command fails.
+    /// [`TestkitError::Ended`] with the output if the command fails.
     pub fn run(&self, arguments: &[&str]) -> Result<String, TestkitError> {
-        self.asker().run(arguments)
+        self.client().run(arguments)
     }
 
-    /// What runs commands beside this.
-    pub(crate) fn asker(&self) -> RedisAsker {
-        RedisAsker {
-            place: self.place.clone(),
+    /// A client for another thread.
+    pub(crate) fn client(&self) -> RedisClient {
+        RedisClient {
+            endpoint: self.endpoint.clone(),
             password: self.password.clone(),
         }
     }
 
-    /// Where it runs.
-    pub(crate) fn place(&self) -> &RedisPlace {
-        &self.place
+    /// The address of the server.
+    pub(crate) fn endpoint(&self) -> &RedisEndpoint {
+        &self.endpoint
     }
 
-    /// Changes the password of new connections, and ends the others.
+    /// Changes the password and closes all other connections.
     pub(crate) fn set_password(&mut self, password: &str) -> Result<(), TestkitError> {
         self.run(&["config", "set", "requirepass", password])?;
         self.password = Some(password.to_owned()).filter(|password| !password.is_empty());
@@ -184,23 +185,23 @@ impl Redis {
         Ok(())
     }
 
-    /// Ends it at once, without a word.
+    /// Sends SIGKILL.
     pub fn kill(&mut self) {
         self.service.kill();
     }
 
-    /// Starts it again on its port, with what is left of its data.
+    /// Restarts it on its port with its data.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub fn restart(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
-        self.service = launch(&self.dir, &self.place)?;
+        self.service = start_server(&self.dir, &self.endpoint)?;
         self.password = None;
         Ok(())
     }
 
-    /// Starts it again without its data.
+    /// Restarts it without its data.
     pub(crate) fn restart_empty(&mut self) -> Result<(), TestkitError> {
         self.service.kill();
         let data = self.dir.join("appendonlydir");
@@ -210,23 +211,23 @@ impl Redis {
         self.restart()
     }
 
-    /// Sends it a signal: `STOP` pauses it.
+    /// Sends a signal; `STOP` pauses the server.
     pub fn signal(&self, signal: rustix::process::Signal) {
         self.service.signal(signal);
     }
 }
 
-/// The program of the engine.
-fn server() -> Result<PathBuf, TestkitError> {
+/// The server program.
+fn server_program() -> Result<PathBuf, TestkitError> {
     match env::var_os("GALLEY_TESTKIT_ENGINE") {
         Some(program) => Ok(PathBuf::from(program)),
-        None => place::program(&["redis-server"]),
+        None => programs::find(&["redis-server"]),
     }
 }
 
-/// Starts a program at a place.
-fn within(place: &RedisPlace, program: &Path) -> Command {
-    match place.through.split_first() {
+/// A command that runs a program in the namespace of an endpoint.
+fn command_at(endpoint: &RedisEndpoint, program: &Path) -> Command {
+    match endpoint.command_prefix.split_first() {
         None => Command::new(program),
         Some((first, rest)) => {
             let mut command = Command::new(first);
@@ -236,35 +237,35 @@ fn within(place: &RedisPlace, program: &Path) -> Command {
     }
 }
 
-/// Asks from where the server is, so that no cut of a network is in the way.
-fn client(place: &RedisPlace) -> Result<Command, TestkitError> {
-    let mut command = within(place, &place::program(&["redis-cli"])?);
-    command.args(["-h", "127.0.0.1", "-p", &place.port.to_string()]);
+/// Runs `redis-cli` in the server's namespace, where no network partition affects it.
+fn redis_cli(endpoint: &RedisEndpoint) -> Result<Command, TestkitError> {
+    let mut command = command_at(endpoint, &programs::find(&["redis-cli"])?);
+    command.args(["-h", "127.0.0.1", "-p", &endpoint.port.to_string()]);
     Ok(command)
 }
 
-fn answers(place: &RedisPlace) -> bool {
-    client(place).is_ok_and(|mut command| {
-        run("redis-cli", command.arg("ping")).is_ok_and(|printed| printed.trim() == "PONG")
+fn is_ready(endpoint: &RedisEndpoint) -> bool {
+    redis_cli(endpoint).is_ok_and(|mut command| {
+        run("redis-cli", command.arg("ping")).is_ok_and(|output| output.trim() == "PONG")
     })
 }
 
-fn launch(dir: &Path, place: &RedisPlace) -> Result<Service, TestkitError> {
-    let mut command = within(place, &server()?);
-    let bind = match place.host.as_str() {
+fn start_server(dir: &Path, endpoint: &RedisEndpoint) -> Result<Service, TestkitError> {
+    let mut command = command_at(endpoint, &server_program()?);
+    let bind = match endpoint.host.as_str() {
         "127.0.0.1" => "127.0.0.1",
-        // Its address may move to another machine.
+        // The address of the primary moves between the machines.
         _ => "0.0.0.0",
     };
     command.args(["--bind", bind, "--save", "", "--appendonly", "yes"]);
     command.args(["--appendfsync", "always", "--protected-mode", "no"]);
     command
-        .args(["--port", &place.port.to_string()])
+        .args(["--port", &endpoint.port.to_string()])
         .arg("--dir")
         .arg(dir);
     let log = dir.join("redis.log");
-    let mut service = Service::spawn("redis-server", &mut command, &log, Farewell::Kill)?;
-    service.wait_until("Redis to answer", TIMEOUT, || answers(place))?;
+    let mut service = Service::spawn("redis-server", &mut command, &log, StopMode::Kill)?;
+    service.wait_until("Redis to respond", TIMEOUT, || is_ready(endpoint))?;
     Ok(service)
 }
 

@@ -1,9 +1,8 @@
-//! A directory of its own for one test or one program run, removed at the end.
+//! A temporary directory for one test or one run of a program, removed at the end.
 //!
-//! It stays, and its path is printed, when the test that owns it fails. What a killed process left behind is removed by
-//! the next one that makes a scratch directory: the name carries the process id. Others may walk into it, since PHP and
-//! the database may run as other users; its name cannot be guessed into existence by them, because it is created
-//! exclusively.
+//! If its test fails, the directory is kept and its path is printed. Its name contains the process id, so that a later process
+//! can remove the directories of killed ones. Other users can enter it, because PHP and the database may run as other users.
+//! It is created exclusively, so that no other user can create it first.
 
 use std::{
     fs,
@@ -22,32 +21,33 @@ use crate::{
     error::{Context, TestkitError},
 };
 
-/// A directory that goes away with this value, unless its thread is panicking.
+/// A temporary directory; dropping the value removes it, unless the thread is panicking.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    /// Makes a new, empty directory.
+    /// Creates a new, empty directory.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when it cannot be made.
+    /// [`TestkitError::Io`] if it cannot be created.
     pub fn new() -> Result<Self, TestkitError> {
         let parent = parent();
-        SWEEP.call_once(|| sweep(&parent));
+        REMOVE_ABANDONED.call_once(|| remove_abandoned(&parent));
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => {
-                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
-                        .context(format_args!("open {} to others", path.display()))?;
+                    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context(
+                        format_args!("make {} readable for all users", path.display()),
+                    )?;
                     return Ok(Self { path });
                 }
-                // An older process with our id left it, and it was kept for somebody to look at.
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && number < MOST => {}
-                Err(e) => return Err(e).context(format_args!("make {}", path.display())),
+                // A kept directory of an earlier process with the same id.
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && number < MAX_NUMBER => {}
+                Err(e) => return Err(e).context(format_args!("create {}", path.display())),
             }
         }
     }
@@ -57,23 +57,23 @@ impl Scratch {
         &self.path
     }
 
-    /// The path of something in it.
+    /// A path in the directory.
     pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Makes a directory in it.
+    /// Creates a subdirectory.
     pub fn dir(&self, name: &str) -> Result<PathBuf, TestkitError> {
         let path = self.path.join(name);
-        fs::create_dir_all(&path).context(format_args!("make {}", path.display()))?;
+        fs::create_dir_all(&path).context(format_args!("create {}", path.display()))?;
         Ok(path)
     }
 
-    /// Writes a file in it (folders on the way are made) and returns its path.
+    /// Writes a file, creates its parent folders, and returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, TestkitError> {
         let path = self.path.join(name);
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).context(format_args!("make {}", folder.display()))?;
+            fs::create_dir_all(folder).context(format_args!("create {}", folder.display()))?;
         }
         fs::write(&path, content).context(format_args!("write {}", path.display()))?;
         Ok(path)
@@ -83,10 +83,10 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if thread::panicking() {
-            // A file that tells later runs to leave this directory alone.
+            // The marker prevents later runs from removing the directory.
             let _ = fs::write(
-                self.path.join(KEPT),
-                "kept for a look because its test failed\n",
+                self.path.join(KEEP_MARKER),
+                "kept because its test failed\n",
             );
             eprintln!("testkit: kept {}", self.path.display());
         } else {
@@ -95,18 +95,18 @@ impl Drop for Scratch {
     }
 }
 
-/// The machine's place for temporary files, or /tmp where that is closed to the users that root's children run as.
+/// The system's directory for temporary files, or `/tmp` if `www-data` and `mysql` cannot enter that.
 fn parent() -> PathBuf {
-    let usual = std::env::temp_dir();
-    if account::require_reachable(&usual).is_ok() {
-        usual
+    let temp_dir = std::env::temp_dir();
+    if account::require_reachable(&temp_dir).is_ok() {
+        temp_dir
     } else {
         PathBuf::from("/tmp")
     }
 }
 
-/// Removes what processes that no longer live left behind.
-fn sweep(parent: &Path) {
+/// Removes directories of ended processes.
+fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
     };
@@ -118,27 +118,27 @@ fn sweep(parent: &Path) {
         else {
             continue;
         };
-        let lives = Path::new("/proc").join(pid).exists();
-        if !lives && !entry.path().join(KEPT).exists() {
-            // Another user's, or removed at the same time by another process: not our concern.
+        let is_running = Path::new("/proc").join(pid).exists();
+        if !is_running && !entry.path().join(KEEP_MARKER).exists() {
+            // Fails if another user owns the directory or another process is removing it; neither is an error.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
 const PREFIX: &str = "galley-test-";
-const KEPT: &str = ".kept";
-/// Names tried before giving up: far more than one process makes.
-const MOST: u32 = 100_000;
+const KEEP_MARKER: &str = ".kept";
+/// Limit of the search for a free name: far more directories than one process creates.
+const MAX_NUMBER: u32 = 100_000;
 static NEXT: AtomicU32 = AtomicU32::new(0);
-static SWEEP: Once = Once::new();
+static REMOVE_ABANDONED: Once = Once::new();
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn goes_away_with_the_value_and_stays_after_a_panic() {
+    fn the_directory_is_removed_on_drop_and_kept_after_a_panic() {
         let scratch = Scratch::new().unwrap();
         let path = scratch.path().to_owned();
         scratch.write("a/b.txt", "x").unwrap();
@@ -154,23 +154,23 @@ mod tests {
         .join()
         .unwrap_err();
         let kept = kept.downcast::<PathBuf>().unwrap();
-        assert!(kept.join(KEPT).exists());
+        assert!(kept.join(KEEP_MARKER).exists());
         fs::remove_dir_all(*kept).unwrap();
     }
 
     #[test]
-    fn what_dead_processes_left_is_swept_unless_kept() {
+    fn directories_of_ended_processes_are_removed_unless_kept() {
         let scratch = Scratch::new().unwrap();
-        // Above the highest process id that Linux gives out.
-        let dead = scratch.dir("galley-test-99999999-0").unwrap();
+        // Above the maximum process id of Linux.
+        let abandoned = scratch.dir("galley-test-99999999-0").unwrap();
         let kept = scratch.dir("galley-test-99999999-1").unwrap();
         scratch.write("galley-test-99999999-1/.kept", "").unwrap();
-        let alive = scratch
+        let in_use = scratch
             .dir(&format!("galley-test-{}-7", process::id()))
             .unwrap();
         let foreign = scratch.dir("something-else").unwrap();
-        sweep(scratch.path());
-        assert!(!dead.exists());
-        assert!(kept.exists() && alive.exists() && foreign.exists());
+        remove_abandoned(scratch.path());
+        assert!(!abandoned.exists());
+        assert!(kept.exists() && in_use.exists() && foreign.exists());
     }
 }

@@ -1,8 +1,8 @@
-//! Clients that are slow on purpose, many of them and from many addresses: what slowhttptest does, which cannot choose the
-//! address that it comes from.
+//! Slow HTTP attacks from many client addresses. slowhttptest has the same attacks, but cannot choose its addresses.
 //!
-//! A [`Crowd`] holds its connections and does the least on each at every [`Crowd::tick`]: a byte of a head, a byte
-//! of a body, a few bytes read. It is driven by its owner, so that nothing depends on how fast the machine is.
+//! [`SlowClients`] keeps its connections open and does the minimum on each at every [`SlowClients::tick`]: it sends a byte of a head or of
+//! a body, or reads a few bytes. The test calls it, so that the result does not depend on the speed of the machine. It uses plain sockets
+//! instead of [`crate::client`], because it sets the receive buffer before it connects, and its requests are never complete.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -17,21 +17,21 @@ use rustix::{
 
 use crate::error::{Context, TestkitError};
 
-/// How they are slow.
+/// A kind of slow HTTP attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attack {
-    /// A head that does not end.
+pub enum SlowAttack {
+    /// A request head that never ends.
     Headers,
-    /// A body that is announced and comes byte by byte.
+    /// A request body sent byte by byte.
     Body,
-    /// An answer that is hardly read.
+    /// A response read a few bytes at a time.
     Read,
-    /// Hundreds of ranges of one file, hardly read.
+    /// The same with hundreds of ranges of one file.
     Range,
 }
 
-impl Attack {
-    /// All of them, with the options by which slowhttptest knows them.
+impl SlowAttack {
+    /// All attacks, with their options of slowhttptest.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Headers, "-H"),
         (Self::Body, "-B"),
@@ -57,76 +57,78 @@ impl Attack {
     }
 }
 
-/// Connections of slow clients.
+/// The connections of slow clients.
 #[derive(Debug)]
-pub struct Crowd {
-    attack: Attack,
-    members: Vec<TcpStream>,
+pub struct SlowClients {
+    attack: SlowAttack,
+    streams: Vec<TcpStream>,
 }
 
-impl Crowd {
-    /// Connects `count` clients from so many addresses below 127.1.0.0/16, and begins. Who is not let in is not in the crowd.
+impl SlowClients {
+    /// Connects `count` clients from `addresses` addresses of 127.1.0.0/16 and starts the attack. Clients that the server rejects at once
+    /// are dropped.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when a socket cannot be made.
-    pub fn gather(
-        attack: Attack,
+    /// [`TestkitError::Io`] when a client cannot connect.
+    pub fn connect(
+        attack: SlowAttack,
         (addr, host, target): (SocketAddr, &str, &str),
         (count, addresses): (usize, usize),
     ) -> Result<Self, TestkitError> {
         raise_descriptor_limit();
         let request = attack.request(host, target);
-        let mut members = Vec::with_capacity(count);
+        let mut streams = Vec::with_capacity(count);
         for number in 0..count {
-            let place = u16::try_from(number % addresses.max(1)).unwrap_or(0);
-            let [high, low] = place.to_be_bytes();
+            let index = u16::try_from(number % addresses.max(1)).unwrap_or(0);
+            let [high, low] = index.to_be_bytes();
             let from = Ipv4Addr::new(127, 1, high, low.max(1));
             let stream = connect(from, addr, attack).map_err(io::Error::from);
             let mut stream = stream.context(format_args!("connect from {from} to {addr}"))?;
             // A rejected client may get a reset at any moment.
             if stream.write_all(request.as_bytes()).is_ok() && stream.set_nonblocking(true).is_ok()
             {
-                members.push(stream);
+                streams.push(stream);
             }
         }
-        Ok(Self { attack, members })
+        Ok(Self { attack, streams })
     }
 
-    /// Lets each do the least. How many know of no end; those that still have something to read learn of theirs later.
+    /// Sends or reads a little on each connection; returns the number of connections that are not known to be closed. A connection with
+    /// unread data is known to be closed only after that data.
     pub fn tick(&mut self) -> usize {
-        let writes = matches!(self.attack, Attack::Headers | Attack::Body);
-        self.members.retain_mut(|stream| {
+        let writes = matches!(self.attack, SlowAttack::Headers | SlowAttack::Body);
+        self.streams.retain_mut(|stream| {
             let mut few = [0; 5];
             let written = if writes { stream.write(b"x") } else { Ok(1) };
             is_open(&written) && is_open(&stream.read(&mut few))
         });
-        self.members.len()
+        self.streams.len()
     }
 }
 
-/// Nothing to read or no room to write is no end; no byte is.
-fn is_open(done: &io::Result<usize>) -> bool {
-    match done {
+/// A read or write that would block means that the connection is open, a count of 0 that it is closed.
+fn is_open(result: &io::Result<usize>) -> bool {
+    match result {
         Ok(count) => *count > 0,
         Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }
 
-fn connect(from: Ipv4Addr, addr: SocketAddr, attack: Attack) -> Result<TcpStream, Errno> {
+fn connect(from: Ipv4Addr, addr: SocketAddr, attack: SlowAttack) -> Result<TcpStream, Errno> {
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
-    if matches!(attack, Attack::Read | Attack::Range) {
-        // Before connecting, since the window is agreed on then.
-        sockopt::set_socket_recv_buffer_size(&socket, SMALL)?;
+    if matches!(attack, SlowAttack::Read | SlowAttack::Range) {
+        // Before connecting, because the handshake negotiates the window.
+        sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER)?;
     }
     net::bind(&socket, &SocketAddrV4::new(from, 0))?;
     net::connect(&socket, &addr)?;
     Ok(TcpStream::from(socket))
 }
 
-/// Each connection takes a descriptor; distributions start programs with 1,024.
+/// Each connection takes a descriptor, and the default limit of distributions is 1,024.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it may not be raised, connecting says so.
+    // If the limit cannot be raised, connecting fails with an error.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {
@@ -136,5 +138,5 @@ fn raise_descriptor_limit() {
     );
 }
 
-/// Bytes; the kernel makes its own least of it.
-const SMALL: usize = 256;
+/// In bytes; the kernel raises it to its minimum.
+const RECEIVE_BUFFER: usize = 256;

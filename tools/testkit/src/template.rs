@@ -1,9 +1,9 @@
-//! A prepared WordPress, made once and copied for each use: about a second instead of ten.
+//! A WordPress installation that is created once and copied for each use, which takes about a second instead of ten.
 //!
-//! Templates lie in `$GALLEY_TESTKIT_CACHE`, else in `galley-testkit` below the target directory. A template's name is
-//! a hash of all it is made of (packages, seed files, options), so a change makes a new one. Several processes may come at
-//! once: a lock file per template, held shared while copying and alone while making; a template appears by one
-//! rename, whole or not at all. Old templates are removed when a new one is made.
+//! Templates are in `$GALLEY_TESTKIT_CACHE`, otherwise in `galley-testkit` below the target directory. The name of a template
+//! is a hash of its inputs (packages, seed files, options), so a change of an input creates a new template. Several processes
+//! may use a template concurrently: a lock file per template is locked shared during a copy and exclusively during the
+//! creation. A single rename publishes a complete template. The creation of a template removes old ones.
 
 use std::{
     env, fs,
@@ -19,15 +19,15 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{
     Durability, MariaDb, Options, WordPress, account,
     error::{Context, TestkitError},
-    place,
     process::run,
+    programs,
     wordpress::{INSTALLER, package},
 };
 
-/// A running database and an installed WordPress in `dir` (`dir/mariadb`, `dir/wordpress`), copied from a template that is
-/// made when it is not there yet.
+/// Copies a template to `dir` (`dir/mariadb`, `dir/wordpress`) and starts its database. Creates the template if it does not
+/// exist.
 ///
-/// The first time takes as long as an installation, some seconds; later times about a second.
+/// The first call takes as long as an installation, which is some seconds; later calls take about a second.
 ///
 /// # Errors
 /// As [`MariaDb::start`] and [`WordPress::install`].
@@ -36,12 +36,12 @@ pub fn wordpress_from_template(
     options: &Options,
 ) -> Result<(MariaDb, WordPress), TestkitError> {
     let cache = cache_dir()?;
-    let name = format!("{:016x}", key(options));
+    let name = format!("{:016x}", template_hash(options));
     let template = cache.join(&name);
-    let _shared = ready(&cache, &name, options)?;
-    fs::create_dir_all(dir).context(format_args!("make {}", dir.display()))?;
+    let _lock = lock_template(&cache, &name, options)?;
+    fs::create_dir_all(dir).context(format_args!("create {}", dir.display()))?;
     let database = thread::scope(|scope| {
-        // The database starts while the files are still being copied.
+        // The database starts concurrently with the copy of the files.
         let files = scope.spawn(|| copy_site(&template.join("wordpress"), &dir.join("wordpress")));
         let database = copy(&template.join("mariadb"), &dir.join("mariadb"))
             .and_then(|()| MariaDb::start(&dir.join("mariadb"), Durability::Discard));
@@ -54,51 +54,51 @@ pub fn wordpress_from_template(
     Ok((database, wordpress))
 }
 
-/// Makes the template if it is missing; returns a shared lock on it.
-fn ready(cache: &Path, name: &str, options: &Options) -> Result<fs::File, TestkitError> {
+/// Creates the template if it does not exist; returns a shared lock on it.
+fn lock_template(cache: &Path, name: &str, options: &Options) -> Result<fs::File, TestkitError> {
     let lock = lock_file(cache, name)?;
     flock(&lock, FlockOperation::LockShared).context("lock a template")?;
     if cache.join(name).exists() {
         return Ok(lock);
     }
-    // Going from shared to exclusive may let another process in between: it is looked at again.
+    // The change from a shared to an exclusive lock is not atomic: another process may have created the template.
     flock(&lock, FlockOperation::LockExclusive).context("lock a template")?;
     if !cache.join(name).exists() {
-        prune(cache, name);
-        make(cache, name, options)?;
+        remove_old_templates(cache, name);
+        create_template(cache, name, options)?;
     }
     flock(&lock, FlockOperation::LockShared).context("lock a template")?;
     Ok(lock)
 }
 
-/// Installs into a temporary place, shuts the database down and renames the whole.
-fn make(cache: &Path, name: &str, options: &Options) -> Result<(), TestkitError> {
-    // In a scratch directory, since the database's and PHP's users must be able to walk there.
+/// Installs WordPress in a scratch directory, shuts the database down, copies both to the cache and renames the copy.
+fn create_template(cache: &Path, name: &str, options: &Options) -> Result<(), TestkitError> {
+    // A scratch directory, because the users of the database and of PHP must be able to enter it.
     let scratch = crate::Scratch::new()?;
     let database = MariaDb::start(&scratch.join("mariadb"), Durability::Discard)?;
-    // The configuration is written anew at each use: what varies there must not make further templates.
-    let plain = Options {
+    // Each use writes the configuration again, so its options must not create additional templates.
+    let template_options = Options {
         url: None,
         mu_plugins: Vec::new(),
         extra_config: String::new(),
         ..options.clone()
     };
-    WordPress::install(&scratch.join("wordpress"), &database, &plain)?;
+    WordPress::install(&scratch.join("wordpress"), &database, &template_options)?;
     database.stop()?;
-    for name in PROGRAM {
+    for name in PROGRAM_FOLDERS {
         make_read_only(&scratch.join("wordpress").join(name))?;
     }
     let unfinished = cache.join(format!("{name}.unfinished"));
     remove(&unfinished)?;
-    fs::create_dir_all(&unfinished).context("make a folder for a template")?;
+    fs::create_dir_all(&unfinished).context("create the folder of a template")?;
     for part in ["mariadb", "wordpress"] {
         copy(&scratch.join(part), &unfinished.join(part))?;
     }
-    fs::rename(&unfinished, cache.join(name)).context("move a template into place")
+    fs::rename(&unfinished, cache.join(name)).context("rename a template")
 }
 
-/// Removes all templates but the newest few, and none that is in use.
-fn prune(cache: &Path, new: &str) {
+/// Removes all templates except the newest ones and those in use.
+fn remove_old_templates(cache: &Path, new: &str) {
     let Ok(entries) = fs::read_dir(cache) else {
         return;
     };
@@ -109,7 +109,7 @@ fn prune(cache: &Path, new: &str) {
         .collect();
     others.sort();
     others.reverse();
-    for (_, path) in others.into_iter().skip(TEMPLATES_KEPT - 1) {
+    for (_, path) in others.into_iter().skip(MAX_TEMPLATES - 1) {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
@@ -132,18 +132,20 @@ fn lock_file(cache: &Path, name: &str) -> Result<fs::File, TestkitError> {
         .context(format_args!("open {}", path.display()))
 }
 
-/// Copies the folder of a WordPress. Its program files, nearly all of it, become further names of the template's files: those
-/// are read-only, so nobody can change a template by writing to a copy. The rest is really copied.
+/// Copies the folder of a WordPress. The program files, which are most of it, become hard links to the template's files. These
+/// are read-only, so that writes to a copy cannot change the template.
 fn copy_site(from: &Path, to: &Path) -> Result<(), TestkitError> {
-    fs::create_dir_all(to).context(format_args!("make {}", to.display()))?;
-    if let Some(user) = account::for_web() {
-        user.own(to)?;
+    fs::create_dir_all(to).context(format_args!("create {}", to.display()))?;
+    if let Some(user) = account::web_user() {
+        user.chown(to)?;
     }
     for entry in fs::read_dir(from).context(format_args!("read {}", from.display()))? {
         let entry = entry.context(format_args!("read {}", from.display()))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        let linked =
-            PROGRAM.iter().any(|name| entry.file_name() == *name) && link(&source, &target);
+        let linked = PROGRAM_FOLDERS
+            .iter()
+            .any(|name| entry.file_name() == *name)
+            && link(&source, &target);
         if !linked {
             remove(&target)?;
             copy(&source, &target)?;
@@ -152,7 +154,7 @@ fn copy_site(from: &Path, to: &Path) -> Result<(), TestkitError> {
     Ok(())
 }
 
-/// Hard links for a whole folder; false where the two places are on different file systems.
+/// Creates hard links for all files of a folder; false if the two paths are on different file systems.
 fn link(from: &Path, to: &Path) -> bool {
     run(
         "cp",
@@ -164,7 +166,7 @@ fn link(from: &Path, to: &Path) -> bool {
     .is_ok()
 }
 
-/// Takes the right to write from all files in a folder; folders stay as they are, so that they can be removed.
+/// Makes all files in a folder read-only, but not the folders, so that they can be removed.
 fn make_read_only(dir: &Path) -> Result<(), TestkitError> {
     for entry in fs::read_dir(dir).context(format_args!("read {}", dir.display()))? {
         let path = entry
@@ -174,7 +176,7 @@ fn make_read_only(dir: &Path) -> Result<(), TestkitError> {
             make_read_only(&path)?;
         } else {
             fs::set_permissions(&path, fs::Permissions::from_mode(0o444))
-                .context(format_args!("protect {}", path.display()))?;
+                .context(format_args!("make {} read-only", path.display()))?;
         }
     }
     Ok(())
@@ -199,8 +201,8 @@ fn remove(path: &Path) -> Result<(), TestkitError> {
     }
 }
 
-/// A hash of everything a template is made of.
-fn key(options: &Options) -> u64 {
+/// A hash of the inputs of a template.
+fn template_hash(options: &Options) -> u64 {
     let mut hash = DefaultHasher::new();
     FORMAT.hash(&mut hash);
     INSTALLER.hash(&mut hash);
@@ -216,12 +218,12 @@ fn key(options: &Options) -> u64 {
         .unwrap_or_default()
         .hash(&mut hash);
     for names in [&["mariadbd", "mysqld"][..], &["php"]] {
-        // Size and time stand for the version: asking the programs would take longer than the copy.
-        let about = place::program(names)
+        // Size and time represent the version, because running the programs would take longer than the copy.
+        let metadata = programs::find(names)
             .ok()
             .and_then(|path| fs::metadata(path).ok());
-        about
-            .map(|about| (about.len(), about.mtime()))
+        metadata
+            .map(|metadata| (metadata.len(), metadata.mtime()))
             .hash(&mut hash);
     }
     hash.finish()
@@ -230,17 +232,17 @@ fn key(options: &Options) -> u64 {
 fn cache_dir() -> Result<PathBuf, TestkitError> {
     let dir = env::var_os("GALLEY_TESTKIT_CACHE")
         .map(PathBuf::from)
-        .or_else(below_target)
+        .or_else(cache_dir_in_target)
         .unwrap_or_else(|| {
             let uid = rustix::process::geteuid().as_raw();
             env::temp_dir().join(format!("galley-testkit-{uid}"))
         });
-    fs::create_dir_all(&dir).context(format_args!("make {}", dir.display()))?;
+    fs::create_dir_all(&dir).context(format_args!("create {}", dir.display()))?;
     fs::canonicalize(&dir).context(format_args!("find {}", dir.display()))
 }
 
-/// The target directory is the one above `debug` or `release`, in which this test or program was built.
-fn below_target() -> Option<PathBuf> {
+/// A folder in the target directory, which is the parent of the `debug` or `release` directory of this program.
+fn cache_dir_in_target() -> Option<PathBuf> {
     let program = env::current_exe().ok()?;
     let profile = program
         .ancestors()
@@ -248,11 +250,11 @@ fn below_target() -> Option<PathBuf> {
     Some(profile.parent()?.join("galley-testkit"))
 }
 
-/// Raised when the way of making a template changes.
+/// Must be increased when the creation of templates changes.
 const FORMAT: u32 = 2;
-/// Folders of WordPress that only an update would write to.
-const PROGRAM: &[&str] = &["wp-admin", "wp-includes"];
-const TEMPLATES_KEPT: usize = 4;
+/// Folders that WordPress writes to only during an update.
+const PROGRAM_FOLDERS: &[&str] = &["wp-admin", "wp-includes"];
+const MAX_TEMPLATES: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -260,14 +262,14 @@ mod tests {
     use crate::{SampleContent, Scratch};
 
     #[test]
-    fn the_key_changes_with_what_is_in_the_database_and_with_nothing_else() {
+    fn the_hash_depends_only_on_options_that_affect_the_database() {
         let base = Options::default();
         let same = Options {
             url: Some("http://x".into()),
             extra_config: "// x".into(),
             ..Options::default()
         };
-        assert_eq!(key(&base), key(&same));
+        assert_eq!(template_hash(&base), template_hash(&same));
         for other in [
             Options {
                 title: "Other".into(),
@@ -282,26 +284,26 @@ mod tests {
                 ..Options::default()
             },
         ] {
-            assert_ne!(key(&base), key(&other));
+            assert_ne!(template_hash(&base), template_hash(&other));
         }
     }
 
     #[test]
-    fn old_templates_go_unless_in_use() {
+    fn old_templates_are_removed_unless_in_use() {
         let scratch = Scratch::new().unwrap();
         for number in 0..6 {
             scratch.dir(&format!("old{number}")).unwrap();
         }
-        let held = lock_file(scratch.path(), "old0").unwrap();
-        flock(&held, FlockOperation::LockShared).unwrap();
-        prune(scratch.path(), "new");
-        let left = (0..6)
+        let lock = lock_file(scratch.path(), "old0").unwrap();
+        flock(&lock, FlockOperation::LockShared).unwrap();
+        remove_old_templates(scratch.path(), "new");
+        let remaining = (0..6)
             .filter(|number| scratch.join(format!("old{number}")).exists())
             .count();
         assert!(scratch.join("old0").exists(), "in use");
         assert!(
-            left == TEMPLATES_KEPT - 1 || left == TEMPLATES_KEPT,
-            "{left}"
+            remaining == MAX_TEMPLATES - 1 || remaining == MAX_TEMPLATES,
+            "{remaining}"
         );
     }
 }

@@ -1,14 +1,14 @@
-//! Waiting for a stated condition with a deadline: the only place of the kit that sleeps.
+//! Waits for a condition with a deadline. Only this module of the test kit sleeps.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// Waits until `condition` is true, asking it every few milliseconds.
+/// Waits until `condition` is true, evaluating it every few milliseconds.
 ///
 /// # Panics
-/// When `timeout` has passed first; the message names `what`.
+/// If `timeout` expires first; the message contains `what`.
 #[track_caller]
 pub fn wait_for(what: &str, timeout: Duration, condition: impl FnMut() -> bool) {
     assert!(
@@ -17,8 +17,8 @@ pub fn wait_for(what: &str, timeout: Duration, condition: impl FnMut() -> bool) 
     );
 }
 
-/// True as soon as `condition` is; false when `timeout` has passed. The condition is asked at least once, and once more
-/// at the very end.
+/// Waits until `condition` is true; returns false if `timeout` expires first. Evaluates the condition at least once, and once
+/// more after the deadline.
 pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + timeout;
     let mut pause = Duration::from_millis(1);
@@ -31,35 +31,38 @@ pub(crate) fn poll_until(timeout: Duration, mut condition: impl FnMut() -> bool)
             return false;
         }
         thread::sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_PAUSE);
     }
 }
 
-/// Lets time pass where time itself is the script: an upstream that is slow, a moment that is to be a random one.
+/// Sleeps, where the delay itself is part of a test: a slow upstream, or a random point in time.
 pub(crate) fn pause(time: Duration) {
     thread::sleep(time);
 }
 
-/// Short enough not to be felt, long enough to leave the processor to what is waited for.
-const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+/// Long enough to leave the processor to the service, and too short to delay a test noticeably.
+const MAX_PAUSE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_is_asked_until_it_is_true() {
-        let mut asked = 0;
-        wait_for("the third question", Duration::from_secs(5), || {
-            asked += 1;
-            asked == 3
+    fn a_condition_is_evaluated_until_it_is_true() {
+        let mut calls = 0;
+        wait_for("the third call", Duration::from_secs(5), || {
+            calls += 1;
+            calls == 3
         });
-        assert_eq!(asked, 3);
+        assert_eq!(calls, 3);
     }
 
     #[test]
-    fn patience_ends() {
+    fn polling_ends_at_the_deadline() {
         assert!(!poll_until(Duration::from_millis(5), || false));
-        assert!(poll_until(Duration::ZERO, || true), "asked at least once");
+        assert!(
+            poll_until(Duration::ZERO, || true),
+            "the condition must be evaluated at least once"
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! A WordPress of its own: a copy of Debian's package as plain files, its own configuration and database, installed
-//! without a click and, on request, filled with a sample site.
+//! Installs a private WordPress: a copy of Debian's package with its own configuration and database, optionally with a sample
+//! site.
 //!
-//! Debian's package points into other packages by symbolic links and keeps its configuration in /etc; the copy has real
-//! files only. Nothing is asked of foreign hosts: external requests, updates and avatars are off. Started by root, the
-//! files belong to `www-data`, so that WordPress may write what it writes on real machines.
+//! Debian's package has symbolic links to other packages and its configuration in `/etc`; the copy has only regular files. It
+//! sends no requests to other hosts: external requests, updates and avatars are disabled. If root installs it, the files
+//! belong to `www-data`, so that WordPress can write the same files as on a real machine.
 
 use std::{
     env,
@@ -17,47 +17,47 @@ use std::{
 use crate::{
     MariaDb, account,
     error::{Context, TestkitError},
-    place,
     process::run,
+    programs,
 };
 
-/// What the site contains.
+/// The content of a new site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SampleContent {
-    /// What WordPress itself installs: one post, one page, one comment.
+    /// The content of a new WordPress: one post, one page, one comment.
     None,
-    /// Posts, pages, pictures, comments, menus, widgets and a post of each special kind; see assets/seed.php.
+    /// Posts, pages, images, comments, menus, widgets and a post of each special kind; see assets/seed.php.
     Full,
 }
 
 /// When WordPress runs its scheduled tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cron {
-    /// Never by itself: visits have no side effects. For tests.
+    /// Never automatically, so that visits have no side effects. For tests.
     Off,
-    /// On visits, as WordPress does by default.
+    /// During visits, the default of WordPress.
     OnVisits,
 }
 
-/// How a WordPress is installed.
+/// The options of an installation.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Address of the site without a slash at the end. Without one it follows each request's Host, so that the same
-    /// installation answers behind any port.
+    /// URL of the site without a trailing slash. With `None`, WordPress uses the `Host` of each request, so that the same
+    /// installation works at any port.
     pub url: Option<String>,
     /// Title of the site.
     pub title: String,
     /// Name of the administrator.
     pub user: String,
-    /// Password of the administrator and of the sample site's other users.
+    /// Password of the administrator and of the other users of the sample site.
     pub password: String,
-    /// What the site contains.
+    /// The content of the site.
     pub sample: SampleContent,
     /// When scheduled tasks run.
     pub cron: Cron,
-    /// Must-use plugins: file name and PHP text.
+    /// Must-use plugins: file name and PHP code.
     pub mu_plugins: Vec<(String, String)>,
-    /// Further lines of PHP for wp-config.php.
+    /// Additional PHP code for wp-config.php.
     pub extra_config: String,
 }
 
@@ -76,10 +76,10 @@ impl Default for Options {
     }
 }
 
-/// An installed WordPress: files and accounts. Its database and a web server are the caller's.
+/// An installed WordPress. The caller owns its database and the web server.
 #[derive(Debug, Clone)]
 pub struct WordPress {
-    /// Its folder: what a web server takes as document root.
+    /// The document root.
     pub root: PathBuf,
     /// Name of the administrator.
     pub user: String,
@@ -89,10 +89,11 @@ pub struct WordPress {
 
 impl WordPress {
     /// Copies, configures and installs WordPress into `dir`, which must not exist or be empty, with its tables in
-    /// `database`. Called again on a finished installation it only writes the configuration anew.
+    /// `database`. For an existing installation, it only writes the configuration again.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the packages; [`TestkitError::Ended`] with PHP's words when the installation fails.
+    /// [`TestkitError::Missing`] if the packages are not installed; [`TestkitError::Ended`] with PHP's output if the
+    /// installation fails.
     pub fn install(
         dir: &Path,
         database: &MariaDb,
@@ -108,14 +109,14 @@ impl WordPress {
              GRANT ALL ON {NAME}.* TO {NAME}@localhost;"
         ))?;
         let wordpress = Self::configure(dir, database.socket(), options)?;
-        if let Some(user) = account::for_web() {
-            user.own(dir)?;
+        if let Some(user) = account::web_user() {
+            user.chown(dir)?;
         }
         wordpress.run_installer(options)?;
         Ok(wordpress)
     }
 
-    /// Writes wp-config.php, .htaccess and the must-use plugins for a folder whose tables exist already.
+    /// Writes wp-config.php, .htaccess and the must-use plugins of an installation whose tables exist.
     pub(crate) fn configure(
         dir: &Path,
         socket: &Path,
@@ -126,13 +127,13 @@ impl WordPress {
         let write = |name: &str, text: &str| {
             let path = root.join(name);
             fs::write(&path, text).context(format_args!("write {}", path.display()))?;
-            account::for_web().map_or(Ok(()), |user| user.own(&path))
+            account::web_user().map_or(Ok(()), |user| user.chown(&path))
         };
         write("wp-config.php", &configuration(socket, options)?)?;
         write(".htaccess", HTACCESS)?;
         if !options.mu_plugins.is_empty() {
             fs::create_dir_all(root.join("wp-content/mu-plugins"))
-                .context("make the folder of must-use plugins")?;
+                .context("create the folder of must-use plugins")?;
         }
         for (name, text) in &options.mu_plugins {
             write(&format!("wp-content/mu-plugins/{name}"), text)?;
@@ -147,7 +148,7 @@ impl WordPress {
     /// Copies Galley's plugin from `folder` and activates it.
     ///
     /// # Errors
-    /// [`TestkitError::Missing`] without the plugin, [`TestkitError::Refused`] when WordPress does not activate it.
+    /// [`TestkitError::Missing`] if `folder` has no plugin, [`TestkitError::Refused`] if WordPress does not activate it.
     pub fn install_plugin(&self, folder: &Path) -> Result<(), TestkitError> {
         if !folder.join("galley.php").is_file() {
             return Err(TestkitError::Missing {
@@ -162,23 +163,23 @@ impl WordPress {
                 .arg(folder)
                 .arg(&target),
         )?;
-        if let Some(user) = account::for_web() {
-            user.own(&target)?;
+        if let Some(user) = account::web_user() {
+            user.chown(&target)?;
         }
-        let printed = self.php(
+        let output = self.php(
             "require_once ABSPATH . 'wp-admin/includes/plugin.php'; \
              $failed = activate_plugin('galley/galley.php'); \
              echo is_wp_error($failed) ? $failed->get_error_message() : 'active';",
         )?;
-        if printed.trim_end().ends_with("active") {
+        if output.trim_end().ends_with("active") {
             return Ok(());
         }
         Err(TestkitError::Refused(format!(
-            "the plugin was not activated: {printed}"
+            "the plugin was not activated: {output}"
         )))
     }
 
-    /// Runs PHP code inside this WordPress, as its own user; returns what it prints. The code has no opening tag.
+    /// Runs PHP code, which has no opening tag, in this WordPress as the user of its files; returns the output.
     pub fn php(&self, code: &str) -> Result<String, TestkitError> {
         let script = format!(
             "$_SERVER += ['HTTP_HOST' => 'localhost', 'REQUEST_URI' => '/', 'REQUEST_METHOD' => 'GET', \
@@ -188,9 +189,9 @@ impl WordPress {
     }
 
     fn run_installer(&self, options: &Options) -> Result<(), TestkitError> {
-        // Beside the folder, not in it: the installer must never be served.
+        // Outside the document root, because the installer must never be served.
         let scripts = self.root.with_extension("installer");
-        fs::create_dir_all(&scripts).context(format_args!("make {}", scripts.display()))?;
+        fs::create_dir_all(&scripts).context(format_args!("create {}", scripts.display()))?;
         for (name, text) in INSTALLER {
             fs::write(scripts.join(name), text).context(format_args!("write {name}"))?;
         }
@@ -207,21 +208,21 @@ impl WordPress {
                 SampleContent::Full => "full",
             },
         );
-        let said = run("the installer of WordPress", &mut command)?;
+        let output = run("the installer of WordPress", &mut command)?;
         fs::remove_dir_all(&scripts).context("remove the installer")?;
-        // WordPress dies with status 0 and a page that says why.
-        if said.contains("installed ") {
+        // If WordPress fails, it exits with status 0 and prints an error page.
+        if output.contains("installed ") {
             return Ok(());
         }
         Err(TestkitError::Ended {
             program: "the installer of WordPress".to_owned(),
-            status: "no success".to_owned(),
-            log: said,
+            status: "an error page".to_owned(),
+            log: output,
         })
     }
 
     fn php_command(&self) -> Result<Command, TestkitError> {
-        let mut command = Command::new(place::program(&["php"])?);
+        let mut command = Command::new(programs::find(&["php"])?);
         command.args([
             "-d",
             "display_errors=stderr",
@@ -231,19 +232,19 @@ impl WordPress {
             "memory_limit=512M",
         ]);
         command.current_dir(&self.root).env("HOME", "/nonexistent");
-        if let Some(user) = account::for_web() {
+        if let Some(user) = account::web_user() {
             command.uid(user.uid).gid(user.gid);
         }
         Ok(command)
     }
 }
 
-/// The WordPress that is copied: Debian's, or the one that `$GALLEY_TESTKIT_WORDPRESS` names, to try another version.
+/// The WordPress to copy: Debian's package, or the folder in `$GALLEY_TESTKIT_WORDPRESS`, to test another version.
 pub(crate) fn package() -> PathBuf {
     env::var_os("GALLEY_TESTKIT_WORDPRESS").map_or_else(|| PathBuf::from(PACKAGE), PathBuf::from)
 }
 
-/// Copies Debian's WordPress as real files: links are followed, the links into /etc left out.
+/// Copies Debian's WordPress as regular files: follows symbolic links and omits those to `/etc`.
 fn copy_package(dir: &Path) -> Result<(), TestkitError> {
     let package = package();
     if !package.join("wp-load.php").exists() {
@@ -251,12 +252,12 @@ fn copy_package(dir: &Path) -> Result<(), TestkitError> {
             program: "wordpress".to_owned(),
         });
     }
-    // Beside the final place first: an interrupted copy is never taken for a whole one.
+    // Copies to a temporary name first, so that an interrupted copy is never used.
     let unfinished = dir.with_extension("unfinished");
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished).context("remove an unfinished copy")?;
     }
-    copy_following(&package, &unfinished)?;
+    copy_dereferenced(&package, &unfinished)?;
     for name in [".htaccess", "wp-config.php"] {
         let path = unfinished.join(name);
         if path.exists() {
@@ -264,21 +265,21 @@ fn copy_package(dir: &Path) -> Result<(), TestkitError> {
         }
     }
     let uploads = unfinished.join("wp-content/uploads");
-    fs::create_dir_all(&uploads).context(format_args!("make {}", uploads.display()))?;
-    fs::rename(&unfinished, dir).context(format_args!("move a copy to {}", dir.display()))
+    fs::create_dir_all(&uploads).context(format_args!("create {}", uploads.display()))?;
+    fs::rename(&unfinished, dir).context(format_args!("rename a copy to {}", dir.display()))
 }
 
-fn copy_following(from: &Path, to: &Path) -> Result<(), TestkitError> {
-    fs::create_dir_all(to).context(format_args!("make {}", to.display()))?;
+fn copy_dereferenced(from: &Path, to: &Path) -> Result<(), TestkitError> {
+    fs::create_dir_all(to).context(format_args!("create {}", to.display()))?;
     for entry in fs::read_dir(from).context(format_args!("read {}", from.display()))? {
         let entry = entry.context(format_args!("read {}", from.display()))?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         match fs::metadata(&source) {
-            Ok(what) if what.is_dir() => copy_following(&source, &target)?,
+            Ok(metadata) if metadata.is_dir() => copy_dereferenced(&source, &target)?,
             Ok(_) => {
                 fs::copy(&source, &target).context(format_args!("copy {}", source.display()))?;
             }
-            // A link into a package that is only recommended and not installed.
+            // A link to a recommended package that is not installed.
             Err(_) => {}
         }
     }
@@ -334,7 +335,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// 64 hexadecimal digits from the kernel.
+/// 64 random hexadecimal digits.
 fn random_hex() -> Result<String, TestkitError> {
     use std::io::Read;
     let mut bytes = [0_u8; 32];
@@ -348,14 +349,14 @@ fn random_hex() -> Result<String, TestkitError> {
     }))
 }
 
-/// Takes the address from the request, if it looks like one.
+/// Sets the URL of the site from the `Host` of the request, if that is valid.
 const DERIVED_URL: &str = r"$galley_host = $_SERVER['HTTP_HOST'] ?? 'localhost';
 if ( ! preg_match( '/^[A-Za-z0-9.:\[\]-]{1,255}$/', $galley_host ) ) {
 	$galley_host = 'localhost';
 }
 define( 'WP_HOME', ( ( $_SERVER['HTTPS'] ?? '' ) === 'on' ? 'https' : 'http' ) . '://' . $galley_host );";
 
-/// What WordPress itself writes for permalinks.
+/// The rules that WordPress writes for permalinks.
 const HTACCESS: &str = "# BEGIN WordPress
 <IfModule mod_rewrite.c>
 RewriteEngine On
@@ -375,7 +376,7 @@ pub(crate) const INSTALLER: &[(&str, &str)] = &[
     ("seed-text.php", include_str!("../assets/seed-text.php")),
     ("seed-images.php", include_str!("../assets/seed-images.php")),
 ];
-/// Where Debian's package puts it.
+/// The folder of Debian's package.
 const PACKAGE: &str = "/usr/share/wordpress";
 const SALTS: &[&str] = &[
     "AUTH_KEY",
@@ -388,7 +389,7 @@ const SALTS: &[&str] = &[
     "NONCE_SALT",
 ];
 const NAME: &str = "wordpress";
-/// Not a secret: the socket is in a directory of ours and there is no network.
+/// Not a secret: the database listens only on a socket in a private directory.
 const DATABASE_PASSWORD: &str = "wordpress";
 
 #[cfg(test)]
@@ -396,32 +397,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn php_strings_cannot_be_broken_out_of() {
-        for (text, wanted) in [
+    fn php_string_literals_are_escaped() {
+        for (text, expected) in [
             ("a", "'a'"),
             ("it's", r"'it\'s'"),
             (r"\", r"'\\'"),
             (r"\'", r"'\\\''"),
         ] {
-            assert_eq!(quoted(text), wanted);
+            assert_eq!(quoted(text), expected);
         }
     }
 
     #[test]
-    fn options_reach_the_configuration() {
+    fn options_are_written_to_the_configuration() {
         let fixed = Options {
             url: Some("https://x.test".into()),
             extra_config: "define( 'A', 1 );".into(),
             ..Options::default()
         };
         let text = configuration(Path::new("/s.sock"), &fixed).unwrap();
-        for wanted in [
+        for expected in [
             "'https://x.test'",
             "define( 'A', 1 );",
             "DISABLE_WP_CRON",
             "'localhost:/s.sock'",
         ] {
-            assert!(text.contains(wanted), "{wanted} is not in\n{text}");
+            assert!(text.contains(expected), "{expected} is missing in\n{text}");
         }
         let live = Options {
             cron: Cron::OnVisits,

@@ -1,7 +1,7 @@
-//! What the Makefile calls: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
-//! `growth`, `load-compare`, `seeds`, `soak` and `stress`. Builds nothing itself.
+//! The commands behind the Makefile: `xtask demo`, `demo-clean`, `bench`, `cluster`, `conformance`, `faults`, `exactness`, `fragments`,
+//! `growth`, `load-compare`, `seeds`, `soak` and `stress`. They build nothing.
 //!
-//! Results go to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage.
+//! Results go to stdout, progress to stderr. Exit codes: 0 success, 1 failure, 2 invalid usage.
 
 mod bench;
 mod cluster;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "xtask", about = "Tasks around Galley")]
+#[command(name = "xtask", about = "Demo, benchmarks and test runs of Galley")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -28,42 +28,42 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Runs Galley in front of a WordPress of its own, filled with a sample site
+    /// Runs Galley in front of a separate WordPress with a sample site
     Demo(demo::Arguments),
-    /// Removes what the demo has made
+    /// Removes the files of the demo
     DemoClean(demo::CleanArguments),
-    /// Measures what a request costs at Galley and at its peers, in one run
+    /// Measures the cost of a request at Galley and at other servers, in one run
     Bench(bench::Arguments),
-    /// Serves answers made before: the least that a server can do, for the bench
+    /// Sends prepared responses: the lower bound for the cost of a request
     #[command(hide = true)]
     Floor(bench::floor::Arguments),
-    /// Runs a program and stays the parent of all that it starts, for the bench
+    /// Runs a program and remains the parent of all its processes, for the benchmark
     #[command(hide = true)]
     Hold(bench::hold::Arguments),
-    /// Runs the public cache suite against Galley, nginx, Varnish, httpd and Traffic Server
+    /// Runs the public cache test suite against Galley, nginx, Varnish, httpd and Traffic Server
     Conformance(conformance::Arguments),
-    /// Does to a running Galley what must not harm it, and counts
+    /// Injects faults into a running Galley and checks the responses
     Faults(faults::Arguments),
-    /// Harms a cluster in every way while its pages are edited and read, and compares what was read with what was acknowledged
+    /// Injects faults into a cluster while pages are edited and read, and compares the responses with the acknowledged purges
     Cluster(cluster::Arguments),
-    /// Edits a real WordPress and counts what is purged, too little and too much
+    /// Edits a real WordPress and counts missing and unnecessary purges
     Exactness(exactness::Arguments),
-    /// Measures what edits cost on a large site whose pages share fragments
+    /// Measures the cost of edits on a large site whose pages share fragments
     Fragments(fragments::Arguments),
-    /// Measures what a hit costs while entries and connections grow
+    /// Measures the cost of a hit as the numbers of entries and connections grow
     Growth(growth::Arguments),
-    /// Runs `galley load` and other load generators in turns on the same targets, and prints the ratios of their percentiles
+    /// Runs `galley load` and other load generators alternately on the same targets, and prints the ratios of their percentiles
     LoadCompare(load_compare::Arguments),
-    /// Rebuilds the stacks of five published articles, and measures them beside Galley
+    /// Rebuilds the stacks of five published articles, and compares them with Galley
     Seeds(seeds::Arguments),
-    /// Asks millions of times, a tenth of it uncached, and looks at failures, memory and descriptors
+    /// Sends millions of requests, a tenth of them uncached, and checks failures, memory and descriptors
     Soak(stress::SoakArguments),
-    /// Times stored pages and an editor's save in a small machine while everything around them is bad
+    /// Measures hits and an editor's save under adverse conditions on a small machine
     Stress(stress::StressArguments),
 }
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().task {
+    let result = match Arguments::parse().task {
         Task::Demo(arguments) => demo::run(&arguments),
         Task::DemoClean(arguments) => demo::clean(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
@@ -80,11 +80,11 @@ fn main() -> ExitCode {
         Task::Soak(arguments) => stress::soak(&arguments),
         Task::Stress(arguments) => stress::stress(&arguments),
     };
-    match outcome {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(complaint) => {
-            eprintln!("xtask: {complaint}");
-            if complaint.is::<bench::Misuse>() {
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            if error.is::<bench::UsageError>() {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE

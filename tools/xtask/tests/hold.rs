@@ -1,4 +1,4 @@
-//! `xtask hold` against programs that leave: their daemons stay below it, and end with it.
+//! `xtask hold` with programs that become daemons: they become its children, and it stops them.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,17 +12,17 @@ use std::{
 use galley_testkit::wait_for;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Starts `hold` over a shell script; returns it with the first number that the script prints.
-fn held(script: &str) -> (Child, u32) {
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_xtask"))
+/// Starts `xtask hold` with a shell script; returns it with the first number that the script prints.
+fn start_hold(script: &str) -> (Child, u32) {
+    let mut hold = Command::new(env!("CARGO_BIN_EXE_xtask"))
         .args(["hold", "--", "sh", "-c", script])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
-    let out = holder.stdout.take().unwrap();
+    let out = hold.stdout.take().unwrap();
     BufReader::new(out).read_line(&mut line).unwrap();
-    (holder, line.trim().parse().unwrap())
+    (hold, line.trim().parse().unwrap())
 }
 
 fn parent(pid: u32) -> Option<u32> {
@@ -31,33 +31,33 @@ fn parent(pid: u32) -> Option<u32> {
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-fn lives(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     fs::exists(format!("/proc/{pid}")).unwrap()
 }
 
 #[test]
-fn a_daemon_that_leaves_its_session_stays_below_the_holder_and_ends_with_it() {
-    // The script ends at once; what it leaves behind has a session of its own and does not heed SIGTERM.
-    let (mut holder, daemon) =
-        held("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' &");
+fn a_daemon_in_another_session_becomes_a_child_and_is_stopped() {
+    // The script exits immediately; the daemon has a separate session and ignores SIGTERM.
+    let (mut hold, daemon) =
+        start_hold("setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' &");
     wait_for(
-        "the daemon to become the holder's child",
+        "the daemon to become a child of xtask hold",
         Duration::from_secs(30),
-        || parent(daemon) == Some(holder.id()),
+        || parent(daemon) == Some(hold.id()),
     );
     assert!(
-        holder.try_wait().unwrap().is_none(),
-        "it left with the script"
+        hold.try_wait().unwrap().is_none(),
+        "it exited with the script"
     );
-    kill_process(Pid::from_child(&holder), Signal::TERM).unwrap();
-    assert!(holder.wait().unwrap().success());
-    assert!(!lives(daemon));
+    kill_process(Pid::from_child(&hold), Signal::TERM).unwrap();
+    assert!(hold.wait().unwrap().success());
+    assert!(!is_running(daemon));
 }
 
 #[test]
-fn it_ends_with_its_program_and_says_how() {
-    let (mut holder, _) = held("echo 1; exit 3");
-    assert_eq!(holder.wait().unwrap().code(), Some(1));
-    let (mut holder, _) = held("echo 1");
-    assert!(holder.wait().unwrap().success());
+fn it_exits_with_its_program_and_reports_a_failure() {
+    let (mut hold, _) = start_hold("echo 1; exit 3");
+    assert_eq!(hold.wait().unwrap().code(), Some(1));
+    let (mut hold, _) = start_hold("echo 1");
+    assert!(hold.wait().unwrap().success());
 }

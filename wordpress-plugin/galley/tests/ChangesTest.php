@@ -1,6 +1,6 @@
 <?php
 /**
- * From two states to purges: posts, templates, terms, settings.
+ * Purges derived from the old and new state of posts, templates, terms and settings.
  *
  * @package Galley
  */
@@ -44,12 +44,12 @@ final class ChangesTest extends TestCase {
 		return array_column( $change['lists'], 'key' );
 	}
 
-	public function test_nothing_changes_nothing(): void {
+	public function test_an_unchanged_post_purges_nothing(): void {
 		$this->assertSame( array(), Galley\post_changes( 7, self::post(), self::post() )['tags'] );
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft() )['tags'] );
 	}
 
-	public function test_menus_of_a_language_change_pages_with_the_old_menu(): void {
+	public function test_a_menu_change_of_a_language_purges_pages_with_the_old_menu(): void {
 		$menus = static function ( array $languages ): array {
 			return array( 'nav_menus' => array( 'theme' => array( 'primary' => $languages ) ) );
 		};
@@ -64,7 +64,7 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array( 'theme primary 0' => 7 ), Galley\menus_by_place( array( 'theme' => array( 'primary' => '7' ) ) ) );
 	}
 
-	public function test_a_scheduled_post_changes_what_names_it(): void {
+	public function test_a_scheduled_post_purges_only_what_refers_to_it(): void {
 		$this->assertSame( array(), Galley\post_changes( 7, self::draft(), self::draft( array( 'title' => 'U' ) ) )['tags'] );
 		$later = array( 'status' => 'future' );
 		$title = Galley\post_changes( 7, self::draft( $later ), self::draft( $later + array( 'title' => 'U' ) ) );
@@ -74,14 +74,14 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), $date['lists'] );
 	}
 
-	public function test_a_password_touches_searches_and_comments(): void {
+	public function test_a_post_password_purges_searches_and_comments(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'password' => 'oar' ) ) );
 		foreach ( array( 'l.post.s', 'l.post.x', 'o.post.password', 'c7', 'pl7', 'pe7' ) as $tag ) {
 			$this->assertContains( $tag, $change['tags'] );
 		}
 	}
 
-	public function test_searches_look_at_some_fields(): void {
+	public function test_only_searched_fields_affect_searches(): void {
 		$searched = static function ( array $differs ): bool {
 			return Galley\post_changes( 7, self::post(), self::post( $differs ) )['searched'];
 		};
@@ -95,29 +95,29 @@ final class ChangesTest extends TestCase {
 		$this->assertFalse( Galley\post_changes( 7, self::draft(), self::draft( array( 'content' => 'd' ) ) )['searched'] );
 	}
 
-	public function test_text_alone_changes_the_post_alone(): void {
+	public function test_a_text_change_purges_only_the_post(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'content' => 'd', 'modified' => '2' ) ) );
 		$this->assertSame( array( 'p7', 'o.post.modified', 'l.post.s' ), $change['tags'] );
 		$this->assertSame( array(), $change['lists'] );
 		$this->assertFalse( $change['moved'] );
 	}
 
-	public function test_appearing_and_going_touch_the_same(): void {
-		$came  = Galley\post_changes( 7, self::draft(), self::post() );
-		$went  = Galley\post_changes( 7, self::post(), self::draft() );
-		$gone  = Galley\post_changes( 7, self::post(), null );
-		$lists = array( 'l.post', 'l.post.t3', 'l.post.t1', 'l.post.a2', 'l.post.d2024', 'l.post.d202405', 'l.post.d20240531', 'l.post.par0' );
-		foreach ( array( $came, $went, $gone ) as $change ) {
+	public function test_publishing_and_removing_a_post_purge_the_same_tags(): void {
+		$published   = Galley\post_changes( 7, self::draft(), self::post() );
+		$unpublished = Galley\post_changes( 7, self::post(), self::draft() );
+		$deleted     = Galley\post_changes( 7, self::post(), null );
+		$lists       = array( 'l.post', 'l.post.t3', 'l.post.t1', 'l.post.a2', 'l.post.d2024', 'l.post.d202405', 'l.post.d20240531', 'l.post.par0' );
+		foreach ( array( $published, $unpublished, $deleted ) as $change ) {
 			$this->assertSame( $lists, $this->keys( $change ) );
 			foreach ( array( 'p7', 'pl7', 'pe7', 'pt7', 'sm.post', 'n.tide', 'g.tid', 'g.ti', 'g.t', 'l.post.x', 'l.post.s', 'l.post.z' ) as $tag ) {
 				$this->assertContains( $tag, $change['tags'] );
 			}
 			$this->assertTrue( $change['moved'] );
 		}
-		$this->assertSame( array( 1, -1, -1 ), array( $came['lists'][0]['added'], $went['lists'][0]['added'], $gone['lists'][0]['added'] ) );
+		$this->assertSame( array( 1, -1, -1 ), array( $published['lists'][0]['added'], $unpublished['lists'][0]['added'], $deleted['lists'][0]['added'] ) );
 	}
 
-	public function test_other_terms_touch_what_it_leaves_and_enters(): void {
+	public function test_a_term_change_purges_the_old_and_new_lists(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'terms' => array( 'category' => array( 4, 1 ) ) ) ) );
 		$this->assertSame( array( 'l.post.t3', 'l.post.t4' ), $this->keys( $change ) );
 		$this->assertContains( 'pt7', $change['tags'] );
@@ -125,13 +125,13 @@ final class ChangesTest extends TestCase {
 		$this->assertNotContains( 'l.post.s', $change['tags'] );
 	}
 
-	public function test_another_date_moves_it_in_all_lists(): void {
+	public function test_a_date_change_purges_all_lists(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'date' => '2023-01-01 00:00:00' ) ) );
 		$this->assertCount( 16, $change['lists'] );
 		$this->assertContains( 'pl7', $change['tags'] );
 	}
 
-	public function test_dates_have_ranks_within_their_period(): void {
+	public function test_date_archives_have_ranks_within_their_period(): void {
 		$lists = array_column( Galley\post_changes( 7, self::post(), null )['lists'], null, 'key' );
 		foreach ( array( '2024', '202405', '20240531' ) as $period ) {
 			$this->assertTrue( $lists[ "l.post.d$period" ]['ranked'], $period );
@@ -143,7 +143,7 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array( '2024-05-30 00:00:00', '2024-05-30 23:59:59' ), Galley\period( '20240530' ) );
 	}
 
-	public function test_the_title_of_a_picture_is_not_the_picture(): void {
+	public function test_the_title_of_an_image_does_not_purge_the_image(): void {
 		$picture = self::post( array( 'type' => 'attachment', 'status' => 'inherit' ) );
 		$tags    = static function ( array $differs ) use ( $picture ): array {
 			return Galley\post_changes( 7, $picture, $differs + $picture )['tags'];
@@ -156,12 +156,12 @@ final class ChangesTest extends TestCase {
 		$this->assertContains( 'pi7', Galley\post_changes( 7, $picture, null )['tags'] );
 	}
 
-	public function test_settings_of_a_theme_are_named(): void {
+	public function test_changed_theme_mods_are_named_in_tags(): void {
 		$this->assertSame( array( 'tm', 'tm.b', 'tm.c' ), Galley\mod_tags( array( 'a' => 1, 'b' => 1 ), array( 'a' => 1, 'b' => 2, 'c' => 3 ) ) );
 		$this->assertSame( array( 'tm', 'tm.a' ), Galley\mod_tags( array( 'a' => 1 ), array() ) );
 	}
 
-	public function test_another_slug_touches_both_addresses(): void {
+	public function test_a_slug_change_purges_both_urls(): void {
 		$change = Galley\post_changes( 7, self::post(), self::post( array( 'slug' => 'ebb', 'link' => 'http://x/ebb/' ) ) );
 		foreach ( array( 'n.tide', 'n.ebb', 'g.ebb', 'pl7', 'sm.post', 'o.post.name' ) as $tag ) {
 			$this->assertContains( $tag, $change['tags'] );
@@ -170,14 +170,14 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), $change['lists'] );
 	}
 
-	public function test_excerpts_change_with_their_first_words_only(): void {
+	public function test_an_excerpt_depends_only_on_its_first_words(): void {
 		$this->assertSame( Galley\excerpt_basis( '', 'a b c d', 2 ), Galley\excerpt_basis( '', '<p>a b</p> c e', 2 ) );
 		$this->assertNotSame( Galley\excerpt_basis( '', 'a b', 2 ), Galley\excerpt_basis( '', 'a b c', 2 ) );
 		$this->assertNotSame( Galley\excerpt_basis( '', 'a b', 2 ), Galley\excerpt_basis( 'a b', 'a b', 2 ) );
 		$this->assertNotSame( Galley\excerpt_basis( '', 'a <!--more--> b', 9 ), Galley\excerpt_basis( '', 'a', 9 ) );
 	}
 
-	public function test_templates(): void {
+	public function test_template_changes_purge_their_tags(): void {
 		$shown  = array( 'shown' => true, 'slug' => 'page', 'text' => '1', 'settings' => '[]' );
 		$hidden = array( 'shown' => false, 'slug' => '', 'text' => '', 'settings' => '?' );
 		$other  = array( 'text' => '2' ) + $shown;
@@ -191,7 +191,7 @@ final class ChangesTest extends TestCase {
 		$this->assertSame( array(), Galley\internal_tags( 7, 'wp_block', $shown, $shown ) );
 	}
 
-	public function test_terms(): void {
+	public function test_term_changes_purge_their_tags(): void {
 		$term = array( 'taxonomy' => 'category', 'name' => 'N', 'slug' => 's', 'description' => '', 'parent' => 0, 'count' => 2 );
 		$this->assertSame( array(), Galley\term_tags( 5, $term, $term ) );
 		$this->assertSame( array( 't5' ), Galley\term_tags( 5, $term, array( 'description' => 'x' ) + $term ) );
@@ -202,17 +202,17 @@ final class ChangesTest extends TestCase {
 		$this->assertNotContains( 'lt.category', Galley\term_tags( 5, array( 'count' => 0 ) + $term, null ) );
 	}
 
-	public function test_widgets_and_sidebars(): void {
+	public function test_widget_and_sidebar_changes_purge_their_tags(): void {
 		$this->assertSame( array( 'w.text-3', 'w.text-4' ), Galley\widget_tags( 'text', array( 2 => 'a', 3 => 'b', '_multiwidget' => 1 ), array( 2 => 'a', 3 => 'c', 4 => 'd' ) ) );
 		$old = array( 'wp_inactive_widgets' => array( 'text-9' ), 'one' => array( 'text-2' ), 'two' => array(), 'array_version' => 3 );
 		$new = array( 'wp_inactive_widgets' => array(), 'one' => array( 'text-2', 'text-9' ), 'two' => array(), 'array_version' => 3 );
 		$this->assertSame( array( 'sb.one' ), Galley\sidebar_tags( $old, $new ) );
 		$this->assertSame( array( 'sb.two', 'sa.two' ), Galley\sidebar_tags( $old, array( 'two' => array( 'text-7' ) ) + $old ) );
-		// The first of its kind brings its styles to every page.
+		// The first widget of a type adds its styles to every page.
 		$this->assertSame( array( 'sb.one', 'ht' ), Galley\sidebar_tags( $old, array( 'one' => array( 'text-2', 'recent-comments-2' ) ) + $old ) );
 	}
 
-	public function test_numbers_of_pages(): void {
+	public function test_page_count_changes_are_detected(): void {
 		$this->assertTrue( Galley\crosses_page( 10, 11, 10 ) );
 		$this->assertFalse( Galley\crosses_page( 9, 10, 10 ) );
 		$this->assertTrue( Galley\crosses_page( 0, 1, 10 ) );
@@ -221,7 +221,7 @@ final class ChangesTest extends TestCase {
 		$this->assertNotContains( 'pp10', $tags );
 	}
 
-	public function test_private_fields_of_users(): void {
+	public function test_private_user_fields_are_recognized(): void {
 		foreach ( array( 'session_tokens', 'wp_capabilities', '_hidden', 'edit_post_per_page', 'metaboxhidden_post' ) as $key ) {
 			$this->assertTrue( Galley\is_private_user_field( $key, 'wp_' ), $key );
 		}
@@ -230,7 +230,7 @@ final class ChangesTest extends TestCase {
 		}
 	}
 
-	public function test_options_pages_of_custom_fields_are_told_from_other_owners(): void {
+	public function test_acf_options_pages_are_distinguished_from_other_ids(): void {
 		$taxonomies = array( 'category', 'product_cat' );
 		foreach ( array( 'options', 'option', 'theme-settings', 'site_footer', 'shop_options_2' ) as $id ) {
 			$this->assertTrue( Galley\is_acf_options_page( $id, $taxonomies ), $id );

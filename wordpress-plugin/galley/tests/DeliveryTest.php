@@ -1,6 +1,6 @@
 <?php
 /**
- * Purges in transit: fields, requests, responses, and what is kept until it has arrived.
+ * Delivery of purges: header fields, requests, responses, and pending purges.
  *
  * @package Galley
  */
@@ -9,7 +9,7 @@ use PHPUnit\Framework\TestCase;
 
 final class DeliveryTest extends TestCase {
 
-	public function test_the_field_names_its_purges(): void {
+	public function test_purge_field_lists_ids_and_purges(): void {
 		$purges = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( 'b' ) );
 		$this->assertSame( array( 'id=k1,id=k0,p1,/a/', 'stale,b' ), Galley\purge_lines( array( 'k1', 'k0' ), $purges ) );
 		$this->assertSame( array( 'id=k1', 'stale,b' ), Galley\purge_lines( array( 'k1' ), array( 'hard' => array(), 'soft' => array( 'b' ) ) ) );
@@ -20,17 +20,17 @@ final class DeliveryTest extends TestCase {
 		}
 	}
 
-	public function test_purges_as_json(): void {
-		$purges = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( '*' ) );
-		$wanted = array(
+	public function test_purge_bodies_separate_hard_and_soft_purges(): void {
+		$purges   = array( 'hard' => array( 'p1', '/a/' ), 'soft' => array( '*' ) );
+		$expected = array(
 			array( 'soft' => false, 'site' => 'x.test', 'tags' => array( 'p1' ), 'urls' => array( '/a/' ) ),
 			array( 'soft' => true, 'site' => 'x.test', 'all' => true ),
 		);
-		$this->assertEquals( $wanted, Galley\purge_bodies( $purges, 'x.test' ) );
+		$this->assertEquals( $expected, Galley\purge_bodies( $purges, 'x.test' ) );
 		$this->assertCount( 2, Galley\purge_bodies( array( 'hard' => array_fill( 0, 1500, 'p1' ), 'soft' => array() ), '' ) );
 	}
 
-	public function test_too_many_purges_are_one(): void {
+	public function test_too_many_purges_are_merged(): void {
 		$many = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, Galley\MOST_ORDERS + 1 ) );
 		$this->assertSame( array( 'b' ), Galley\compact_purges( $many ) );
 		$this->assertSame( array( '/a/', 'b' ), Galley\compact_purges( array( 'p1', '/a/', 'b' ) ) );
@@ -40,18 +40,18 @@ final class DeliveryTest extends TestCase {
 		$this->assertSame( array( '*' ), Galley\compact_purges( $of_two, '2.' ) );
 	}
 
-	public function test_rows_that_wait(): void {
-		$sent = array( 'at' => 1000, 'purges' => array( 'hard' => array( 'p1' ) ) );
-		$died = array( 'at' => 1000, 'purges' => null );
+	public function test_pending_rows_are_deleted_kept_or_resent(): void {
+		$sent    = array( 'at' => 1000, 'purges' => array( 'hard' => array( 'p1' ) ) );
+		$aborted = array( 'at' => 1000, 'purges' => null );
 		$this->assertSame( 'delete', Galley\judge_pending( $sent, true, 1000 ) );
 		$this->assertSame( 'keep', Galley\judge_pending( $sent, false, 1001 ) );
 		$this->assertSame( 'resend', Galley\judge_pending( $sent, false, 1000 + Galley\UNHEARD_AFTER ) );
 		$this->assertSame( 'resend', Galley\judge_pending( array( 'at' => 0 ) + $sent, false, 1000 ) );
-		$this->assertSame( 'keep', Galley\judge_pending( $died, false, 1000 + Galley\UNHEARD_AFTER ) );
-		$this->assertSame( 'everything', Galley\judge_pending( $died, false, 1000 + Galley\DEAD_AFTER ) );
+		$this->assertSame( 'keep', Galley\judge_pending( $aborted, false, 1000 + Galley\UNHEARD_AFTER ) );
+		$this->assertSame( 'everything', Galley\judge_pending( $aborted, false, 1000 + Galley\DEAD_AFTER ) );
 	}
 
-	public function test_addresses(): void {
+	public function test_admin_addresses_are_parsed_or_rejected(): void {
 		$this->assertSame( 'unix:///run/galley/admin.sock', Galley\socket_address( 'unix:/run/galley/admin.sock' ) );
 		$this->assertSame( 'tcp://127.0.0.1:8079', Galley\socket_address( 'http://127.0.0.1:8079' ) );
 		$this->assertSame( 'tcp://[::1]:8079', Galley\socket_address( 'http://[::1]:8079/' ) );
@@ -62,13 +62,13 @@ final class DeliveryTest extends TestCase {
 		$this->assertNull( Galley\clean_connection( 1 ) );
 	}
 
-	public function test_requests_cannot_be_split(): void {
+	public function test_request_text_cannot_be_split(): void {
 		$text = Galley\request_text( 'POST', "/purge HTTP/1.1\r\nX: y", '{}', 't' );
 		$this->assertStringStartsWith( "POST / HTTP/1.1\r\nHost: galley\r\n", $text );
 		$this->assertStringEndsWith( "Content-Length: 2\r\n\r\n{}", $text );
 	}
 
-	public function test_answers(): void {
+	public function test_responses_are_parsed(): void {
 		$good = "HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{\"ok\":true}";
 		$this->assertTrue( Galley\is_whole( $good ) );
 		$this->assertFalse( Galley\is_whole( substr( $good, 0, -1 ) ) );
@@ -81,7 +81,7 @@ final class DeliveryTest extends TestCase {
 		}
 	}
 
-	public function test_what_forbids_storing(): void {
+	public function test_response_fields_that_prevent_storing_are_recognized(): void {
 		$this->assertTrue( Galley\says_nocache( array( 'Content-Type: x', 'Cache-Control: no-cache, must-revalidate' ) ) );
 		$this->assertTrue( Galley\says_nocache( array( 'cache-control: max-age=0, private' ) ) );
 		$this->assertFalse( Galley\says_nocache( array( 'Cache-Control: max-age=600', 'X-Note: no-store' ) ) );
@@ -89,7 +89,7 @@ final class DeliveryTest extends TestCase {
 		$this->assertSame( 86400, Galley\until_midnight( '00:00:00' ) );
 	}
 
-	public function test_tags_of_others(): void {
+	public function test_invalid_tags_of_other_plugins_are_hashed(): void {
 		$this->assertSame( 'x:own', Galley\own_tag( 'x:own' ) );
 		foreach ( array( 'a,b', 'a;b', "a\r\nb", '' ) as $tag ) {
 			$this->assertStringStartsWith( '~', Galley\own_tag( $tag ) );

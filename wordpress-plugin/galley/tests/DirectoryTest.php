@@ -1,29 +1,29 @@
 <?php
 /**
- * What the plugin directory requires of files, header and readme.txt, as far as no sniff sees it.
+ * Requirements of the plugin directory for files, header and readme.txt that no coding standard sniff checks.
  */
 
 use PHPUnit\Framework\TestCase;
 
 final class DirectoryTest extends TestCase {
 
-	private const FOLDER = __DIR__ . '/..';
+	private const DIRECTORY = __DIR__ . '/..';
 
-	/** Endings of files that may be part of a plugin and are part of this one. */
-	private const ENDINGS = array( 'php', 'js', 'css', 'txt', 'pot', 'po', 'mo', 'json' );
+	/** Permitted file extensions. */
+	private const EXTENSIONS = array( 'php', 'js', 'css', 'txt', 'pot', 'po', 'mo', 'json' );
 
 	private const LICENCE = 'GPL-2.0-or-later';
 
 	/**
-	 * Every file that is delivered, by its path below the plugin's folder.
+	 * Returns the content of every released file by its path relative to the plugin's directory.
 	 *
 	 * @return array<string, string> Content.
 	 */
 	private function files(): array {
 		$files = array();
-		$all   = new RecursiveIteratorIterator( new RecursiveDirectoryIterator( self::FOLDER, FilesystemIterator::SKIP_DOTS ) );
+		$all   = new RecursiveIteratorIterator( new RecursiveDirectoryIterator( self::DIRECTORY, FilesystemIterator::SKIP_DOTS ) );
 		foreach ( $all as $file ) {
-			$name = substr( $file->getPathname(), strlen( self::FOLDER ) + 1 );
+			$name = substr( $file->getPathname(), strlen( self::DIRECTORY ) + 1 );
 			if ( 0 !== strpos( $name, 'tests/' ) ) {
 				$files[ $name ] = (string) file_get_contents( $file->getPathname() );
 			}
@@ -32,31 +32,31 @@ final class DirectoryTest extends TestCase {
 		return $files;
 	}
 
-	/** `Name: value` lines of a file's beginning. */
+	/** Returns the `Name: value` lines at the beginning of a file. */
 	private function header( string $text ): array {
 		preg_match_all( '/^[ \t\/*#@]*([A-Z][A-Za-z ]+?):[ \t]*(.+?)[ \t]*$/m', substr( $text, 0, 8192 ), $found );
 		return array_combine( $found[1], $found[2] );
 	}
 
-	public function test_files_are_of_kinds_that_may_be_delivered() {
+	public function test_files_have_permitted_types_and_names() {
 		foreach ( $this->files() as $name => $text ) {
-			$this->assertContains( pathinfo( $name, PATHINFO_EXTENSION ), self::ENDINGS, $name );
-			$this->assertDoesNotMatchRegularExpression( '~(^|/)\.|[^A-Za-z0-9._/-]~', $name, 'hidden, or with an odd name' );
+			$this->assertContains( pathinfo( $name, PATHINFO_EXTENSION ), self::EXTENSIONS, $name );
+			$this->assertDoesNotMatchRegularExpression( '~(^|/)\.|[^A-Za-z0-9._/-]~', $name, 'hidden file or invalid name' );
 			$this->assertLessThan( 300000, strlen( $text ), $name );
 		}
 	}
 
-	public function test_no_file_runs_when_it_is_called_directly() {
+	public function test_php_files_exit_when_called_directly() {
 		foreach ( $this->files() as $name => $text ) {
 			if ( 'php' === pathinfo( $name, PATHINFO_EXTENSION ) ) {
-				// Before anything but the namespace.
+				// Only the namespace may precede the check.
 				$code = preg_replace( array( '~/\*.*?\*/~s', '~^\s*//.*$~m' ), '', $text );
 				$this->assertMatchesRegularExpression( "~^<\?php\s*(namespace Galley;\s*)?defined\( '(ABSPATH|WP_UNINSTALL_PLUGIN)' \) \|\| exit;~", $code, $name );
 			}
 		}
 	}
 
-	public function test_code_is_readable_and_loads_nothing_from_elsewhere() {
+	public function test_code_is_not_minified_and_loads_nothing_external() {
 		foreach ( $this->files() as $name => $text ) {
 			if ( ! in_array( pathinfo( $name, PATHINFO_EXTENSION ), array( 'php', 'js', 'css' ), true ) ) {
 				continue;
@@ -69,13 +69,13 @@ final class DirectoryTest extends TestCase {
 		}
 	}
 
-	public function test_header_and_readme_say_the_same() {
-		$header = $this->header( (string) file_get_contents( self::FOLDER . '/galley.php' ) );
-		$readme = $this->header( (string) file_get_contents( self::FOLDER . '/readme.txt' ) );
+	public function test_plugin_header_matches_readme() {
+		$header = $this->header( (string) file_get_contents( self::DIRECTORY . '/galley.php' ) );
+		$readme = $this->header( (string) file_get_contents( self::DIRECTORY . '/readme.txt' ) );
 		foreach ( array( 'Plugin Name', 'Plugin URI', 'Description', 'Author', 'Author URI', 'Text Domain' ) as $field ) {
 			$this->assertNotEmpty( $header[ $field ] ?? '', $field );
 		}
-		$this->assertNotSame( $header['Plugin URI'], $header['Author URI'] . '/', 'two addresses' );
+		$this->assertNotSame( $header['Plugin URI'], $header['Author URI'] . '/', 'plugin and author have the same URI' );
 		$this->assertSame( Galley\VERSION, $header['Version'] );
 		$this->assertSame( Galley\VERSION, $readme['Stable tag'] );
 		foreach ( array( 'Requires at least', 'Requires PHP', 'License' ) as $field ) {
@@ -86,16 +86,16 @@ final class DirectoryTest extends TestCase {
 		$this->assertArrayNotHasKey( 'Network', $header );
 	}
 
-	public function test_the_readme_is_complete() {
-		$text   = (string) file_get_contents( self::FOLDER . '/readme.txt' );
+	public function test_readme_is_complete() {
+		$text   = (string) file_get_contents( self::DIRECTORY . '/readme.txt' );
 		$readme = $this->header( $text );
 		$this->assertStringStartsWith( "=== Galley ===\n", $text );
 		$this->assertMatchesRegularExpression( '/^[a-z0-9]+$/D', $readme['Contributors'] );
-		$this->assertMatchesRegularExpression( '/^\d+\.\d+$/D', $readme['Tested up to'], 'without the third number' );
+		$this->assertMatchesRegularExpression( '/^\d+\.\d+$/D', $readme['Tested up to'], 'must have two components' );
 		$this->assertGreaterThanOrEqual( 0, version_compare( $readme['Tested up to'], $readme['Requires at least'] ) );
 		$tags = explode( ', ', $readme['Tags'] );
 		$this->assertLessThanOrEqual( 5, count( $tags ) );
-		// The short description: what stands between the header and the first section.
+		// The short description is the text between the header and the first section.
 		preg_match( '/^License URI: .*\n\n(.+)\n\n== Description ==/m', $text, $short );
 		$this->assertLessThanOrEqual( 150, strlen( $short[1] ) );
 		foreach ( array( 'Description', 'Installation', 'Frequently Asked Questions', 'Screenshots', 'Changelog' ) as $section ) {
@@ -106,12 +106,12 @@ final class DirectoryTest extends TestCase {
 			$this->assertStringNotContainsString( $default, $text );
 		}
 		preg_match( '/== Screenshots ==\n\n(.+?)\n\n/s', $text, $screenshots );
-		$names = glob( self::FOLDER . '/../assets/screenshot-*.png' );
-		$this->assertSame( count( explode( "\n", $screenshots[1] ) ), count( $names ), 'a line for each screenshot' );
+		$names = glob( self::DIRECTORY . '/../assets/screenshot-*.png' );
+		$this->assertSame( count( explode( "\n", $screenshots[1] ) ), count( $names ), 'one line per screenshot' );
 	}
 
-	public function test_the_pictures_of_the_directory_have_their_sizes() {
-		$assets = self::FOLDER . '/../assets';
+	public function test_directory_images_have_the_required_sizes() {
+		$assets = self::DIRECTORY . '/../assets';
 		foreach ( array( 'icon-128x128.png' => array( 128, 128 ), 'icon-256x256.png' => array( 256, 256 ), 'banner-772x250.png' => array( 772, 250 ), 'banner-1544x500.png' => array( 1544, 500 ) ) as $name => $size ) {
 			$this->assertSame( $size, array_slice( (array) getimagesize( "$assets/$name" ), 0, 2 ), $name );
 		}

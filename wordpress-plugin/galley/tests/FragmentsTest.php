@@ -10,71 +10,71 @@ declare(strict_types=1);
 use PHPUnit\Framework\TestCase;
 
 final class FragmentsTest extends TestCase {
-	private const MARK = '0123456789abcdef0123456789abcdef';
+	private const MARKER_ID = '0123456789abcdef0123456789abcdef';
 
-	private static function mark( string $what, string $mark = self::MARK ): string {
-		return "<!--galley-$mark-$what-->";
+	private static function marker( string $kind, string $id = self::MARKER_ID ): string {
+		return "<!--galley-$id-$kind-->";
 	}
 
-	public function test_positions_are_those_in_the_page_without_marks(): void {
-		$page                   = '<p>ä</p>' . self::mark( 'begin0' ) . '<ul></ul>' . self::mark( 'end0' ) . self::mark( 'begin1' ) . self::mark( 'end1' ) . 'end';
-		list( $plain, $places ) = Galley\without_marks( $page, self::MARK );
+	public function test_positions_refer_to_the_page_without_markers(): void {
+		$page                      = '<p>ä</p>' . self::marker( 'begin0' ) . '<ul></ul>' . self::marker( 'end0' ) . self::marker( 'begin1' ) . self::marker( 'end1' ) . 'end';
+		list( $plain, $positions ) = Galley\without_marks( $page, self::MARKER_ID );
 		$this->assertSame( '<p>ä</p><ul></ul>end', $plain );
-		$this->assertSame( array( array( 9, 9 ), array( 18, 0 ) ), $places );
+		$this->assertSame( array( array( 9, 9 ), array( 18, 0 ) ), $positions );
 	}
 
-	public function test_a_fragment_without_both_marks_has_no_position(): void {
+	public function test_a_fragment_without_both_markers_has_no_position(): void {
 		$table = array(
-			self::mark( 'begin0' ) . 'a',
-			'a' . self::mark( 'end0' ),
-			self::mark( 'end0' ) . 'a' . self::mark( 'begin0' ),
-			self::mark( 'begin0' ) . 'a' . self::mark( 'end1' ),
-			// Somebody has put a fragment into another.
-			self::mark( 'begin0' ) . self::mark( 'begin1' ) . 'a' . self::mark( 'end0' ),
+			self::marker( 'begin0' ) . 'a',
+			'a' . self::marker( 'end0' ),
+			self::marker( 'end0' ) . 'a' . self::marker( 'begin0' ),
+			self::marker( 'begin0' ) . 'a' . self::marker( 'end1' ),
+			// Nested fragments.
+			self::marker( 'begin0' ) . self::marker( 'begin1' ) . 'a' . self::marker( 'end0' ),
 		);
 		foreach ( $table as $page ) {
-			$this->assertSame( array( 'a', array() ), Galley\without_marks( $page, self::MARK ), $page );
+			$this->assertSame( array( 'a', array() ), Galley\without_marks( $page, self::MARKER_ID ), $page );
 		}
 	}
 
-	public function test_marks_of_another_request_are_removed_and_mean_nothing(): void {
+	public function test_markers_of_another_request_are_removed_and_ignored(): void {
 		$other = str_repeat( 'f', 32 );
-		$page  = self::mark( 'begin0', $other ) . 'a' . self::mark( 'end0', $other ) . self::mark( 'begin0' ) . 'b' . self::mark( 'end0' );
-		$this->assertSame( array( 'ab', array( array( 1, 1 ) ) ), Galley\without_marks( $page, self::MARK ) );
+		$page  = self::marker( 'begin0', $other ) . 'a' . self::marker( 'end0', $other ) . self::marker( 'begin0' ) . 'b' . self::marker( 'end0' );
+		$this->assertSame( array( 'ab', array( array( 1, 1 ) ) ), Galley\without_marks( $page, self::MARKER_ID ) );
 		$this->assertSame( 'ab', Galley\remove_marks( $page ) );
 		$comment = '<!--galley-is-a-ship--><!-- x -->';
 		$this->assertSame( $comment, Galley\remove_marks( $comment ) );
 	}
 
 	/**
-	 * Authors and visitors write what they like into pages.
+	 * Authors and commenters can write arbitrary text into pages.
 	 */
-	public function test_what_authors_write_moves_no_position(): void {
+	public function test_forged_markers_do_not_move_positions(): void {
 		$other = str_repeat( 'e', 32 );
 		$texts = array(
-			self::mark( 'begin0', $other ),
-			self::mark( 'end0', $other ) . self::mark( 'begin9000', $other ),
+			self::marker( 'begin0', $other ),
+			self::marker( 'end0', $other ) . self::marker( 'begin9000', $other ),
 			'<!--galley-' . $other . '-begin99999-->',
 			'<!--galley-' . $other . '-begin0',
 			'<!--galley--begin0-->',
 			"<!--galley-\0$other-begin0-->",
 			'<!--galley-' . strtoupper( $other ) . '-end0-->',
-			'<!--galley-' . self::mark( 'begin1', $other ) . "$other-begin0-->",
+			'<!--galley-' . self::marker( 'begin1', $other ) . "$other-begin0-->",
 			"\xff\xfe\xf0\x9f ../../etc/passwd \u{202e}",
 			str_repeat( '<!--galley-', 20000 ),
 			str_repeat( '<!--galley-' . $other . '-begin', 20000 ),
-			str_repeat( self::mark( 'begin0', $other ), 20000 ),
+			str_repeat( self::marker( 'begin0', $other ), 20000 ),
 		);
 		foreach ( $texts as $text ) {
-			$page                   = $text . self::mark( 'begin0' ) . $text . 'part' . self::mark( 'end0' ) . $text;
-			list( $plain, $places ) = Galley\without_marks( $page, self::MARK );
-			$left                   = Galley\remove_marks( $text );
-			$this->assertSame( "$left{$left}part$left", $plain );
-			$this->assertSame( array( array( strlen( $left ), strlen( $left ) + 4 ) ), $places );
+			$page                      = $text . self::marker( 'begin0' ) . $text . 'part' . self::marker( 'end0' ) . $text;
+			list( $plain, $positions ) = Galley\without_marks( $page, self::MARKER_ID );
+			$remaining                 = Galley\remove_marks( $text );
+			$this->assertSame( "$remaining{$remaining}part$remaining", $plain );
+			$this->assertSame( array( array( strlen( $remaining ), strlen( $remaining ) + 4 ) ), $positions );
 		}
 	}
 
-	public function test_kinds_of_blocks_count_and_not_their_order(): void {
+	public function test_blocks_id_does_not_depend_on_order(): void {
 		$this->assertSame( '-', Galley\blocks_id( array() ) );
 		$one = array(
 			'core/a' => true,
@@ -84,14 +84,14 @@ final class FragmentsTest extends TestCase {
 		$this->assertNotSame( Galley\blocks_id( $one ), Galley\blocks_id( array( 'core/a' => true ) ) );
 	}
 
-	public function test_a_fragment_that_is_printed_twice_has_no_position(): void {
-		$part = self::mark( 'begin0' ) . 'a' . self::mark( 'end0' );
-		$this->assertSame( array( 'aba', array() ), Galley\without_marks( $part . 'b' . $part, self::MARK ) );
+	public function test_a_fragment_printed_twice_has_no_position(): void {
+		$part = self::marker( 'begin0' ) . 'a' . self::marker( 'end0' );
+		$this->assertSame( array( 'aba', array() ), Galley\without_marks( $part . 'b' . $part, self::MARKER_ID ) );
 	}
 
-	public function test_escaped_marks_are_removed(): void {
+	public function test_escaped_markers_are_removed(): void {
 		foreach ( array( array( '&lt;', '&gt;' ), array( '&#060;', '&#62;' ), array( '\\u003C', '\\u003e' ), array( '%3C', '%3E' ) ) as list( $open, $close ) ) {
-			$this->assertSame( 'ab', Galley\remove_marks( "a$open!--galley-" . self::MARK . "-end12--{$close}b" ) );
+			$this->assertSame( 'ab', Galley\remove_marks( "a$open!--galley-" . self::MARKER_ID . "-end12--{$close}b" ) );
 		}
 	}
 
@@ -108,7 +108,7 @@ final class FragmentsTest extends TestCase {
 		) );
 	}
 
-	public function test_a_menu_is_known_by_its_items_and_not_by_titles_or_marks(): void {
+	public function test_menu_structure_depends_on_items_but_not_on_titles_or_current_classes(): void {
 		$known = Galley\menu_structure( array( self::item( array() ) ) );
 		$same  = array(
 			array( 'title' => 'The galley' ),
@@ -129,7 +129,7 @@ final class FragmentsTest extends TestCase {
 		}
 	}
 
-	public function test_marks_of_a_menu_are_those_of_current_items_alone(): void {
+	public function test_menu_marks_contain_only_current_items(): void {
 		$current = self::item(
 			array(
 				'ID'      => 7,
@@ -140,18 +140,18 @@ final class FragmentsTest extends TestCase {
 		$this->assertSame( array( 7 => array( array( 'menu-item', 'current-menu-item' ), 1, 0, 0 ) ), Galley\menu_marks( array( self::item( array() ), $current ) ) );
 	}
 
-	public function test_a_menu_with_a_walker_is_no_fragment(): void {
+	public function test_a_menu_with_a_walker_is_not_a_fragment(): void {
 		$this->assertSame( array( 'depth' => 1 ), Galley\plain_arguments( array( 'depth' => 1, 'echo' => true ) ) );
 		$this->assertNull( Galley\plain_arguments( array( 'walker' => new stdClass() ) ) );
 	}
 
-	public function test_only_names_that_every_database_sorts_alike_are_in_plain_order(): void {
+	public function test_plain_order_requires_names_that_all_databases_sort_alike(): void {
 		$this->assertTrue( Galley\is_plain_order( array( 'boats', 'Harbour' ) ) );
 		$this->assertFalse( Galley\is_plain_order( array( 'Harbour', 'boats' ) ) );
 		$this->assertFalse( Galley\is_plain_order( array( 'Ämter', 'Boats' ) ) );
 	}
 
-	public function test_arguments_of_a_menu_that_say_nothing_new_are_left_out(): void {
+	public function test_default_menu_arguments_are_omitted(): void {
 		$args = array(
 			'container'  => 'div',
 			'menu_class' => 'menu',
@@ -164,7 +164,7 @@ final class FragmentsTest extends TestCase {
 		$this->assertSame( array( 'menu_id' => 'main', 'depth' => 2, 'own' => null ), Galley\plain_arguments( $args ) );
 	}
 
-	public function test_classes_of_terms_do_not_stand_in_the_order_of_their_names(): void {
+	public function test_term_classes_are_ordered_by_id(): void {
 		$terms = array();
 		foreach ( array( 5 => 'Boats', 3 => 'Harbour', 9 => 'Kitchen' ) as $id => $name ) {
 			$terms[] = (object) array(
@@ -175,13 +175,13 @@ final class FragmentsTest extends TestCase {
 		$this->assertSame( array( 3, 5, 9 ), array_column( Galley\by_number( $terms ), 'term_id' ) );
 	}
 
-	public function test_a_page_marks_categories_only_where_it_is_about_a_term(): void {
+	public function test_category_markers_depend_on_the_term_of_the_page(): void {
 		$this->assertSame( array( 'pl3', 'tl3' ), Galley\marked_tags( array( 3 ), true, false ) );
 		$this->assertSame( array( 'pl3', 'pl8' ), Galley\marked_tags( array( 3, 8 ), false, false ) );
 		$this->assertSame( array(), Galley\marked_tags( array(), false, false ) );
 	}
 
-	public function test_a_page_about_a_month_marks_months(): void {
+	public function test_a_date_archive_has_the_tags_of_its_months(): void {
 		$this->assertSame( array( 'ar.post', 'l.post' ), Galley\marked_tags( array(), false, true ) );
 		$this->assertSame( array( 'year' => 2024 ), Galley\date_vars( '2024' ) );
 		$this->assertSame(
@@ -199,7 +199,7 @@ final class FragmentsTest extends TestCase {
 		return $text . '.' . hash_hmac( 'md5', $text, $salt );
 	}
 
-	public function test_only_definitions_that_this_site_has_signed_are_read(): void {
+	public function test_only_definitions_signed_by_this_site_are_accepted(): void {
 		$known  = array( 'widget' => 'search-2' );
 		$signed = Galley\signed_definition( $known );
 		$this->assertSame( $known, Galley\read_definition( $signed ) );
@@ -224,9 +224,9 @@ final class FragmentsTest extends TestCase {
 		}
 	}
 
-	public function test_signed_definitions_of_another_blog_or_form_are_not_read(): void {
-		$own = self::signed( '[1,{"widget":"search-2"}]' );
-		$this->assertSame( array( 'widget' => 'search-2' ), Galley\read_definition( $own ) );
+	public function test_signed_definitions_of_another_site_or_format_are_rejected(): void {
+		$valid = self::signed( '[1,{"widget":"search-2"}]' );
+		$this->assertSame( array( 'widget' => 'search-2' ), Galley\read_definition( $valid ) );
 		foreach ( array( '[2,{"widget":"search-2"}]', '["1",{"widget":"search-2"}]', '[1,"search-2"]', '[1]', '{"widget":"search-2"}', 'null', '' ) as $text ) {
 			$this->assertNull( Galley\read_definition( self::signed( $text ) ), $text );
 		}

@@ -1,6 +1,6 @@
 <?php
 /**
- * What answers as a Redis or Valkey, and the lines for wp-config.php.
+ * Detection of Redis or Valkey, and the settings for wp-config.php.
  */
 
 use PHPUnit\Framework\TestCase;
@@ -12,7 +12,7 @@ final class ObjectCacheTest extends TestCase {
 	/**
 	 * @group programs
 	 */
-	public function test_the_first_that_answers_is_found() {
+	public function test_the_first_responding_engine_is_found() {
 		$dir    = sys_get_temp_dir() . '/galley-engine-' . getmypid();
 		$socket = "$dir/redis.sock";
 		mkdir( $dir );
@@ -30,12 +30,12 @@ final class ObjectCacheTest extends TestCase {
 		rmdir( $dir );
 	}
 
-	public function test_what_answers_something_else_is_none() {
+	public function test_a_server_without_a_redis_response_is_not_an_engine() {
 		$server = stream_socket_server( 'tcp://127.0.0.1:0' );
-		$this->assertFalse( Galley\engine_answers( stream_socket_get_name( $server, false ) ), 'it says nothing' );
+		$this->assertFalse( Galley\engine_answers( stream_socket_get_name( $server, false ) ), 'a server that sends no response' );
 	}
 
-	public function test_settings_for_an_address() {
+	public function test_engine_settings_depend_on_the_address() {
 		$this->assertSame( "define( 'WP_REDIS_SCHEME', 'unix' ); define( 'WP_REDIS_PATH', '/run/redis/redis.sock' );", Galley\engine_settings( '/run/redis/redis.sock' ) );
 		$this->assertSame( "define( 'WP_REDIS_HOST', '127.0.0.1' ); define( 'WP_REDIS_PORT', 6379 );", Galley\engine_settings( '127.0.0.1:6379' ) );
 	}

@@ -1,6 +1,6 @@
 <?php
 /**
- * Pure functions of the plugin's page: the state, what costs PHP time, the log in words, choices, preloading.
+ * Pure functions of the settings page: state, costs, purge log, settings, preloading.
  */
 
 use PHPUnit\Framework\TestCase;
@@ -14,7 +14,7 @@ final class PageTest extends TestCase {
 		return array_merge( array( 'has_connection' => true, 'trouble' => '', 'site' => $site, 'pending' => 0, 'defeats' => array(), 'development' => 0 ), $other );
 	}
 
-	public function test_the_state_is_the_worst_of_what_there_is() {
+	public function test_site_state_reports_the_most_severe_problem() {
 		$paused = array( array( 'servers' => array( array( 'state' => 'paused', 'address' => 'php.sock' ) ) ) );
 		$down   = array( array( 'servers' => array( array( 'state' => 'down', 'address' => 'a:9000' ) ) ) );
 		$partly = array( array( 'servers' => array( array( 'state' => 'down', 'address' => 'a:9000' ), array( 'state' => 'up', 'address' => 'b:9000' ) ) ) );
@@ -40,7 +40,7 @@ final class PageTest extends TestCase {
 		}
 	}
 
-	public function test_the_work_of_editors_is_no_fault_of_the_cache() {
+	public function test_editor_requests_do_not_lower_the_hit_ratio() {
 		$site = array( 'requests' => 1000, 'hit_ratio' => 0.09, 'reasons' => array( 'pass' => array( 'path' => 600, 'method' => 300, 'remembered' => 5 ) ) );
 		$this->assertSame( array( 0.9, 100 ), Galley\visitor_ratio( $site ) );
 		$this->assertSame( 'green', Galley\judge_site( $this->facts( array(), $site ) )['colour'] );
@@ -48,7 +48,7 @@ final class PageTest extends TestCase {
 		$this->assertSame( array( null, 0 ), Galley\visitor_ratio( array() ) );
 	}
 
-	public function test_costs_are_sorted_and_shared_out() {
+	public function test_costs_are_sorted_and_have_shares() {
 		$site  = array(
 			'reasons' => array(
 				'pass'       => array( 'cookie' => 30, 'something-new' => 10, 'path' => 'x' ),
@@ -65,7 +65,7 @@ final class PageTest extends TestCase {
 		$this->assertSame( 3, Galley\php_seconds( array( array( 'upstream_ms' => 1500 ), array( 'upstream_ms' => 2400 ), 'x', array( 'upstream_ms' => -9 ) ) ) );
 	}
 
-	public function test_purges_are_told_in_sentences() {
+	public function test_purges_are_described_in_sentences() {
 		$row = array( 'time' => 1, 'kind' => 'post', 'name' => 'Hello', 'user' => 3, 'pages' => array( 12, false ) );
 		$this->assertSame( 'Your edit of “Hello” purged 12 pages.', Galley\purge_sentence( $row, 3 ) );
 		$this->assertSame( 'An edit of “Hello” purged 12 pages.', Galley\purge_sentence( $row, 4 ) );
@@ -78,12 +78,12 @@ final class PageTest extends TestCase {
 		$this->assertSame( array( 'post', 'Hello' ), Galley\first_cause( array( array( 'option', 'x' ), array( 'resent', '' ), array( 'post', 'Hello' ), array( 'menu', '' ) ) ) );
 		$this->assertSame( array( 'option', 'x' ), Galley\first_cause( array( array( 'option', 'x' ) ) ) );
 		$this->assertSame( array( 'other', '' ), Galley\first_cause( array() ) );
-		foreach ( array( null, 'x', array(), array( 'time' => '1', 'kind' => 'post', 'name' => '' ) ) as $odd ) {
-			$this->assertFalse( Galley\is_log_row( $odd ) );
+		foreach ( array( null, 'x', array(), array( 'time' => '1', 'kind' => 'post', 'name' => '' ) ) as $invalid ) {
+			$this->assertFalse( Galley\is_log_row( $invalid ) );
 		}
 	}
 
-	public function test_the_log_of_purges_is_lines(): void {
+	public function test_purge_log_is_stored_as_lines(): void {
 		$rows  = array();
 		$lines = '';
 		foreach ( array( "Hello\n“there”", '' ) as $time => $name ) {
@@ -96,10 +96,10 @@ final class PageTest extends TestCase {
 		$this->assertSame( array(), Galley\log_rows( '' ) );
 	}
 
-	public function test_choices_are_bounded() {
+	public function test_settings_are_sanitized_and_limited() {
 		$none = array( 'lifetime' => 0, 'paths' => array(), 'types' => array(), 'preload' => false, 'speculation' => '' );
-		foreach ( array( null, false, 'x', array(), array( 'lifetime' => 'x', 'paths' => 7, 'types' => 'page', 'speculation' => array() ), array( 'speculation' => 'eager' ) ) as $odd ) {
-			$this->assertSame( $none, Galley\clean_choices( $odd ) );
+		foreach ( array( null, false, 'x', array(), array( 'lifetime' => 'x', 'paths' => 7, 'types' => 'page', 'speculation' => array() ), array( 'speculation' => 'eager' ) ) as $invalid ) {
+			$this->assertSame( $none, Galley\clean_choices( $invalid ) );
 		}
 		$clean = Galley\clean_choices( array( 'lifetime' => '5', 'paths' => " /a/*\r\n\nnot-a-path\n/b c\n/a/*\n/d", 'types' => array( 'page', 'page', 'No Type', 5 ), 'preload' => '1', 'speculation' => 'prefetch' ) );
 		$this->assertSame( array( 'lifetime' => Galley\SHORTEST_LIFETIME, 'paths' => array( '/a/*', '/d' ), 'types' => array( 'page' ), 'preload' => true, 'speculation' => 'prefetch' ), $clean );
@@ -109,7 +109,7 @@ final class PageTest extends TestCase {
 		$this->assertCount( Galley\MOST_EXCLUDED_PATHS, $many['paths'] );
 	}
 
-	public function test_patterns_of_paths() {
+	public function test_path_patterns_match_whole_paths() {
 		foreach ( array( array( '/a/*', '/a/b/c', true ), array( '/a/*', '/a/', true ), array( '/a/*', '/a', false ), array( '/a', '/a/', false ), array( '*', '/a', true ), array( '/a.b', '/axb', false ), array( '/(a|b)', '/a', false ), array( '/*/x~', '/1/2/x~', true ) ) as list( $pattern, $path, $is_in ) ) {
 			$this->assertSame( $is_in, Galley\is_excluded_path( $path, array( '/nothing', $pattern ) ), "$pattern $path" );
 		}
@@ -121,12 +121,12 @@ final class PageTest extends TestCase {
 		foreach ( array( array( 'in_flight' => 2 ), array( 'waiting' => 1 ), array( 'servers' => array( array( 'state' => 'paused' ) ) ), array( 'slots' => 0 ) ) as $busy ) {
 			$this->assertFalse( Galley\has_capacity( array( 'upstreams' => array( $free, $busy + $free ) ) ) );
 		}
-		foreach ( array( null, array(), array( 'upstreams' => array() ), array( 'upstreams' => 'x' ) ) as $odd ) {
-			$this->assertFalse( Galley\has_capacity( $odd ) );
+		foreach ( array( null, array(), array( 'upstreams' => array() ), array( 'upstreams' => 'x' ) ) as $invalid ) {
+			$this->assertFalse( Galley\has_capacity( $invalid ) );
 		}
 	}
 
-	public function test_the_axis_ends_at_a_round_number() {
+	public function test_chart_axis_ends_at_a_round_number() {
 		foreach ( array( 1 => 1, 2 => 2, 3 => 5, 5 => 5, 6 => 10, 11 => 20, 21 => 50, 99 => 100, 101 => 200, 4999 => 5000, 5001 => 10000 ) as $most => $end ) {
 			$this->assertSame( $end, Galley\axis_end( $most ), (string) $most );
 		}
@@ -134,7 +134,7 @@ final class PageTest extends TestCase {
 		$this->assertSame( 7, array_sum( array_map( 'array_sum', Galley\chart_hours( $bars, 1760740680 ) ) ) );
 	}
 
-	public function test_the_column_and_the_panel_say_what_is() {
+	public function test_list_column_and_editor_panel_describe_the_state() {
 		$this->assertSame( array( 'hit', 'for 5 mins', '' ), Galley\column_words( array( 'what' => 'hit', 'age_s' => 300, 'why' => null ) ) );
 		$this->assertSame( array( 'pass', 'no', 'It sets a cookie.' ), Galley\column_words( array( 'what' => 'pass', 'why' => 'it sets a cookie' ) ) );
 		$this->assertSame( 'A new title purges 3+ stored pages.', Galley\effect_words( 'title', 3, true ) );

@@ -1,6 +1,6 @@
 <?php
 /**
- * Private parts: their marks, their places, and the order of their fields.
+ * Private parts: markers, positions, and the order of their fields.
  *
  * @package Galley
  */
@@ -27,7 +27,7 @@ final class PrivateTest extends TestCase {
 		unset( $_SERVER['HTTP_GALLEY_REQUEST'], $_SERVER['HTTP_GALLEY_MEMBERS'] );
 	}
 
-	/** A part between its marks. */
+	/** Returns a part between its markers. */
 	private static function part( string $name, string $html, string $scope = 'page' ): string {
 		return Galley\begin_private( $name, $scope ) . $html . Galley\end_private( $name );
 	}
@@ -37,19 +37,19 @@ final class PrivateTest extends TestCase {
 		return Galley\fields_in_order( array(), $GLOBALS['galley_private_fields'] );
 	}
 
-	public function test_places_are_those_in_the_page_without_marks(): void {
+	public function test_positions_refer_to_the_page_without_markers(): void {
 		$html = '<p>ä</p>' . self::part( 'bar', '' ) . self::part( 'form', '<form>' ) . 'end';
 		$this->assertSame( '<p>ä</p><form>end', Galley\finish_private( $html ) );
 		$this->assertSame( array( 'bar 9 0 - private-page', 'form 9 6 - private-page' ), self::fields() );
 	}
 
-	public function test_marks_in_attributes_are_found(): void {
+	public function test_markers_in_attributes_are_found(): void {
 		$class = htmlspecialchars( 'home' . self::part( 'class', ' logged-in', 'session' ) );
 		$this->assertSame( '<body class="home logged-in">', Galley\finish_private( "<body class=\"$class\">" ) );
 		$this->assertSame( array( 'class 17 10 - private-session' ), self::fields() );
 	}
 
-	public function test_parts_do_not_nest_and_take_no_fragment_with_them(): void {
+	public function test_private_parts_do_not_nest_and_invalidate_the_enclosing_fragment(): void {
 		$html = Galley\begin_private( 'outer', 'page' ) . self::part( 'inner', 'b' ) . 'c' . Galley\end_private( 'outer' );
 		$this->assertSame( 'bc', Galley\finish_private( $html ) );
 		$this->assertSame( array( 'outer 0 2 - private-page' ), self::fields() );
@@ -59,14 +59,14 @@ final class PrivateTest extends TestCase {
 		$html  = $begin . 'x' . self::part( 'bar', 'y' );
 		Galley\end_fragment();
 		Galley\begin_fragment( 'widget/b', array( 'widget' => 'b' ) );
-		$this->assertSame( 1, $GLOBALS['galley_open_fragment']['number'], 'its number is not given again' );
+		$this->assertSame( 1, $GLOBALS['galley_open_fragment']['number'], 'the number was reused' );
 		Galley\cancel_fragment();
 		$this->assertSame( 'xyz', Galley\finish_private( $html . Galley\fragment_mark( 'end', 0 ) . 'z' ) );
 		$this->assertSame( array( 'bar 1 1 - private-page' ), self::fields() );
 		$this->assertSame( array(), $GLOBALS['galley_fragment_fields'] );
 	}
 
-	public function test_what_a_part_shows_strangers_belongs_to_the_page(): void {
+	public function test_tags_inside_a_private_part_belong_to_the_page(): void {
 		$begin = Galley\begin_private( 'bar', 'page' );
 		Galley\tag( 'p1' );
 		$html = $begin . Galley\end_private( 'bar' );
@@ -75,7 +75,7 @@ final class PrivateTest extends TestCase {
 		$this->assertSame( array( 'bar 0 0 - private-page' ), self::fields() );
 	}
 
-	public function test_a_part_without_both_marks_has_no_place(): void {
+	public function test_a_part_without_both_markers_has_no_position(): void {
 		$begin = Galley\begin_private( 'bar', 'page' );
 		$end   = Galley\end_private( 'bar' );
 		foreach ( array( $begin . 'a', 'a' . $end, $end . 'a' . $begin, $begin . 'a' . $end . $begin . $end ) as $html ) {
@@ -85,7 +85,7 @@ final class PrivateTest extends TestCase {
 		$this->assertSame( '', Galley\end_private( 'never begun' ) );
 	}
 
-	public function test_too_many_parts_are_none(): void {
+	public function test_too_many_private_parts_disable_all_of_them(): void {
 		$html = '';
 		for ( $number = 0; $number <= Galley\MOST_PRIVATE; $number++ ) {
 			$html .= self::part( "part-$number", 'x' );
@@ -94,13 +94,13 @@ final class PrivateTest extends TestCase {
 		$this->assertSame( array(), self::fields() );
 	}
 
-	public function test_without_members_nothing_is_marked(): void {
+	public function test_nothing_is_marked_without_the_members_field(): void {
 		unset( $_SERVER['HTTP_GALLEY_MEMBERS'] );
 		$this->assertSame( 'x', self::part( 'bar', 'x' ) );
 		$this->assertSame( 'x', Galley\finish_private( 'x' ) );
 	}
 
-	public function test_nonces_are_found_where_no_part_is(): void {
+	public function test_nonces_outside_private_parts_are_found(): void {
 		$nonces = array(
 			'n0123456789' => 'nonce/a',
 			'nabcdef0123' => 'nonce/b',
@@ -111,22 +111,22 @@ final class PrivateTest extends TestCase {
 		$this->assertSame( array( array( 'nonce/a', 2, 10 ), array( 'nonce/a', 28, 10 ) ), $found );
 	}
 
-	public function test_fields_stand_in_the_order_of_their_places(): void {
+	public function test_fields_are_ordered_by_position(): void {
 		$shared = array(
 			0  => 'widget/a 0 5 - d t',
 			20 => 'widget/b 20 5 - d t',
 		);
-		$own    = array( array( 20, 20, 'bar' ), array( 20, 20, 'scripts' ), array( 7, 9, 'form' ), array( 5, 5, 'class' ) );
-		$this->assertSame( array( 'widget/a 0 5 - d t', 'class', 'form', 'bar', 'scripts', 'widget/b 20 5 - d t' ), Galley\fields_in_order( $shared, $own ) );
+		$private = array( array( 20, 20, 'bar' ), array( 20, 20, 'scripts' ), array( 7, 9, 'form' ), array( 5, 5, 'class' ) );
+		$this->assertSame( array( 'widget/a 0 5 - d t', 'class', 'form', 'bar', 'scripts', 'widget/b 20 5 - d t' ), Galley\fields_in_order( $shared, $private ) );
 	}
 
-	public function test_carts_are_known_by_their_cookies(): void {
+	public function test_carts_are_recognized_by_their_cookies(): void {
 		$this->assertTrue( Galley\has_cart( array( '_ga', 'woocommerce_items_in_cart' ) ) );
 		$this->assertTrue( Galley\has_cart( array( 'wp_woocommerce_session_0a' ) ) );
 		$this->assertFalse( Galley\has_cart( array( 'woocommerce_recently_viewed', 'wordpress_logged_in_0a' ) ) );
 	}
 
-	public function test_fields_of_a_user_that_only_they_see(): void {
+	public function test_user_fields_that_affect_private_parts_are_recognized(): void {
 		foreach ( array( 'session_tokens', 'wp_capabilities', 'wp_2_user_level', 'locale' ) as $key ) {
 			$this->assertSame( 1, preg_match( Galley\MEMBER_FIELDS, $key ), $key );
 		}

@@ -1,6 +1,6 @@
 <?php
 /**
- * Every reason of the server has words of the plugin. The list is written by the server's tests (crates/galley/src/admin/why/reasons.rs).
+ * Texts for the reasons of the server. The tests of the server write the list of reasons (crates/galley/src/admin/why/reasons.rs).
  */
 
 use PHPUnit\Framework\TestCase;
@@ -9,41 +9,41 @@ require_once __DIR__ . '/admin-bootstrap.php';
 
 final class ReasonsTest extends TestCase {
 
-	/** The server's reasons. */
+	/** Returns the reasons of the server. */
 	private function reasons(): array {
 		$reasons = json_decode( (string) file_get_contents( __DIR__ . '/reasons.json' ), true );
 		$this->assertGreaterThan( 100, count( $reasons ) );
 		return $reasons;
 	}
 
-	/** Names in braces. */
-	private function places( string $text ): array {
+	/** Returns the placeholder names in braces. */
+	private function placeholders( string $text ): array {
 		preg_match_all( '/\{(\w+)\}/', $text, $found );
 		return $found[1];
 	}
 
-	public function test_every_reason_of_the_server_has_words() {
+	public function test_every_server_reason_has_a_text() {
 		$texts = Galley\reason_texts();
 		foreach ( $this->reasons() as $reason ) {
 			$id = $reason['id'];
-			$this->assertArrayHasKey( $id, $texts, "the plugin has no words for `$id`" );
-			$this->assertSame( array(), array_diff( $this->places( $texts[ $id ][0] ), $this->places( $reason['why'] ) ), "$id: a place that the server does not fill" );
-			$this->assertSame( null !== $reason['do'], isset( $texts[ $id ][1] ), "$id: what to do" );
+			$this->assertArrayHasKey( $id, $texts, "the plugin has no text for `$id`" );
+			$this->assertSame( array(), array_diff( $this->placeholders( $texts[ $id ][0] ), $this->placeholders( $reason['why'] ) ), "$id: a placeholder without a parameter of the server" );
+			$this->assertSame( null !== $reason['do'], isset( $texts[ $id ][1] ), "$id: advice" );
 		}
-		$this->assertSame( array(), array_diff( array_keys( $texts ), array_column( $this->reasons(), 'id' ) ), 'words for ids that the server does not have' );
+		$this->assertSame( array(), array_diff( array_keys( $texts ), array_column( $this->reasons(), 'id' ) ), 'texts for IDs that the server does not have' );
 	}
 
-	public function test_translations_keep_the_places() {
+	public function test_translations_have_the_same_placeholders() {
 		foreach ( glob( __DIR__ . '/../languages/*.po' ) as $file ) {
 			preg_match_all( '/^msgid "(.*\{\w+\}.*)"\nmsgstr "(.*)"$/m', (string) file_get_contents( $file ), $found, PREG_SET_ORDER );
 			$this->assertGreaterThan( 25, count( $found ), $file );
 			foreach ( $found as $message ) {
-				$this->assertEqualsCanonicalizing( $this->places( $message[1] ), $this->places( $message[2] ), $message[1] );
+				$this->assertEqualsCanonicalizing( $this->placeholders( $message[1] ), $this->placeholders( $message[2] ), $message[1] );
 			}
 		}
 	}
 
-	public function test_parameters_come_into_their_places() {
+	public function test_parameters_replace_placeholders() {
 		$reason = array(
 			'id'     => 'not-stored-field',
 			'params' => array(
@@ -70,7 +70,7 @@ final class ReasonsTest extends TestCase {
 		$this->assertSame( array( 'it is not a valid HTTP request: two hosts', '' ), Galley\reason_words( $noted, 'server' ) );
 	}
 
-	public function test_what_is_not_known_has_the_words_of_the_server() {
+	public function test_unknown_reasons_use_the_server_text() {
 		foreach ( array( null, 'x', array(), array( 'id' => 'of-a-newer-server' ), array( 'id' => array() ) ) as $reason ) {
 			$this->assertSame( array( 'server', '' ), Galley\reason_words( $reason, 'server' ) );
 		}
@@ -86,7 +86,7 @@ final class ReasonsTest extends TestCase {
 		$this->assertSame( 'the cookie `` means a person', Galley\reason_words( $odd, '' )[0] );
 	}
 
-	public function test_sentences_end_once() {
+	public function test_sentences_end_with_one_full_stop() {
 		$this->assertSame( 'ページの一部です。', Galley\as_sentence( 'ページの一部です。' ) );
 		$this->assertSame( 'It is a part of a page.', Galley\as_sentence( 'it is a part of a page' ) );
 	}

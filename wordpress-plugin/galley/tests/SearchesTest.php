@@ -1,6 +1,6 @@
 <?php
 /**
- * Searches and the texts that they may find.
+ * Words of searches, and the texts that contain them.
  *
  * @package Galley
  */
@@ -15,18 +15,18 @@ final class SearchesTest extends TestCase {
 	public static function searches(): array {
 		return array(
 			'one word'              => array( array( 'Ferry' ), 'ferry' ),
-			'the longest of some'   => array( array( 'old', 'harbour', 'ferry' ), 'harbour' ),
+			'the longest of three'  => array( array( 'old', 'harbour', 'ferry' ), 'harbour' ),
 			'in quotes'             => array( array( 'the old ferry' ), 'ferry' ),
 			'a sentence'            => array( array( 'to-day it runs' ), 'runs' ),
-			'none with a minus'     => array( array( '-harbour', 'ferry' ), 'ferry' ),
-			'only what is left out' => array( array( '-harbour' ), '' ),
+			'an excluded word'      => array( array( '-harbour', 'ferry' ), 'ferry' ),
+			'only an excluded word' => array( array( '-harbour' ), '' ),
 			'letters with accents'  => array( array( 'préférence' ), 'rence' ),
 			'another alphabet'      => array( array( 'паром' ), '' ),
 			'short words'           => array( array( 'R2', 'é-x' ), '' ),
-			'signs of the database' => array( array( '100%_sure' ), 'sure' ),
+			'LIKE wildcards'        => array( array( '100%_sure' ), 'sure' ),
 			'numbers'               => array( array( '2024' ), '2024' ),
 			'nothing'               => array( array(), '' ),
-			'something else'        => array( array( array( 'ferry' ) ), '' ),
+			'not a string'          => array( array( array( 'ferry' ) ), '' ),
 			'a very long word'      => array( array( str_repeat( 'x', 60 ) ), str_repeat( 'x', 40 ) ),
 		);
 	}
@@ -34,15 +34,15 @@ final class SearchesTest extends TestCase {
 	/**
 	 * @dataProvider searches
 	 */
-	public function test_the_word_that_all_results_have( array $terms, string $wanted ): void {
-		$this->assertSame( $wanted, Galley\longest_word( $terms, '-' ) );
+	public function test_longest_required_word( array $terms, string $expected ): void {
+		$this->assertSame( $expected, Galley\longest_word( $terms, '-' ) );
 	}
 
-	public function test_the_prefix_of_what_is_left_out_is_the_sites(): void {
+	public function test_exclusion_prefix_is_configurable(): void {
 		$this->assertSame( 'harbour', Galley\longest_word( array( '-harbour', '!ferries' ), '!' ) );
 		$this->assertSame( 'ferries', Galley\longest_word( array( '-harbour', '!ferries', '-' ), '-' ) );
 		$this->assertSame( 'harbour', Galley\longest_word( array( '-harbour', 'ferry' ), '' ) );
-		// WordPress looks at the first letter.
+		// WordPress compares only the first character.
 		$this->assertSame( 'ferry', Galley\longest_word( array( '-harbour', 'ferry' ), '--' ) );
 	}
 
@@ -54,16 +54,16 @@ final class SearchesTest extends TestCase {
 			'the word'                 => array( 'A ferry.', true ),
 			'in capitals'              => array( 'A FERRY.', true ),
 			'within another'           => array( '<p>ferryman</p><!-- xferryx -->', true ),
-			'beside signs'             => array( "\u{201c}ferry\u{201d}\u{2014}", true ),
+			'next to punctuation'      => array( "\u{201c}ferry\u{201d}\u{2014}", true ),
 			'letters with accents'     => array( "f\u{e9}rry", true ),
-			'large letters with such'  => array( "F\u{c9}RR\u{dd}", true ),
-			'letters of full width'    => array( "\u{ff26}\u{ff25}\u{ff32}\u{ff32}\u{ff39}", true ),
-			'letters in circles'       => array( "\u{24d5}erry", true ),
+			'capitals with accents'    => array( "F\u{c9}RR\u{dd}", true ),
+			'fullwidth letters'        => array( "\u{ff26}\u{ff25}\u{ff32}\u{ff32}\u{ff39}", true ),
+			'circled letters'          => array( "\u{24d5}erry", true ),
 			'other words'              => array( 'A boat fer ry, fery.', false ),
 			'parts of two words'       => array( "ferr y \u{e9}t\u{e9} rry", false ),
 			'another alphabet'         => array( 'По морю идёт паром', false ),
-			'a third'                  => array( 'フェリーが出る 渡し船', false ),
-			'broken'                   => array( "boat \xff", true ),
+			'Japanese'                 => array( 'フェリーが出る 渡し船', false ),
+			'invalid UTF-8'            => array( "boat \xff", true ),
 			'nothing'                  => array( '', false ),
 		);
 	}
@@ -71,18 +71,18 @@ final class SearchesTest extends TestCase {
 	/**
 	 * @dataProvider texts
 	 */
-	public function test_texts_that_may_have_a_word( string $text, bool $may ): void {
+	public function test_texts_that_may_contain_a_word( string $text, bool $may ): void {
 		$this->assertSame( $may, in_array( 'ferry', Galley\words_in( array( 'zeppelin', 'ferry' ), $text ), true ) );
 	}
 
-	public function test_some_words_of_many_are_found(): void {
+	public function test_all_contained_words_are_found(): void {
 		$words = array( 'ferry', 'bread', 'zeppelin', '2024', 'rry' );
 		$this->assertSame( array( 'ferry', '2024', 'rry' ), Galley\words_in( $words, 'The ferry of 2024' ) );
 		$this->assertSame( array( 'bread' ), Galley\words_in( $words, "Br\u{ea}ad" ) );
 		$this->assertSame( array(), Galley\words_in( array(), 'ferry' ) );
 	}
 
-	public function test_collations_that_tell_letters_apart(): void {
+	public function test_plain_collations_are_recognized(): void {
 		foreach ( array( 'utf8mb4_unicode_520_ci', 'utf8mb4_unicode_ci', 'utf8_general_ci', 'utf8mb3_general_ci', 'utf8mb4_unicode_nopad_ci', 'utf8mb4_0900_ai_ci', 'utf8mb4_uca1400_ai_ci', 'utf8mb4_uca1400_nopad_as_ci' ) as $collation ) {
 			$this->assertMatchesRegularExpression( Galley\PLAIN_COLLATIONS, $collation );
 		}
@@ -95,7 +95,7 @@ final class SearchesTest extends TestCase {
 		return $differs + array( 'type' => 'post', 'status' => 'publish', 'visible' => true, 'title' => 'T', 'summary' => '', 'content' => 'The ferry.', 'file' => '', 'date' => 'D', 'password' => '' );
 	}
 
-	public function test_a_post_that_stays_where_it_is_found(): void {
+	public function test_a_post_keeps_its_place_in_a_search_result(): void {
 		$stays = static function ( array $old, array $new ): bool {
 			return Galley\stays_found( 'ferry', self::post( $old ), self::post( $new ) );
 		};
@@ -104,11 +104,11 @@ final class SearchesTest extends TestCase {
 		$this->assertTrue( $stays( array(), array( 'summary' => 'A ferry', 'content' => '' ) ) );
 		$this->assertTrue( $stays( array( 'title' => 'Ferry' ), array( 'title' => 'A ferry', 'content' => '' ) ) );
 		$this->assertTrue( $stays( array( 'title' => "f\u{e9}rry" ), array( 'title' => "f\u{e9}rry", 'summary' => 'S' ) ) );
-		// Whether the database finds it.
+		// The database may or may not find the post.
 		$this->assertFalse( $stays( array(), array( 'content' => "A f\u{e9}rry." ) ) );
 		$this->assertFalse( $stays( array(), array( 'content' => '', 'file' => 'ferry.jpg' ) ) );
 		$this->assertFalse( $stays( array(), array( 'title' => "f\u{e9}rry" ) ) );
-		// First come the titles that have it, then the newest.
+		// Results with the word in the title come first, then the newest.
 		$this->assertFalse( $stays( array(), array( 'title' => 'Ferry' ) ) );
 		foreach ( array( 'date', 'status', 'type', 'password' ) as $field ) {
 			$this->assertFalse( $stays( array(), array( $field => 'other' ) ), $field );
@@ -118,7 +118,7 @@ final class SearchesTest extends TestCase {
 		$this->assertFalse( Galley\stays_found( 'ferry', self::post(), null ) );
 	}
 
-	public function test_searches_that_a_change_touches(): void {
+	public function test_search_tags_of_a_post_change(): void {
 		$tags = static function ( ?array $old, ?array $new ): array {
 			return Galley\search_tags( 7, array( 'ferry', 'bread' ), $old, $new );
 		};
@@ -127,14 +127,14 @@ final class SearchesTest extends TestCase {
 		$this->assertSame( array_merge( $word, $more ), $tags( self::post(), null ) );
 		$this->assertSame( array_merge( $word, $more ), $tags( self::post(), self::post( array( 'content' => '' ) ) ) );
 		$this->assertSame( array_merge( $word, array( 'l.post.s.ferry.in' ), $more, array( 'l.post.s.ferry.x.in' ) ), $tags( null, self::post() ) );
-		// For other words of a search it may come in or go.
+		// The result of a search with more words may change.
 		$this->assertSame( array_merge( $more, array( 'l.post.s.ferry.x.in' ) ), $tags( self::post(), self::post( array( 'content' => 'No ferry.' ) ) ) );
 		$this->assertSame( array(), $tags( self::post( array( 'content' => 'A' ) ), self::post( array( 'content' => 'B' ) ) ) );
 		$this->assertContains( 'l.page.s.ferry', $tags( self::post(), self::post( array( 'type' => 'page' ) ) ) );
 		$this->assertContains( 'l.post.s.ferry', $tags( self::post(), self::post( array( 'type' => 'page' ) ) ) );
 	}
 
-	public function test_searches_for_a_word_alone(): void {
+	public function test_searches_for_one_word_are_recognized(): void {
 		$one = array( 'search_terms' => array( 'Ferry' ), 'search_terms_count' => 1 );
 		$this->assertTrue( Galley\is_whole_search( 'ferry', $one ) );
 		foreach ( array( array( 'search_terms' => array( 'ferry', 'bread' ) ), array( 'search_terms_count' => 2 ), array( 'exact' => '1' ), array( 'search_columns' => array( 'post_title' ) ), array( 'search_terms' => array( 'ferry-boat' ) ) ) as $more ) {
@@ -142,7 +142,7 @@ final class SearchesTest extends TestCase {
 		}
 	}
 
-	public function test_what_searches_look_at(): void {
+	public function test_search_text_contains_the_searched_fields(): void {
 		$post = array( 'visible' => true, 'title' => 'T', 'summary' => 'S', 'content' => 'C', 'file' => 'F' );
 		$this->assertSame( "T\nS\nC\nF", Galley\search_text( $post ) );
 		$this->assertSame( '', Galley\search_text( array( 'visible' => false ) + $post ) );

@@ -1,6 +1,6 @@
 <?php
 /**
- * Products of a shop: what an order changes, lists past WP_Query, and what catalogues leave out.
+ * Products of a shop: changes by an order, lists without WP_Query, and products that catalogues exclude.
  *
  * @package Galley
  */
@@ -23,7 +23,7 @@ final class ShopsTest extends TestCase {
 		);
 	}
 
-	public function test_stock_and_sales_are_apart_from_other_fields(): void {
+	public function test_stock_and_sales_fields_have_separate_tags(): void {
 		$this->assertSame( array( 'ps7', 'o.product.m_', 'o.product.m__stock' ), Galley\field_tags( 7, 'product', array( '_stock' ) ) );
 		$this->assertSame( array( 'pm7', 'o.product.m_', 'o.product.m__price' ), Galley\field_tags( 7, 'product', array( '_price' ) ) );
 		$this->assertSame( array( 'pm7', 'ps7' ), array_slice( Galley\field_tags( 7, 'product', array( 'total_sales', '_stock_status' ) ), 0, 2 ) );
@@ -31,32 +31,32 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 'ps', 'ps', 'pm', 'pm', 'th', '' ), array_map( 'Galley\class_of_field', array( '_stock', 'total_sales', '_price', '', '_thumbnail_id', '_edit_lock' ) ) );
 	}
 
-	public function test_a_field_written_again_with_its_value_has_not_changed(): void {
+	public function test_writing_the_same_value_is_not_a_change(): void {
 		$GLOBALS['fields_of_test'] = array( 7 => array( '_price' => array( '10', '15' ), 'new' => array( 'x' ) ) );
 		$this->assertSame( array(), Galley\changed_fields( 7, array( '_price' => array( '10', '15' ) ) ) );
 		$this->assertSame( array( '_price' ), Galley\changed_fields( 7, array( '_price' => array( '10', '18' ) ) ) );
 		$this->assertSame( array( '_price', 'gone', 'new' ), Galley\changed_fields( 7, array( '_price' => true, 'gone' => array( 'x' ), 'new' => array() ) ) );
 	}
 
-	public function test_a_product_shows_the_lowest_and_the_highest_price(): void {
+	public function test_only_lowest_and_highest_price_of_a_product_count(): void {
 		$GLOBALS['fields_of_test'] = array( 7 => array( '_price' => array( '10', '13', '15' ), 'sizes' => array( '1', '2', '3' ) ) );
 		$this->assertSame( array(), Galley\changed_fields( 7, array( '_price' => array( '15.00', '12', '10' ) ) ) );
 		$this->assertSame( array( '_price', 'sizes' ), Galley\changed_fields( 7, array( '_price' => array( '10', '12' ), 'sizes' => array( '3', '2', '1' ) ) ) );
 		$this->assertSame( array( '', '5' ), Galley\shown_values( '_price', array( '', '5' ) ) );
 	}
 
-	public function test_a_variation_touches_what_shows_it(): void {
+	public function test_a_variation_purges_pages_that_show_it(): void {
 		$this->assertSame( array(), Galley\variation_tags( 4, array( '_stock' ), true, false ) );
 		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, false ) );
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_stock', '_stock_status' ), true, true ) );
 		$this->assertSame( array( 'p4' ), Galley\variation_tags( 4, array( '_price', '_regular_price' ), true, false ) );
-		// On sale: lists show what it was before.
+		// On sale: lists show the regular price, too.
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_regular_price' ), true, false ) );
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array( '_price', '_sale_price' ), true, false ) );
 		$this->assertSame( array( 'p4', 'pm4' ), Galley\variation_tags( 4, array(), false, false ) );
 	}
 
-	public function test_products_are_numbers_or_objects(): void {
+	public function test_products_are_ids_or_objects(): void {
 		$product = new class() {
 			public function get_id(): int {
 				return 9;
@@ -65,7 +65,7 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 9, 7, 7, 0, 0, 0 ), array_map( 'Galley\product_id', array( $product, 7, '7', -7, array( 7 ), new stdClass() ) ) );
 	}
 
-	public function test_the_table_of_products_stands_for_their_fields(): void {
+	public function test_columns_of_the_product_lookup_table_map_to_fields(): void {
 		$join  = 'LEFT JOIN wp_wc_product_meta_lookup wc_product_meta_lookup ON wp_posts.ID = wc_product_meta_lookup.product_id';
 		$known = static function ( string $sql ): array {
 			return Galley\read_sql( $sql, 'wp_postmeta' )['fields'];
@@ -77,7 +77,7 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array(), $known( 'ORDER BY min_price' ) );
 	}
 
-	public function test_a_list_by_sales_depends_on_their_order(): void {
+	public function test_a_list_sorted_by_sales_depends_on_their_order(): void {
 		$join = 'LEFT JOIN wp_wc_product_meta_lookup wc_product_meta_lookup ON wp_posts.ID = wc_product_meta_lookup.product_id';
 		$read = Galley\read_sql( $join, 'wp_postmeta', 'wc_product_meta_lookup.total_sales DESC, wc_product_meta_lookup.product_id DESC' );
 		$this->assertSame( array( false, array(), array( 'm_total_sales' ) ), array( $read['complex'], $read['fields'], $read['ordered'] ) );
@@ -93,12 +93,12 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array(), Galley\ordered_by( array( 'orderby' => 'title', 'title' => 'This one' ) ) );
 		$list = array( 'types' => array( 'product' ), 'ordered' => array( 'm_total_sales' ), 'pages' => 'other' );
 		$this->assertContains( 'oo.product.m_total_sales', Galley\list_tags( Galley\any_list( $list ) ) );
-		// Among several types, each change counts: a post may pass one of another type.
+		// With several types each change counts, because a post may overtake one of another type.
 		$tags = Galley\list_tags( Galley\any_list( array( 'types' => array( 'post', 'page' ), 'ordered' => array( 'title' ), 'pages' => 'other' ) ) );
 		$this->assertSame( array( 'o.post.title', 'l.post', 'o.page.title', 'l.page' ), $tags );
 	}
 
-	public function test_a_catalogue_names_what_it_leaves_out(): void {
+	public function test_catalogue_tags_name_the_excluded_terms(): void {
 		$list = static function ( array $known ): array {
 			return Galley\list_tags( Galley\any_list( array( 'types' => array( 'product' ), 'with' => array( 8 ), 'pages' => 'other' ) + $known ) );
 		};
@@ -107,7 +107,7 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 'l.product.s', 'l.product.s.v8', 'sv8' ), $list( array( 'search' => true ) ) );
 	}
 
-	public function test_conditions_by_the_table_of_products_are_understood(): void {
+	public function test_conditions_on_the_product_lookup_table_are_parsed(): void {
 		$join = ' LEFT JOIN wp_wc_product_meta_lookup wc_product_meta_lookup ON wp_posts.ID = wc_product_meta_lookup.product_id ';
 		foreach (
 			array(
@@ -137,12 +137,12 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 'x' ), Galley\added_parts( array( '' ), array( 'x' ) ) );
 	}
 
-	public function test_the_most_sold_are_lists_of_their_own(): void {
+	public function test_bestseller_lists_have_separate_tags(): void {
 		$list = array( 'types' => array( 'product' ), 'ordered' => array( 'm_total_sales' ), 'sales' => 2, 'with' => array( 8 ), 'pages' => 'other' );
 		$this->assertSame( array( 'os.product.q', 'os.product.r0', 'os.product.r1' ), Galley\list_tags( Galley\any_list( $list ) ) );
 	}
 
-	public function test_sales_of_which_nothing_is_known_touch_all_lists_by_them(): void {
+	public function test_unknown_sales_purge_all_lists_sorted_by_sales(): void {
 		$all = array( 'os.product', 'os.product.r0', 'oo.product.m_total_sales' );
 		$old = self::state( array( 'visible' => true ) );
 		$new = self::state( array( 'visible' => true, 'terms' => array( 'product_visibility' => array( 8 ) ) ) );
@@ -151,16 +151,16 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array(), Galley\sales_tags( 7, $old, self::state( array( 'visible' => true, 'modified' => '2' ) ), array( '_price' => true ) ) );
 		$this->assertSame( $all, Galley\sales_tags( 7, $old, $old, array( 'total_sales' => true ) ) );
 		$this->assertSame( $all, Galley\sales_tags( 7, $old, $old, array( 'total_sales' => array() ) ) );
-		// Deleted with its fields.
+		// The product was deleted with its fields.
 		$GLOBALS['fields_of_test'] = array();
 		$this->assertSame( $all, Galley\sales_tags( 7, $old, null, array() ) );
 		$this->assertSame( $all, Galley\sales_tags( 7, $old, $new, array() ) );
 	}
 
-	public function test_lists_of_a_language_are_apart_from_the_others(): void {
+	public function test_lists_of_a_language_have_separate_tags(): void {
 		$list = array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'with' => array( 5, 8 ), 'within' => array( 5 ), 'pages' => 'other' );
 		$this->assertSame( array( 'l.post.t3.q', 'l.post.t3.w5', 'l.post.t3.w5.v8' ), Galley\list_tags( Galley\any_list( $list ) ) );
-		// No post says which searches find it.
+		// A post does not determine which searches find it.
 		$tags = Galley\list_tags( Galley\any_list( array( 'search' => true ) + $list ) );
 		sort( $tags );
 		$this->assertSame( array( 'l.post.s', 'l.post.s.v5', 'l.post.s.v8', 'l.post.t3', 'l.post.t3.v5', 'l.post.t3.v8', 'sv5', 'sv8' ), $tags );
@@ -176,7 +176,7 @@ final class ShopsTest extends TestCase {
 		$this->assertArrayNotHasKey( 'l.post.t5.w5', $lists );
 	}
 
-	public function test_clauses_of_conjoined_taxonomies(): void {
+	public function test_clauses_of_conjoined_taxonomies_are_extracted(): void {
 		$found  = array( 'with' => array(), 'within' => array() );
 		$hidden = array( 'taxonomy' => 'product_visibility', 'terms' => array( 8 ), 'operator' => 'NOT IN' );
 		$german = array( 'taxonomy' => 'language', 'terms' => array( 5 ) );
@@ -189,7 +189,7 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array( 'with' => array( 8, 5 ), 'within' => array( 5 ) ), $found );
 	}
 
-	public function test_a_hidden_product_changes_its_lists_only(): void {
+	public function test_hiding_a_product_purges_only_its_lists(): void {
 		$old  = self::state( array( 'terms' => array( 'product_cat' => array( 3 ), 'product_visibility' => array( 8 ) ) ) );
 		$new  = self::state( array( 'terms' => array( 'product_cat' => array( 3 ), 'product_visibility' => array( 9 ) ) ) );
 		$tags = Galley\conjoined_tags( $old, $new, array( 'l.product', 'l.product.t3' ) );
@@ -197,7 +197,7 @@ final class ShopsTest extends TestCase {
 		$this->assertSame( array(), Galley\conjoined_tags( $old, $old, array( 'l.product' ) ) );
 	}
 
-	public function test_settings_of_prices_are_read_by_pages(): void {
+	public function test_price_settings_are_read_by_pages(): void {
 		foreach ( array( 'calc_taxes', 'currency', 'prices_include_tax', 'stock_format', 'tax_display_shop' ) as $name ) {
 			$this->assertContains( "woocommerce_$name", Galley\READ_OPTIONS );
 		}

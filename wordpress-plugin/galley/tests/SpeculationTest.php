@@ -9,7 +9,7 @@ require_once __DIR__ . '/admin-bootstrap.php';
 
 final class SpeculationTest extends TestCase {
 
-	public function test_rules_name_what_is_loaded_and_what_never_is() {
+	public function test_rules_have_included_and_excluded_urls() {
 		$rules = Galley\speculation_rules( Galley\SPECULATIONS['prefetch-eager'], '/blog', array( '/blog/cart/*' ) );
 		$this->assertSame( array( 'prefetch' ), array_keys( $rules ) );
 		$rule = $rules['prefetch'][0];
@@ -23,16 +23,16 @@ final class SpeculationTest extends TestCase {
 		$this->assertStringContainsString( '.no-prerender', $prerender['prerender'][0]['where']['and'][3]['not']['selector_matches'] );
 	}
 
-	public function test_patterns_mean_what_they_say() {
+	public function test_patterns_with_special_characters_are_rejected() {
 		$given = array( '/a/*', '/b(.*)', '/c?x', '/d:e', '/{f}', '/g+', '/*', 'h', "/i\n", '/j-k_l.m~n%20/' );
 		$this->assertSame( array( '/a/*', '/j-k_l.m~n%20/' ), Galley\plain_patterns( $given ) );
 		$this->assertSame( Galley\ACTING_PATHS, Galley\plain_patterns( Galley\ACTING_PATHS ) );
 	}
 
-	public function test_what_wordpress_forbids_stays_forbidden() {
+	public function test_speculation_disabled_by_wordpress_stays_disabled() {
 		$this->assertNull( Galley\configure_speculation( null ) );
-		$own = array( 'mode' => 'auto', 'eagerness' => 'auto' );
-		// Without Galley in between.
-		$this->assertSame( $own, Galley\configure_speculation( $own ) );
+		$config = array( 'mode' => 'auto', 'eagerness' => 'auto' );
+		// The request did not pass through Galley.
+		$this->assertSame( $config, Galley\configure_speculation( $config ) );
 	}
 }

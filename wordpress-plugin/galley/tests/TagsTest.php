@@ -1,6 +1,6 @@
 <?php
 /**
- * Tags as they go into fields, and lists as tags.
+ * Format of tags in header fields, and the tags of lists.
  *
  * @package Galley
  */
@@ -9,9 +9,9 @@ use PHPUnit\Framework\TestCase;
 
 final class TagsTest extends TestCase {
 
-	public function test_words_fit_into_a_field(): void {
-		foreach ( array( 'post' => 'post', 'a/b.c-d_e' => 'a/b.c-d_e' ) as $text => $wanted ) {
-			$this->assertSame( $wanted, Galley\word( $text ) );
+	public function test_invalid_words_are_hashed(): void {
+		foreach ( array( 'post' => 'post', 'a/b.c-d_e' => 'a/b.c-d_e' ) as $text => $expected ) {
+			$this->assertSame( $expected, Galley\word( $text ) );
 		}
 		foreach ( array( '', 'a,b', 'a b', "a\nb", 'é', str_repeat( 'x', 49 ) ) as $text ) {
 			$this->assertMatchesRegularExpression( '/^~[0-9a-f]{12}$/D', Galley\word( $text ) );
@@ -19,7 +19,7 @@ final class TagsTest extends TestCase {
 		$this->assertNotSame( Galley\word( 'a b' ), Galley\word( 'a c' ) );
 	}
 
-	public function test_lines_are_short_and_lose_nothing(): void {
+	public function test_lines_have_a_limited_length_and_contain_all_words(): void {
 		$words = array_map( static function ( int $n ): string { return "p$n"; }, range( 1, 5000 ) );
 		$lines = Galley\lines( $words );
 		$this->assertSame( $words, explode( ',', implode( ',', $lines ) ) );
@@ -30,7 +30,7 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array(), Galley\lines( array() ) );
 	}
 
-	public function test_too_many_collapse_by_the_largest_class(): void {
+	public function test_too_many_tags_collapse_by_the_largest_class(): void {
 		$tags = array( 'b', 'l.post', 'u1', 'p1', 'p2', 'pl1', 'pl2', 'pl3', '2.pl1' );
 		$this->assertSame( $tags, Galley\collapsed( $tags, 9 ) );
 		$this->assertSame( array( 'b', 'l.post', 'u1', 'p1', 'p2', '2.pl1', 'pl' ), Galley\collapsed( $tags, 8 ) );
@@ -39,7 +39,7 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array( 'pl' ), Galley\collapsed( array( 'pl1', 'pl22222' ), 9, 8 ) );
 	}
 
-	public function test_whoever_carries_the_class_is_meant_too(): void {
+	public function test_a_tag_of_a_class_matches_the_class(): void {
 		$this->assertSame( array( 'p12', 'p', 'l.post' ), Galley\with_classes( array( 'p12', 'l.post' ) ) );
 		foreach ( Galley\collapsed( array( 'pl1', 'pl2', 'tl3', 'n.x' ), 3 ) as $tag ) {
 			$this->assertContains( $tag, Galley\with_classes( array( 'pl2', 'tl3', 'n.x' ) ) );
@@ -55,47 +55,47 @@ final class TagsTest extends TestCase {
 			'the front page'          => array( array( 'types' => array( 'post' ) ) + $top, array( 'l.post.q', 'l.post.r0', 'l.post.r1', 'l.post.r2', 'l.post.r3', 'l.post.r4', 'l.post.r5', 'l.post.r6', 'l.post.r7', 'l.post.r8', 'l.post.r9', 'l.post.n' ) ),
 			'a widget of five'        => array( array( 'types' => array( 'post' ), 'depth' => 5 ), array( 'l.post.q', 'l.post.r0', 'l.post.r1', 'l.post.r2', 'l.post.r3', 'l.post.r4' ) ),
 			'all'                     => array( array( 'types' => array( 'post', 'page' ) ), array( 'l.post', 'l.page' ) ),
-			'very far down'           => array( array( 'types' => array( 'post' ), 'depth' => 501 ), array( 'l.post' ) ),
-			'an odd number on a page' => array( array( 'types' => array( 'post' ), 'depth' => 7, 'pages' => 'other' ), array( 'l.post' ) ),
+			'a very long list'        => array( array( 'types' => array( 'post' ), 'depth' => 501 ), array( 'l.post' ) ),
+			'an unusual page size'    => array( array( 'types' => array( 'post' ), 'depth' => 7, 'pages' => 'other' ), array( 'l.post' ) ),
 			'two categories'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ) ) + $top, array( 'l.post.t3.q', 'l.post.t3.r0', 'l.post.t3.r1', 'l.post.t3.r2', 'l.post.t3.r3', 'l.post.t3.r4', 'l.post.t3.r5', 'l.post.t3.r6', 'l.post.t3.r7', 'l.post.t3.r8', 'l.post.t3.r9', 'l.post.t3.n', 'l.post.t4.q', 'l.post.t4.r0', 'l.post.t4.r1', 'l.post.t4.r2', 'l.post.t4.r3', 'l.post.t4.r4', 'l.post.t4.r5', 'l.post.t4.r6', 'l.post.t4.r7', 'l.post.t4.r8', 'l.post.t4.r9', 'l.post.t4.n' ) ),
 			'a category of an author' => array( array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'authors' => array( 2 ) ) + $top, array( 'l.post.t3', 'l.post.a2' ) ),
 			'an author in a year'     => array( array( 'types' => array( 'post' ), 'authors' => array( 2 ), 'dates' => array( '2024' ) ), array( 'l.post.a2', 'l.post.d2024' ) ),
-			'a month from the top'    => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ) + $top, array( 'l.post.d202405.q', 'l.post.d202405.r0', 'l.post.d202405.r1', 'l.post.d202405.r2', 'l.post.d202405.r3', 'l.post.d202405.r4', 'l.post.d202405.r5', 'l.post.d202405.r6', 'l.post.d202405.r7', 'l.post.d202405.r8', 'l.post.d202405.r9', 'l.post.d202405.n' ) ),
+			'the start of a month'    => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ) + $top, array( 'l.post.d202405.q', 'l.post.d202405.r0', 'l.post.d202405.r1', 'l.post.d202405.r2', 'l.post.d202405.r3', 'l.post.d202405.r4', 'l.post.d202405.r5', 'l.post.d202405.r6', 'l.post.d202405.r7', 'l.post.d202405.r8', 'l.post.d202405.r9', 'l.post.d202405.n' ) ),
 			'a month'                 => array( array( 'types' => array( 'post' ), 'dates' => array( '202405' ) ), array( 'l.post.d202405' ) ),
 			'children'                => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'sorted' => array( 'menu_order' ) ), array( 'o.page.menu_order', 'l.page.par7' ) ),
 			'a search'                => array( array( 'types' => array( 'post' ), 'search' => true ), array( 'l.post.s' ) ),
-			'a search by its word'    => array( array( 'types' => array( 'post', 'page' ), 'search' => true, 'word' => 'ferry' ), array( 'l.post.s.ferry', 'l.page.s.ferry' ) ),
+			'a search for a word'     => array( array( 'types' => array( 'post', 'page' ), 'search' => true, 'word' => 'ferry' ), array( 'l.post.s.ferry', 'l.page.s.ferry' ) ),
 			'all posts of a list'     => array( array( 'types' => array( 'post' ), 'members' => array( 7, 8 ) ), array( 'l.post.q', 'l.post.in', 'l.post.p7', 'l.post.p8' ) ),
-			'of two conditions'       => array( array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'authors' => array( 2 ), 'members' => array( 7 ) ), array( 'l.post.t3.q', 'l.post.t3.in', 'l.post.t3.p7', 'l.post.a2.q', 'l.post.a2.in', 'l.post.a2.p7' ) ),
-			'of children, none'       => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'members' => array() ), array( 'l.page.par7.q', 'l.page.par7.in' ) ),
-			'of the newest'           => array( array( 'types' => array( 'post' ), 'depth' => 2, 'members' => array( 7, 8 ) ), array( 'l.post.q', 'l.post.r0', 'l.post.r1' ) ),
-			'too many posts'          => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ), 'members' => range( 1, 31 ) ), array( 'l.post.t3', 'l.post.t4' ) ),
+			'members, two conditions' => array( array( 'types' => array( 'post' ), 'terms' => array( 3 ), 'authors' => array( 2 ), 'members' => array( 7 ) ), array( 'l.post.t3.q', 'l.post.t3.in', 'l.post.t3.p7', 'l.post.a2.q', 'l.post.a2.in', 'l.post.a2.p7' ) ),
+			'members, no children'    => array( array( 'types' => array( 'page' ), 'parents' => array( 7 ), 'members' => array() ), array( 'l.page.par7.q', 'l.page.par7.in' ) ),
+			'members of the newest'   => array( array( 'types' => array( 'post' ), 'depth' => 2, 'members' => array( 7, 8 ) ), array( 'l.post.q', 'l.post.r0', 'l.post.r1' ) ),
+			'too many members'        => array( array( 'types' => array( 'post' ), 'terms' => array( 3, 4 ), 'members' => range( 1, 31 ) ), array( 'l.post.t3', 'l.post.t4' ) ),
 			'a search in a category'  => array( array( 'types' => array( 'post' ), 'search' => true, 'terms' => array( 3 ) ), array( 'l.post.s', 'l.post.t3' ) ),
-			'numbers in a category'   => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'terms' => array( 3 ), 'narrowed' => true ), array( 'pl1', 'l.post.t3' ) ),
-			'what cannot be said'     => array( array( 'types' => array( 'post' ), 'complex' => true ), array( 'l.post.x', 'l.post.xv' ) ),
-			'by a filter'             => array( array( 'types' => array( 'post' ), 'complex' => true, 'filtered' => true, 'with' => array( 8 ) ), array( 'l.post.x', 'l.post.x.v8' ) ),
-			'by number'               => array( array( 'types' => array( 'post' ), 'ids' => array( 1, 2 ) ), array( 'pl1', 'pl2' ) ),
+			'IDs in a category'       => array( array( 'types' => array( 'post' ), 'ids' => array( 1 ), 'terms' => array( 3 ), 'narrowed' => true ), array( 'pl1', 'l.post.t3' ) ),
+			'a complex query'         => array( array( 'types' => array( 'post' ), 'complex' => true ), array( 'l.post.x', 'l.post.xv' ) ),
+			'a filtered query'        => array( array( 'types' => array( 'post' ), 'complex' => true, 'filtered' => true, 'with' => array( 8 ) ), array( 'l.post.x', 'l.post.x.v8' ) ),
+			'by ID'                   => array( array( 'types' => array( 'post' ), 'ids' => array( 1, 2 ) ), array( 'pl1', 'pl2' ) ),
 			'by name'                 => array( array( 'types' => array( 'post' ), 'slugs' => array( 'a' ) ), array( 'n.a' ) ),
 			'drafts as well'          => array( array( 'types' => array( 'post' ), 'any_status' => true ), array( 'l.post.z', 'l.post' ) ),
-			'none of ours'            => array( array(), array() ),
+			'no post types'           => array( array(), array() ),
 		);
 	}
 
 	/**
 	 * @dataProvider lists
 	 */
-	public function test_lists( array $list, array $wanted ): void {
-		$this->assertSame( $wanted, Galley\list_tags( Galley\any_list( $list ) ) );
+	public function test_list_tags( array $list, array $expected ): void {
+		$this->assertSame( $expected, Galley\list_tags( Galley\any_list( $list ) ) );
 	}
 
 	/**
-	 * Each list that reaches a rank is touched by an order for that rank, and those that do not are left.
+	 * A purge for a rank matches each list that reaches the rank and no others.
 	 */
-	public function test_ranks_meet_depths(): void {
+	public function test_rank_tags_match_lists_that_reach_the_rank(): void {
 		foreach ( array_merge( range( 0, 120 ), array( 499, 500, 501, 9999 ) ) as $rank ) {
 			$purges = Galley\rank_tags( 'l.post', $rank );
 			$this->assertContains( 'l.post', $purges );
-			// Posts have many lists, and a request few purges.
+			// A post is in many lists, and the number of purges per request is limited.
 			$this->assertLessThanOrEqual( 2, count( $purges ) );
 			foreach ( range( 1, 130 ) as $reach ) {
 				$tags    = Galley\list_tags( Galley\any_list( array( 'types' => array( 'post' ), 'depth' => $reach ) ) );
@@ -111,7 +111,7 @@ final class TagsTest extends TestCase {
 		}
 	}
 
-	public function test_settings_of_a_theme_that_were_read(): void {
+	public function test_theme_mods_that_were_read(): void {
 		$filters = array( 'the_title' => 9, 'pre_option_theme_mods_x' => 3, 'theme_mod_custom_logo' => 2, 'theme_mod_background_color' => 1 );
 		$this->assertSame( array( 'tm.custom_logo', 'tm.background_color' ), Galley\mods_read( $filters, 'x', true ) );
 		$this->assertSame( array( 'tm.custom_logo' ), Galley\mods_read( $filters, 'x', false ) );
@@ -119,7 +119,7 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array( 'tm' ), Galley\mods_read( array(), 'x', true ) );
 	}
 
-	public function test_printed_titles(): void {
+	public function test_printed_titles_are_found(): void {
 		$shown = array(
 			'The pier'     => '<figcaption>the &#8220;pier&#8221;</figcaption>',
 			"Anna's boat"  => '<p>anna&#8217;s boat</p>',
@@ -136,11 +136,11 @@ final class TagsTest extends TestCase {
 		}
 	}
 
-	public function test_parts_are_taken_out_as_often_as_they_are_named(): void {
+	public function test_parts_are_removed_as_often_as_they_are_listed(): void {
 		$this->assertSame( '<alt="x">', Galley\without( '<alt="x"alt="x"alt="x">', array( 'alt="x"', '', 'alt="x"', 'alt="y"' ) ) );
 	}
 
-	public function test_queries_are_read(): void {
+	public function test_query_conditions_are_parsed(): void {
 		$this->assertSame( array( '202405' ), Galley\dates_of( array( 'year' => 2024, 'monthnum' => 5 ) ) );
 		$this->assertSame( array( '20240531' ), Galley\dates_of( array( 'm' => '20240531120000' ) ) );
 		$this->assertSame( array(), Galley\dates_of( array( 'm' => '12' ) ) );
@@ -158,7 +158,7 @@ final class TagsTest extends TestCase {
 		$this->assertSame( array( 'menu_order' ), Galley\sorted_by( array( 'orderby' => array( 'menu_order' => 'ASC' ) ) ) );
 	}
 
-	public function test_what_filters_add_is_read(): void {
+	public function test_sql_added_by_filters_is_parsed(): void {
 		$this->assertSame( array( 'complex' => false, 'search' => false, 'fields' => array(), 'ordered' => array() ), Galley\read_sql( '', 'wp_postmeta' ) );
 		$read = Galley\read_sql( ' JOIN wp_postmeta m ON 1 WHERE wp_posts.post_title LIKE 1 AND post_content = 2', 'wp_postmeta' );
 		$this->assertSame( array( 'complex' => true, 'search' => true, 'fields' => array( 'title', 'm_' ), 'ordered' => array() ), $read );

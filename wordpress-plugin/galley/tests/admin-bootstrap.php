@@ -1,8 +1,8 @@
 <?php
 /**
- * What the files of admin/ and nonces.php call when they are loaded, without a WordPress.
+ * Stubs for the WordPress functions that the files of admin/ and nonces.php call while they are loaded.
  *
- * Only pure functions are tested here; what WordPress does with the rest is tested with a real one.
+ * The unit tests cover pure functions only. The end-to-end tests cover the rest with a real WordPress.
  */
 
 defined( 'ABSPATH' ) || define( 'ABSPATH', dirname( __DIR__ ) . '/' );
@@ -47,21 +47,21 @@ if ( ! function_exists( 'human_time_diff' ) ) {
 	}
 }
 if ( ! class_exists( 'WP_CLI' ) ) {
-	/** As much of WP-CLI as the commands use; keeps what they say. */
+	/** The functions of WP-CLI that the commands use. Records their output. */
 	class WP_CLI {
 		public static $commands = array();
-		public static $said     = array();
+		public static $output   = array();
 		public static function add_command( $name, $callable ) {
 			self::$commands[ $name ] = $callable;
 		}
 		public static function line( $text ) {
-			self::$said[] = $text;
+			self::$output[] = $text;
 		}
 		public static function success( $text ) {
-			self::$said[] = "Success: $text";
+			self::$output[] = "Success: $text";
 		}
 		public static function error( $text ) {
-			self::$said[] = "Error: $text";
+			self::$output[] = "Error: $text";
 		}
 	}
 }

@@ -1,6 +1,7 @@
 <?php
 /**
- * The plugin without WordPress: what it calls while it is loaded does nothing, what pure functions call does what WordPress does.
+ * Loads the plugin without WordPress. Functions called while it is loaded are empty stubs. Functions called by pure functions behave
+ * as in WordPress.
  *
  * @package Galley
  */
@@ -51,7 +52,7 @@ function get_option( string $name ) {
 	return false;
 }
 
-/** What tests have put there. */
+/** Returns the values that a test has set. */
 function get_post_meta( int $id, string $key = '' ): array {
 	return $GLOBALS['fields_of_test'][ $id ][ $key ] ?? array();
 }

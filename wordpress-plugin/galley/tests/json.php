@@ -1,10 +1,10 @@
 <?php
 /**
- * Prints what WordPress's JavaScript reads of a translation (Jed 1.x), from a .po file: `php json.php FILE`. Called by scripts/plugin-texts.
+ * Converts a .po file to the JSON format that WordPress uses for JavaScript (Jed 1.x): `php json.php FILE`. Called by scripts/plugin-texts.
  */
 
 /**
- * The texts of a .po file, each a list of one msgid and one msgstr; none is plural, for scripts count nothing.
+ * Returns the messages of a .po file, each as a list of one msgid and one msgstr. Scripts use no plural forms.
  */
 function texts_of( string $po ): array {
 	$texts = array();

@@ -1,4 +1,4 @@
-//! Access of other threads to one fetch thread: commands in a bounded channel, and the fetches in progress to wait for.
+//! Access of other threads to a fetch thread: commands in a bounded channel, and fetches in progress to wait for.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::waiters::WaitResult;
 use crate::upstream::{QueueIdentity, UpstreamStats};
 
 pub(super) enum FetchCommand {
-    /// With when the request for a page was sent that has fallen silent since, where this one has waited for that.
+    /// A page. If this job has waited for a fetch that fell silent, with the time when that fetch's request was sent.
     Page(
         Box<PageJob>,
         Option<Tick>,
@@ -30,7 +30,7 @@ pub(super) enum FetchCommand {
     ),
     Pass(Box<PassJob>, FillWriter),
     Refresh(Box<PageJob>, When),
-    /// With the stored page whose fragments were purged.
+    /// A stored page whose purged fragments must be replaced.
     Patch(
         Box<PageJob>,
         Arc<Entry>,
@@ -39,7 +39,7 @@ pub(super) enum FetchCommand {
     Cron(Box<CronJob>, oneshot::Sender<Result<(), CronTrouble>>),
 }
 
-/// A command that waits for a fetch thread.
+/// A command in the queue of a fetch thread.
 pub(super) struct QueuedCommand {
     pub(super) command: FetchCommand,
     pub(super) work: Work,
@@ -55,12 +55,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Whether a request of `who` is rejected at once: the queue of the pool number `pool` has no room for it, and there is no
-    /// fetch of the page `key` that it could join. The fetch thread would decide the same; under a crawl it would do so a
-    /// thousand times a second, and wake the requester each time. `key`: none for requests that bypass the cache. A rejection
+    /// Whether a request of `who` is rejected at once: the queue of the pool with index `pool` is full for it, and there is no
+    /// fetch of the page `key` that it could join. The fetch thread would decide the same; during a crawl it would do so a
+    /// thousand times a second, and wake the requester each time. `key` is `None` for requests that bypass the cache. A rejection
     /// is counted.
     ///
-    /// A page that a browser requests in advance (`is_prefetch`) is rejected too if it would take the last free slot: nobody
+    /// A page that a browser prefetches (`is_prefetch`) is rejected too if it would take the last free slot: no visitor
     /// waits for it, and the browser requests it again when the user follows the link.
     pub fn turns_away(
         &self,
@@ -80,8 +80,8 @@ impl Handle {
         is_rejected
     }
 
-    /// Fetches, forwarded requests and background work of its thread that are in progress or queued. 0: nothing that the thread does
-    /// will change the cache, until the next request, purge or timer.
+    /// Fetches, passed requests and background work of the thread, in progress or queued. 0: nothing that the thread does
+    /// will change the cache until the next request, purge or timer.
     pub fn in_progress(&self) -> usize {
         self.activity.count()
     }
@@ -93,7 +93,7 @@ impl Handle {
             .map_err(|_| FillError::Overload)
     }
 
-    /// Sends the job for a page and returns how to read it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill
+    /// Sends the job for a page and returns a reader of it; `since` as in [`FetchCommand::Page`]. Cancel-safe: the fill
     /// continues without this reader.
     async fn send(&self, job: PageJob, since: Option<Tick>) -> Result<Fetched, FillError> {
         let (reply, response) = oneshot::channel();
@@ -101,7 +101,7 @@ impl Handle {
         response.await.map_err(|_| FillError::Aborted)?
     }
 
-    /// Forwards a request unchanged. The response is read from the result, which is made here: if the fetch thread made it, it
+    /// Passes a request unchanged. The response is read from the returned fill, which is created here: if the fetch thread created it, it
     /// would have to wake this thread to hand it over.
     pub fn pass(&self, job: PassJob) -> Result<FillReader, FillError> {
         let (writer, fill) = fill::fill(AHEAD, None);
@@ -110,12 +110,12 @@ impl Handle {
         Ok(reader)
     }
 
-    /// Requests that a page is refreshed in the background; nothing happens if that is in progress or there is no room.
+    /// Starts a background refresh of a page. Does nothing if one is in progress or the channel is full.
     pub fn refresh(&self, job: PageJob, when: When) {
         let _ = self.queue(FetchCommand::Refresh(Box::new(job), when));
     }
 
-    /// Has the purged fragments of a stored page replaced. Nothing: the page has to be fetched. Cancel-safe.
+    /// Replaces the purged fragments of a stored page. `None`: the page must be fetched. Cancel-safe.
     pub async fn patch(&self, page: PageJob, held: Arc<Entry>) -> Option<Arc<Entry>> {
         let (reply, response) = oneshot::channel();
         let command = FetchCommand::Patch(Box::new(page), held, reply);
@@ -123,12 +123,12 @@ impl Handle {
         response.await.ok()?
     }
 
-    /// What each of its pools is busy with.
+    /// The load of each pool.
     pub fn upstream_stats(&self) -> &[Arc<UpstreamStats>] {
         &self.upstream_stats
     }
 
-    /// The page of `key` for a request like this: waits for it if it is being fetched and waiting is possible here, otherwise
+    /// The page of `key` for a request with this information: waits for a fetch in progress if that is possible on this thread, otherwise
     /// sends a job. Cancel-safe: the fill continues without this reader.
     pub async fn page(
         &self,
@@ -137,7 +137,7 @@ impl Handle {
         key: &[u8],
         job: impl FnOnce() -> PageJob,
     ) -> Result<Fetched, FillError> {
-        // By RFC 9111 the fetch that is in progress for a key may be for another variant.
+        // With RFC 9111 the fetch in progress for a key may be for another variant.
         let waiters = match site.rules.storage.vary {
             VaryPolicy::CoveredByKey => self.registry.waiters(&Key::new(key)),
             VaryPolicy::Variants => None,
@@ -157,13 +157,13 @@ impl Handle {
         fetched.map(Fetched::after_a_wait)
     }
 
-    /// The response for a job that must be answered newly ([`PageJob::cut_off`]). Cancel-safe: the fill continues without this
+    /// The response for a job that needs a new fetch ([`PageJob::cut_off`]). Cancel-safe: the fill continues without this
     /// reader.
     pub async fn page_anew(&self, job: PageJob) -> Result<Fetched, FillError> {
         self.send(job, None).await
     }
 
-    /// Has the scheduler run and returns when that has ended. Dropping it gives the run up.
+    /// Runs the scheduler and returns when it has ended. Dropping the future aborts the run.
     pub async fn cron(&self, job: CronJob) -> Result<(), CronTrouble> {
         let (reply, response) = oneshot::channel();
         self.queue(FetchCommand::Cron(Box::new(job), reply))
@@ -173,7 +173,7 @@ impl Handle {
     }
 }
 
-/// The first of: the head of a page that has become silent, or the later fetch. If both fail, the later failure.
+/// The first of two: the head of a page that has fallen silent, or the later fetch. If both fail, the later failure.
 pub(super) async fn either(
     mut silent: FillReader,
     ordered: impl Future<Output = Result<Fetched, FillError>>,

@@ -1,13 +1,13 @@
-//! A fetch in progress, and how requests wait for it.
+//! A fetch in progress, and the requests that wait for it.
 //!
 //! An `InProgressFetch` is one request at the upstream with the fill that it writes. Requests for the same page wait here
 //! and get a reader when the head has arrived. A fetch that sends and receives nothing during its silence limit is silent:
-//! the next request starts a fetch of its own, and the waiters of the first wait for both and take the head that arrives
+//! the next request starts another fetch, and the waiters of the first wait for both and use the head that arrives
 //! first. Time in the queue for a slot at the upstream does not count: a second request would only be queued behind the
 //! first.
 //!
 //! Each fetch that replaces a silent one has twice its silence limit, so that a slow upstream does not get the same request
-//! again and again while it works on it.
+//! repeatedly while it generates the response.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -32,48 +32,48 @@ use super::site::FetchLimits;
 use super::waiters::{FetchProgress, NOT_SENT, Waiters};
 use crate::upstream::QueueTurn;
 
-/// A page being generated.
+/// A page that is being fetched.
 pub(super) struct InProgressFetch {
     pub(super) fill: Arc<Fill>,
-    /// The purge counter before the upstream was asked; [`NOT_SENT`] until then: nothing purged so far can be missing.
+    /// The purge counter before the request was sent; [`NOT_SENT`] until then: no purge so far can concern the response.
     pub(super) born: Cell<u64>,
-    /// Its request, for requests that would join; empty if the key describes it completely.
+    /// The request's fields, to compare with requests that would join; empty if the key describes the request completely.
     pub(super) sent: Vec<(HeaderName, HeaderValue)>,
-    /// Whether its head contains something that only its requester may get.
+    /// Whether the head contains something that only the client of the fetch may get.
     pub(super) is_confined: Cell<bool>,
-    /// The keys under which it is in the table.
+    /// The keys under which the fetch is in the table.
     pub(super) keys: RefCell<Vec<Key>>,
-    /// When something last went to the upstream or came from it; `None` until its request is sent.
+    /// When something was last sent to the upstream or received from it; `None` until the request is sent.
     progress_at: Cell<Option<Instant>>,
     silence_limit: Duration,
-    /// Notified when it has fallen silent, and when another has taken its place.
+    /// Notified when the fetch has fallen silent, and when another has replaced it.
     changed: Notify,
     /// Notified when a waiter has left.
     left: Notify,
-    /// The place of its request in the queue for a slot.
+    /// The position of the request in the queue for a slot.
     pub(super) turn: QueueTurn,
-    /// When its request was sent.
+    /// When the request was sent.
     sent_at: Cell<Tick>,
     is_overtaken: Cell<bool>,
-    /// What other threads may know of it.
+    /// The part that waiters on other threads use.
     pub(super) waiters: Arc<Waiters>,
-    /// Its result, if that was stored.
+    /// The stored result.
     stored: RefCell<Option<Arc<Entry>>>,
-    /// What can be said by now of whether it is stored.
+    /// Whether the response is stored, as far as known.
     pub(super) store_outcome: Cell<StoreOutcome>,
-    /// Notified when its head has come and more may follow.
+    /// Notified when the head has arrived and more may follow.
     headed: Notify,
-    /// Its part in a cluster.
+    /// Coordination with the other nodes of a cluster.
     pub(super) shared: SharedFetch,
-    /// The fetch of the same page that has to end before its request is sent.
+    /// The fetch of the same page that must end before this one's request is sent.
     former: RefCell<Option<Rc<Self>>>,
     is_finished: Cell<bool>,
-    /// Notified when it has ended.
+    /// Notified when the fetch has ended.
     finished: Notify,
 }
 
 impl InProgressFetch {
-    /// A fetch whose request is not sent yet. `overtaken`: the silent one whose place it takes.
+    /// A fetch whose request has not been sent. `overtaken`: the silent fetch that it replaces.
     pub(super) fn new(
         fill: Arc<Fill>,
         sent: Vec<(HeaderName, HeaderValue)>,
@@ -119,7 +119,7 @@ impl InProgressFetch {
         }
     }
 
-    /// Notes that its request is about to be sent, with the purge counter of this moment.
+    /// Notes that the request is about to be sent, with the current purge counter.
     pub(super) fn start_request(&self, born: u64, now: Tick) {
         self.born.set(born);
         self.sent_at.set(now);
@@ -127,12 +127,12 @@ impl InProgressFetch {
         self.waiters.open(born, now);
     }
 
-    /// Has its request sent only when `former` has ended or become silent: requests that arrive meanwhile share it.
+    /// Delays the request until `former` has ended or fallen silent: requests that arrive until then share it.
     pub(super) fn comes_after(&self, former: Option<Rc<Self>>) {
         *self.former.borrow_mut() = former;
     }
 
-    /// Waits until its request may be sent. Cancel-safe.
+    /// Waits until the request may be sent. Cancel-safe.
     pub(super) async fn wait_for_former(&self) {
         let former = self.former.take();
         if let Some(former) = former {
@@ -140,22 +140,22 @@ impl InProgressFetch {
         }
     }
 
-    /// Waits until it has ended, or fallen silent as one that was given up in a panic does. Cancel-safe.
+    /// Waits until the fetch has ended, or fallen silent, as one does whose task has panicked. Cancel-safe.
     async fn over(&self) {
-        // On one thread: nothing comes between the look and the wait.
+        // On one thread, so nothing can happen between the check and the wait.
         while !self.is_finished.get() && !self.is_silent() {
             let finished = self.finished.notified();
             let _ = tokio::time::timeout(self.silence_limit, finished).await;
         }
     }
 
-    /// Notes that it has ended.
+    /// Notes that the fetch has ended.
     pub(super) fn finish(&self) {
         self.is_finished.set(true);
         self.finished.notify_waiters();
     }
 
-    /// How long ago its request was sent.
+    /// The time since the request was sent.
     pub(super) fn delay(&self, now: Tick) -> Duration {
         now.since(self.sent_at.get())
     }
@@ -165,14 +165,14 @@ impl InProgressFetch {
         self.progress_at.set(Some(Instant::now()));
     }
 
-    /// Whether it has lost its place to the next request.
+    /// Whether the next request has replaced the fetch.
     pub(super) fn is_silent(&self) -> bool {
         self.progress_at
             .get()
             .is_some_and(|at| at.elapsed() >= self.silence_limit)
     }
 
-    /// Waits for `head`, and tells the waiters when the fetch falls silent meanwhile. Cancel-safe if `head` is.
+    /// Waits for `head`, and notifies the waiters if the fetch falls silent before it. Cancel-safe if `head` is.
     pub(super) async fn watch<T>(&self, head: impl Future<Output = T>) -> T {
         let mut head = pin!(head);
         let mut alarm = pin!(tokio::time::sleep(self.silence_limit));
@@ -198,18 +198,18 @@ impl InProgressFetch {
         .await
     }
 
-    /// Notes that everybody may have its head, and that what follows may take a while.
+    /// Notes that all waiters may have the head, and that the rest may take a while.
     pub(super) fn shows_head(&self) {
         self.headed.notify_one();
     }
 
-    /// Notes what of it is stored.
+    /// Notes that the response was stored.
     pub(super) fn stores(&self, entry: &Arc<Entry>) {
         *self.stored.borrow_mut() = Some(Arc::clone(entry));
         self.store_outcome.set(StoreOutcome::Stored);
     }
 
-    /// Notes that it is not stored. Waiters for a response that has come as a whole learn it.
+    /// Notes that the response is not stored, which waiters for a complete response need to know.
     pub(super) fn is_not_stored(&self, why: NotStored) {
         self.store_outcome.set(StoreOutcome::NotStored(why));
     }
@@ -219,8 +219,8 @@ impl InProgressFetch {
         self.waiters.announce(FetchProgress::Lingers(outcome));
     }
 
-    /// Runs the fetch to its end, and notifies the waiters on other threads. They get a page that is complete soon after its
-    /// head as a whole, and a slower one as it arrives. Without waiters no timer is set: it would wake the thread once more for
+    /// Runs the fetch until it ends, and notifies the waiters on other threads. They get a page that is complete soon after its
+    /// head in one piece, and a slower one as it arrives. Without waiters no timer is set: it would wake the thread once more for
     /// each miss, to read its own event descriptor.
     pub(super) async fn record_waiters(&self, fetching: impl Future) {
         let mut fetching = pin!(fetching);
@@ -248,7 +248,7 @@ impl InProgressFetch {
             .announce(stored.map_or(ended, FetchProgress::Stored));
     }
 
-    /// Notes that another has taken its place, and tells the waiters for it.
+    /// Notes that another fetch has replaced this one, and notifies its waiters.
     pub(super) fn give_way(&self, site: &str) {
         tracing::debug!(site, "a fetch makes no progress: starting a second one");
         self.is_overtaken.set(true);
@@ -256,7 +256,7 @@ impl InProgressFetch {
         self.changed.notify_waiters();
     }
 
-    /// Whether its result may replace `resident`: a replaced fetch must not undo what was generated since its request was
+    /// Whether the result may replace `resident`: a replaced fetch must not undo what was generated after its request was
     /// sent.
     pub(super) fn may_replace(&self, resident: Option<&Entry>) -> bool {
         !self.is_overtaken.get()
@@ -265,60 +265,60 @@ impl InProgressFetch {
 }
 
 impl Drop for InProgressFetch {
-    /// However it ended: nobody waits for it any more.
+    /// However the fetch ended, its waiters must not wait any longer.
     fn drop(&mut self) {
         self.announce_end();
     }
 }
 
-/// One way to the answer of a request that waits.
+/// A fetch for which a request waits.
 pub(super) struct WaiterSlot {
     pub(super) in_progress: Rc<InProgressFetch>,
     pub(super) reader: FillReader,
     pub(super) terms: WaitTerms,
 }
 
-/// On what terms a request waits for a fetch.
+/// The role of a waiting request in a fetch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitTerms {
-    /// It leads it.
+    /// It started the fetch.
     Leads,
-    /// It may have what comes.
+    /// It may use the response.
     Joined,
-    /// Purges came after the fetch's request was sent; its response has to be compared with them.
+    /// Purges were published after the fetch's request was sent, so the response must be compared with them.
     ToCheck,
 }
 
-/// A request that waits, with all fetches that may answer it, the newest last.
+/// A waiting request, with all fetches that may answer it, the newest last.
 pub(super) struct Wait {
     reply: oneshot::Sender<Result<Fetched, FillError>>,
     slots: Vec<WaiterSlot>,
-    /// A fetch that was found not to answer it.
+    /// A fetch whose response does not answer this request.
     refused: Option<Rc<InProgressFetch>>,
-    /// Whether it may lead a fetch: once, and not after it saw one fail.
+    /// Whether the request may start a fetch: once, and not after a fetch that it waited for failed.
     may_lead: bool,
     failure: Option<FillError>,
 }
 
-/// What a request that waits met.
+/// An event for a waiting request.
 pub(super) enum WaiterEvent {
-    /// The head of this slot, or that there is none.
+    /// The head of this slot's fetch, or its failure.
     Head(usize, Result<Arc<FillHead>, FillError>),
-    /// A fetch fell silent, or another took its place.
+    /// A fetch fell silent, or was replaced.
     Changed,
-    /// The client has gone.
+    /// The client has disconnected.
     Left,
 }
 
 /// How to use a head that has arrived.
 pub(super) enum HeadVerdict {
-    /// It answers.
+    /// The response answers the request.
     Give,
     /// It does not; another fetch may.
     Refuse,
-    /// It is for one request alone: each goes its own way.
+    /// The response is for one client alone: each waiting request is passed.
     HitForPass,
-    /// It failed.
+    /// The fetch failed.
     Failed(FillError),
 }
 
@@ -333,15 +333,15 @@ impl Wait {
         }
     }
 
-    /// The same, leading a fetch from now on.
+    /// The same request, as the one that started the fetch.
     pub(super) fn leading(mut self, in_progress: &Rc<InProgressFetch>) -> Self {
         self.may_lead = false;
         self.join(in_progress, WaitTerms::Leads);
         self
     }
 
-    /// Records that a fetch which would have answered it has failed: a request that saw that starts none, otherwise a dead
-    /// upstream would be asked without a pause.
+    /// Records that a fetch which would have answered the request has failed: the request then starts no other, because otherwise a dead
+    /// upstream would get requests without a pause.
     pub(super) fn saw_failure(&mut self) {
         self.may_lead = false;
     }
@@ -350,7 +350,7 @@ impl Wait {
         self.may_lead
     }
 
-    /// Whether it waits for nothing yet.
+    /// Whether it does not wait for any fetch yet.
     pub(super) fn is_new(&self) -> bool {
         self.slots.is_empty() && self.refused.is_none()
     }
@@ -361,7 +361,7 @@ impl Wait {
             .any(|slot| Rc::ptr_eq(&slot.in_progress, in_progress))
     }
 
-    /// Whether a fetch that it waits for has found this page at another node.
+    /// Whether a fetch for which it waits has found this page at another node.
     pub(super) fn has_found(&self, entry: &Arc<Entry>) -> bool {
         let mut found = self
             .slots
@@ -376,7 +376,7 @@ impl Wait {
             .is_some_and(|refused| Rc::ptr_eq(refused, in_progress))
     }
 
-    /// Takes a slot; false where joining is closed.
+    /// Joins a fetch; false if joining is closed.
     pub(super) fn join(&mut self, in_progress: &Rc<InProgressFetch>, terms: WaitTerms) -> bool {
         let Some(reader) = in_progress.fill.reader() else {
             return false;
@@ -389,12 +389,12 @@ impl Wait {
         true
     }
 
-    /// A slot that [`WaiterEvent::Head`] named.
+    /// The slot that a [`WaiterEvent::Head`] named.
     pub(super) fn slot(&self, index: usize) -> Option<&WaiterSlot> {
         self.slots.get(index)
     }
 
-    /// Gives a slot another reader, and its own back.
+    /// Replaces a slot's reader, and returns the previous one.
     pub(super) fn exchange_reader(
         &mut self,
         index: usize,
@@ -404,10 +404,10 @@ impl Wait {
         Some(std::mem::replace(&mut slot.reader, reader))
     }
 
-    /// What happens next. Cancel-safe.
+    /// The next event. Cancel-safe.
     pub(super) async fn event(&mut self) -> WaiterEvent {
         let newest = self.slots.last().map(|slot| Rc::clone(&slot.in_progress));
-        // Made before anything is checked: it receives all later notifications.
+        // Created before anything is checked: it receives all later notifications.
         let mut changed = pin!(async {
             match &newest {
                 Some(in_progress) => in_progress.changed.notified().await,
@@ -428,7 +428,7 @@ impl Wait {
         .await
     }
 
-    /// Acts on the verdict about a head; returns itself if it continues to wait. `coded`: a coded reader of the same page.
+    /// Executes the verdict about a head; returns itself if it continues to wait. `coded`: a coded reader of the same page.
     pub(super) fn take(
         mut self,
         index: usize,
@@ -466,10 +466,10 @@ impl Wait {
         Some(self)
     }
 
-    /// Ends the wait of a client that has gone.
+    /// Ends the wait of a client that has disconnected.
     pub(super) fn leave(self) {
         let slots = self.slots.into_iter();
-        // All readers have gone before anybody looks how many there are.
+        // All readers are dropped before their number is checked.
         let fetches: Vec<Rc<InProgressFetch>> = slots.map(|slot| slot.in_progress).collect();
         for in_progress in fetches {
             in_progress.left.notify_waiters();
@@ -482,13 +482,13 @@ impl Wait {
     }
 }
 
-/// Whether a fetch ended only because it had no waiters any more: this says nothing about the upstream.
+/// Whether a fetch ended only because it had no waiters left: that says nothing about the upstream.
 pub(super) fn is_given_up(in_progress: &InProgressFetch, failure: FillError) -> bool {
     failure == FillError::Aborted && in_progress.born.get() == NOT_SENT
 }
 
-/// How long the waiters on other threads wait behind a head for the rest, which they then get in one piece: PHP has most often
-/// printed all of a page before its head leaves.
+/// How long waiters on other threads wait after a head for the rest, which they then get in one piece: PHP has usually
+/// printed all of a page before its head is sent.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

@@ -26,29 +26,29 @@ use super::site::FetchSite;
 use crate::sys;
 use crate::upstream::UpstreamCall;
 
-/// A cacheable page that is wanted.
+/// The fetch of a page that may be stored.
 pub struct PageJob {
-    /// Whose page.
+    /// The site of the page.
     pub site: Arc<FetchSite>,
-    /// Which of the fetch thread's pools.
+    /// The pool of the upstream, by its index in the fetch thread.
     pub pool: usize,
-    /// Its key.
+    /// The cache key.
     pub key: Key,
-    /// The request that wants it.
+    /// The client's request.
     pub info: RequestInfo,
     /// The request for the upstream.
     pub call: UpstreamCall,
-    /// The stored response that may not be sent as it is, to be revalidated (RFC 9111 section 4.3).
+    /// The stored response that must be revalidated (RFC 9111 section 4.3).
     pub held: Option<Arc<Entry>>,
-    /// `galley_policy::key::fragment_id` of the fragments that are wanted in place of the page; none: the page.
+    /// `galley_policy::key::fragment_id` of the fragments to render in place of the page; empty: the page.
     pub fragments: Box<[u64]>,
-    /// How deep it is nested in the pages that include it; 0: it is requested by itself.
+    /// The depth of an include; 0: the page is not included by another one.
     pub depth: u8,
-    /// Whether the response may be stored, if it allows that.
+    /// Whether the response may be stored, if it permits that.
     pub may_store: bool,
-    /// Whether only a response whose request is sent after this job has arrived answers it.
+    /// Whether the response must be to a request that is sent after this job was received.
     pub is_anew: bool,
-    /// Finds what its ESI includes request, on a site that has any.
+    /// Finds the ESI includes of the page, on a site that permits them.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
 
@@ -58,8 +58,8 @@ impl PageJob {
         &self.site.rules.storage
     }
 
-    /// The same while purges of other nodes may be missing: nothing stored answers it, its response is not stored, and it shares a fetch
-    /// only with jobs that have arrived before the request is sent. By RFC 9111, where a fetch may be for another variant, with none.
+    /// The same job while purges of other nodes may be missing: no stored response answers it, its response is not stored, and it shares a
+    /// fetch only with jobs that arrive before the request is sent. With RFC 9111, where a fetch may be for another variant, it shares none.
     #[must_use]
     pub fn cut_off(self) -> Self {
         let is_anew = self.site.keys_say_all();
@@ -72,7 +72,7 @@ impl PageJob {
         }
     }
 
-    /// The same for another attempt in the background.
+    /// The same job for another attempt in the background.
     pub(super) fn again(&self) -> Self {
         Self {
             site: Arc::clone(&self.site),
@@ -89,7 +89,7 @@ impl PageJob {
         }
     }
 
-    /// The same without anything of the client whose request it was.
+    /// The same job without any data of the client.
     pub(super) fn in_background(&self) -> Self {
         let mut job = self.again();
         job.call.class = Class::Background;
@@ -100,7 +100,7 @@ impl PageJob {
         job
     }
 
-    /// How the body of the response is evaluated: an include is not a whole page.
+    /// The evaluation of the body: an include is not a whole page.
     pub(super) fn body_judge(&self) -> BodyJudge {
         match self.depth {
             0 => storable::judge_body,
@@ -108,7 +108,7 @@ impl PageJob {
         }
     }
 
-    /// What the keys of its site have at their end.
+    /// The site's mark at the end of each of its keys.
     pub(super) fn site_mark(&self) -> &[u8] {
         read_key(self.key.bytes()).map_or(&[], |parts| parts.rest)
     }
@@ -119,35 +119,35 @@ type BodyJudge = fn(&ResponseHead<'_>, &Policy, &[u8]) -> Result<(), NotStored>;
 
 /// A request that bypasses the cache.
 pub struct PassJob {
-    /// Whose.
+    /// The site of the request.
     pub site: Arc<FetchSite>,
-    /// Which of the fetch thread's pools.
+    /// The pool of the upstream, by its index in the fetch thread.
     pub pool: usize,
-    /// The request.
+    /// The client's request.
     pub info: RequestInfo,
-    /// The whole request for the upstream.
+    /// The complete request for the upstream.
     pub call: UpstreamCall,
-    /// What the store may learn from it.
+    /// What may be stored from the response.
     pub learn: Option<LearnFromPass>,
-    /// Whether Galley reads the response itself: it is plain, with the plugin's fields.
+    /// Whether Galley reads the response itself, so that it must be plain and have the plugin's fields.
     pub is_read_here: bool,
-    /// The session that it may change.
+    /// The session that the request may change.
     pub session: Option<SessionEnd>,
-    /// Finds what the ESI includes of its response request, on a site that has any.
+    /// Finds the ESI includes of the response, on a site that permits them.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
 
-/// A page with ESI includes, as far as they depend on it.
+/// A page with ESI includes: the properties that its includes need.
 pub struct IncludingPage {
-    /// Whose page.
+    /// The site of the page.
     pub site: Arc<FetchSite>,
-    /// The request for it.
+    /// The client's request for the page.
     pub info: RequestInfo,
-    /// The request that was sent for it: includes are requested in the same name.
+    /// The request that was sent for the page. Its includes are requested for the same client.
     pub call: UpstreamCall,
-    /// How deep it is nested itself.
+    /// The depth of the page, if it is an include itself.
     pub depth: u8,
-    /// Finds what its includes request.
+    /// Finds the page's includes.
     pub(super) lookup: Option<Arc<dyn IncludeLookup>>,
 }
 
@@ -175,15 +175,15 @@ impl IncludingPage {
     }
 }
 
-/// What there is for an include.
+/// The result of looking up an include.
 pub enum IncludeFound {
     /// A fresh response is stored.
     Stored(Arc<Entry>),
-    /// It has to be fetched.
+    /// It must be fetched.
     Fetch {
         /// The fetch; its `depth` is not set.
         job: Box<PageJob>,
-        /// The stored response that is used if that fails.
+        /// The stored response to use if the fetch fails.
         stale: Option<Arc<Entry>>,
     },
 }
@@ -192,69 +192,69 @@ pub enum IncludeFound {
 pub type IncludeLookupFuture<'a> =
     Pin<Box<dyn Future<Output = Result<IncludeFound, IncludeRefused>> + 'a>>;
 
-/// Finds what the includes of one site request. Implemented above, where hosts, access control and files are known.
+/// Finds the includes of one site. The `request` module implements it, because it knows hosts, access control and files.
 pub trait IncludeLookup: Send + Sync {
-    /// What is stored or has to be fetched for an address that a page includes, unless the page may not include it.
+    /// Looks up an address that a page includes, unless the page may not include it.
     fn look_up<'a>(&'a self, page: &'a IncludingPage, address: &'a str) -> IncludeLookupFuture<'a>;
 }
 
-/// What a page job gives.
+/// The result of a page job.
 pub enum Fetched {
-    /// A fill to read from; `collapsed` when another request's job had begun it.
+    /// A fill to read from; `collapsed` if another request's job had started it.
     Fill {
         /// The reader.
         reader: FillReader,
-        /// A reader of the same page in a coding that this request accepts, if that is being made.
+        /// A reader of the same page in a coding that this request accepts, if one is being made.
         coded: Option<FillReader>,
-        /// Whether the page is stored, as far as is known by now.
+        /// Whether the page is stored, as far as known.
         outcome: StoreOutcome,
         /// Whether this job joined a fill in progress.
         collapsed: bool,
     },
-    /// It was stored while the job was queued.
+    /// The page was stored while the job was queued.
     Entry(Arc<Entry>),
     /// Another node had fetched it.
     Shared(Arc<Entry>),
-    /// It was stored by another request's job, for which this request has waited.
+    /// It was stored by the job of another request, for which this one has waited.
     Awaited(Arc<Entry>),
-    /// It was found not storable while the job was queued: forward the request as it is.
+    /// The page was found not storable while the job was queued: the request must be passed.
     HitForPass,
 }
 
-/// Why a copy is renewed in the background.
+/// Why a page is refreshed in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// It is stale.
     Stale,
-    /// It is fresh, and will not be for long.
+    /// It expires soon.
     Early,
-    /// There is none, and nobody waits for one.
+    /// It is not stored, and no client waits for it.
     Spare,
 }
 
-/// What may be stored from an exchange.
+/// What may be stored from a passed request.
 pub struct LearnFromPass {
-    /// The key for it.
+    /// The key to store it under.
     pub key: Key,
-    /// Its kind.
+    /// The kind of what is stored.
     pub lesson: PassLesson,
 }
 
-/// The kinds of what may be stored.
+/// The kinds of what may be stored from a passed request.
 pub enum PassLesson {
     /// The requested `Range` of this address.
     Part(Key),
-    /// What a `GET` like this would give.
+    /// The response that a `GET` of the same address would get.
     Taught(Box<RequestInfo>),
     /// The head of this entry.
     Head(Arc<Entry>),
 }
 
-/// One run that is due.
+/// One run of the scheduler.
 pub struct CronJob {
-    /// Whose.
+    /// The site.
     pub site: Arc<FetchSite>,
-    /// The pool that is for nothing else.
+    /// The pool that is used for nothing else.
     pub pool: usize,
     /// The request for `wp-cron.php`.
     pub call: UpstreamCall,

@@ -1,8 +1,8 @@
 //! Request coalescing: one fetch for each response. A request joins the fetch in progress, or starts one.
 //!
-//! At most one request per key is at the upstream, and one more if a purge has invalidated the first, or if it has become
-//! silent. A request does not join a fetch that was touched by a purge from before the request. With RFC 9111 it gets a
-//! response only if it selects it; otherwise it is forwarded on its own (section 4).
+//! At most one request per key is at the upstream, and one more if a purge has invalidated the first, or if it has fallen
+//! silent. A request does not join a fetch that a purge from before the request concerns. With RFC 9111 it gets a
+//! response only if it selects it; otherwise it is passed (section 4).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,20 +30,20 @@ use super::wait::For;
 use super::waiters::NOT_SENT;
 use super::{FetchWorker, Fetched, PageJob};
 
-/// A request that is to start a fetch: under which key, and the silent one whose place its own takes.
+/// The parameters of a fetch to start: its key, and the silent fetch that it replaces.
 struct ToLead {
     wait: Wait,
     key: Key,
     overtaken: Option<Rc<InProgressFetch>>,
 }
 
-/// What a look at the fetch in progress says to a request.
+/// How a request continues after the table was checked for a fetch in progress.
 enum Approach {
-    /// It has a slot.
+    /// It has joined one.
     Wait,
-    /// It is to lead a fetch, in the place of this silent one if there is one.
+    /// It must start a fetch, which replaces this silent one if there is one.
     Lead(Option<Rc<InProgressFetch>>),
-    /// Too many wait already.
+    /// Too many requests are waiting.
     Refused,
 }
 
@@ -75,8 +75,8 @@ impl FetchWorker {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&job.site.name);
         }
-        // The fetch outlives the wait: its response is stored also when its client has gone. Its memory is written in place:
-        // `Box::pin` copies all of it.
+        // The fetch outlives the wait: its response is stored even if the client has disconnected. Its future is written in place:
+        // `Box::pin` would copy all of it.
         let room = Box::new_uninit();
         let lead = self.lead(&job, &in_progress, writer, For::Visitors);
         let lead = Box::into_pin(Box::write(room, lead));
@@ -89,7 +89,7 @@ impl FetchWorker {
         let key = self.fetch_key(&job);
         let current = self.in_progress.borrow().get(&key).map(Rc::clone);
         let overtaken = current.filter(|in_progress| !in_progress.fill.has_ended());
-        // One that a purge has touched does not delay the next.
+        // A refresh that a purge concerns does not delay the next one.
         let is_busy = overtaken.as_ref().is_some_and(|in_progress| {
             !in_progress.is_silent() && touched(in_progress, &job, None) != Touched::Yes
         });
@@ -110,7 +110,7 @@ impl FetchWorker {
         in_progress.born.get() != NOT_SENT
     }
 
-    /// The key under which requests like this one are fetched, as far as is known now.
+    /// The key under which requests like this one are fetched, as far as known.
     pub(super) fn fetch_key(&self, job: &PageJob) -> Key {
         let key = match job.storage().vary {
             VaryPolicy::CoveredByKey => job.key.clone(),
@@ -121,11 +121,11 @@ impl FetchWorker {
         if job.depth == 0 {
             return key;
         }
-        // Pages may include each other. A fetch waits only for fetches that are nested deeper, so none waits for itself.
+        // Pages may include each other. A fetch waits only for fetches that are nested deeper, so no fetch waits for itself.
         Key::new(&[key.bytes(), b"\0esi", &[job.depth]].concat())
     }
 
-    /// An entry that was stored since the job was sent and settles it.
+    /// A stored entry that answers the job, from after the job was sent.
     fn usable(&self, job: &PageJob) -> Option<Arc<Entry>> {
         let mut entry = self.memory.get(job.key.bytes())?;
         if entry.kind == EntryKind::Varies {
@@ -145,7 +145,7 @@ impl FetchWorker {
         (settles && !is_held && validity == Validity::Valid).then_some(entry)
     }
 
-    /// Waits until a fetch has a head, and joins those that appear meanwhile. The result says how to start one.
+    /// Waits until a fetch has a head, and joins those that start in the meantime. The result says how to start one.
     async fn attend(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
         loop {
             if let Some(entry) = self.usable(job) {
@@ -208,10 +208,10 @@ impl FetchWorker {
         }
     }
 
-    /// Checks for a fetch in progress, and waits if there is one.
+    /// Checks for a fetch in progress, and joins it if there is one.
     fn approach(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> Approach {
         let current = self.in_progress.borrow().get(key).map(Rc::clone);
-        // It is removed in the same breath in which it ends; one that was not was given up in a panic.
+        // A fetch leaves the table at the moment it ends; one that did not has panicked.
         let Some(in_progress) =
             current.filter(|in_progress| joins(job) && !in_progress.fill.has_ended())
         else {
@@ -250,7 +250,7 @@ impl FetchWorker {
         }
     }
 
-    /// What the head of a slot's fetch is to the request that waits.
+    /// The verdict on the head of a slot's fetch, for the request that waits.
     fn judge(
         &self,
         slot: &WaiterSlot,
@@ -259,7 +259,7 @@ impl FetchWorker {
         head: &Result<Arc<FillHead>, FillError>,
     ) -> HeadVerdict {
         let head = match (head, slot.terms) {
-            // The reader of one that may not be stored tells why, and the request is forwarded as it is.
+            // The reader of a response that may not be stored reports the reason, and the request is passed.
             (Ok(_), WaitTerms::Leads)
             | (Err(FillError::Unstorable(_)), WaitTerms::Leads | WaitTerms::Joined) => {
                 return HeadVerdict::Give;
@@ -308,7 +308,7 @@ impl FetchWorker {
         }
     }
 
-    /// Enters a fetch into the table. No await may lie between the look at the table and this.
+    /// Adds a fetch to the table. There must be no await between the check of the table and this.
     fn start_fetch(
         &self,
         job: &PageJob,
@@ -326,7 +326,7 @@ impl FetchWorker {
         (in_progress, writer)
     }
 
-    /// Lets requests for a key find a fetch.
+    /// Registers a fetch under a key.
     pub(super) fn enter(&self, key: Key, in_progress: &Rc<InProgressFetch>) {
         let mut table = self.in_progress.borrow_mut();
         table.insert(key.clone(), Rc::clone(in_progress));
@@ -334,7 +334,7 @@ impl FetchWorker {
         in_progress.keys.borrow_mut().push(key);
     }
 
-    /// Takes a fetch that has ended out of the table.
+    /// Removes a fetch that has ended from the table.
     pub(super) fn finish_fetch(&self, in_progress: &Rc<InProgressFetch>) {
         in_progress.finish();
         let mut table = self.in_progress.borrow_mut();
@@ -350,12 +350,12 @@ impl FetchWorker {
     }
 }
 
-/// Whether a request joins fetches at all. A request that must be answered newly does not need to.
+/// Whether a request may join fetches. With `no-cache` it may not, except if every fetch that it can join is sent after it arrived.
 fn joins(job: &PageJob) -> bool {
     job.is_anew || !job.info.directives().no_cache
 }
 
-/// Whether a response with these fields may answer a request that carries credentials.
+/// Whether a response with these fields may answer a request with credentials.
 fn may_have(job: &PageJob, fields: &HeaderMap) -> bool {
     !job.info.has_authorization() || SharedWith::of(fields, &job.site.rules) == SharedWith::Everyone
 }

@@ -50,7 +50,7 @@ impl FetchWorker {
             markers.put(&job.info).await;
         }
         if let Some(entry) = self.find_shared(job, in_progress, whom).await {
-            // In one step: later waiters would have to be compared with purges since.
+            // In one step: otherwise later waiters would have to be compared with purges since.
             in_progress.shared.found(entry);
             self.finish_fetch(in_progress);
             writer.fail(FillError::Aborted);
@@ -72,7 +72,7 @@ impl FetchWorker {
                     self.keep(job, in_progress, to_store, finished).await;
                 }
             }
-            // Too large for memory, and received slowly: nobody else waits for that.
+            // Too large for memory, and received slowly: no other request waits for the entry.
             Ok(to_store) => {
                 if let Some(to_store) = to_store {
                     let not_in_memory = Finished {
@@ -96,8 +96,8 @@ impl FetchWorker {
         in_progress.shared.give_back();
     }
 
-    /// Sends the validators of the held response if there are any; without them again if a purge made the 304 worthless, and
-    /// if there is no memory for the plain body that a 304 refers to.
+    /// Sends the validators of the held response if there are any. Sends the request again without them if a purge made the 304
+    /// unusable, or if there is no memory for the plain body that a 304 refers to.
     async fn fetch(
         self: &Rc<Self>,
         job: &PageJob,
@@ -106,7 +106,7 @@ impl FetchWorker {
         whom: For,
     ) -> Result<Option<ToStore>, FillError> {
         let site_purges = &job.site.purges;
-        // Before anything is compared with the purges: the response may lack later ones.
+        // Read before anything is compared with purges, because the response may not reflect later ones.
         let (current, now) = (site_purges.current(), self.clock.tick());
         if let Some(page) = self.parted(job) {
             in_progress.start_request(current, now);
@@ -154,7 +154,7 @@ impl FetchWorker {
                         .await;
                     freshened.map(|()| None)
                 }
-                // A 304 answers a conditional request only, and this one was not.
+                // This request was not conditional, so a 304 does not answer it.
                 (StatusCode::NOT_MODIFIED, None)
                     if job.storage().validation == ValidationPolicy::Origin =>
                 {
@@ -168,7 +168,7 @@ impl FetchWorker {
                     self.receive(job, in_progress, sink, received).await
                 }
             };
-            // Once more at the end: PHP may commit what it announced only then.
+            // Published again at the end: PHP may commit its changes only then.
             if publish(&job.site, &purges).given(&job.site).await {
                 job.site.acknowledged.note(names);
             }
@@ -176,7 +176,7 @@ impl FetchWorker {
         }
     }
 
-    /// Evaluates a response by its head, and gives it to everybody or to its requester only.
+    /// Evaluates the head of a response, and decides whether all waiting requests may have it or only the one that started the fetch.
     async fn receive(
         self: &Rc<Self>,
         job: &PageJob,
@@ -239,7 +239,7 @@ impl FetchWorker {
         }
         if incoming.status.is_server_error() {
             self.note_not_stored(job, in_progress, why);
-            self.rest_refreshes(job);
+            self.pause_refreshes(job);
             pour(job, in_progress, sink, incoming).await?;
             return Ok(None);
         }
@@ -249,22 +249,22 @@ impl FetchWorker {
             fields: &incoming.fields,
         };
         self.store_hit_for_pass(job, in_progress, &uncacheable);
-        self.see_off(incoming, &job.site, purges);
+        self.drain_rest(incoming, &job.site, purges);
         Err(FillError::Unstorable(why))
     }
 
     /// Receives the rest of a response in the background.
-    fn see_off(&self, incoming: IncomingResponse, site: &Arc<FetchSite>, purges: &[Purge]) {
+    fn drain_rest(&self, incoming: IncomingResponse, site: &Arc<FetchSite>, purges: &[Purge]) {
         let work = self.activity.background();
         let (site, purges) = (Arc::clone(site), purges.to_vec());
         let rest = Box::write(Box::new_uninit(), async move {
             let _work = work;
-            see_off(incoming, site, purges).await;
+            drain_rest(incoming, site, purges).await;
         });
         tokio::task::spawn_local(Box::into_pin(rest));
     }
 
-    /// Puts a page with ESI tags together.
+    /// Assembles a page with ESI tags.
     async fn with_includes(
         self: &Rc<Self>,
         job: &PageJob,
@@ -313,7 +313,7 @@ impl FetchWorker {
         Ok(None)
     }
 
-    /// Records the reason for queries about it; the next request for the page is made like this one.
+    /// Records the reason, for `galley why`, and for the next request of the page.
     pub(super) fn note_not_stored(
         &self,
         job: &PageJob,
@@ -335,11 +335,11 @@ impl FetchWorker {
             return;
         }
         job.site.counters.failed();
-        self.rest_refreshes(job);
+        self.pause_refreshes(job);
     }
 
-    /// Does not refresh the page for a moment: an error now will not be a page at the next visit either.
-    pub(super) fn rest_refreshes(&self, job: &PageJob) {
+    /// Pauses refreshes of the page for a moment: the next visit would probably get an error again.
+    pub(super) fn pause_refreshes(&self, job: &PageJob) {
         let mut failed = self.failed.borrow_mut();
         if failed.len() >= MOST_FAILED {
             failed.clear();
@@ -362,15 +362,15 @@ impl FetchWorker {
     }
 }
 
-/// A response whose head has come.
+/// A response whose head has been received.
 struct Received<'r> {
     incoming: IncomingResponse,
     /// The purges that it carries.
     purges: &'r [Purge],
 }
 
-/// Streams an upstream's own error page to all waiting requests. It was generated from data in the key alone, so it contains
-/// nothing personal; any cookies are removed all the same.
+/// Streams the upstream's error page to all waiting requests. It was generated from data in the key alone, so it contains
+/// nothing personal; any cookies are removed nevertheless.
 async fn pour(
     job: &PageJob,
     in_progress: &InProgressFetch,
@@ -386,7 +386,7 @@ async fn pour(
         fields,
         share: FillSharing::Shared {
             life: Lifetime::default(),
-            // The inputs of its generation are unknown: any newer purge may concern it.
+            // The inputs of its generation are unknown, so any newer purge may concern it.
             tags: Tags::everything().ids,
             inclusions: Inclusions::default(),
         },
@@ -397,9 +397,9 @@ async fn pour(
     relay(&mut incoming, sink, &mut recorder, &note_progress).await
 }
 
-/// Lets PHP finish a response that nobody receives: a disconnect would stop it at its next output, before plugins have done
-/// their last work. Only for a limited time and size: streams and large responses are given up.
-async fn see_off(mut incoming: IncomingResponse, site: Arc<FetchSite>, purges: Vec<Purge>) {
+/// Lets PHP finish a response that has no reader: a disconnect would stop PHP at its next output, before plugins have finished
+/// their work. Limited in time and size: streams and large responses are aborted.
+async fn drain_rest(mut incoming: IncomingResponse, site: Arc<FetchSite>, purges: Vec<Purge>) {
     let rest = async {
         let mut length = 0;
         while let Ok(Some(piece)) = incoming.chunk().await {
@@ -418,14 +418,14 @@ fn is_passing(status: StatusCode, why: NotStored) -> bool {
     status.is_server_error() || why == NotStored::Memory
 }
 
-/// Maximum bytes that are read of a response that nobody receives.
+/// Maximum number of bytes to read of a response without a reader.
 const LONGEST_REST: usize = 1024 * 1024;
 
-/// Maximum time for a response that nobody receives.
+/// Maximum time to read a response without a reader.
 const REST_TIME: Duration = Duration::from_secs(2);
 
-/// How long a page whose refresh failed is not refreshed: long enough not to overload a dead upstream with each visit.
+/// How long a page is not refreshed after a failed refresh, so that visits do not overload a dead upstream.
 const FAILED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Failed refreshes remembered at most.
+/// Maximum number of remembered failed refreshes.
 const MOST_FAILED: usize = 10_000;

@@ -1,7 +1,7 @@
-//! Which pages a fetch thread is fetching, for threads that cannot read its table.
+//! The pages that a fetch thread is fetching, for threads that cannot read its table.
 //!
 //! It counts fetches in progress by a part of their keys' hashes. A count of zero is certain: no such page is being
-//! fetched. Another count may come from a page that shares the counter. It also holds the waiters of the fetches that other
+//! fetched. Another count may come from a page that shares the counter. It also contains the waiters of fetches that other
 //! threads can wait for. Only the fetch thread writes it; any thread reads it.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use galley_cache::key::Key;
 
 use super::waiters::Waiters;
 
-/// See the module.
+/// The fetches in progress of one fetch thread.
 pub(super) struct FetchRegistry {
     counts: Box<[AtomicU32]>,
     waiters: Mutex<HashMap<Key, Arc<Waiters>>>,
@@ -26,7 +26,7 @@ impl FetchRegistry {
         }
     }
 
-    /// A fetch for `key` has begun, in the place of any before it; it can be waited for through `waiters`.
+    /// Records a fetch for `key`, which replaces any earlier one. Other threads can wait for it through `waiters`.
     pub(super) fn insert(&self, key: &Key, waiters: &Arc<Waiters>) {
         let before = self.lock().insert(key.clone(), Arc::clone(waiters));
         if before.is_none()
@@ -36,7 +36,7 @@ impl FetchRegistry {
         }
     }
 
-    /// The fetch for `key`, if it can be waited for.
+    /// The waiters of the fetch for `key`, if other threads can wait for it.
     pub(super) fn waiters(&self, key: &Key) -> Option<Arc<Waiters>> {
         if !self.may_have(key) {
             return None;
@@ -48,7 +48,7 @@ impl FetchRegistry {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The fetch for `key` has ended, and no other has taken its place.
+    /// Removes the fetch for `key`, which has ended and was not replaced.
     pub(super) fn remove(&self, key: &Key) {
         if self.lock().remove(key).is_some()
             && let Some(count) = self.of(key)
@@ -74,7 +74,7 @@ impl FetchRegistry {
     }
 }
 
-/// Twenty times the usual queue, so that few pages share a place; 16 KiB.
+/// Twenty times the default queue, so that few pages share a counter; 16 KiB.
 const COUNTERS: u64 = 4096;
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
         }))
     }
 
-    /// A page whose fetches are counted where those of `key` are.
+    /// A page that shares the counter of `key`.
     fn sharing_a_counter_with(key: &Key) -> Key {
         let mut others = (0_u32..).map(|number| Key::new(&number.to_be_bytes()));
         let shares = |other: &Key| other.hash() % COUNTERS == key.hash() % COUNTERS;

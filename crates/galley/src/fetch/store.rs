@@ -243,7 +243,7 @@ impl FetchWorker {
             sys::let_others_go();
         }
         if let Err(why) = (job.body_judge())(&response_head, &job.site.rules, body.bytes()) {
-            self.rest_refreshes(job);
+            self.pause_refreshes(job);
             return self.note_not_stored(job, in_progress, why);
         }
         // Without the preset validators are the origin's alone.

@@ -4,10 +4,10 @@
 //! of them when the page has arrived. Once the request of the fetch is sent they can wait on their own threads: the facts
 //! about the fetch that they need are here, behind locks that no hit takes. When the page is stored all of them are
 //! notified together, and each sends it like a stored page. The fetch thread decides for each request what happens if a
-//! fetch is slow or silent, and before its request is sent, because it has to know for which clients it is queued.
+//! fetch is slow or silent. It also decides before the request is sent, because it must know for which clients it is queued.
 //!
 //! Waiters read the fill like requests that send a job to the fetch thread: they are counted, and a page that is not stored
-//! is not fetched again for them. After a purge that was published since the request was sent nobody can join in this way.
+//! is not fetched again for them. After a purge since the request was sent, no request can join in this way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,36 +24,36 @@ use tokio::sync::watch;
 use super::jobs::Fetched;
 use super::site::FetchSite;
 
-/// A page in progress, as other threads see it.
+/// A fetch in progress, as other threads see it.
 pub(super) struct Waiters {
     fill: Arc<Fill>,
     /// The same page in requested codings, as far as they are being made.
     coded: Mutex<Vec<(Coding, Arc<Fill>)>>,
     /// See [`Waiters::admission`].
     admission: Mutex<()>,
-    /// The purge counter before its request was sent; [`NOT_SENT`] until then.
+    /// The purge counter before the request was sent; [`NOT_SENT`] until then.
     born: AtomicU64,
-    /// When its request was sent, in milliseconds of [`Tick`].
+    /// When the request was sent, in milliseconds of [`Tick`].
     sent_at: AtomicU64,
-    /// Requests that may read it.
+    /// Maximum number of requests that may read the page.
     most: usize,
     progress: watch::Sender<FetchProgress>,
 }
 
-/// The result of a page in progress.
+/// The progress of a fetch.
 #[derive(Clone, Default)]
 pub(super) enum FetchProgress {
     #[default]
     None,
-    /// It takes longer: each reader takes what is there.
+    /// It takes longer: each reader gets the parts as they arrive.
     Lingers(StoreOutcome),
-    /// It is stored.
+    /// The page is stored.
     Stored(Arc<Entry>),
-    /// It has ended, and is not stored in memory.
+    /// The fetch has ended, and the page is not stored in memory.
     Ended(StoreOutcome),
 }
 
-/// A request that waits for a page in progress.
+/// A request that waits for a fetch in progress.
 pub(super) struct Waiter {
     waiters: Arc<Waiters>,
     reader: FillReader,
@@ -73,18 +73,18 @@ impl Waiters {
         }
     }
 
-    /// Whether another thread waits at this moment.
+    /// Whether a request on another thread waits now.
     pub(super) fn are_there(&self) -> bool {
         self.progress.receiver_count() > 0
     }
 
-    /// Lets others wait from now on: its request is about to be sent.
+    /// Permits other threads to wait from now on: the request is about to be sent.
     pub(super) fn open(&self, born: u64, now: Tick) {
         self.sent_at.store(now.0, Ordering::Relaxed);
         self.born.store(born, Ordering::Release);
     }
 
-    /// Notifies the waiters; nobody can join any more. Only the first call has an effect.
+    /// Notifies the waiters and closes joining. Only the first call has an effect.
     pub(super) fn announce(&self, news: FetchProgress) {
         self.progress.send_if_modified(|progress| {
             let is_first = matches!(progress, FetchProgress::None);
@@ -95,21 +95,21 @@ impl Waiters {
         });
     }
 
-    /// Waits for the page, if that is possible for a request that has come while `current` was the purge counter.
+    /// Joins the fetch, if that is possible for a request that arrived while `current` was the purge counter.
     pub(super) fn join(self: Arc<Self>, current: u64) -> Option<Waiter> {
-        // Newer purges may touch the page or not; the fetch thread finds out.
+        // A newer purge may concern the page or not; the fetch thread decides.
         let born = self.born.load(Ordering::Acquire);
         if born == NOT_SENT || born != current {
             return None;
         }
         let (reader, news) = {
             let _admission = self.admission();
-            // A client that has had the page and requests it again finds it stored and waits for nothing: it is stored before
+            // A client that has received the page and requests it again need not wait: the page is stored before
             // the fetch thread gets to a job.
             if self.readers() >= self.most || self.fill.has_all() {
                 return None;
             }
-            // Before it is looked at whether there are any: none that come from now on are missed.
+            // Subscribed before the check, so that no later notification is missed.
             let news = self.progress.subscribe();
             (self.fill.reader()?, news)
         };
@@ -121,7 +121,7 @@ impl Waiters {
         })
     }
 
-    /// To be held from the count of the readers until a further one is among them: requests come on several cores.
+    /// Must be held from counting the readers until one is added, because several threads may join.
     pub(super) fn admission(&self) -> std::sync::MutexGuard<'_, ()> {
         self.admission
             .lock()
@@ -135,13 +135,13 @@ impl Waiters {
         fill.reader()
     }
 
-    /// Lets others read the page while it is compressed.
+    /// Makes the page available to others while it is being compressed.
     pub(super) fn add_coded(&self, coding: Coding, fill: Arc<Fill>) {
         self.forget_coded(coding);
         self.in_codings().push((coding, fill));
     }
 
-    /// It failed, or cannot be joined any more.
+    /// Removes a coding that failed, or that cannot be joined any more.
     pub(super) fn forget_coded(&self, coding: Coding) {
         let mut coded = self.in_codings();
         let (to_store, forgotten) = std::mem::take(&mut *coded)
@@ -149,11 +149,11 @@ impl Waiters {
             .partition(|(known, _)| *known != coding);
         *coded = to_store;
         drop(coded);
-        // Dropping the contents may wake others: not under the lock.
+        // Not under the lock, because dropping the contents may wake other tasks.
         drop::<Vec<_>>(forgotten);
     }
 
-    /// How many read it or wait for it, in whatever coding.
+    /// The number of requests that read the page or wait for it, in any coding.
     pub(super) fn readers(&self) -> usize {
         let coded = self.in_codings();
         let coded = coded.iter().map(|(_, fill)| fill.readers());
@@ -165,7 +165,7 @@ impl Waiters {
     }
 }
 
-/// A page that has fallen silent.
+/// A fetch that has fallen silent.
 pub(super) struct Silent {
     pub(super) reader: FillReader,
     pub(super) sent_at: Tick,
@@ -174,13 +174,13 @@ pub(super) struct Silent {
 /// The result of waiting.
 pub(super) enum WaitResult {
     Fetched(Fetched),
-    /// The fetch thread has to be asked. The fetch in progress may still answer, if it has only become silent.
+    /// The fetch thread must decide. A fetch in progress that has only fallen silent may still answer.
     Nothing(Option<Silent>),
 }
 
 impl Fetched {
-    /// The same for a request that had waited before its job was sent: it has also waited for the fetch that stored the page
-    /// meanwhile.
+    /// The same for a request that had waited before its job was sent: it has also waited for the fetch that has stored the page
+    /// since then.
     pub(super) fn after_a_wait(self) -> Self {
         match self {
             Self::Entry(entry) => Self::Awaited(entry),
@@ -190,12 +190,12 @@ impl Fetched {
 }
 
 impl Waiter {
-    /// The result of the page for a request like this. Cancel-safe.
+    /// Waits for the page on behalf of a request. Cancel-safe.
     pub(super) async fn wait(mut self, site: &FetchSite, info: &RequestInfo) -> WaitResult {
         let news = self
             .news
             .wait_for(|news| !matches!(news, FetchProgress::None));
-        // A fetch that is gone without a word has ended.
+        // A fetch whose sender was dropped has ended.
         let gone = FetchProgress::Ended(StoreOutcome::Undecided);
         let news = news.await.map_or(gone, |news| news.clone());
         match news {
@@ -207,14 +207,14 @@ impl Waiter {
     }
 
     fn stored(self, entry: Arc<Entry>, site: &FetchSite, info: &RequestInfo) -> WaitResult {
-        // Purged since: the fetch thread decides what to send instead.
+        // Purged since then: the fetch thread decides what to send instead.
         if site.purges.prove_waiting(&entry) == Validity::Purged {
             return WaitResult::Nothing(None);
         }
         let length = Some(entry.length());
         let compressing = &site.compressing;
         let coding = compressing.live(info, entry.status, &entry.fields, length);
-        // The compressor has usually not got to the stored page yet.
+        // The compressor has usually not compressed the stored page yet.
         let coding = coding.filter(|_| entry.coded().is_empty());
         match coding.and_then(|coding| self.waiters.coded(coding)) {
             Some(coded) => self.reads(Some(coded), StoreOutcome::Stored),
@@ -258,7 +258,7 @@ impl Waiter {
     }
 }
 
-/// `born` of a fetch whose request is not sent.
+/// The value of `born` before the request is sent.
 pub(super) const NOT_SENT: u64 = u64::MAX;
 
 #[cfg(test)]
@@ -374,23 +374,23 @@ mod tests {
     #[tokio::test]
     async fn a_page_that_fell_silent_may_still_answer() {
         let failed = || ready(Err(FillError::Closed));
-        // Which of both comes, and whether the page does.
-        for (comes, is_ordered) in [(true, false), (true, true), (false, true)] {
+        // Whether the page arrives, and whether a later fetch exists.
+        for (arrives, has_later) in [(true, false), (true, true), (false, true)] {
             let (mut writer, fill) = fill::fill(1, None);
             let silent = fill.reader().unwrap();
-            if comes {
+            if arrives {
                 writer.head(head());
             } else {
                 writer.fail(FillError::Timeout);
             }
-            let fetched = if is_ordered {
+            let fetched = if has_later {
                 either(silent, failed()).await
             } else {
                 either(silent, pending()).await
             };
             match fetched {
-                Ok(fetched) => assert!(comes && matches!(fetched, Fetched::Fill { .. })),
-                Err(failure) => assert_eq!((comes, failure), (false, FillError::Timeout)),
+                Ok(fetched) => assert!(arrives && matches!(fetched, Fetched::Fill { .. })),
+                Err(failure) => assert_eq!((arrives, failure), (false, FillError::Timeout)),
             }
         }
         let (_writer, fill) = fill::fill(1, None);

@@ -20,7 +20,7 @@ use crate::body::body_spools::BodySpools;
 use crate::clock::Clock;
 use crate::upstream::UpstreamPool;
 
-/// A fetch thread's own state; lives on its thread.
+/// The state of a fetch thread. It stays on its thread.
 pub(super) struct FetchWorker {
     pub(super) pools: Vec<UpstreamPool>,
     pub(super) memory: Arc<Memory>,
@@ -30,19 +30,19 @@ pub(super) struct FetchWorker {
     pub(super) shared_pages: Option<SharedPages>,
     /// Whether stored pages may be used.
     pub(super) lease: Arc<Lease>,
-    /// The fetches in progress.
+    /// Counts the work in progress.
     pub(super) activity: Arc<Activity>,
-    /// What others may know of `fetches`.
+    /// The part of `in_progress` that other threads may read.
     pub(super) registry: Arc<FetchRegistry>,
-    /// Fetches in progress, by RFC 9111 also under the keys of variants.
+    /// Fetches in progress. With RFC 9111 also under the keys of variants.
     pub(super) in_progress: RefCell<HashMap<Key, Rc<InProgressFetch>>>,
-    /// Pages whose refresh failed, and when: they are not refreshed for a moment.
+    /// Pages whose refresh failed, with the time of the failure: they are not refreshed for a moment.
     pub(super) failed: RefCell<HashMap<Key, Tick>>,
     /// Fragments that are being rendered.
     pub(super) renderings: RefCell<Renderings>,
-    /// New fragments that are to be rendered soon.
+    /// New fragments that will be rendered soon.
     pub(super) new_fragments: RefCell<NewFragments>,
-    /// Whose pages are patched in the background.
+    /// Sites whose pages are patched in the background.
     pub(super) patched_sites: RefCell<Vec<PatchedSite>>,
     /// Purges that unsafe requests cause.
     pub(super) invalidations: Rc<Invalidations>,

@@ -1,9 +1,8 @@
 //! Applies access control as `galley_policy::access` decides.
 //!
 //! [`enter`] checks the head alone, before the body is received and before the cache, a file or PHP is used. The front
-//! thread calls it early; [`super::handle`] calls it for requests that have not been checked. [`look_into`] checks what
-//! only the body shows. [`is_open`] is for hits of the fast path, and returns false whenever more than an address has to be
-//! checked.
+//! thread calls it early; [`super::handle`] calls it for requests that have not been checked. [`look_into`] checks the
+//! body. [`is_open`] is for hits of the fast path, and returns false whenever more than an address has to be checked.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -28,14 +27,14 @@ use crate::access::{LimitedSite, PasswordCheck};
 use crate::body::{RequestBody, RequestBodyReader};
 use crate::fault::Fault;
 
-/// Whether a hit may leave without more ado.
+/// Whether a hit may be sent without further checks.
 pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
     site.access.stands_open
         || access::judge(&site.core.rules, info, site.access.client(client))
             .is_ok_and(|demands| demands.are_none())
 }
 
-/// Lets a request in, or says why not. Once is enough: a second time nothing is asked.
+/// Grants or denies a request access. A request that was granted access is not checked again.
 pub async fn enter(services: &Services, exchange: &mut Exchange<'_>) -> Result<(), Fault> {
     if exchange.access != AccessState::Unchecked {
         return Ok(());
@@ -72,7 +71,7 @@ fn take(
         .map_err(|wait| limited(wait, format!("the limit {} of {bucket:?}", limit.rate())))
 }
 
-/// A site as the counts of clients know it.
+/// The site's identity in the rate limits of clients.
 pub fn limited_site(site: &Site) -> LimitedSite<'_> {
     LimitedSite {
         mark: site.mark,
@@ -97,7 +96,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     let (Some((_, passwords)), Some((_, line))) = (known, lines.next()) else {
         return refuse("no password was sent");
     };
-    // Of two, PHP might be shown the other.
+    // PHP might use the other one of two.
     let Some(credentials) = passwords::offered(line).filter(|_| lines.next().is_none()) else {
         return refuse("`Authorization` does not contain a name and a password");
     };
@@ -116,7 +115,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
     }
 }
 
-/// What the body of a permitted request prevents: a response in its place, or a denial.
+/// Checks the body of a permitted request. Returns a response to send in place of the upstream's, or a denial.
 pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
     let AccessState::Granted { body, form, .. } = exchange.access else {
         return Ok(None);
@@ -148,7 +147,7 @@ pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response
     }
 }
 
-/// Refuses a body that would select another page than the address, which may be a closed one.
+/// Denies a body that would select another page than the address does, because access to that page may be restricted.
 async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<(), Fault> {
     let form = exchange.site.core.rules.guard.form(content_type);
     if has_variable(exchange, form).await? {
@@ -159,12 +158,12 @@ async fn refuse_pages(exchange: &Exchange<'_>, content_type: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Whether a body has a variable that its reader looks for.
+/// Whether a body contains a variable that its scanner looks for.
 async fn has_variable(exchange: &Exchange<'_>, mut form: FormScanner<'_>) -> Result<bool, Fault> {
     let lines = exchange.head.fields();
     let types = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-type"));
     if types.count() > 1 {
-        // PHP might go by either.
+        // PHP might use either.
         return Ok(true);
     }
     let mut reader = exchange.body.reader();
@@ -176,7 +175,7 @@ async fn has_variable(exchange: &Exchange<'_>, mut form: FormScanner<'_>) -> Res
     Ok(form.finish())
 }
 
-/// The value of a field that is there once.
+/// The value of a field that occurs exactly once.
 fn field<'e>(exchange: &'e Exchange<'_>, wanted: &str) -> &'e [u8] {
     let mut lines = exchange
         .head
@@ -188,7 +187,7 @@ fn field<'e>(exchange: &'e Exchange<'_>, wanted: &str) -> &'e [u8] {
     }
 }
 
-/// Looks which method of XML-RPC is called; one that is not served gets the answer that it does not exist.
+/// Finds the called XML-RPC method. A call of a disabled method gets the fault that the method does not exist.
 async fn call(body: &RequestBody) -> Result<Option<Response>, Fault> {
     let mut scanner = xmlrpc::XmlRpcScanner::default();
     let mut reader = body.reader();
@@ -215,6 +214,6 @@ async fn next(reader: &mut RequestBodyReader) -> Result<Option<Bytes>, Fault> {
     chunk.map_err(|error| Fault::new(RefusedWhy::Internal, format!("reading a body: {error}")))
 }
 
-/// Comparisons of passwords for one client, per minute and at once: a browser requests all assets of a page before it knows
-/// that the first password was right.
+/// Password comparisons per client: per minute, and as a burst. A browser requests all assets of a page before it knows that the
+/// first password was right.
 const TRIES: (u64, u64) = (10, 30);

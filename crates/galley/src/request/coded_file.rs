@@ -1,9 +1,9 @@
 //! Large files, compressed while they are sent.
 //!
-//! Small files are compressed once, in memory. A larger one is read and compressed in steps, each on a helper thread and
-//! only when its client has received most of the step before, so that it costs a few buffers whatever its size. The number
-//! of concurrent steps is limited, over all files and cores; while these are busy, or memory is short, further files are
-//! sent uncompressed.
+//! Small files are compressed once, in memory. A larger file is read and compressed in steps, each on a helper thread and
+//! only when the client has received most of the previous step, so that it needs a few buffers whatever its size. The number
+//! of concurrent steps is limited over all files and cores. While the limit is reached or memory is short, further files
+//! are sent uncompressed.
 
 use std::fs::File;
 use std::io;
@@ -26,15 +26,15 @@ struct CodedFile {
     file: File,
     at: u64,
     length: u64,
-    /// Until the end.
+    /// Bytes up to the end.
     stream: Option<EncoderStream>,
     buffer: Vec<u8>,
-    /// Pays for the buffer and for what the client has not taken.
+    /// Accounts for the buffer and for the bytes that the client has not received.
     _paid: Reservation,
 }
 
-/// Begins to send `length` bytes of a file under `coding`; `None`: it is better sent as it is. `fields` are those of the response.
-/// Has to be called inside a runtime, which reads the file.
+/// Begins to send `length` bytes of a file under `coding`; `None`: the file should be sent uncompressed. `fields` are those of the
+/// response. Must be called inside a runtime, which reads the file.
 pub(super) fn begin(
     compressing: &Compressing,
     file: &File,
@@ -70,7 +70,7 @@ pub(super) fn begin(
     Some(reader)
 }
 
-/// Runs until the end of the file, or until there are no readers any more.
+/// Runs until the end of the file, or until the last reader is dropped.
 async fn send(mut coded: CodedFile, mut writer: FillWriter, compressing: Compressing) {
     while writer.below(WINDOW as u64).await.is_ok() {
         let turn = compressing.turn().await;
@@ -86,7 +86,7 @@ async fn send(mut coded: CodedFile, mut writer: FillWriter, compressing: Compres
         let piece = match step {
             Ok(Some(piece)) => piece,
             Ok(None) => return drop(writer.finish()),
-            // It became shorter, or the disk fails: the client must not mistake its part for the whole.
+            // The file became shorter, or the disk failed: the client must not take the part for the whole file.
             Err(_) => return writer.fail(FillError::Closed),
         };
         if writer.put(piece).is_err() {
@@ -96,7 +96,7 @@ async fn send(mut coded: CodedFile, mut writer: FillWriter, compressing: Compres
 }
 
 impl CodedFile {
-    /// The coded bytes of the next step; `None` at the end. Blocks on the disk.
+    /// The compressed bytes of the next step; `None` at the end. Blocks on the disk.
     fn step(&mut self) -> io::Result<Option<Bytes>> {
         let left = self.length - self.at;
         let Some(stream) = self.stream.as_mut().filter(|_| left > 0) else {
@@ -113,7 +113,7 @@ impl CodedFile {
 /// Bytes of the file in one step: two or three milliseconds of work for gzip.
 const STEP: usize = 64 * 1024;
 
-/// Coded bytes that may wait for the client.
+/// Compressed bytes that may wait for the client.
 const WINDOW: usize = 128 * 1024;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! One request in progress, and its admission.
+//! A request in progress, and its admission.
 //!
-//! Admission is everything that is decided before a byte of the body is received: the host is served here, the target is
-//! well formed, the body is not larger than the site accepts.
+//! Admission decides everything that can be decided before a byte of the body is received: the host has a site here, the
+//! target is well formed, and the body is not larger than the site accepts.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,46 +24,46 @@ use crate::telemetry::trace::RequestTrace;
 use crate::upstream::interim::{self, Mailbox};
 use crate::upstream::switch::AwaitedSwitch;
 
-/// One request, from its head to its answer.
+/// A request, from its head to its response.
 pub struct Exchange<'h> {
-    /// The head as it came; only `RequestInfo` and forwarding read it.
+    /// The head as received; only `RequestInfo` and forwarding read it.
     pub head: &'h Head<'h, 'h>,
-    /// What one pass over it found.
+    /// The result of parsing the head.
     pub info: RequestInfo,
-    /// Whose request it is.
+    /// The site of the request.
     pub site: Arc<Site>,
-    /// The body, once it has arrived.
+    /// The body, once it has been received.
     pub body: RequestBody,
-    /// The client: behind trusted proxies, the one that they name. Port 0 if it is unknown.
+    /// The client. Behind a trusted proxy, the client that the proxy names. Port 0 if the port is unknown.
     pub client: SocketAddr,
-    /// The URL of the request.
+    /// The local address that received the request.
     pub local: SocketAddr,
-    /// For log, upstream and error page.
+    /// The request id for the log, the upstream and error pages.
     pub request_id: String,
-    /// The entry's key, if one was looked up.
+    /// The cache key; empty if nothing was looked up.
     pub key: Vec<u8>,
-    /// What the fast path found under it.
+    /// The lookup result of the fast path.
     pub(super) earlier: EarlierLookup,
-    /// Whether access control has granted it.
+    /// The verdict of access control.
     pub(super) access: AccessState,
-    /// The protocol that the client requests in place of HTTP, if the site permits it.
+    /// The protocol of a requested upgrade, if the site permits it.
     pub upgrade: Option<HeaderValue>,
-    /// Where the connection will come from if the upstream agrees to it.
+    /// Delivers the upstream's connection if the upstream accepts the upgrade.
     pub awaited: Option<AwaitedSwitch>,
-    /// Its part of a trace, once it is known that no stored page answers it.
+    /// The request's span, once it is known that no stored page answers the request.
     pub trace: Option<RequestTrace>,
-    /// Whether a trusted proxy has sent it.
+    /// Whether a trusted proxy sent the request.
     pub(super) is_from_proxy: bool,
     mailbox: Option<Mailbox>,
 }
 
 impl<'h> Exchange<'h> {
-    /// Writes the entry's key.
+    /// Writes the cache key.
     pub fn write_key(&mut self) {
         self.site.write_key(&self.info, &mut self.key);
     }
 
-    /// Another request of the same visitor to the same site, which nobody waits for.
+    /// A background request to the same site with the same client's address, for which no client waits.
     pub(super) fn of_another<'o>(&self, head: &'o Head<'o, 'o>, info: RequestInfo) -> Exchange<'o> {
         Exchange {
             head,
@@ -75,7 +75,7 @@ impl<'h> Exchange<'h> {
             request_id: self.request_id.clone(),
             key: Vec::new(),
             earlier: EarlierLookup::None,
-            // It is Galley's own.
+            // Galley makes this request itself.
             access: AccessState::Granted {
                 body: None,
                 form: false,
@@ -89,7 +89,7 @@ impl<'h> Exchange<'h> {
         }
     }
 
-    /// The request for an include of a page, for the client that requested the page.
+    /// The request for an include of a page, made for the client that requested the page.
     pub(super) fn of_include(
         head: &'h Head<'h, 'h>,
         info: RequestInfo,
@@ -122,18 +122,18 @@ impl<'h> Exchange<'h> {
         }
     }
 
-    /// The policy of its site.
+    /// The policy of the site.
     pub fn policy(&self) -> &Policy {
         &self.site.core.rules
     }
 
-    /// The rule that applies to it.
+    /// The rule that applies to the request.
     pub fn rule(&self) -> Option<&Rule> {
         self.site.rule_of(&self.info)
     }
 
-    /// Whether some upstream may know the method. Unknown ones are forwarded if a rule names them, and without a preset to an
-    /// HTTP server, for which Galley is a proxy like any other.
+    /// Whether an upstream may know the method. Unknown methods are forwarded if a rule names them, and on a site without a preset
+    /// whose upstream is an HTTP server, where Galley is an ordinary proxy.
     pub fn serves_method(&self) -> bool {
         let method = self.info.method_text();
         let is_named = |rule: &Rule| rule.methods.iter().any(|named| named == method);
@@ -142,12 +142,12 @@ impl<'h> Exchange<'h> {
             || (self.policy().requests.is_gateway && matches!(self.upstream(), Upstream::Http(_)))
     }
 
-    /// The largest body that it may have, in bytes.
+    /// The maximum size of the request's body, in bytes.
     pub fn request_body(&self) -> u64 {
         self.site.request_body_of(&self.info)
     }
 
-    /// The fields of the head as the upstream may see them: without the password that the request was let in with.
+    /// The fields of the head as the upstream may see them: without the password that granted access.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&'h str, &'h [u8])> + Clone {
         let hides = matches!(
             self.access,
@@ -173,14 +173,14 @@ impl<'h> Exchange<'h> {
             country: self.info.country(),
         };
         let mut info = RequestInfo::default();
-        // The port as it was found: a proxy may have told it.
+        // The port that was determined before: a trusted proxy may have named it.
         let port = Port::Told(self.info.port());
         let rules = &self.site.core.rules;
         let read = info.parse_at(&line, port, self.head.fields(), rules);
         read.ok().map(|()| info)
     }
 
-    /// An address of Galley's own for background requests; this machine's if the request came over a socket.
+    /// The client's address in background requests: the local address, or localhost for a request over a unix socket.
     pub(super) fn own_address(&self) -> IpAddr {
         let local = self.local.ip();
         if local.is_unspecified() {
@@ -190,41 +190,41 @@ impl<'h> Exchange<'h> {
         }
     }
 
-    /// The upstream of this request: the rule's or the site's.
+    /// The upstream of this request: that of the rule, or that of the site.
     pub fn upstream(&self) -> &Upstream {
         self.site.upstream_of(&self.info)
     }
 
-    /// Where interim responses to this client's own request go; `None` if it accepts none.
+    /// The destination of interim responses to this request; `None` if the client accepts none.
     pub fn interim(&self) -> Option<interim::InterimSender> {
         self.mailbox.as_ref().map(Mailbox::open)
     }
 }
 
-/// The mark of the site that a key belongs to.
+/// The mark of the site to which a key belongs.
 pub fn site_mark(key: &[u8]) -> Option<u32> {
     key.last_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Where a request came in.
+/// The connection over which a request was received.
 pub struct Admission<'a> {
-    /// The hosts of the listener.
+    /// The sites of the listener.
     pub sites: &'a Sites,
-    /// The other end of the connection, or the client that the PROXY protocol named.
+    /// The client's address: the peer, or the client that the PROXY protocol names.
     pub client: SocketAddr,
-    /// The URL of the request.
+    /// The local address.
     pub local: SocketAddr,
     /// The scheme of the request.
     pub scheme: Scheme,
-    /// For log, upstream and error page.
+    /// The request id for the log, the upstream and error pages.
     pub request_id: String,
-    /// Buffers of an earlier exchange, to be used again.
+    /// Buffers of an earlier exchange, for reuse.
     pub info: RequestInfo,
-    /// Where the front looks for interim responses; `None` where the client would not understand them.
+    /// Receives interim responses; `None` if the client would not understand them.
     pub mailbox: Option<Mailbox>,
 }
 
-/// What a head requests, and from which client, by the connection and by trusted proxies.
+/// Parses a head, and determines the client from the connection and trusted proxies.
 pub fn origin<'h>(
     sites: &Sites,
     peer: SocketAddr,
@@ -240,7 +240,7 @@ pub fn origin<'h>(
     sites.proxies().origin(&connection, &head.fields())
 }
 
-/// Refuses a head, or makes an exchange of it.
+/// Admits a head as an exchange, or refuses it.
 pub fn admit<'h>(
     admission: Admission<'_>,
     head: &'h Head<'h, 'h>,
@@ -257,7 +257,7 @@ pub fn admit<'h>(
     } = admission;
     let refuse = |why, note: String| (Fault::new(why, note), request_id.clone());
     let origin = origin(sites, client, scheme, head, framing);
-    // HTTP/1.0 without a host: a site that takes every host takes that as well.
+    // HTTP/1.0 without a host belongs to a site that accepts every host.
     let host = match origin.host {
         b"" => Ok(String::new()),
         text => route::canonical_host(text),
@@ -311,19 +311,19 @@ pub fn admit<'h>(
     })
 }
 
-/// What the fast path found out about a request without a body that it does not answer.
+/// What the fast path determined about a request without a body that it cannot answer itself.
 pub struct Resumed {
-    /// Whose request it is.
+    /// The site of the request.
     pub site: Arc<Site>,
     /// The client that trusted proxies name.
     pub client: SocketAddr,
-    /// The entry's key; empty if it was not written.
+    /// The cache key; empty if it was not written.
     pub key: Vec<u8>,
-    /// The entry under it.
+    /// The lookup result.
     pub earlier: EarlierLookup,
 }
 
-/// Makes an exchange of a request that the fast path has parsed: nothing is read or looked up again. `admission.info` are its own.
+/// Makes an exchange of a request that the fast path has parsed, without parsing or looking up anything again.
 pub fn resume<'h>(
     admission: Admission<'_>,
     head: &'h Head<'h, 'h>,
@@ -348,8 +348,8 @@ pub fn resume<'h>(
     }
 }
 
-/// The requested protocol, if the site permits it and nothing prevents it: a single one, with a `GET`, which has no body that
-/// could be mistaken for its first bytes.
+/// The requested protocol, if the site permits it: a single one, in a `GET` without a body, because a body could be mistaken
+/// for the first bytes of the new protocol.
 fn upgrade(site: &Site, head: &Head<'_, '_>, framing: &Framing<'_>) -> Option<HeaderValue> {
     if !framing.upgrade || head.method != "GET" || !framing.body.is_empty() {
         return None;

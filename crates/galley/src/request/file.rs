@@ -1,4 +1,4 @@
-//! Files: which one a path means, and the response for it.
+//! Files below the root: resolves a path, and builds the response.
 //!
 //! Small files are sent from memory (`folder`), large ones are compressed while they are sent (`coded_file`). Resolving and
 //! opening may block on the disk, so both run on the runtime's helper threads; short files are read there as well.
@@ -25,19 +25,19 @@ use super::{coded_file, page, parts};
 use crate::body::read_small;
 use crate::fault::Fault;
 
-/// What a path means below the root.
+/// The result of resolving a path below the root.
 pub enum FileMatch {
-    /// Answered without the upstream: a file, a redirect to a directory's slash.
+    /// A response without the upstream: a file, or a redirect to a directory's address with a slash.
     Answer(Response),
     /// A script to run.
     Script(Script),
-    /// Nothing here.
+    /// Neither file nor script.
     Missing,
 }
 
 enum FileProbe {
     File(files::FileResponse, Arc<std::fs::File>, Option<Bytes>),
-    /// The head for another coding, and the body if there is one.
+    /// The fields for another coding, and the body if there is one.
     Coded(files::FileResponse, Option<FillReader>),
     Kept(Arc<Entry>),
     Other(files::Resolved),
@@ -100,7 +100,7 @@ pub async fn find(exchange: &Exchange<'_>) -> Result<FileMatch, Fault> {
     }
 }
 
-/// The response for a file that is not in memory; a short file that is wanted whole is read at once.
+/// The response for a file that is not in memory. A short file that is sent completely is read at once.
 fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Result<FileProbe> {
     let best = asset.best(info.codings(), info.images());
     let fields = folder.fields(&asset, best);
@@ -127,12 +127,12 @@ fn read(folder: &SiteFiles, asset: files::Asset, info: &RequestInfo) -> io::Resu
     Ok(FileProbe::File(answer, Arc::new(file), small))
 }
 
-/// The response for a file in memory. Ranges are ranges of the file on the disk (see `page::form`).
+/// The response for a file in memory. Ranges refer to the file on the disk (see `page::form`).
 fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     let coded = page::form(&exchange.info, entry);
     let coded = coded.and_then(|at| entry.coded().get(at));
     let of_coded = coded.map(|coded| (coded.fields(), coded.body.bytes().clone()));
-    // Files are not packed, and not in pieces.
+    // Files are neither packed nor stored in parts.
     let plain = || {
         (
             entry.fields.clone(),
@@ -141,7 +141,7 @@ fn from_kept(exchange: &Exchange<'_>, entry: &Entry) -> Response {
     };
     let (fields, bytes) = of_coded.unwrap_or_else(plain);
     let answer = files::answer(&fields, bytes.len() as u64, &exchange.info);
-    // All ranges are inside: they were cut for this length.
+    // All ranges are within the file: they were computed for this length.
     let body = |parts: Vec<files::Part>| {
         ResponseBody::Bytes(parts::cut(&bytes, &parts).unwrap_or_default())
     };
@@ -183,7 +183,7 @@ fn from_file(
     )
 }
 
-/// To the directory's own address, on the client's own host: the path is relative, so no host is made up.
+/// A redirect to the directory's address. The location is relative, so it names no host that the client could have forged.
 fn redirect(exchange: &Exchange<'_>, path: &[u8]) -> Result<Response, Fault> {
     let mut location = percent_encoding::percent_encode(path, PATH)
         .to_string()
@@ -221,5 +221,5 @@ const PATH: &percent_encoding::AsciiSet = &percent_encoding::CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// Files up to this are read at once on the helper thread that opened them.
+/// Maximum size of a file that the helper thread reads at once after it opened the file.
 const SMALL: usize = 128 * 1024;

@@ -1,14 +1,13 @@
-//! A site's files, and the small ones of them in memory.
+//! A site's files, and the cache of small files in memory.
 //!
-//! A file in memory is valid for two seconds after a check found it unchanged: path, permissions, deny list, `.htaccess`,
-//! links and siblings (compressed, or pictures in other formats) are all checked again each time, on a helper thread. After
-//! the first second one request starts the next check, and is answered meanwhile; after the second no request is answered
-//! before a check has ended. So a change takes effect within about a second for a file that is requested often, and at once
-//! for any other.
+//! A file in memory is valid for two seconds after a check found it unchanged. Each check covers everything: path, permissions,
+//! deny list, `.htaccess`, links and siblings (compressed files, or images in other formats); a helper thread runs it. After
+//! the first second a request starts the next check and is answered from memory; after the second, requests wait for the
+//! check. So a change takes effect within about a second for a file that is requested often, and immediately for other files.
 //!
-//! A file is cached only if it was the same before and after it was read and has not changed for so long that any later
+//! A file is cached only if it was the same before and after it was read, and has not changed for so long that any later
 //! change will be detected (`galley_files::Asset::is_settled`). Until then it is read for each request, as large files are.
-//! The key is the path, so one file with many paths has many entries; they are limited by their share of the memory.
+//! The key is the path, so a file with several paths has several entries; the memory limit bounds their number.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +34,7 @@ use crate::compress::Compressing;
 /// The files of one site.
 pub struct SiteFiles {
     root: Root,
-    /// That of the site: part of every key.
+    /// The site's mark, a part of every key.
     mark: u32,
     small: Option<Arc<SmallFiles>>,
     compressing: Compressing,
@@ -53,11 +52,11 @@ pub struct SmallFiles {
 /// Counters of small files since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallFileTotals {
-    /// The files in memory.
+    /// Files in memory.
     pub usage: MemoryUsage,
-    /// Looks that found a file as it is in memory.
+    /// Lookups that found the file in memory.
     pub looks: u64,
-    /// Files that were read into it.
+    /// Files that were read into memory.
     pub reads: u64,
 }
 
@@ -67,9 +66,9 @@ pub struct WantedFile {
     runs_program: bool,
 }
 
-/// The result of resolving on the disk.
+/// The result of resolving a path on the disk.
 pub enum FileLookup {
-    /// A small file, in memory.
+    /// A small file, now in memory.
     Kept(Arc<Entry>),
     /// Another file.
     File(Asset),
@@ -78,7 +77,7 @@ pub enum FileLookup {
 }
 
 impl SmallFiles {
-    /// Files of at most `most_bytes`, in `memory`.
+    /// A cache in `memory` for files of at most `most_bytes`.
     pub fn new(memory: Memory, most_bytes: u64, clock: Clock) -> Self {
         Self {
             memory: Arc::new(memory),
@@ -89,12 +88,12 @@ impl SmallFiles {
         }
     }
 
-    /// Their folder.
+    /// The memory that holds the files.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// Their counters.
+    /// The counters.
     pub fn counted(&self) -> SmallFileTotals {
         SmallFileTotals {
             usage: self.memory.usage(),
@@ -105,7 +104,7 @@ impl SmallFiles {
 }
 
 impl WantedFile {
-    /// By a request; `runs_program`: whether a rule sends it to a program that is named by the path.
+    /// The path of a request. `runs_program`: whether a rule sends the request to a FastCGI program that the path names.
     pub fn of(info: &RequestInfo, runs_program: bool) -> Self {
         Self {
             path: info.decoded_path().to_vec(),
@@ -115,7 +114,7 @@ impl WantedFile {
 }
 
 impl SiteFiles {
-    /// The files below `root`. `small`: where small ones are kept; `compressing`: what codes them there, and larger ones.
+    /// The files below `root`. `small` caches small files; `compressing` compresses those and larger ones.
     pub fn new(
         root: Root,
         mark: u32,
@@ -130,8 +129,8 @@ impl SiteFiles {
         }
     }
 
-    /// A valid file in memory. Starts the next check when it is due; never waits, and allocates nothing except for that. `key`
-    /// is room for the key.
+    /// A valid file in memory. Starts the next check when it is due. Never waits, and allocates only for a check. The key is written
+    /// to `key`.
     pub fn file_in_memory(
         self: &Arc<Self>,
         info: &RequestInfo,
@@ -151,14 +150,14 @@ impl SiteFiles {
         }
         if age >= DUE && source.claim(now, DUE) {
             let (folder, wanted) = (Arc::clone(self), WantedFile::of(info, runs_program));
-            // Its end is the entry's: confirmed, replaced or removed.
+            // The check confirms, replaces or removes the entry.
             spawn_blocking(move || drop(folder.look(&wanted)));
         }
         self.compressing.offer(&entry);
         Some(entry)
     }
 
-    /// The file in memory, and the time since it was checked, for inspection.
+    /// The file in memory, and the time since its last check, for inspection.
     pub fn peek(&self, info: &RequestInfo, runs_program: bool) -> Option<(Arc<Entry>, Duration)> {
         let small = self.small.as_ref()?;
         let mut key = Vec::new();
@@ -168,15 +167,15 @@ impl SiteFiles {
         Some((entry, age))
     }
 
-    /// The moment by the clock of the looks.
+    /// The time of the clock that dates the checks.
     pub fn now(&self) -> Tick {
         self.small
             .as_ref()
             .map_or(Tick(0), |small| small.clock.tick())
     }
 
-    /// Resolves a path on the disk. Stores small files in memory, confirms those that are there, and removes those that are
-    /// gone. Blocks on the disk.
+    /// Resolves a path on the disk. Stores small files in memory, confirms those that are unchanged, and removes those that no longer
+    /// exist. Blocks on the disk.
     pub fn look(&self, wanted: &WantedFile) -> FileLookup {
         let Some(small) = &self.small else {
             return match self.below(wanted) {
@@ -215,12 +214,12 @@ impl SiteFiles {
             return FileLookup::File(asset);
         };
         small.reads.fetch_add(1, Ordering::Relaxed);
-        // No room for it: it answers all the same, this once.
+        // There is no memory for the file: this entry serves only this request.
         let _ = small.memory.put(Arc::clone(&entry));
         FileLookup::Kept(entry)
     }
 
-    /// The script that a path means, if that is known without access to the disk; see [`Root::resolve_script`].
+    /// The script for a path, if it is known without access to the disk; see [`Root::resolve_script`].
     pub fn script(&self, info: &RequestInfo, runs_program: bool) -> Option<Script> {
         if runs_program {
             return None;
@@ -228,7 +227,7 @@ impl SiteFiles {
         self.root.resolve_script(info.decoded_path())
     }
 
-    /// What the path means. Blocks on the disk.
+    /// Resolves a path. Blocks on the disk.
     pub fn below(&self, wanted: &WantedFile) -> files::Resolved {
         if wanted.runs_program {
             let found = self.root.resolve_beside_programs(&wanted.path);
@@ -238,7 +237,7 @@ impl SiteFiles {
         }
     }
 
-    /// The head of a 200 with all of a form.
+    /// The fields of a 200 with a complete form of the file.
     pub fn fields(&self, asset: &Asset, form: &FileForm) -> HeaderMap {
         let mut fields = asset.fields(form);
         self.compressing
@@ -246,8 +245,8 @@ impl SiteFiles {
         fields
     }
 
-    /// The coding in which a large file is compressed while it is sent to a client; `None`: it is sent as it lies on the disk.
-    /// `fields` are its own.
+    /// The coding in which a large file is compressed while it is sent to a client; `None`: it is sent unchanged. `fields` are the
+    /// fields of the file.
     pub fn live_coding(
         &self,
         asset: &Asset,
@@ -260,12 +259,12 @@ impl SiteFiles {
         (!is_small && asset.plain.length > 0).then(coding).flatten()
     }
 
-    /// What compresses them.
+    /// The compressor of the files.
     pub fn compressing(&self) -> &Compressing {
         &self.compressing
     }
 
-    /// Reads all forms of a file; `None`: it is not to be kept, or could not be read as it was found.
+    /// Reads all forms of a file; `None`: the file must not be cached, or changed while it was read.
     fn take(
         &self,
         small: &SmallFiles,
@@ -319,7 +318,7 @@ impl SmallFiles {
     }
 }
 
-/// The moment before a look.
+/// The time before a check.
 #[derive(Clone, Copy)]
 struct Began {
     tick: Tick,
@@ -342,13 +341,13 @@ fn write_key(mark: u32, path: &[u8], runs_program: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(path);
 }
 
-/// If a rule names a FastCGI server of its own, a file that is not part of a page is a program of that server: its source is
-/// never sent. Stylesheets and images beside it are sent as everywhere.
+/// If a rule names a separate FastCGI server, a file that is not a page asset is a program of that server, so its source is never
+/// sent. Style sheets and images next to it are sent as usual.
 fn program(root: &Root, path: &[u8], found: files::Resolved) -> files::Resolved {
     match found {
         files::Resolved::File(asset) if asset.has_known_type() => files::Resolved::File(asset),
         files::Resolved::File(_) | files::Resolved::Missing => root.program(path),
-        // The front controller is used for paths that do not exist; a program with a PATH_INFO does exist.
+        // The front controller handles paths that do not exist; a program with a PATH_INFO exists.
         files::Resolved::Script(script) if !path.starts_with(&script.name) => {
             match root.program(path) {
                 files::Resolved::Missing => files::Resolved::Script(script),
@@ -359,13 +358,13 @@ fn program(root: &Root, path: &[u8], found: files::Resolved) -> files::Resolved 
     }
 }
 
-/// How long a file answers without anybody looking.
+/// Age of a check at which a request starts the next one.
 const DUE: Duration = Duration::from_secs(1);
 
-/// How long an entry is used while a check is in progress. A slower check delays its visitors, as it would without memory.
+/// Age of a check up to which the file is sent while the next check is in progress. A slower check delays requests.
 pub const TRUSTED: Duration = Duration::from_secs(2);
 
-/// The file itself says how long it holds.
+/// The checks determine how long the file is valid.
 const ENDLESS: Lifetime = Lifetime {
     fresh: Duration::MAX,
     stale_while_revalidate: Duration::ZERO,

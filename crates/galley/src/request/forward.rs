@@ -1,4 +1,4 @@
-//! Forwarded requests: their destination, their fields, and the client that they name.
+//! Forwarded requests: the upstream they are sent to, their fields, and the client they name.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::fetch::PageJob;
 use crate::upstream::switch::Switch;
 use crate::upstream::{QueueIdentity, UpstreamCall};
 
-/// The upstream that generates the response of this request.
+/// The kind of upstream that generates the response to this request.
 pub fn backend(exchange: &Exchange<'_>) -> Backend {
     match exchange.upstream() {
         Upstream::Files => Backend::None,
@@ -40,8 +40,8 @@ pub fn is_loop(services: &Services, exchange: &Exchange<'_>) -> bool {
         && forward::is_loop(exchange.head.fields(), &services.identity)
 }
 
-/// Whether the upstream gets the body of the request while it arrives: a rule says so, nothing here has to read it first, and
-/// its end can be announced to the upstream, which CGI only allows in advance.
+/// Whether the request body is streamed to the upstream. A rule must permit it, no check may need the body first, and its length must
+/// be known for FastCGI, because CGI announces the length in advance.
 pub fn streams_body(exchange: &Exchange<'_>, body: BodyKind) -> bool {
     let is_known = match exchange.upstream() {
         Upstream::Http(_) => true,
@@ -64,7 +64,7 @@ pub(super) fn pool(exchange: &Exchange<'_>) -> Result<PoolHandle, Fault> {
     }
 }
 
-/// In whose name it waits for a slot at the upstream.
+/// The class and client in whose queue the request waits for a slot.
 pub(super) fn who(exchange: &Exchange<'_>, class: Class) -> QueueIdentity {
     QueueIdentity {
         class,
@@ -72,8 +72,8 @@ pub(super) fn who(exchange: &Exchange<'_>, class: Class) -> QueueIdentity {
     }
 }
 
-/// The request for a response that may be stored: with the WordPress preset without all that is not in the key, by RFC 9111 as
-/// the client sent it, without its conditions.
+/// The request of a fetch whose response may be stored. With the WordPress preset it contains only what is in the key; with RFC
+/// 9111 it is the client's request without its conditions.
 pub fn fetch_request(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -104,7 +104,7 @@ pub fn fetch_request(
     request
 }
 
-/// The request for a page of this member's own: a function of the key, of the cookies that mean the session, and of the browser.
+/// The request for a member's page, a function of the key, the session cookies, and the browser.
 pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
     let core = &exchange.site.core;
     let cookies = session_cookies(exchange.fields(), &core.rules);
@@ -117,7 +117,7 @@ pub fn member_request(exchange: &Exchange<'_>) -> UpstreamRequest {
     request
 }
 
-/// The request as it is, before its body is taken.
+/// The client's request without its body, to be passed.
 pub fn pass_request(services: &Services, exchange: &Exchange<'_>) -> UpstreamRequest {
     let (info, core) = (&exchange.info, &exchange.site.core);
     let length = match exchange.body.length() {
@@ -163,7 +163,7 @@ pub(super) fn page_job(
     }
 }
 
-/// A request as a pool sends it.
+/// A request in the form that a pool sends.
 pub(super) fn upstream_call(
     exchange: &Exchange<'_>,
     request: UpstreamRequest,
@@ -189,7 +189,7 @@ pub(super) fn upstream_call(
     }
 }
 
-/// The protocol that a client requests in place of HTTP, if this upstream may provide it.
+/// The upgrade to a protocol that the client requests, if this upstream may accept it.
 pub(super) fn switch(
     services: &Services,
     exchange: &mut Exchange<'_>,

@@ -24,45 +24,45 @@ use super::site::{Services, Site};
 use super::{access, page};
 use crate::fetch::revalidate;
 
-/// A fresh page or a file in memory, in the coding that its client takes best.
+/// A fresh page or a file in memory, in the coding that the client prefers.
 pub struct Hit {
-    /// Pays for the bytes as long as the hit is held.
+    /// Accounts for the bytes as long as the hit exists.
     entry: Arc<Entry>,
     coded: Option<usize>,
-    leaves: Leaves,
+    form: SentForm,
     kind: HitKind,
 }
 
-/// The parts of a hit besides the stored entry.
+/// Properties of a hit that are not part of the stored entry.
 #[derive(Clone, Copy)]
 enum HitKind {
     Page { age_s: u64 },
     File { is_immutable: bool },
 }
 
-/// What of a page or a file leaves.
+/// The part of a page or a file that is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaves {
-    All,
-    /// Only the head was requested.
+enum SentForm {
+    Full,
+    /// The head, in response to HEAD.
     Head,
-    /// 304: what the client has is still right.
+    /// 304: the client's copy is still valid.
     NotModified,
 }
 
-/// Keys of a request, in room that is used again.
+/// The cache keys of a request. Their memory is reused.
 #[derive(Default)]
 pub struct Keys {
-    /// Of the page; empty if nothing may be stored for it.
+    /// The key of the page; empty if nothing may be stored for the request.
     pub page: Vec<u8>,
-    /// Of the file.
+    /// The key of the file.
     file: Vec<u8>,
 }
 
-/// The hit of a request, if it is one that the fast path may send. `keys` is room, in which the key of the page stays: empty
-/// if it was not written.
+/// The hit of a request, if the fast path may send it. The key of the page is written to `keys`; it is empty if it was not
+/// written.
 ///
-/// Errors: the lookup result instead.
+/// Errors: the lookup result, for the slow path.
 pub fn hit(
     services: &Services,
     site: &Site,
@@ -81,12 +81,12 @@ pub fn hit(
     look(services, site, info, client, now, keys)
 }
 
-/// Whether a request is one that the fast path may answer: what head and site alone decide.
+/// Whether the fast path may answer a request, by its head and its site alone.
 fn is_plain(site: &Site, info: &RequestInfo) -> bool {
     matches!(info.method(), Method::Get | Method::Head)
         && info.range().is_none()
         && !(site.core.rules.requests.is_gateway && info.has_cdn_loop())
-        // May be an order.
+        // May be a purge.
         && !(site.purge_get && is_below_purge(info.path()))
         && !redirect::may_apply(info, &site.core.rules)
         && !site.core.rules.is_dashboard(info.decoded_path())
@@ -107,7 +107,7 @@ fn look(
         page: page_key,
         file: file_key,
     } = keys;
-    // As on the slow path, files come after stored entries, and for everybody.
+    // As on the slow path, files come after stored entries, and need no session check.
     let mut earlier = EarlierLookup::None;
     if info.cacheability() == Cacheability::Cacheable {
         if !services.lease.holds(now) {
@@ -131,7 +131,7 @@ fn look(
     file(site, info, now, file_key).ok_or(earlier)
 }
 
-/// Whether another address may answer (`No-Vary-Search`), which is not for the fast path to find out. `room` is overwritten.
+/// Whether an equivalent address may have a stored response (`No-Vary-Search`), which the slow path looks up. `room` is overwritten.
 fn may_have_equivalent(
     services: &Services,
     site: &Site,
@@ -161,13 +161,13 @@ fn page(site: &Site, info: &RequestInfo, now: Tick, entry: Arc<Entry>) -> Result
     let fields = validators(&entry, coded);
     let is_known =
         page::condition(info, &site.core.rules, 200, fields) == ConditionalResult::NotModified;
-    let leaves = Leaves::of(info, is_known);
-    if leaves == Leaves::All && coded.is_none() && entry.is_packed() {
+    let form = SentForm::of(info, is_known);
+    if form == SentForm::Full && coded.is_none() && entry.is_packed() {
         return Err(entry);
     }
     Ok(Hit {
         coded,
-        leaves,
+        form,
         kind: HitKind::Page {
             age_s: age.as_secs(),
         },
@@ -188,7 +188,7 @@ fn file(site: &Site, info: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option
     };
     Some(Hit {
         coded,
-        leaves: Leaves::of(info, is_known),
+        form: SentForm::of(info, is_known),
         kind: HitKind::File {
             is_immutable: files::is_immutable(info),
         },
@@ -199,32 +199,32 @@ fn file(site: &Site, info: &RequestInfo, now: Tick, key: &mut Vec<u8>) -> Option
 fn file_condition(info: &RequestInfo, entry: &Entry, coded: Option<usize>) -> ConditionalResult {
     let asks =
         info.is_conditional() || info.if_match().is_some() || info.if_unmodified_since().is_some();
-    // Spares reading the file's date.
+    // Saves parsing the file's date.
     if !asks {
         return ConditionalResult::Proceed;
     }
     conditional::evaluate(info, &files::validators(validators(entry, coded)))
 }
 
-/// Fields with the validators of the response.
+/// The fields with the validators of the response.
 fn validators(entry: &Entry, coded: Option<usize>) -> &HeaderMap {
     coded
         .and_then(|at| entry.coded().get(at))
         .map_or(&entry.fields, |coded| &coded.validators)
 }
 
-impl Leaves {
+impl SentForm {
     fn of(info: &RequestInfo, is_known: bool) -> Self {
         match (is_known, info.method()) {
             (true, _) => Self::NotModified,
             (false, Method::Head) => Self::Head,
-            (false, _) => Self::All,
+            (false, _) => Self::Full,
         }
     }
 }
 
 impl Hit {
-    /// The lookup result, for the slow path if the fast path cannot send it.
+    /// The lookup result, for the slow path if the fast path cannot send the hit.
     pub fn into_earlier(self) -> EarlierLookup {
         match self.kind {
             HitKind::Page { .. } => EarlierLookup::Found(self.entry),
@@ -233,15 +233,15 @@ impl Hit {
         }
     }
 
-    /// Its status.
+    /// The status of the response.
     pub fn status(&self) -> StatusCode {
-        match self.leaves {
-            Leaves::All | Leaves::Head => StatusCode::OK,
-            Leaves::NotModified => StatusCode::NOT_MODIFIED,
+        match self.form {
+            SentForm::Full | SentForm::Head => StatusCode::OK,
+            SentForm::NotModified => StatusCode::NOT_MODIFIED,
         }
     }
 
-    /// How it went.
+    /// The outcome for the log.
     pub fn outcome(&self) -> Outcome {
         match self.kind {
             HitKind::Page { .. } if self.entry.assembly().is_some() => Outcome::HitOfIncludes,
@@ -250,7 +250,7 @@ impl Hit {
         }
     }
 
-    /// Its age in seconds, if it is to be told.
+    /// The value of `Age` in seconds; `None` for files.
     pub fn age(&self) -> Option<u64> {
         match self.kind {
             HitKind::Page { age_s } => Some(age_s),
@@ -258,17 +258,17 @@ impl Hit {
         }
     }
 
-    /// Whether it is a file that holds under this address for ever, which a further field says behind the stored ones.
+    /// Whether the file never changes at this address, which a field after the stored ones states.
     pub fn is_immutable(&self) -> bool {
         matches!(self.kind, HitKind::File { is_immutable: true })
     }
 
-    /// The stored lines that leave with it.
+    /// The stored field lines of the response.
     pub fn lines(&self) -> &[u8] {
         let lines = self.all_lines();
-        match self.leaves {
-            Leaves::All | Leaves::Head => lines.all(),
-            Leaves::NotModified => lines.of_not_modified(),
+        match self.form {
+            SentForm::Full | SentForm::Head => lines.all(),
+            SentForm::NotModified => lines.of_not_modified(),
         }
     }
 
@@ -282,32 +282,32 @@ impl Hit {
         self.all_lines().mask()
     }
 
-    /// Whether the stored fields tell of framing, which the stored lines never do.
+    /// Whether the stored fields contain framing, which the stored lines never do.
     pub fn is_framed(&self) -> bool {
         self.all_lines().is_framed()
     }
 
-    /// Whether the stored lines contain its date.
+    /// Whether the stored lines contain `Date`.
     pub fn is_dated(&self) -> bool {
         self.all_lines().is_dated()
     }
 
-    /// The length that the head tells; a 304 tells none.
+    /// `Content-Length`; `None` for a 304.
     pub fn length(&self) -> Option<u64> {
-        match self.leaves {
-            Leaves::All | Leaves::Head => Some(
+        match self.form {
+            SentForm::Full | SentForm::Head => Some(
                 self.chosen()
                     .map_or(self.entry.length(), |coded| coded.body.bytes().len() as u64),
             ),
-            Leaves::NotModified => None,
+            SentForm::NotModified => None,
         }
     }
 
     /// The body after the head.
     pub fn body(&self) -> &[u8] {
-        match self.leaves {
-            Leaves::All => self.bytes(),
-            Leaves::Head | Leaves::NotModified => &[],
+        match self.form {
+            SentForm::Full => self.bytes(),
+            SentForm::Head | SentForm::NotModified => &[],
         }
     }
 

@@ -1,7 +1,7 @@
 //! ESI includes: the stored response, or a fetch as for an anonymous client.
 //!
-//! The same rules apply to an include as to a request for its address: the rule of its path, redirects, access control, the
-//! files below the root. Anything that is not a shared response for everybody is rejected.
+//! The rules of a request for the same address apply to an include: the rule of its path, redirects, access control, the
+//! files below the root. Anything but a shared response for all clients is rejected.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -29,12 +29,12 @@ use crate::fetch::{IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPa
 /// The includes of one site.
 pub struct SiteIncludes {
     services: Arc<Services>,
-    /// The site has this, so this does not keep the site.
+    /// The site. It owns this value, so the reference is weak.
     site: Weak<Site>,
 }
 
 impl SiteIncludes {
-    /// Lets a site have includes, if its configuration says so.
+    /// Enables includes for a site, if its configuration permits them.
     pub fn enable(services: &Arc<Services>, site: &Arc<Site>) {
         if site.core.rules.esi.is_some() {
             let includes = Self {
@@ -70,7 +70,7 @@ impl SiteIncludes {
             host: &host,
             has_body: false,
             upgrade: false,
-            // What is put together is stored for clients of all countries.
+            // The assembled page is stored for clients of all countries.
             country: None,
         };
         let mut info = RequestInfo::default();

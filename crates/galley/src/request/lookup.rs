@@ -1,8 +1,8 @@
 //! The cache lookup of a request.
 //!
-//! With the WordPress preset the entry is under the request's key. With RFC 9111 the key may lead to a variant (section
-//! 4.1), and if none can be selected, an equivalent address (`No-Vary-Search`) or a stored partial response (section 3.3)
-//! may be used.
+//! With the WordPress preset the entry is stored under the request's key. With RFC 9111 the key may lead to a variant
+//! (section 4.1). If no variant can be selected, a stored response of an equivalent address (`No-Vary-Search`) or a stored
+//! partial response (section 3.3) may be used.
 
 use std::sync::Arc;
 
@@ -25,27 +25,27 @@ use crate::fetch::revalidate::{self, stored};
 use crate::fetch::rfc9111::equivalents::EquivalentQuery;
 use crate::fetch::rfc9111::variants;
 
-/// Why something is looked up.
+/// The purpose of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To answer a client: counts a hit, and removes purged entries.
     Serve,
-    /// To explain what would happen: changes nothing, and blocks on the disk.
+    /// To explain the decision: changes nothing, and blocks on the disk.
     Explain,
 }
 
-/// The stored entry that a request leads to, at one moment.
+/// The stored entry that a request selects, at one moment.
 #[derive(Clone, Debug)]
 pub struct LookupResult {
-    /// The entry, compared with the purges. Also a purged one, and a marker; see [`LookupResult::stored`].
+    /// The entry and its validity. It may be purged or a marker; see [`LookupResult::stored`].
     pub entry: Option<(Arc<Entry>, Validity)>,
-    /// When it was looked up.
+    /// The time of the lookup.
     now: Tick,
-    /// Whether the entry is several parts of a response put together, which answer a part of themselves.
+    /// Whether the entry consists of several partial responses, which may answer a request for a range.
     pub is_joined: bool,
     /// Whether nothing was looked up because purges of other nodes may be missing.
     is_partitioned: bool,
-    /// What the member whose request it is has of their own.
+    /// The private fragments of the member who sent the request.
     pub(super) own: OwnFragments,
 }
 
@@ -60,7 +60,7 @@ impl LookupResult {
         }
     }
 
-    /// What becomes of the request.
+    /// Decides how to answer the request.
     pub fn decide(&self, info: &RequestInfo, policy: &Policy) -> Decision {
         if self.is_partitioned {
             return decide_partitioned(info);
@@ -68,7 +68,7 @@ impl LookupResult {
         decide(info, policy, self.stored().as_ref())
     }
 
-    /// The entry as the decision reads it; `None` if it is neither a response nor a hit-for-pass marker.
+    /// The entry in the form that the decision needs; `None` if it is neither a response nor a hit-for-pass marker.
     pub fn stored(&self) -> Option<StoredResponse<'_>> {
         let (entry, validity) = self.entry.as_ref()?;
         let stored = stored(entry, *validity, entry.age(self.now))?;
@@ -78,7 +78,7 @@ impl LookupResult {
         })
     }
 
-    /// The response that may answer this request now or later, as far as purges go.
+    /// The response that may answer this request now or after a revalidation, as far as purges allow.
     pub fn response(&self) -> Option<&Arc<Entry>> {
         let (entry, validity) = self.entry.as_ref()?;
         let is_usable = matches!(validity, Validity::Valid | Validity::SoftPurged);
@@ -90,7 +90,7 @@ impl LookupResult {
         self.is_partitioned
     }
 
-    /// Whether nothing fresh is stored, of which it is known that it can be: for the public page of a member.
+    /// Whether no fresh page is stored although the page is known to be storable: the public page of a member.
     pub(super) fn is_missing(&self) -> bool {
         let is_fresh = |(entry, validity): &(Arc<Entry>, Validity)| {
             *validity == Validity::Outdated
@@ -99,7 +99,7 @@ impl LookupResult {
         !self.is_partitioned && !self.entry.as_ref().is_some_and(is_fresh)
     }
 
-    /// Whether its background fetch is to be started now; true for one caller at a time.
+    /// Claims the background refresh of the entry; true for one caller at a time.
     pub fn claims_refresh(&self) -> bool {
         self.response()
             .is_some_and(|entry| revalidate::is_due(entry, entry.age(self.now), self.now))
@@ -149,7 +149,7 @@ struct LookupContext<'r, 'h> {
 }
 
 impl LookupContext<'_, '_> {
-    /// The public page, and what its private fragments are for this member.
+    /// The public page, and the private fragments of this member for it.
     async fn for_member(&self) -> LookupResult {
         let mut found = self.under(&self.exchange.key).await;
         let core = &self.exchange.site.core;
@@ -164,7 +164,7 @@ impl LookupContext<'_, '_> {
         found
     }
 
-    /// The entry of a key, compared with purges.
+    /// The entry of a key, checked against purges.
     async fn under(&self, key: &[u8]) -> LookupResult {
         let (memory, site) = (&self.services.memory, &self.exchange.site);
         let entry = match self.purpose {
@@ -177,7 +177,7 @@ impl LookupContext<'_, '_> {
         self.proved_if_any(entry)
     }
 
-    /// The entry of a key that is not in memory, compared with purges.
+    /// The entry of a key that is not in memory, checked against purges.
     async fn on_disk(&self, key: &[u8]) -> LookupResult {
         self.proved_if_any(self.exchange.site.on_disk(key).await)
     }
@@ -191,10 +191,10 @@ impl LookupContext<'_, '_> {
 
     fn proved(&self, entry: Arc<Entry>) -> LookupResult {
         let purges = &self.exchange.site.core.purges;
-        // A purge may be written at this moment. This is not the fast path, so it waits for it.
+        // A purge may be in progress. This is not the fast path, so it waits for the lock.
         let validity = purges.prove_waiting(&entry);
-        // A page with fragments stays until it is replaced, to be compared with the next one; one with includes, because only some of
-        // them may have been purged.
+        // A page with fragments stays until it is replaced, because the next one is compared with it; a page with includes stays because
+        // the purge may concern only some of them.
         let is_of_no_use = validity == Validity::Purged
             && entry.fragments().is_empty()
             && entry.assembly().is_none();
@@ -253,8 +253,8 @@ impl LookupContext<'_, '_> {
         forward::fetch(&exchange.info, exchange.fields(), Credentials::OfClient).fields
     }
 
-    /// A fresh response of another address whose `No-Vary-Search` makes this one equivalent. A stale one is not used: this
-    /// address is then fetched, and gets an entry of its own.
+    /// A fresh response of an equivalent address, by its `No-Vary-Search`. A stale one is not used: Galley then fetches the requested
+    /// address, which gets a separate entry.
     fn equivalent(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
         let query = EquivalentQuery {
@@ -287,7 +287,7 @@ impl LookupContext<'_, '_> {
             )
     }
 
-    /// The stored part for this very `Range`, or parts that were put together and hold it.
+    /// The stored part for exactly this `Range`, or combined parts that contain it.
     async fn part(&self) -> Option<LookupResult> {
         let exchange = self.exchange;
         let info = &exchange.info;

@@ -1,4 +1,4 @@
-//! A miss: fetches a response for all who request it, or forwards the one request unchanged.
+//! A miss: fetches a response for all clients that request it, or passes a single request to the upstream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -37,21 +37,21 @@ use crate::fetch::{Fetched, PassJob};
 use crate::upstream::UpstreamCall;
 use crate::upstream::interim::InterimSender;
 
-/// A request for the upstream, with the stored entry for it.
+/// A request that goes to the upstream, with the lookup result.
 pub(super) struct Miss<'a, 'h> {
     pub(super) services: &'a Services,
     pub(super) exchange: &'a mut Exchange<'h>,
-    /// Where the backend runs scripts.
+    /// The script that the upstream runs, if it is FastCGI.
     pub(super) script: Option<Script>,
     pub(super) found: &'a LookupResult,
-    /// Why nothing stored was sent.
+    /// Why no stored response was sent.
     pub(super) why: MissWhy,
     /// Whether the stored response is sent if the upstream fails.
     pub(super) stale_on_error: bool,
 }
 
-/// Whether a request is rejected before it reaches the fetch thread: there is no room for it in the queue, or nobody waits for
-/// its page and PHP is busy.
+/// Whether a request is rejected before it reaches the fetch thread: the queue is full, or the request is a prefetch while PHP is
+/// busy.
 fn is_turned_away(
     exchange: &Exchange<'_>,
     pool: &PoolHandle,
@@ -65,7 +65,7 @@ fn is_turned_away(
 }
 
 impl Miss<'_, '_> {
-    /// Replaces the purged fragments of the stored page; if that fails, fetches the page.
+    /// Fetches the purged fragments of the stored page and patches it; if that fails, fetches the page.
     pub(super) async fn patch(self) -> Result<Response, Fault> {
         if let Some((held, _)) = &self.found.entry {
             let pool = pool(self.exchange)?;
@@ -82,8 +82,7 @@ impl Miss<'_, '_> {
         self.fetch().await
     }
 
-    /// Requests from the upstream while purges of other nodes may be missing. Visitors who have come before the request is
-    /// sent share it.
+    /// Fetches while purges of other nodes may be missing. Requests that arrive before the fetch is sent share it.
     pub(super) async fn cut_off(self) -> Result<Response, Fault> {
         if self.exchange.site.core.keys_say_all() {
             self.fetch().await
@@ -148,7 +147,7 @@ impl Miss<'_, '_> {
         }
         let outcome = self.miss(with_includes(outcome, &head), collapsed);
         let mut answer = if self.stale_on_error {
-            // A stored response exists, so the new one is received whole before its first byte is sent: a failure is not seen.
+            // A stored response exists, so the new one is received completely before its first byte is sent: a failure stays invisible.
             match self.whole(&head, reader, coded).await {
                 Ok((head, body)) => page::from_whole(self.exchange, &head, body, outcome),
                 Err(failure) => return self.fall_back(pool.fault(failure)).await,
@@ -159,7 +158,7 @@ impl Miss<'_, '_> {
                 None => page::from_fill(self.exchange, &head, reader, outcome),
             }
         };
-        // RFC 9111 section 5.1: a response that an origin's own cache had stored says so.
+        // RFC 9111 section 5.1: a response from a cache in front of the origin carries `Age`.
         if self.exchange.policy().storage.validation == ValidationPolicy::Origin
             && let FillSharing::Shared { life, .. } = &head.share
             && life.initial_age.as_secs() > 0
@@ -171,7 +170,7 @@ impl Miss<'_, '_> {
         Ok(answer)
     }
 
-    /// Sends a page that is stored by now; past the cache if there is no memory for it.
+    /// Sends a page that has been stored; passes the request if there is no memory to unpack it.
     async fn sent(self, entry: Arc<Entry>, outcome: Outcome) -> Result<Response, Fault> {
         match self.stored(entry, outcome).await {
             Some(answer) => Ok(answer),
@@ -190,7 +189,7 @@ impl Miss<'_, '_> {
             let request = fetch_request(self.services, exchange, Credentials::OfClient);
             let mut page = page_job(exchange, pool, request, self.script.clone(), class);
             if exchange.policy().storage.validation == ValidationPolicy::Origin {
-                // To the requester of the fetch; requests that join get none.
+                // Interim responses go to the client that started the fetch, and not to clients that join.
                 page.call.interim = hinted.or_else(|| exchange.interim());
                 page.held = in_memory(self.found);
             }
@@ -203,7 +202,7 @@ impl Miss<'_, '_> {
         pool.fetch_thread.page(site, info, key, order).await
     }
 
-    /// The whole new response, in a coding that this client accepts if it is being made.
+    /// The complete new response, in a coding that this client accepts if one is being made.
     async fn whole(
         &self,
         head: &Arc<FillHead>,
@@ -222,7 +221,7 @@ impl Miss<'_, '_> {
         Ok((Arc::clone(head), body))
     }
 
-    /// Forwards the request as it is, with the outcome that says why. By RFC 9111 the store may learn from the response.
+    /// Passes the request to the upstream; the outcome says why. With RFC 9111 the response may invalidate or update stored ones.
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
@@ -268,7 +267,7 @@ impl Miss<'_, '_> {
         {
             session.end();
         }
-        // Also for a request that waited for another one's response, which was an error for that request alone.
+        // This includes a request that waited for another one's response, if that was an error for that request alone.
         if self.stale_on_error && is_failure(head.status, self.exchange.policy().storage.stale_on) {
             return self.fall_back(FillError::Closed.into()).await;
         }
@@ -292,13 +291,13 @@ impl Miss<'_, '_> {
         page::from_entry(self.services, self.exchange, entry, outcome).await
     }
 
-    /// For a client that accepts no coding, if there is no memory to unpack a stored page.
+    /// Passes a request whose client accepts no coding, if there is no memory to unpack a stored page.
     async fn pass_without_memory(self) -> Result<Response, Fault> {
         let outcome = self.miss(StoreOutcome::NotStored(NotStored::Memory), false);
         self.pass(outcome).await
     }
 
-    /// The stored response, if it may be sent; 504 if there is one that may not (RFC 9111 section 5.2.2.2); else the failure.
+    /// The stored response, if it may be sent; 504 if it must not be sent without revalidation (RFC 9111 section 5.2.2.2); else the failure.
     async fn fall_back(&self, fault: Fault) -> Result<Response, Fault> {
         let Some(entry) = self.found.response() else {
             return Err(fault);
@@ -320,7 +319,7 @@ impl Miss<'_, '_> {
     }
 }
 
-/// Fetches a stored response again, without this client waiting for it.
+/// Refreshes a stored response in the background.
 pub(super) async fn refresh(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -341,7 +340,7 @@ pub(super) async fn refresh(
     }
     let request = fetch_request(services, exchange, Credentials::None);
     let mut page = page_job(exchange, &pool, request, script, Class::Background);
-    // Galley's own address and id: nothing of this client is forwarded, because unkeyed input must not reach the upstream.
+    // Galley's own address and id: no data of this client is forwarded, because unkeyed input must not reach the upstream.
     page.call.client_address = exchange.own_address();
     page.call.request_id = format!("{}-refresh", exchange.request_id);
     if exchange.policy().storage.validation == ValidationPolicy::Origin {
@@ -350,14 +349,14 @@ pub(super) async fn refresh(
     pool.fetch_thread.refresh(page, when);
 }
 
-/// The stored response, to be revalidated. One that is on the disk alone is fetched again: a 304 would have to change its head
-/// there.
+/// The stored response, to be revalidated. One that is only on the disk is fetched again, because a 304 would have to change its
+/// head there.
 fn in_memory(found: &LookupResult) -> Option<Arc<Entry>> {
     let entry = found.response().filter(|entry| entry.pieces().is_none());
     entry.map(Arc::clone)
 }
 
-/// What the store may learn from a request that passes.
+/// The effects of a passed request on the cache.
 fn lesson(exchange: &Exchange<'_>, found: &LookupResult) -> Option<LearnFromPass> {
     if exchange.policy().storage.validation != ValidationPolicy::Origin {
         return None;
@@ -391,7 +390,7 @@ fn later_get(exchange: &Exchange<'_>) -> Option<RequestInfo> {
     (get.cacheability() == Cacheability::Cacheable && !get.has_authorization()).then_some(get)
 }
 
-/// Says of a stored response that it has ESI includes.
+/// Marks the outcome of a stored response that has ESI includes.
 fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
     match &head.share {
         FillSharing::Shared { inclusions, .. }
@@ -404,7 +403,7 @@ fn with_includes(outcome: StoreOutcome, head: &FillHead) -> StoreOutcome {
 }
 
 /// Whether a stale response may be sent in place of one with this status: those of RFC 5861 section 4, and with the WordPress
-/// preset every other error of a server, such as a host's own 508.
+/// preset every other server error, such as 508 of some hosting providers.
 fn is_failure(status: StatusCode, stale_on: StaleOnStatus) -> bool {
     match stale_on {
         StaleOnStatus::ServerErrors => status.is_server_error(),
@@ -412,14 +411,14 @@ fn is_failure(status: StatusCode, stale_on: StaleOnStatus) -> bool {
     }
 }
 
-/// The response as it is being coded for this client, if it is.
+/// The response as it is being compressed for this client, if it is.
 async fn in_coding(coded: Option<FillReader>) -> Option<(Arc<FillHead>, FillReader)> {
     let mut coded = coded?;
     let head = coded.head().await.ok()?;
     Some((head, coded))
 }
 
-/// Whether PHP died over a page that began well.
+/// Whether PHP died in the middle of a page that began well.
 fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
     let answered = ResponseHead {
         status: head.status,
@@ -430,7 +429,7 @@ fn is_broken(exchange: &Exchange<'_>, head: &FillHead, body: &[u8]) -> bool {
     storable::judge_body(&answered, &exchange.site.core.rules, body).is_err()
 }
 
-/// All of a body that may be stored; a longer one fails, as memory has no room for it.
+/// The complete body of a response that may be stored. Fails if the body is larger than the largest object in memory.
 pub(super) async fn collect(
     services: &Services,
     mut reader: FillReader,
@@ -447,7 +446,7 @@ pub(super) async fn collect(
 }
 
 impl ResponseBody {
-    /// For HEAD: the length stays, the bytes do not.
+    /// The response to HEAD: with the length, without the body.
     pub(crate) fn unsent(self) -> Self {
         match self {
             Self::None => Self::None,

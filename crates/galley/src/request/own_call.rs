@@ -1,6 +1,6 @@
-//! Requests that Galley makes by itself: runs of WordPress's scheduler, and the first request that shows that PHP works.
+//! Internal requests: runs of WordPress's scheduler, and the first request, which shows that PHP works.
 //!
-//! They skip access control, the cache and the site's queue. The host is one of the site's, the address is this machine's.
+//! They skip access control, the cache and the site's queue. They name a host of the site, and come from this machine.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::fetch::cron::{CronJob, CronTrouble};
 use crate::sys;
 use crate::upstream::UpstreamCall;
 
-/// Has the scheduler of a site run, and returns when the run has ended. Dropping it gives the run up.
+/// Runs the scheduler of a site, and returns when the run has ended. Dropping the future aborts the run.
 pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
     let wanted = OwnCall {
         target: CRON,
@@ -32,11 +32,11 @@ pub async fn run_cron(site: &Site, cron: &SiteCron) -> Result<(), CronTrouble> {
     wanted.send(site, &cron.pool, true).await
 }
 
-/// Requests the front page of a site and returns when it has arrived. `None`: the site has no upstream.
+/// Requests the front page of a site, and returns when the response is complete. `None`: the site has no upstream.
 ///
 /// # Errors
 ///
-/// Also for a response without success, such as a redirect.
+/// Any response without success is an error, including a redirect.
 pub async fn probe(site: &Site) -> Option<Result<(), CronTrouble>> {
     let (Upstream::Php(pool) | Upstream::Http(pool)) = &site.upstream else {
         return None;
@@ -56,16 +56,16 @@ pub async fn probe(site: &Site) -> Option<Result<(), CronTrouble>> {
 
 struct OwnCall<'c> {
     target: &'c [u8],
-    /// The script that the target has to mean; `None`: any.
+    /// The script that the target must resolve to; `None`: any.
     path: Option<&'c [u8]>,
     host: &'c str,
-    /// What its request id begins with.
+    /// The prefix of its request id.
     id: &'c str,
 }
 
 impl OwnCall<'_> {
     async fn send(&self, site: &Site, pool: &PoolHandle, is_cron: bool) -> Result<(), CronTrouble> {
-        // A plugin that redirects everybody to HTTPS would redirect this request, too.
+        // A plugin that redirects everything to HTTPS would redirect this request, too.
         let scheme = if site.speaks_tls {
             Scheme::Https
         } else {
@@ -123,7 +123,7 @@ impl OwnCall<'_> {
         pool.fetch_thread.cron(job).await
     }
 
-    /// The script of the target. A WordPress without its own scheduler below the root would send a page in its place.
+    /// The script of the target. Without a scheduler below the root, WordPress would respond with a page instead.
     async fn script(&self, site: &Site, info: &RequestInfo) -> Result<Script, CronTrouble> {
         let folder = site.folder.clone().ok_or(CronTrouble::Missing)?;
         if self.path.is_none()
@@ -146,11 +146,11 @@ impl OwnCall<'_> {
     }
 }
 
-/// As WordPress calls itself, but for a number that would have to fit its own lock.
+/// As WordPress calls itself, without the number that would have to match its own lock.
 const CRON: &[u8] = b"/wp-cron.php?doing_wp_cron";
 const CRON_PATH: &[u8] = b"/wp-cron.php";
 
-/// WordPress's own calls have this form, and security plugins let it pass.
+/// WordPress's own calls use this form, so security plugins permit it.
 const AGENT: &[u8] = b"WordPress/Galley";
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);

@@ -1,7 +1,7 @@
-//! Turns pages into responses: from an entry, from a fill, from a complete fill.
+//! Turns pages into responses: from a stored entry, from a fill, from a complete fill.
 //!
-//! Conditional requests and ranges are answered here, from the stored page; on a cacheable fetch the upstream never sees
-//! those of a client. `Date` is that of the response and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
+//! Conditional requests and ranges are evaluated here, against the stored page; a cacheable fetch never forwards those of a
+//! client to the upstream. `Date` is the date of the response, and `Age` counts from it (RFC 9111 §4.2.3, §5.1).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -26,7 +26,7 @@ use super::parts;
 use super::response::{Response, ResponseBody, ResponseFields};
 use super::site::Services;
 
-/// The answer of a stored page. `None`: its plain body is wanted, and cannot be made.
+/// The response with a stored page. `None`: the client needs the unpacked body, and there is no memory for it.
 pub async fn from_entry(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -35,7 +35,7 @@ pub async fn from_entry(
 ) -> Option<Response> {
     exchange.site.core.compressing.offer(&entry);
     let entry = if wants_plain(exchange, &entry) {
-        // Boxed: it is rare, and its room would be part of every idle connection.
+        // Boxed: this is rare, and its state would be part of every idle connection.
         Box::pin(unpack(services, exchange, entry)).await?
     } else {
         entry
@@ -43,7 +43,7 @@ pub async fn from_entry(
     Some(from_held(services, exchange, entry, outcome))
 }
 
-/// Whether a packed page is to be sent plain.
+/// Whether a packed page must be sent unpacked.
 fn wants_plain(exchange: &Exchange<'_>, entry: &Entry) -> bool {
     let info = &exchange.info;
     let condition = || condition(info, rules(exchange), entry.status.as_u16(), &entry.fields);
@@ -53,7 +53,7 @@ fn wants_plain(exchange: &Exchange<'_>, entry: &Entry) -> bool {
         && condition() != ConditionalResult::NotModified
 }
 
-/// The page with its plain body, made by a helper thread if that takes a while.
+/// The page with its unpacked body. A helper thread unpacks large pages.
 pub(super) async fn unpack(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -69,7 +69,7 @@ pub(super) async fn unpack(
         .ok()?
 }
 
-/// The answer of a page whose body is there in the form that is wanted.
+/// The response with a page whose body exists in the required form.
 fn from_held(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -97,7 +97,7 @@ fn from_held(
                 end: pieces.length(),
             }],
         ),
-        // Packed: a 304, or the answer to HEAD.
+        // Packed: a 304, or a response to HEAD.
         (None, None, None) => ResponseBody::Unsent(Some(entry.length())),
     };
     let mut answer = Response {
@@ -131,8 +131,8 @@ fn rules<'e>(exchange: &'e Exchange<'_>) -> &'e Policy {
     &exchange.site.core.rules
 }
 
-/// The coding that this client prefers, unless it is the plain one. Ranges are never ranges of a body that was coded here,
-/// because that can be dropped at any time.
+/// The coding that this client prefers; `None`: identity. A range never refers to a body that Galley coded, because that body may be
+/// dropped at any time.
 pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     if entry.coded().is_empty() {
         return None;
@@ -147,7 +147,7 @@ pub(super) fn coded(info: &RequestInfo, entry: &Entry) -> Option<usize> {
     entry.coded().iter().position(|coded| coded.coding == best)
 }
 
-/// The form of a file that this client prefers, unless it is the file itself: a picture in another format, or a coding.
+/// The form of a file that this client prefers: an image in another format, or a coding; `None`: the file itself.
 pub(super) fn form(info: &RequestInfo, file: &Entry) -> Option<usize> {
     let forms = file.coded();
     if forms.first()?.format.is_none() {
@@ -159,7 +159,7 @@ pub(super) fn form(info: &RequestInfo, file: &Entry) -> Option<usize> {
 }
 
 /// The part of a stored partial response that `wanted`, a `Range`, requests: its range in the stored bytes, and its
-/// `Content-Range`. `None` if it is not completely there.
+/// `Content-Range`. `None` if the part is not completely stored.
 pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<usize>, String)> {
     let held = range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
     let complete = held.complete?;
@@ -173,7 +173,7 @@ pub(super) fn span_of(entry: &Entry, wanted: &[u8]) -> Option<(std::ops::Range<u
     Some((range, format!("bytes {}-{last}/{complete}", span.start)))
 }
 
-/// The response to a `Range` within partial responses that were combined.
+/// The response to a `Range` within combined partial responses.
 pub fn from_joined(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -193,7 +193,7 @@ pub fn from_joined(
     Some(answer)
 }
 
-/// Bytes of an entry that stays, and pays for them, until they have left.
+/// Bytes of an entry; the entry keeps accounting for their memory until they have been sent.
 struct EntrySlice {
     entry: Arc<Entry>,
     range: std::ops::Range<usize>,
@@ -207,7 +207,7 @@ impl AsRef<[u8]> for EntrySlice {
     }
 }
 
-/// The answer of a page that is arriving and shared with others.
+/// The response with a page that is being received and shared with other clients.
 pub fn from_fill(
     exchange: &Exchange<'_>,
     head: &FillHead,
@@ -230,7 +230,7 @@ pub fn from_fill(
     finish(exchange, answer)
 }
 
-/// The answer of one client's own exchange: passed on as it is.
+/// The response to a passed request, unchanged.
 pub fn from_fill_whole(
     exchange: &Exchange<'_>,
     head: &FillHead,
@@ -253,7 +253,7 @@ pub fn from_fill_whole(
     }
 }
 
-/// The answer of a page that was taken whole before anything left.
+/// The response with a page that was received completely before anything was sent.
 pub fn from_whole(
     exchange: &Exchange<'_>,
     head: &FillHead,
@@ -280,7 +280,7 @@ pub(super) fn condition(
     }
     let mut validators = validators(fields);
     if rules.storage.validation == ValidationPolicy::Origin && validators.last_modified.is_none() {
-        // RFC 9111 §4.3.2: in its absence, `Date`.
+        // RFC 9111 §4.3.2: without `Last-Modified`, `Date`.
         validators.last_modified = date(fields, &header::DATE);
     }
     conditional::evaluate_stored(info, &validators)
@@ -297,7 +297,7 @@ fn date(fields: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     time::parse_date(fields.get(name)?.as_bytes())
 }
 
-/// The fields of an answer that a 304 in its range carries (RFC 9110 §15.4.5).
+/// The fields that a 304 contains (RFC 9110 §15.4.5).
 fn of_not_modified<'f>(
     fields: &'f HeaderMap,
 ) -> impl Iterator<Item = (&'f HeaderName, &'f HeaderValue)> {
@@ -305,7 +305,7 @@ fn of_not_modified<'f>(
     OF_NOT_MODIFIED.iter().flat_map(values)
 }
 
-/// RFC 9110 §15.4.5: what a 304 carries.
+/// Turns a response into a 304.
 fn not_modified(answer: &mut Response) {
     let mut fields = HeaderMap::new();
     for (name, value) in of_not_modified(answer.fields.map()) {
@@ -364,7 +364,7 @@ fn apply_range(exchange: &Exchange<'_>, answer: &mut Response) {
     }
 }
 
-/// A stored body, wherever it is.
+/// A stored body, in memory or on disk.
 enum WholeBody {
     Memory(Bytes),
     Disk(Arc<BodyPieces>),
@@ -378,7 +378,7 @@ impl WholeBody {
         }
     }
 
-    /// Parts of it as a body; `None` if one is outside.
+    /// Parts of the body; `None` if a part is outside of it.
     fn body(&self, parts: Vec<Part>) -> Option<ResponseBody> {
         let all = self.length();
         let is_inside = |part: &Part| match part {
@@ -413,13 +413,13 @@ fn push(answer: &mut Response, name: HeaderName, value: &str) {
     }
 }
 
-/// HEAD, and what was removed from the address for the upstream and must be restored in a redirect.
+/// Removes the body for HEAD, and restores in a redirect what was removed from the address for the upstream.
 fn finish(exchange: &Exchange<'_>, mut answer: Response) -> Response {
     if exchange.info.method() == Method::Head {
         answer.body = answer.body.unsent();
     }
     if answer.status == 204 {
-        // PHP may print behind any status; this one has no body (RFC 9110 §15.3.5), and bytes would be taken for the next answer.
+        // PHP may print a body with any status. This one has no body (RFC 9110 §15.3.5), and its bytes would be parsed as the next response.
         answer.body = ResponseBody::None;
     }
     if (300..400).contains(&answer.status)
@@ -444,5 +444,5 @@ fn redirected(fields: &HeaderMap, dropped: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&[target, glue, dropped, fragment].concat()).ok()
 }
 
-/// Bytes that are unpacked on a front thread: most pages. Handing them to a helper and back would cost wake-ups of two threads.
+/// Maximum size of a body that a front thread unpacks: most pages. A helper thread would cost two wake-ups.
 const UNPACKED_HERE: u64 = 64 * 1024;

@@ -1,9 +1,9 @@
-//! Stored pages for members and visitors with a cart: the public page with their own fragments in it.
+//! Stored pages for members and visitors with a cart: the public page with their private fragments.
 //!
-//! Their fragments come from a page that PHP generates for them alone. It is compared with the public page: only if both
-//! are equal outside of the private fragments, members of the same class get the public page from then on. Nothing of it is
-//! stored in the shared cache: the response is received here, its fragments go into the [`PrivateStore`], the rest to the
-//! member.
+//! The private fragments come from a page that PHP generates for the member alone. Galley compares that page with the public
+//! one. Only if both are equal outside of the private fragments do members of the same class get the public page from then on.
+//! The shared cache stores nothing of the member's page: it is received here, its fragments are stored in the [`PrivateStore`], and
+//! the complete page is sent to the member.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use crate::fault::Fault;
 use crate::fetch::PassJob;
 use crate::fetch::revalidate::When;
 
-/// The stored page with the member's own fragments in it.
+/// The stored page with the member's private fragments.
 pub(super) async fn assembled(
     services: &Services,
     exchange: &Exchange<'_>,
@@ -66,14 +66,14 @@ pub(super) async fn assembled(
 struct MemberPage {
     head: Arc<FillHead>,
     body: Bytes,
-    /// From before it was requested.
+    /// Taken before the page was requested.
     ticket: SessionTicket,
     born: u64,
     upstream_time: Duration,
 }
 
 impl Miss<'_, '_> {
-    /// Has PHP generate the page for this member, compares it with the public one, and keeps the member's fragments.
+    /// Lets PHP generate the page for this member, compares it with the public page, and stores the member's fragments.
     pub(super) async fn compare(self) -> Result<Response, Fault> {
         let core = Arc::clone(&self.exchange.site.core);
         let (Some(store), Some(public)) = (&core.private, self.found.response()) else {
@@ -89,11 +89,11 @@ impl Miss<'_, '_> {
         ));
         let plain = plain.await;
         let Some(plain) = plain.as_ref().and_then(|entry| entry.body()) else {
-            // There is no memory to compare it.
+            // There is no memory for the comparison.
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
         let Some(page) = self.generate(store, &visitor).await? else {
-            // Larger than anything that is stored.
+            // The body is larger than the largest object that may be stored.
             return self.pass(Outcome::Pass(PassWhy::Cookie)).await;
         };
         let now = self.services.clock.tick();
@@ -113,7 +113,7 @@ impl Miss<'_, '_> {
             store.judge(public, class, difference, now);
         }
         let Some(parts) = parts else {
-            // Its request did not have all that the member sent: it is not theirs.
+            // The fetch did not forward everything that the member sent, so this page must not be sent to the member.
             return self.pass(Outcome::Pass(PassWhy::Differs)).await;
         };
         let own = own_fragments(self.exchange, &page, &parts, now);
@@ -174,8 +174,8 @@ impl Miss<'_, '_> {
         }
     }
 
-    /// A page that members request and that is not stored is fetched for strangers in the background, so that the next members
-    /// get it.
+    /// Fetches a page in the background as an anonymous visitor if members request it and it is not stored, so that the next members
+    /// get the stored page.
     pub(super) fn fetch_for_members(&self) {
         let exchange = &*self.exchange;
         let Some(stranger) = exchange.info.of_stranger() else {
@@ -206,7 +206,7 @@ fn private_parts(parts: &[FragmentPart]) -> impl Iterator<Item = (&FragmentPart,
         .filter_map(move |part| Some((part, scope(part)?)))
 }
 
-/// The fragments of a member's page that may be sent and kept; else why it is another page.
+/// The fragments of a member's page that may be sent and stored; else the reason why the page differs from the public one.
 fn parts(public: &Entry, page: &MemberPage) -> Result<Vec<FragmentPart>, PageDifference> {
     let head = &page.head;
     if head.status != public.status {
@@ -218,7 +218,7 @@ fn parts(public: &Entry, page: &MemberPage) -> Result<Vec<FragmentPart>, PageDif
     fragments::parse(&head.fields).map_err(|_| PageDifference::Fragments(String::new()))
 }
 
-/// `plain`: the body of `public`.
+/// The difference of the two pages outside of the private fragments. `plain` is the body of `public`.
 fn difference(
     public: &Entry,
     plain: &[u8],
@@ -257,12 +257,12 @@ fn own_fragments(
             }
         };
         let entry = Entry::new(EntryParts {
-            // It is in no table that has keys.
+            // The entry is in no table, so it needs no key.
             key: Key::new(b""),
             kind: EntryKind::Page,
             status: StatusCode::OK,
             fields: HeaderMap::new(),
-            // A copy: the page must not stay in memory for a part of it.
+            // Copied, so that the fragment does not keep the whole page in memory.
             body: StoredBody::from(Bytes::copy_from_slice(bytes)),
             stored_at: now,
             life: Lifetime {
@@ -287,5 +287,5 @@ fn own_fragments(
     private_parts(parts).filter_map(fragment).collect()
 }
 
-/// How long private fragments are used. Their dependencies purge them; this limits the effect of unreported changes.
+/// Lifetime of private fragments. Their dependencies purge them; this limits the effect of changes that are not reported.
 const LIFETIME: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! Purge requests of plugins: who may send them, and the response. [`galley_policy::purge`] defines their meaning.
+//! Purge requests of plugins: which clients may send them, and the response. [`galley_policy::purge`] defines their meaning.
 
 use bytes::Bytes;
 use galley_policy::outcome::{Outcome, RefusedWhy};
@@ -13,17 +13,17 @@ use crate::body::RequestBody;
 use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
 use crate::fault::Fault;
 
-/// A request that speaks a purge dialect.
+/// A purge request in one of the dialects.
 pub enum PurgeRequest {
     /// From a client that may purge.
     Allowed(&'static Dialect),
-    /// From a client that may not, with a method that means nothing else.
+    /// From a client that may not purge, with a method that has no other meaning.
     Forbidden,
 }
 
 impl PurgeRequest {
-    /// The purge of a request. `None`: an ordinary request, also if another method than `PURGE` and `BAN` comes from a client
-    /// that may not purge.
+    /// The purge that a request asks for. `None`: an ordinary request. That includes a request of a client that may not purge, unless
+    /// its method is `PURGE` or `BAN`.
     pub fn of(exchange: &Exchange<'_>) -> Option<Self> {
         let fields = || exchange.head.fields();
         let dialect = Dialect::of(&exchange.info, fields(), &exchange.site.core.rules)?;
@@ -111,7 +111,7 @@ fn reply(form: DialectReply, purges: &[Purge], receipt: &PurgeReceipt) -> Respon
     )
 }
 
-/// Purges fit into the part of a body that is received in memory.
+/// Maximum size of a purge's body: the part of a body that is received in memory.
 fn body(body: &RequestBody) -> Option<&[u8]> {
     match body {
         RequestBody::Empty => Some(b""),
@@ -135,8 +135,8 @@ fn may_purge(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
         fields().any(|(name, _)| known.iter().any(|one| name.eq_ignore_ascii_case(one)))
     };
     // Behind a proxy on this machine every visitor comes from loopback, and WordPress requests any address that a pingback
-    // names: a forwarded request is not a purge of the machine itself. A page can make a browser send any method but these
-    // two.
+    // names, so a forwarded request is not a purge of the machine itself. A page can make a browser send any method except
+    // these two.
     let is_second_hand =
         is_any(PASSED_ON) || (!dialect.is_method_of_its_own() && is_any(OF_BROWSERS));
     let client = exchange.client.ip().to_canonical();
@@ -144,7 +144,7 @@ fn may_purge(exchange: &Exchange<'_>, dialect: &Dialect) -> bool {
     !is_second_hand && allow.iter().any(|net| net.contains(&client))
 }
 
-/// What a field offers as a secret: of our own, as a token, of Fastly's and of `VCaching`'s plugins.
+/// The secret that a field carries: Galley's own field, a bearer token, Fastly's field, or that of the `VCaching` plugin.
 fn offered<'v>(name: &str, value: &'v [u8]) -> Option<&'v [u8]> {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     let value = value.trim_ascii();
@@ -157,12 +157,12 @@ fn offered<'v>(name: &str, value: &'v [u8]) -> Option<&'v [u8]> {
     (is("x-purge-secret") || is("fastly-key") || is("x-vc-purge-key")).then_some(value)
 }
 
-/// The note of a refused purge, for the log.
+/// The log's note for a refused purge.
 pub const NOT_ALLOWED: &str = "a purge without the secret, and through a proxy or from an address that `purge_allow` does not contain";
 
 const BEARER: &[u8] = b"Bearer ";
 
-/// Fields that proxies add to forwarded requests, and WordPress to the request that answers a pingback.
+/// Fields that proxies add to forwarded requests, and WordPress to its requests for pingbacks.
 const PASSED_ON: &[&str] = &[
     "x-forwarded-for",
     "forwarded",
@@ -171,13 +171,13 @@ const PASSED_ON: &[&str] = &[
     "x-pingback-forwarded-for",
 ];
 
-/// Fields of browsers that WordPress does not send.
+/// Fields that browsers send and WordPress does not.
 const OF_BROWSERS: &[&str] = &["cookie", "origin", "sec-fetch-mode", "sec-fetch-site"];
 
-/// In a purge that another Galley forwards.
+/// A field of purges that another Galley forwards.
 const FORWARDED: &str = "galley-forwarded";
 
-/// What Proxy Cache Purge reads to tell an editor what happened.
+/// The text that Proxy Cache Purge shows to an editor.
 const PURGE_RESULT: HeaderName = HeaderName::from_static("cache-purge-result");
 
 const PLAIN: &str = "text/plain; charset=utf-8";

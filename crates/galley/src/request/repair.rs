@@ -1,11 +1,11 @@
-//! Refreshes pages that name a missing generated stylesheet or script, because their stored copies would stay broken.
+//! Refreshes pages that name a missing generated style sheet or script, because their stored copies would stay broken.
 //!
-//! Page builders and optimisers write stylesheets and scripts while a page is generated, and remove them when they clean
-//! up; a stored page then names files that do not exist. A visitor's browser reveals it: it requests such a file, with the
-//! page as `Referer`. The page is purged softly and refreshed at once.
+//! Page builders and optimizers write style sheets and scripts while a page is generated, and remove them during a cleanup. A
+//! stored page then names files that do not exist. A visitor's browser reveals this: it requests such a file with the
+//! page as `Referer`. Galley then purges the page softly and refreshes it immediately.
 //!
-//! `Referer` comes from the client, so it is only a hint. The page must be of the same host, stored, and really name that
-//! file; each page is refreshed rarely, and few of a site at a time ([`super::RefreshedPages`]).
+//! `Referer` comes from the client, so it is only a hint. The page must be of the same host, stored, and contain the path of the
+//! file. Each page is refreshed rarely, and only a few pages of a site at a time ([`super::RefreshedPages`]).
 
 use galley_cache::entry::{Entry, EntryKind};
 use galley_cache::purge_table::Validity;
@@ -22,7 +22,7 @@ use super::{miss, page};
 use crate::durable::PurgeSource;
 use crate::fetch::revalidate::When;
 
-/// Looks at a request that was answered with 404, and refreshes the page that it came from if it is the fault of a stored copy.
+/// Handles a request that was answered with 404: refreshes the page that `Referer` names if its stored copy names the missing file.
 pub(super) async fn missed(services: &Services, exchange: &Exchange<'_>) {
     if !is_generated(&exchange.info)
         || exchange.policy().upstream_requests == UpstreamRequests::AsSent
@@ -80,10 +80,10 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     if !is_at_fault || !refreshed_pages.claim(page.info.url_id(), services.clock.tick()) {
         return;
     }
-    // The answer about the file, too: it may be stored, and would hide the file when it is there again.
+    // The response for the file, too: it may be stored, and would hide the file once it exists again.
     for (of, strength) in [(&page, Strength::Soft), (exchange, Strength::Hard)] {
         if let Some(scope) = scope(of) {
-            // Nobody waits for an acknowledgement.
+            // No client waits for an acknowledgment.
             drop(purges.publish(&Purge { scope, strength }, PurgeSource::Repair));
         }
     }
@@ -96,7 +96,7 @@ async fn refresh(services: &Services, exchange: &Exchange<'_>, mut page: Exchang
     miss::refresh(services, &page, &entry, When::Stale).await;
 }
 
-/// A stylesheet or script in a folder into which WordPress, themes and plugins write.
+/// Whether a path is a style sheet or script in a directory to which WordPress, themes and plugins write.
 fn is_generated(info: &RequestInfo) -> bool {
     let path = info.path();
     let ends = |end: &str| {
@@ -113,7 +113,7 @@ fn is_generated(info: &RequestInfo) -> bool {
             .any(|folder| memchr::memmem::find(path, folder).is_some())
 }
 
-/// The head of a navigation to the page that `referer` names, by the same browser; `None` if it is not of this host.
+/// The head of a navigation of the same browser to the page that `referer` names; `None` if the page is not of this host.
 fn page_head(exchange: &Exchange<'_>, referer: &[u8]) -> Option<Vec<u8>> {
     if referer.len() > MOST_REFERER {
         return None;
@@ -159,7 +159,7 @@ fn field<'e>(exchange: &'e Exchange<'_>, name: &str) -> Option<&'e [u8]> {
     found.map(|(_, value)| value)
 }
 
-/// Whether a stored page has this path in it. A body that is on the disk alone is far larger than any page.
+/// Whether a stored page contains this path. A body that is only on the disk is far larger than any page.
 fn names(entry: &Entry, path: &[u8]) -> bool {
     let body = entry.body();
     body.is_some_and(|body| memchr::memmem::find(body, path).is_some())
@@ -173,7 +173,7 @@ fn scope(exchange: &Exchange<'_>) -> Option<Scope> {
     url_scope(&text, &exchange.site.core.rules).ok()
 }
 
-/// Below these the program of WordPress, a theme or a plugin writes files.
+/// Directories to which WordPress, themes and plugins write files.
 const FOLDERS: [&[u8]; 4] = [
     b"/wp-content/",
     b"/app/uploads/",
@@ -181,11 +181,11 @@ const FOLDERS: [&[u8]; 4] = [
     b"/et-cache/",
 ];
 
-/// What of a request's fields its browser's navigation had as well, as far as pages differ by it.
+/// The fields of the request that its browser's navigation had as well and that may select another page.
 const OF_THE_BROWSER: [&str; 3] = ["user-agent", "sec-ch-ua-mobile", "cookie"];
 
-/// Longer ones are no address of a page.
+/// Maximum length of a page's address; longer ones are ignored.
 const MOST_REFERER: usize = 4096;
 
-/// The search runs on a front core: a tenth of a millisecond.
+/// Maximum size of a page to search, which runs on a front thread: a tenth of a millisecond.
 const MOST_SEARCHED: u64 = 1024 * 1024;

@@ -19,12 +19,12 @@ use super::{dashboard, file, miss, page, private, purge, redirect, repair, trace
 use crate::fault::Fault;
 use crate::fetch::revalidate::When;
 
-/// Answers an exchange whose body has arrived. Never fails: an error becomes a response.
+/// Responds to an exchange whose body has been received. Never fails: an error becomes a response.
 pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Response {
     let mut answer = match respond(services, exchange).await {
         Ok(answer) => answer,
         Err(fault) => {
-            // That an upstream is paused is logged once, when the pause begins.
+            // A paused upstream is logged once, when the pause begins.
             if fault.is_upstream() && fault.why != RefusedWhy::UpstreamPaused {
                 services.upstream_warnings.warn(
                     &exchange.site.core.name,
@@ -35,12 +35,12 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
             Response::site_fault(&fault, &exchange.site, &exchange.request_id)
         }
     };
-    // The fields of the dashboard protect it, and are not the site's to change.
+    // The dashboard's fields protect it, so the site cannot change them.
     if exchange.policy().is_dashboard(exchange.info.decoded_path()) {
         return answer;
     }
     if answer.status == 404 {
-        // Boxed: it is rare, and its room would be part of every idle connection.
+        // Boxed: this is rare, and its state would be part of every idle connection.
         Box::pin(repair::missed(services, exchange)).await;
     }
     if let Some(time) = answer.upstream_time {
@@ -148,7 +148,7 @@ async fn from_cache(
     page::from_entry(services, exchange, entry, outcome).await
 }
 
-/// A decision to refuse, with its note for the log.
+/// The fault for a decision to refuse, with its note for the log.
 fn refusal(why: RefusedWhy, method: Method) -> Fault {
     let note = match why {
         RefusedWhy::Loop => "Galley has forwarded this request before: the upstream sent it back",

@@ -16,27 +16,27 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use super::site::Site;
 use crate::fault::{self, Fault};
 
-/// An answer, ready to be written by any front.
+/// A response, ready to be written by any protocol.
 pub struct Response {
-    /// Final status.
+    /// The final status.
     pub status: u16,
-    /// Its fields, without framing and connection fields.
+    /// The fields, without framing and connection fields.
     pub fields: ResponseFields,
-    /// Further fields: Age and Cache-Status among them.
+    /// Additional fields, such as `Age` and `Cache-Status`.
     pub extra: Vec<(HeaderName, HeaderValue)>,
     /// The body.
     pub body: ResponseBody,
-    /// Its outcome.
+    /// The outcome, for the log and `Cache-Status`.
     pub outcome: Outcome,
-    /// The upstream's time until its head, if there was a request to it.
+    /// The time until the upstream's head, if a request was sent to the upstream.
     pub upstream_time: Option<Duration>,
 }
 
-/// Where an answer's fields are.
+/// The fields of a response.
 pub enum ResponseFields {
-    /// Its own.
+    /// Fields that belong to this response.
     Own(HeaderMap),
-    /// Those of a stored entry, shared.
+    /// The fields of a stored entry, shared.
     Stored(Arc<Entry>),
 }
 
@@ -50,38 +50,38 @@ impl ResponseFields {
     }
 }
 
-/// An answer's body.
+/// The body of a response.
 pub enum ResponseBody {
-    /// None, and no length either: 204, 304.
+    /// No body and no length: 204, 304.
     None,
-    /// Not sent, but of this length: HEAD.
+    /// A body that is not sent, with its length: HEAD.
     Unsent(Option<u64>),
     /// In memory.
     Bytes(Bytes),
-    /// Arriving from the upstream; the length if it is known.
+    /// Being received from the upstream, with its length if known.
     Fill(FillReader, Option<u64>),
-    /// Parts of a stored body that is on the disk.
+    /// Parts of a stored body on the disk.
     Stored {
         /// The body.
         pieces: Arc<BodyPieces>,
-        /// What of it, in order.
+        /// The parts to send, in order.
         parts: Vec<galley_files::Part>,
-        /// Sum of the parts.
+        /// The sum of the parts.
         length: u64,
     },
     /// Parts of a file.
     File {
         /// The file.
         file: Arc<std::fs::File>,
-        /// What of it, in order.
+        /// The parts to send, in order.
         parts: Vec<galley_files::Part>,
-        /// Sum of the parts.
+        /// The sum of the parts.
         length: u64,
     },
 }
 
 impl Response {
-    /// An answer with fields of its own.
+    /// A response with its own fields.
     pub fn new(status: u16, fields: HeaderMap, body: ResponseBody, outcome: Outcome) -> Self {
         Self {
             status,
@@ -94,7 +94,7 @@ impl Response {
         .explained(None)
     }
 
-    /// Adds `Cache-Status`; `ttl_s` is the rest of the lifetime, negative when stale.
+    /// Adds `Cache-Status`; `ttl_s` is the remaining lifetime, negative if stale.
     #[must_use]
     pub fn explained(mut self, ttl_s: Option<i64>) -> Self {
         let mut text = Vec::with_capacity(48);
@@ -106,7 +106,7 @@ impl Response {
         self
     }
 
-    /// The page that tells a client about a fault.
+    /// The error page for a fault.
     pub fn fault(fault: &Fault, request_id: &str) -> Self {
         let mut answer = Self::status_page(fault.status(), Outcome::Refused(fault.why), request_id);
         if let Some(seconds) = fault.retry_after_s {
@@ -125,7 +125,7 @@ impl Response {
         answer
     }
 
-    /// The same with the site's own page if it has one for this.
+    /// The error page for a fault: the site's own if it has one for this status, else Galley's.
     pub fn site_fault(fault: &Fault, site: &Site, request_id: &str) -> Self {
         let mut answer = Self::fault(fault, request_id);
         if let Some(page) = site.error_pages.render(fault, request_id) {
@@ -134,7 +134,7 @@ impl Response {
         answer
     }
 
-    /// Changes what the site's file changes about fields: the last that happens to an answer before it is written.
+    /// Applies the field changes of the configuration. This is the last change to a response before it is sent.
     pub fn change(&mut self, changes: &Compiled, scheme: Scheme) {
         if changes.touches(self.fields.map()) {
             self.fields = ResponseFields::Own(changes.stripped(self.fields.map()));
@@ -144,20 +144,20 @@ impl Response {
         self.extra.splice(0..0, added);
     }
 
-    /// Keeps others from storing it, whatever the site's file says about fields.
+    /// Forbids other caches to store the response, whatever the configuration changes.
     pub fn keep_private(&mut self) {
         self.extra.retain(|(name, _)| !private::lets_store(name));
         self.fields = ResponseFields::Own(private::own_fields(self.fields.map()));
     }
 
-    /// The methods for the server as a whole (RFC 9110 §9.3.7).
+    /// The methods of the server as a whole (RFC 9110 §9.3.7).
     pub fn methods() -> Self {
         let mut fields = HeaderMap::new();
         fields.insert(header::ALLOW, METHODS);
         Self::new(204, fields, ResponseBody::None, Outcome::File)
     }
 
-    /// The proof of control over a name, for an authority that requests it (RFC 8555 section 8.3).
+    /// The proof of control over a name, for a certificate authority that requests it (RFC 8555 section 8.3).
     pub fn challenge(proof: Bytes) -> Self {
         let mut fields = HeaderMap::new();
         let media_type = HeaderValue::from_static("application/octet-stream");
@@ -166,14 +166,14 @@ impl Response {
         Self::new(200, fields, ResponseBody::Bytes(proof), Outcome::File)
     }
 
-    /// A small page with the status's public text and the request's id.
+    /// A small page with the text of the status and the request id.
     pub fn status_page(status: u16, outcome: Outcome, request_id: &str) -> Self {
         let reason = http::StatusCode::from_u16(status)
             .ok()
             .and_then(|s| s.canonical_reason())
             .unwrap_or("Error");
         let text = match outcome {
-            // It is not busy, it is away.
+            // A paused upstream is unreachable, not busy.
             Outcome::Refused(RefusedWhy::UpstreamPaused) => fault::public_text(502),
             _ => fault::public_text(status),
         };

@@ -1,4 +1,4 @@
-//! The running server's sites by host, and the services that all exchanges share.
+//! The sites of the running server by host, and the services that all exchanges share.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -42,74 +42,73 @@ use crate::tls::{Certificates, Presented};
 use crate::upstream::UpstreamStats;
 use crate::upstream::switch::Tunnels;
 
-/// One site, as requests meet it.
+/// A site, as the front threads use it.
 pub struct Site {
-    /// What fetch threads know of it too.
+    /// The part that fetch threads use, too.
     pub core: Arc<fetch::FetchSite>,
-    /// Its purges: those of `core`, without the indirection, for the fast path.
+    /// The purges of the site. The same as in `core`, without the indirection, for the fast path.
     pub purges: Arc<SitePurges>,
-    /// The files below its root.
+    /// The files below the site's root.
     pub folder: Option<Arc<SiteFiles>>,
-    /// The upstream of its pages.
+    /// The upstream that generates its pages.
     pub upstream: Upstream,
-    /// Those that its rules name, in the order of [`galley_policy::site::Rule::upstream`].
+    /// The upstreams that its rules name, in the order of [`galley_policy::site::Rule::upstream`].
     pub further: Vec<Upstream>,
-    /// The figures of the PHP that Galley runs for it.
+    /// Statistics of the PHP-FPM that Galley runs for the site.
     pub php: Option<Arc<PoolNumbers>>,
-    /// What visitors see in place of Galley's own pages for errors.
+    /// The site's error pages, which replace Galley's own.
     pub error_pages: ErrorPages,
-    /// The changes of the fields of its responses.
+    /// The changes of response fields that the configuration prescribes.
     pub heads: HeadChanges,
-    /// Whether it is reached over TLS here; internal requests for it then use the scheme of TLS, too.
+    /// Whether Galley serves the site over TLS. Internal requests for it then use the scheme `https`, too.
     pub speaks_tls: bool,
-    /// Its access control.
+    /// The site's access control.
     pub access: AccessControl,
-    /// Largest request body in bytes, unless a rule sets another.
+    /// Maximum size of a request body in bytes, unless a rule sets another.
     pub request_body: u64,
     /// The networks that may send `PURGE`.
     pub purge_allow: Vec<IpNet>,
-    /// The secret for `PURGE` from other networks.
+    /// The secret that allows `PURGE` from other networks.
     pub purge_secret: Option<String>,
-    /// Whether `GET /purge/...` may be an order.
+    /// Whether `GET /purge/...` may be a purge request.
     pub purge_get: bool,
-    /// Its dashboard on its own address.
+    /// The dashboard on the site's own address.
     pub dashboard: Option<SiteDashboard>,
-    /// The secret that reaches this site over the admin API.
+    /// The token that allows access to this site in the admin API.
     pub token: Option<String>,
-    /// Its pages that were refreshed because they named files that are gone.
+    /// Pages that were refreshed because they named missing files.
     pub refreshed_pages: RefreshedPages,
-    /// Its requests that waited long for its upstream.
+    /// Requests that waited long for the upstream.
     pub slow_requests: SlowRequests,
-    /// How its scheduled tasks are run; `None`: not by Galley.
+    /// How Galley runs the site's scheduled tasks; `None`: it does not run them.
     pub cron: Option<SiteCron>,
-    /// Whether browsers get hints about the files of a page while it is being generated.
+    /// Whether browsers get early hints about the files of a page while PHP generates it.
     pub early_hints: bool,
-    /// Protocols to which its connections may change, in lower case.
+    /// Protocols to which a connection may be upgraded, in lower case.
     pub upgrade: Vec<String>,
-    /// Its hosts, for the admin API.
+    /// The site's hosts, for the admin API.
     pub hosts: Vec<HostPattern>,
-    /// Its place among the sites.
+    /// The site's index in the configuration.
     pub number: u32,
-    /// Its row in the counters: the same for its name in every configuration of this process.
+    /// The site's row in the counters. A site of the same name keeps its row when the configuration is reloaded.
     pub row: u32,
-    /// Part of every key, because two sites may have one host on different listeners, and because entries that were stored
-    /// under other rules for keys must not be found. Unlike the number it is the same after a restart or a reload, whatever
-    /// the site's position in the configuration.
+    /// Part of every key: two sites on different listeners may have the same host, and entries that were stored under other
+    /// key rules must not be found. Unlike the index, it stays the same after a restart or a reload.
     pub mark: u32,
-    /// Which access log its requests go to: an index into each core's.
+    /// The access log of the site: an index into the logs of each front thread.
     pub log: usize,
-    /// What ESI includes request, where the site may have any; set once, before the first request.
+    /// Finds the includes of ESI pages, if the site permits them; set once, before the first request.
     pub includes: OnceLock<Arc<dyn IncludeLookup>>,
 }
 
 impl Site {
-    /// Writes the key of a request: what identifies the page among those of its site, then the site's mark.
+    /// Writes the key of a request: the part that identifies the page within its site, then the site's mark.
     pub fn write_key(&self, info: &RequestInfo, out: &mut Vec<u8>) {
         key::write_key(info, out);
         out.extend_from_slice(&self.mark.to_be_bytes());
     }
 
-    /// The upstream of a request: the rule's or the site's.
+    /// The upstream of a request: that of the rule, or that of the site.
     pub fn upstream_of(&self, info: &RequestInfo) -> &Upstream {
         let further = self
             .rule_of(info)
@@ -123,18 +122,18 @@ impl Site {
         self.core.rules.rules.get(info.rule()?)
     }
 
-    /// The largest body of a request, in bytes.
+    /// The maximum size of a request's body, in bytes.
     pub fn request_body_of(&self, info: &RequestInfo) -> u64 {
         let rule = self.rule_of(info);
         rule.and_then(|rule| rule.request_body)
             .unwrap_or(self.request_body)
     }
 
-    /// What its upstreams are busy with: its own first, each once.
+    /// The load of the site's upstreams, each once, the upstream of its pages first.
     pub fn upstream_stats(&self) -> Vec<Arc<UpstreamStats>> {
         let mut found: Vec<Arc<UpstreamStats>> = Vec::new();
         for upstream in std::iter::once(&self.upstream).chain(&self.further) {
-            // A rule may name the site's own.
+            // A rule may name the site's own upstream.
             if let Some(stats) = upstream.upstream_stats()
                 && !found.iter().any(|known| Arc::ptr_eq(known, stats))
             {
@@ -144,14 +143,14 @@ impl Site {
         found
     }
 
-    /// Whether a rule sends a request to a FastCGI program of its own, so that any file may be the script.
+    /// Whether a rule sends a request to a separate FastCGI program, so that any file may be the script.
     pub fn names_program(&self, info: &RequestInfo) -> bool {
         let upstream = self.upstream_of(info);
         let by_rule = !std::ptr::eq(upstream, &raw const self.upstream);
         by_rule && matches!(upstream, Upstream::Php(_))
     }
 
-    /// Who runs its scheduled tasks, for the plugin: Galley, as long as that works.
+    /// The scheduler of the site's tasks, for the plugin: Galley, as long as its runs succeed.
     pub fn schedule(&self) -> Schedule {
         if self.core.cron.is_relied_on() {
             Schedule::Kept
@@ -160,13 +159,13 @@ impl Site {
         }
     }
 
-    /// Whether the disk may contain something for a key. Does not read the disk.
+    /// Whether the disk may contain an entry for a key. Does not read the disk.
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
         let shelved = self.core.disk.as_ref();
         shelved.is_some_and(|shelved| shelved.may_hold(key))
     }
 
-    /// The entry of a key: in memory, or on the disk, from where it is copied into the memory if it fits there.
+    /// The entry of a key, from memory or from the disk. An entry from the disk is copied into memory if it fits.
     pub async fn stored(&self, memory: &Memory, key: &[u8]) -> Option<Arc<Entry>> {
         if let Some(entry) = memory.get(key) {
             return Some(entry);
@@ -174,7 +173,7 @@ impl Site {
         self.on_disk(key).await
     }
 
-    /// The entry of a key on the disk, from where it is copied into the memory if it fits there.
+    /// The entry of a key on the disk, copied into memory if it fits.
     pub async fn on_disk(&self, key: &[u8]) -> Option<Arc<Entry>> {
         let shelved = self.core.disk.as_ref()?;
         let entry = shelved.find(key, self.core.purges.table()).await?;
@@ -187,10 +186,10 @@ impl Site {
     }
 }
 
-/// The upstream of pages.
+/// The upstream that generates pages.
 #[derive(Clone)]
 pub enum Upstream {
-    /// None: files only.
+    /// None: the site consists of files.
     Files,
     /// PHP over FastCGI.
     Php(PoolHandle),
@@ -199,7 +198,7 @@ pub enum Upstream {
 }
 
 impl Upstream {
-    /// The load of its upstream; `None` if there is none.
+    /// The load of the upstream; `None` without an upstream.
     pub fn upstream_stats(&self) -> Option<&Arc<UpstreamStats>> {
         match self {
             Self::Files => None,
@@ -208,22 +207,22 @@ impl Upstream {
     }
 }
 
-/// A pool at a fetch thread.
+/// The pool of an upstream, which its fetch thread owns.
 #[derive(Clone)]
 pub struct PoolHandle {
     /// The fetch thread.
     pub fetch_thread: fetch::Handle,
-    /// The pool's index there.
+    /// The pool's index in the fetch thread.
     pub index: usize,
 }
 
 impl PoolHandle {
-    /// Its load.
+    /// The pool's load.
     pub fn stats(&self) -> Option<&Arc<UpstreamStats>> {
         self.fetch_thread.upstream_stats().get(self.index)
     }
 
-    /// The text of a failure for a client, with a time from the queue after which to retry.
+    /// The response to a client whose request failed at this pool, with a `Retry-After` from the state of the queue.
     pub fn fault(&self, failure: FillError) -> Fault {
         let mut fault = Fault::from(failure);
         if fault.retry_after_s.is_some()
@@ -237,26 +236,26 @@ impl PoolHandle {
 
 /// How Galley runs a site's scheduled tasks.
 pub struct SiteCron {
-    /// From one run to the next.
+    /// The interval between two runs.
     pub every: Duration,
-    /// The requested host.
+    /// The host that the internal request names.
     pub host: String,
-    /// A pool for nothing else.
+    /// A pool that is used for nothing else.
     pub pool: PoolHandle,
 }
 
-/// The sites of one listener, as one connection may reach them.
+/// The sites of one listener that one connection may reach.
 pub struct Sites {
     table: Arc<HostTable>,
     all: Arc<Vec<Arc<Site>>>,
-    /// Whose word about clients counts.
+    /// The proxies that are trusted to name their clients.
     proxies: Arc<Proxies>,
-    /// What a client over TLS was shown.
+    /// The certificate that a client over TLS was shown.
     presented: Option<Presented>,
 }
 
 impl Sites {
-    /// Sites by host; `rows` are patterns with the index of their site in `all`. `proxies`: whose word about clients counts.
+    /// Sites by host. `rows` are host patterns with the index of their site in `all`; `proxies` are the trusted proxies.
     pub fn new(
         rows: impl Iterator<Item = (HostPattern, usize)>,
         all: Arc<Vec<Arc<Site>>>,
@@ -270,7 +269,7 @@ impl Sites {
         }
     }
 
-    /// The same, over a connection for whose client `presented` stands.
+    /// The same sites for a connection on which the client was shown the certificate `presented`.
     #[must_use]
     pub fn under(&self, presented: Presented) -> Self {
         Self {
@@ -281,7 +280,7 @@ impl Sites {
         }
     }
 
-    /// The same for queries about requests: claims about clients do not count.
+    /// The same sites for queries about requests, in which no proxy is trusted to name its client.
     #[must_use]
     pub fn without_proxies(&self) -> Self {
         Self {
@@ -292,7 +291,7 @@ impl Sites {
         }
     }
 
-    /// Whose word about clients counts here.
+    /// The trusted proxies of this listener.
     pub fn proxies(&self) -> &Proxies {
         &self.proxies
     }
@@ -303,7 +302,7 @@ impl Sites {
         self.may_be_asked(host).then(|| Arc::clone(site))
     }
 
-    /// Whether a host has a site that may not be requested over this connection.
+    /// Whether the site of a host exists but may not be requested over this connection.
     pub fn is_misdirected(&self, host: &str) -> bool {
         self.table.find(host).is_some() && !self.may_be_asked(host)
     }
@@ -314,67 +313,67 @@ impl Sites {
     }
 }
 
-/// What all exchanges share; outlives any configuration.
+/// The services that all exchanges share. They outlive any configuration.
 pub struct Services {
-    /// Stored pages.
+    /// The memory cache.
     pub memory: Arc<Memory>,
-    /// Time.
+    /// The clock.
     pub clock: Clock,
-    /// The name of this process for `CDN-Loop`: unique among all.
+    /// The name of this process in `CDN-Loop`, unique among all processes.
     pub identity: String,
-    /// What survives a restart.
+    /// The disk cache and the purge log.
     pub durable: Durable,
-    /// Whether stored pages may be used: always, except for a node that cannot read the purges of its cluster.
+    /// Whether stored pages may be sent. False only for a node that cannot read the purges of its cluster.
     pub lease: Arc<Lease>,
-    /// The other nodes.
+    /// The other nodes of the cluster.
     pub cluster: Option<ClusterPublisher>,
-    /// Caches of other machines that get purges.
+    /// Caches on other machines to which purges are forwarded.
     pub forwarder: Arc<PurgeForwarder>,
-    /// Spools bodies for slow clients.
+    /// Spools response bodies for slow clients.
     pub spools: Arc<BodySpools>,
     /// The compressor of pages and files.
     pub compressor: Arc<Compressor>,
-    /// What handshakes are answered with.
+    /// The certificates that TLS handshakes use.
     pub certificates: Arc<Certificates>,
-    /// Certificates that are got by themselves, if any are.
+    /// The certificates that Galley obtains through ACME, if any.
     pub acme: Option<Arc<Acme>>,
-    /// How far the kernel confines the threads that deal with clients and upstreams.
+    /// The kernel's restrictions on threads that handle input from clients and upstreams.
     pub sandbox: SandboxLevel,
-    /// The process that keeps root for PHP of other users.
+    /// The process that keeps root privileges, to start PHP as other users.
     pub privileged: KeeperState,
-    /// Connections that have become something else than HTTP.
+    /// Upgraded connections.
     pub tunnels: Tunnels,
-    /// Begins traces of requests that no stored page answers, where a collector gets them.
+    /// Begins traces of requests that no stored page answers, if a collector is configured.
     pub tracer: Option<Arc<Tracer>>,
-    /// Small files in memory, if there may be any.
+    /// The cache of small files, unless it is disabled.
     pub small_files: Option<Arc<SmallFiles>>,
-    /// Where dashboards of sites are answered.
+    /// The channel to the thread that serves the dashboards of sites.
     pub dashboards: Arc<DashboardDoor>,
-    /// The counters of clients.
+    /// Rate limits and password checks by client.
     pub clients: Arc<ClientState>,
-    /// Warnings about upstreams, which any visitor's request can cause.
+    /// Warnings about upstreams, rate-limited because any visitor's request can cause one.
     pub upstream_warnings: UpstreamWarnings,
-    /// What the streams of all HTTP/2 connections may hold together.
+    /// The memory that the streams of all HTTP/2 connections may use together.
     pub http2_memory: MemoryBudget,
     /// Warnings about clients that flood their HTTP/2 connections.
     pub http2_floods: Seldom,
 }
 
-/// Warns about failing upstreams without filling the log.
+/// Logs warnings about failing upstreams without filling the log.
 pub struct UpstreamWarnings(RateLimited);
 
 impl UpstreamWarnings {
-    /// At most `per_second` lines.
+    /// Logs at most `per_second` lines per second.
     pub fn new(per_second: u32) -> Self {
         Self(RateLimited::new("upstream", per_second))
     }
 
-    /// Tells of the lines that were held back; called once a second.
+    /// Logs the number of suppressed lines; called once a second.
     pub fn settle(&self) {
         self.0.settle();
     }
 
-    /// Notes that a request could not be answered because of the upstream.
+    /// Logs that a request failed because of the upstream.
     pub fn warn(&self, site: &str, request_id: &str, note: &str) {
         if self.0.admit() {
             tracing::error!(site, request = request_id, "{note}");

@@ -1,8 +1,8 @@
 //! The slowest requests of a site that waited for its upstream within the last hour: the first thing to look at when PHP is
 //! busy.
 //!
-//! The list is bounded, and each target is in it once. Values of a query may be secrets (keys of password resets, tokens),
-//! so only names are kept. A request below [`LEAST`] costs one comparison; the others have waited for so long that a short
+//! The list is bounded and contains each target once. Values of a query may be secrets (keys of password resets, tokens),
+//! so only names are stored. A request below [`LEAST`] costs one comparison; slower requests have waited for so long that a short
 //! lock does not matter.
 
 use std::cmp::Reverse;
@@ -15,23 +15,23 @@ use galley_policy::time::Tick;
 #[derive(Debug, Default)]
 pub struct SlowRequests(Mutex<Vec<SlowRequest>>);
 
-/// One target that was slow.
+/// A slow target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowRequest {
     /// The method.
     pub method: String,
-    /// Path and names of the query's parameters, raw and at most `LONGEST` bytes.
+    /// The path and the names of the query's parameters, raw and at most `LONGEST` bytes.
     pub target: Vec<u8>,
-    /// The longest that the upstream took until its head.
+    /// The longest time until the upstream's head.
     pub took: Duration,
-    /// When it was last slow.
+    /// When the target was last slow.
     pub last: Tick,
     /// How often it was slow.
     pub count: u64,
 }
 
 impl SlowRequests {
-    /// Notes that the upstream took so long for a request.
+    /// Records the time that the upstream took until its head.
     pub fn note(&self, method: &str, target: &[u8], took: Duration, now: Tick) {
         if took < LEAST {
             return;
@@ -64,7 +64,7 @@ impl SlowRequests {
         });
     }
 
-    /// Those of the last hour, the slowest first.
+    /// The targets of the last hour, slowest first.
     pub fn list(&self, now: Tick) -> Vec<SlowRequest> {
         let mut all = self
             .0
@@ -95,16 +95,16 @@ fn shown(target: &[u8]) -> Vec<u8> {
     shown
 }
 
-/// Below this a request is not slow: most pages of a WordPress take less.
+/// Minimum time of a slow request: most pages of WordPress take less.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// How long a target is remembered after it was last slow.
+/// How long a target is listed after it was last slow.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// Targets of one site.
+/// Maximum number of targets per site.
 const MOST: usize = 20;
 
-/// Bytes of a target.
+/// Maximum length of a target in bytes.
 pub const LONGEST: usize = 300;
 
 #[cfg(test)]

@@ -24,8 +24,8 @@ use crate::sys::sockets::Listening;
 use crate::telemetry::counters::Closed;
 use crate::tls::Acceptor;
 
-/// Accepts until the core is to drain. Connections that the kernel has accepted by then are still served, if no other
-/// generation accepts them.
+/// Accepts connections until the core drains. Connections that the kernel has accepted by then are still served, unless another
+/// generation accepts on the same socket.
 pub(super) async fn run(
     core: Rc<Core>,
     listener: BoundListener,
@@ -81,13 +81,13 @@ pub(super) async fn run(
                 make_room(&core);
                 tokio::time::sleep(OUT_OF_DESCRIPTORS_PAUSE).await;
             }
-            // The client was gone before we looked, or the network stumbled: the next may be fine.
+            // The client closed the connection before it was accepted, or a transient network error occurred: try the next.
             Err(error) => tracing::debug!(%error, "cannot accept a connection"),
         }
     }
 }
 
-/// Waits for the end of accepting, and returns the reason; a sender that is gone is an end, too.
+/// Waits for the end of accepting, and returns the reason. A dropped sender is an end, too.
 async fn is_over(phase: &mut watch::Receiver<Phase>) -> Phase {
     let now = phase.wait_for(|phase| *phase != Phase::Running).await;
     now.map_or(Phase::Stopping, |now| *now)
@@ -101,7 +101,7 @@ struct Behind {
     tls: Option<Acceptor>,
 }
 
-/// A listening socket that the runtime knows.
+/// A listening socket that is registered with the runtime.
 enum ListeningSocket {
     Tcp(AsyncFd<net::TcpListener>),
     Unix(UnixListener),
@@ -134,7 +134,7 @@ impl ListeningSocket {
     }
 }
 
-/// Accepts one connection, which does not block.
+/// Accepts one connection, in non-blocking mode.
 fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (socket, client) = rustix::net::acceptfrom_with(listener, flags)?;
@@ -142,7 +142,7 @@ fn accept_tcp(listener: &net::TcpListener) -> io::Result<(Socket, SocketAddr)> {
     Ok((Socket::accepted(socket), client.map_or(NOBODY, plain)))
 }
 
-/// Accepts what the kernel still holds, which the runtime may not have reported yet: closing the listener resets it.
+/// Accepts the connections in the kernel's queue that the runtime has not reported yet: closing the listener would reset them.
 fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     let next: Box<dyn Fn() -> io::Result<(Socket, SocketAddr)>> = match door {
         ListeningSocket::Tcp(listener) => {
@@ -168,15 +168,15 @@ fn take_last(core: &Rc<Core>, door: ListeningSocket, behind: &Behind) {
     }
 }
 
-/// On a socket that takes both families, which systemd may hand over, addresses of IPv4 come in a form of IPv6.
+/// Unmaps an IPv4-mapped address, which a dual-stack socket reports; systemd may pass one.
 fn plain(client: SocketAddr) -> SocketAddr {
     SocketAddr::new(client.ip().to_canonical(), client.port())
 }
 
-/// Endpoints some of the connections that ask nothing, enough that this is not done for each newcomer.
+/// Closes some idle connections for new ones, several at a time, so that this is not repeated for each new connection.
 fn make_room(core: &Core) {
     let most = (core.limits.connections / PARTS).max(1);
-    for _ in 0..core.timers.give_way(most) {
+    for _ in 0..core.timers.close_idle(most) {
         core.counters.closed(Closed::GaveWay);
     }
 }
@@ -187,8 +187,8 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     };
     let counted = (CountedConnection::begin(core), seat);
     let core = Rc::clone(core);
-    // Two tasks, because the room of one is that of its largest wait: a plain connection needs none for handshakes. The runtime copies
-    // that room when a task begins and twice when it ends, so it gets a pointer.
+    // Two tasks, because a task is as large as its largest wait: a plain connection needs no memory for handshakes. The runtime copies
+    // a task when it begins and twice when it ends, so it gets a pointer.
     if behind.tls.is_none() && !behind.speaks_proxy {
         let sites = Arc::clone(&behind.sites);
         let endpoints = Endpoints::plain(client);
@@ -207,14 +207,14 @@ fn spawn(core: &Rc<Core>, stream: Socket, client: SocketAddr, behind: &Behind) {
     }
 }
 
-/// A connection that does not begin with a request: first the PROXY header, then the handshake.
+/// A connection that begins with a PROXY header or a TLS handshake.
 async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: Behind) {
     let mut counted = None;
     let (mut client, mut local) = (client, None);
     if behind.speaks_proxy {
         let proxies = behind.sites.proxies();
         let own = stream.local_address();
-        // Boxed: it is over before the first request, and its room would be part of every connection.
+        // Boxed: it ends before the first request, and its state would be part of every connection.
         let reading = read_client(&core, &mut stream, client, own, proxies);
         let Some((source, destination)) = Box::pin(reading).await else {
             return;
@@ -240,7 +240,7 @@ async fn begin(core: Rc<Core>, mut stream: Socket, client: SocketAddr, behind: B
     drop(counted);
 }
 
-/// A place for a connection of this client, if it may have one more. Trusted proxies, and clients without an address, are not
+/// Counts the connection of a client, if the client may have one more. Trusted proxies, and clients without an address, are not
 /// limited.
 fn seat(core: &Core, client: SocketAddr, proxies: &Proxies) -> Option<ConnectionSlot> {
     if client == NOBODY || proxies.trusts(client) {
@@ -271,14 +271,14 @@ impl Drop for CountedConnection {
     }
 }
 
-/// As many as the kernel holds back at most; a flood of new ones must not keep the end from coming.
+/// Limit of connections accepted while draining: the kernel's maximum backlog. A flood of new ones must not delay the end.
 const MOST_LAST: usize = 4096;
 
 /// The part of the connections that is closed at one time.
 const PARTS: usize = 64;
 
-/// How long a full core waits before it looks again for connections that ask nothing.
+/// How long a full core waits before it looks for idle connections again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// How long accepting pauses when no descriptor is left: some connection ends meanwhile, and the kernel keeps the queue.
+/// How long accepting pauses when the process has no free file descriptor. Connections end in this time, and the kernel keeps the queue.
 const OUT_OF_DESCRIPTORS_PAUSE: Duration = Duration::from_millis(20);

@@ -1,8 +1,8 @@
 //! A connection that was accepted and is not registered with the runtime yet.
 //!
-//! A client that gets a stored page and closes never has to be waited for: registering its socket would cost two `epoll_ctl`
-//! and a turn of the runtime. So a socket is registered only when it has to be waited for. The kernel reports a connection
-//! with its first bytes ([`crate::sys::sockets`]), so the first read finds them as a rule.
+//! A client that gets a stored page and closes is never waited for: registering its socket would cost two `epoll_ctl`
+//! and a turn of the runtime. So a socket is registered only before the first wait for it. The kernel reports a connection
+//! with its first bytes ([`crate::sys::sockets`]), so the first read usually finds them.
 
 use std::io::{self, IoSlice, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,16 +11,16 @@ use std::os::fd::OwnedFd;
 use rustix::net::RecvFlags;
 use tokio::io::ReadBuf;
 
-/// See the module.
+/// A socket that is not registered.
 pub(super) struct Accepted {
     /// Non-blocking. `None` after it was taken.
     stream: Option<TcpStream>,
-    /// Whether bytes may be there that were not read.
+    /// Whether there may be unread bytes.
     may_have_more: bool,
 }
 
 impl Accepted {
-    /// A connection that does not block.
+    /// Wraps a non-blocking connection.
     pub(super) fn new(socket: OwnedFd) -> Self {
         Self {
             stream: Some(socket.into()),
@@ -28,18 +28,18 @@ impl Accepted {
         }
     }
 
-    /// The socket, for the runtime.
+    /// Takes the socket, to register it.
     pub(super) fn take(&mut self) -> io::Result<TcpStream> {
         self.stream.take().ok_or_else(closed)
     }
 
-    /// Whether a read may find something.
+    /// Whether a read may find bytes.
     pub(super) fn may_have_more(&self) -> bool {
         self.may_have_more
     }
 
-    /// Reads what is there; `WouldBlock` if there is nothing. A read that does not fill its room has taken everything, as the
-    /// runtime assumes of its sockets too.
+    /// Reads the available bytes; `WouldBlock` if there are none. A read that does not fill the buffer has read everything, which the
+    /// runtime assumes of its sockets, too.
     pub(super) fn read(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
         let wanted = buffer.remaining().min(READ_AT_ONCE);
         let stream = self.stream.as_ref().ok_or_else(closed)?;
@@ -62,7 +62,7 @@ impl Accepted {
             .and_then(|mut stream| stream.write_vectored(slices))
     }
 
-    /// The address at which the client reached us.
+    /// The local address of the connection.
     pub(super) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream().and_then(TcpStream::local_addr)
     }
@@ -76,5 +76,5 @@ fn closed() -> io::Error {
     io::ErrorKind::NotConnected.into()
 }
 
-/// Room for the first read, which is zeroed for it: most heads have less.
+/// Size of the buffer of the first read, which is zeroed: most heads are smaller.
 const READ_AT_ONCE: usize = 4096;

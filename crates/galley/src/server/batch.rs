@@ -1,6 +1,6 @@
 //! Hits that are sent together: the responses to pipelined requests, in their order, in one vectored write.
 //!
-//! Heads are one behind the other in the connection's output buffer, each with its body if that is short; other bodies stay
+//! Heads are contiguous in the connection's output buffer, each with its body if that is short; other bodies stay
 //! where they are stored. Nothing is copied to resume a partial write: the number of written bytes gives the position, and
 //! afterwards how much of each response was sent.
 
@@ -16,29 +16,29 @@ use crate::request::Hit;
 pub(super) struct ReadyHit<'b> {
     pub(super) hit: Hit,
     pub(super) log_fields: RequestWords<'b>,
-    /// The client.
+    /// The address of the client.
     pub(super) client: IpAddr,
-    /// The end of its part of the output buffer: its head, and its body if that was copied.
+    /// The end of the hit's part of the output buffer: its head, and its body if that was copied.
     pub(super) end: usize,
-    /// Whether its body is behind its head.
+    /// Whether the body was copied behind the head.
     pub(super) is_copied: bool,
     pub(super) connection: ConnectionField,
-    /// Which of the core's logs.
+    /// The access log: an index into those of the core.
     pub(super) log: usize,
-    /// The site's number.
+    /// The site's row in the counters.
     pub(super) site: u32,
 }
 
-/// See the module.
+/// A batch of hits.
 pub(super) struct HitBatch<'b>(Vec<ReadyHit<'b>>);
 
 impl<'b> HitBatch<'b> {
-    /// An empty one, in slices that was used before.
+    /// An empty batch that reuses `slices`.
     pub(super) fn within(buffer: Vec<ReadyHit<'static>>) -> Self {
         Self(recycled(buffer))
     }
 
-    /// The slices.
+    /// The slices, for reuse.
     pub(super) fn into_buffer(self) -> Vec<ReadyHit<'static>> {
         recycled(self.0)
     }
@@ -51,25 +51,25 @@ impl<'b> HitBatch<'b> {
         &self.0
     }
 
-    /// Whether another response may join: a client that requests without end must not occupy its core, nor make it collect
-    /// more than a socket accepts at once.
+    /// Whether another response may join. A client that pipelines without end must not occupy the core, nor make it collect more than
+    /// a socket accepts at once.
     pub(super) fn has_capacity(&self) -> bool {
         let bytes: usize = self.0.iter().map(|ready| ready.hit.body().len()).sum();
         self.0.len() < MOST_RESPONSES && bytes < MOST_BYTES
     }
 
-    /// The bytes of all of it.
+    /// The bytes of all responses.
     pub(super) fn length(&self, heads: &[u8]) -> usize {
         let bodies = self.0.iter().map(|ready| ready.body_apart().len());
         heads.len() + bodies.sum::<usize>()
     }
 
-    /// Whether all of it is in the output buffer.
+    /// Whether all responses are in the output buffer.
     pub(super) fn lies_together(&self) -> bool {
         self.0.iter().all(|ready| ready.body_apart().is_empty())
     }
 
-    /// What is to be written after `written` bytes, as much of it as `slices` has slots for; empty at the end.
+    /// The slices to write after `written` bytes, as many as `slices` has room for; empty at the end.
     pub(super) fn slices<'a, 'r>(
         &'a self,
         heads: &'a [u8],
@@ -80,7 +80,7 @@ impl<'b> HitBatch<'b> {
         pieces(parts, heads, written, slices)
     }
 
-    /// Each answer with the bytes of its body that left, and whether any byte of it did not.
+    /// Each response with the number of body bytes that were sent, and whether the response was not sent completely.
     pub(super) fn ends(&self, written: usize) -> impl Iterator<Item = (&ReadyHit<'b>, u64, bool)> {
         let (mut start, mut left) = (0, written);
         self.0.iter().map(move |ready| {
@@ -105,8 +105,8 @@ impl ReadyHit<'_> {
     }
 }
 
-/// The contents of a buffer, each part up to its end, with the bytes that follow each part from somewhere else; without the
-/// first `skip`.
+/// The contents of a buffer that ends at each of `parts`, with the bytes that follow each part from another place, without the first
+/// `skip` bytes.
 fn pieces<'a, 'r>(
     parts: impl Iterator<Item = (usize, &'a [u8])>,
     buffer: &'a [u8],
@@ -117,7 +117,7 @@ fn pieces<'a, 'r>(
     let mut targets = slices.iter_mut();
     let mut parts = parts.peekable();
     'all: while let Some((end, apart)) = parts.next() {
-        // Neighbours in the buffer are sent as one.
+        // Neighbors in the buffer become one slice.
         if apart.is_empty() && parts.peek().is_some() {
             continue;
         }
@@ -142,7 +142,7 @@ fn pieces<'a, 'r>(
     slices.get(..used).unwrap_or_default()
 }
 
-/// Copies a body behind its head if that costs less than another piece of a write; returns whether it did.
+/// Copies a body behind its head if that is cheaper than another slice; returns whether it did.
 pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
     let is_short = output.len() + body.len() <= MOST_COPIED;
     if is_short {
@@ -151,37 +151,37 @@ pub(super) fn copy_behind(output: &mut Vec<u8>, body: &[u8]) -> bool {
     is_short
 }
 
-/// The same slices for answers that borrow from somewhere else: collecting nothing reuses the memory.
+/// The same slices with another lifetime: collecting an empty iterator reuses the memory.
 fn recycled<'to>(mut buffer: Vec<ReadyHit<'_>>) -> Vec<ReadyHit<'to>> {
     buffer.clear();
     buffer.into_iter().map_while(|_| None).collect()
 }
 
-/// The maximum of responses that are sent together, and of turns of a connection before others have theirs.
+/// Maximum number of responses in a batch, and of turns of a connection before other connections run.
 pub(super) const MOST_RESPONSES: usize = 32;
 
-/// Slices of the longest batch, and of one answer: head and body of each.
+/// Slices of the longest batch: head and body of each response.
 pub(super) const MOST_SLICES: usize = SLICES_OF_ONE * MOST_RESPONSES;
 pub(super) const SLICES_OF_ONE: usize = 2;
 
-/// Bytes that leave from the output buffer together at most. The kernel takes one piece by `send` 0.2 us sooner than two by `writev`;
-/// copying up to 12 KB that are in the processor's cache costs less than that, 16 KB more.
+/// Maximum number of bytes that are sent from the output buffer together. The kernel takes one piece by `send` 0.2 us sooner than two
+/// by `writev`; copying up to 12 KB that are in the processor's cache costs less than that, 16 KB more.
 const MOST_COPIED: usize = 12 * 1024;
 
-/// Bytes of bodies after which no further answer joins.
+/// Bytes of bodies after which no further response joins.
 const MOST_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Where each part ends in the buffer, and what follows it from somewhere else.
+    /// The end of each part in the buffer, and the bytes that follow it from another place.
     type Parts = &'static [(usize, &'static [u8])];
 
     #[test]
     fn a_write_goes_on_where_the_last_one_ended() {
         let buffer = b"head1body1head2head3body3head4".as_slice();
-        // Which bodies lie apart, and in how many pieces all of it leaves.
+        // Bodies that are not copied, and the number of slices of the whole batch.
         let table: [(Parts, &str, usize); 4] = [
             (&[(10, b"")], "head1body1", 1),
             (

@@ -5,7 +5,7 @@ use galley_policy::request_info::RequestInfo;
 use super::batch::ReadyHit;
 use crate::request::Keys;
 
-/// Room that a core's hits use in turn.
+/// Buffers that the hits of a core use one after the other.
 #[derive(Default)]
 pub(super) struct FastPathBuffers {
     pub(super) info: RequestInfo,

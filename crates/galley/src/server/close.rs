@@ -1,4 +1,4 @@
-//! Closes a connection: at once, so that the last response arrives, or with a reset.
+//! Closes a connection: gracefully, so that the last response arrives, or with a reset.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use tokio::io::AsyncWriteExt;
 use super::io::ClientConnection;
 
 impl ClientConnection {
-    /// Ends a connection without a request in progress.
+    /// Closes a connection without a request in progress.
     pub(super) fn part(mut self) {
-        self.stream.say_farewell();
+        self.stream.send_close_notify();
         self.give_buffers();
     }
 
-    /// Ends the connection at once, with a reset: an incomplete response must not look complete to a client that knows its end
-    /// by the connection's, and a client that is gone needs no orderly close.
+    /// Closes the connection with a reset. An incomplete response must not look complete to a client that detects its end
+    /// by the end of the connection, and a client that has disconnected needs no graceful close.
     pub(super) fn reset(self) {
         self.stream.reset_at_end();
     }
 
-    /// Whether the connection of a client that has requested its end, and so sends nothing more (RFC 9112 section 9.6), may be
-    /// closed at once: nothing is unread. Saves a half-close, a read and a wait.
+    /// Whether the connection of a client that requested `Connection: close`, and so sends nothing more (RFC 9112 section 9.6), may be
+    /// closed at once because nothing is unread. Saves a half-close, a read and a wait.
     pub(super) fn may_close_at_once(&self) -> bool {
         let is_unread = !self.input.is_empty() || self.stream.has_unread();
         !is_unread && self.stream.is_plain()
     }
 
-    /// Endpoints the connection so that the last answer arrives: half-closes, then reads on for a moment, because closing with
-    /// unread bytes makes the kernel send a reset that can overtake the answer.
+    /// Closes the connection so that the last response arrives: half-closes, then reads on for a moment, because closing with
+    /// unread bytes makes the kernel send a reset that can overtake the response.
     pub(super) async fn leave(mut self) {
         let deadline = self.timer.deadline(LINGER);
-        // Over TLS it writes a farewell, which a client that reads nothing would hold up for ever.
+        // Over TLS this writes the close notification, which a client that reads nothing could delay forever.
         let ending = self.stream.shutdown();
         if !matches!(self.timer.before(deadline, ending).await, Ok(Ok(()))) {
             return;
@@ -49,5 +49,5 @@ impl ClientConnection {
 /// How long unread bytes are drained on closing.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How many of them.
+/// Maximum number of drained bytes.
 const LINGER_BYTES: usize = 256 * 1024;

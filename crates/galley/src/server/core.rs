@@ -20,37 +20,37 @@ use crate::telemetry::counters::CoreCounters;
 use crate::telemetry::errors::Seldom;
 use crate::telemetry::fields::{LoggedHeaders, ResponseValues};
 
-/// A core's own state; lives on its thread.
+/// The state of a core.
 pub(super) struct Core {
     pub(super) limits: ClientLimits,
     pub(super) services: Arc<Services>,
     pub(super) timers: Rc<Timers>,
-    /// Renewed with each sweep, so that no request reads a clock for it.
+    /// The value of `Date`, updated by each sweep, so that no request reads a clock for it.
     pub(super) date: Rc<Cell<HttpDate>>,
-    /// The wall clock and when it was read; renewed with each sweep too.
+    /// The wall clock and the time when it was read, updated by each sweep.
     pub(super) wall: Cell<(Instant, SystemTime)>,
     pub(super) slices: RunSlices,
-    /// Never borrowed over an await.
+    /// Never borrowed across an await.
     pub(super) buffers: RefCell<FastPathBuffers>,
     /// Buffers of idle connections.
     pub(super) pool: Rc<BufferPool>,
     pub(super) spare: Rc<Spare>,
     pub(super) logs: RefCell<Vec<LogWriter>>,
-    /// Header fields that access lines have by configuration.
+    /// Header fields that the configuration adds to access lines.
     pub(super) logged: LoggedHeaders,
-    /// The countries of clients, if access lines have them.
+    /// The countries of clients, if access lines contain them.
     pub(super) countries: Option<Arc<Countries>>,
     pub(super) counters: CoreCounters,
     pub(super) ids: RefCell<Ids>,
     pub(super) connections: Cell<usize>,
     pub(super) connection_ended: Notify,
-    /// Whether each response ends its connection: the phase is another than [`Phase::Running`].
+    /// Whether each response closes its connection: the phase is not [`Phase::Running`].
     pub(super) stopping: Cell<bool>,
     pub(super) phase: Cell<Phase>,
-    /// Whether connections that have become something else than HTTP are to end.
+    /// Whether upgraded connections must end.
     pub(super) ends_tunnels: Cell<bool>,
     /// Limits the messages about connections without a valid PROXY header.
-    pub(super) strangers: Seldom,
+    pub(super) refused_connections: Seldom,
 }
 
 impl Core {
@@ -60,20 +60,20 @@ impl Core {
         id
     }
 
-    /// The next request's id, in room that is there.
+    /// Writes the id of the next request into an existing buffer.
     pub(super) fn write_request_id(&self, out: &mut String) {
         let mut ids = self.ids.borrow_mut();
         ids.next.clone_into(out);
         ids.advance();
     }
 
-    /// The wall clock at `at`, a moment ago: no clock is read for it.
+    /// The wall clock at `at`, a moment ago, without reading a clock.
     pub(super) fn wall(&self, at: Instant) -> SystemTime {
         let (read, wall) = self.wall.get();
         wall + at.saturating_duration_since(read)
     }
 
-    /// What access lines have of a response by configuration.
+    /// The response fields that the configuration adds to access lines.
     pub(super) fn logged_of(&self, response: &Response) -> ResponseValues {
         self.logged
             .of_response(response.fields.map(), &response.extra)
@@ -88,7 +88,7 @@ impl Core {
         self.logs.borrow_mut().iter_mut().for_each(LogWriter::flush);
     }
 
-    /// How long a connection on which nothing was asked yet is waited for: `usual`, unless the core drains.
+    /// How long to wait for the first byte of a request: `usual`, unless the core drains.
     pub(super) fn timeout(&self, usual: Duration) -> Duration {
         match self.phase.get() {
             Phase::Running => usual,
@@ -109,13 +109,13 @@ impl Core {
     }
 }
 
-/// How long an idle connection outlives its configuration. Clients that use one again do so sooner, get `Connection: close`
-/// with the response, and so lose no request.
+/// How long an idle connection outlives its configuration. A client that reuses its connection does so sooner, gets `Connection: close`
+/// with the response, and so loses no request.
 pub(super) const RETIRING_IDLE: Duration = Duration::from_secs(5);
 
-/// The ids of a core's requests: one start, then a number in hexadecimal, counted up in its text.
+/// The ids of a core's requests: a prefix, then a hexadecimal number that is incremented as text.
 pub(super) struct Ids {
-    /// Bytes of the start.
+    /// Length of the prefix.
     start: usize,
     next: String,
 }

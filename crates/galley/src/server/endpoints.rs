@@ -8,16 +8,16 @@ use galley_policy::request_info::Scheme;
 #[derive(Clone, Copy)]
 pub(super) struct Endpoints {
     pub(super) client: SocketAddr,
-    /// The address at which the client reached us. `None`: the socket is asked when a request needs it, which hits do not.
+    /// The local address. `None`: not determined yet; the socket is queried when a request needs it, which hits do not.
     pub(super) local: Option<SocketAddr>,
-    /// Whether Galley itself speaks TLS with the client.
+    /// Whether Galley terminates TLS on this connection.
     pub(super) is_tls: bool,
-    /// Which version, once that is agreed: `1.3`.
+    /// The TLS version, once negotiated: `1.3`.
     pub(super) tls_version: Option<&'static str>,
 }
 
 impl Endpoints {
-    /// Those of a connection without TLS.
+    /// The ends of a connection without TLS.
     pub(super) fn plain(client: SocketAddr) -> Self {
         Self {
             client,
@@ -27,7 +27,7 @@ impl Endpoints {
         }
     }
 
-    /// The scheme of requests here.
+    /// The scheme of the connection's requests.
     pub(super) fn scheme(self) -> Scheme {
         if self.is_tls {
             Scheme::Https

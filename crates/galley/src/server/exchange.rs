@@ -26,40 +26,40 @@ use crate::telemetry::counters::Closed;
 use crate::upstream::interim::Mailbox;
 use crate::upstream::switch::AwaitedSwitch;
 
-/// A request that the fast path has parsed and does not answer: its parsed head and lookup result are reused.
+/// A request that the fast path has parsed and cannot answer: its parsed head and lookup result are reused.
 pub(super) struct ParsedRequest {
     pub(super) head: OwnedHead,
     pub(super) parsed: Box<Parsed>,
-    /// Whether the client wants the connection to live on.
+    /// Whether the client wants to keep the connection open.
     pub(super) keep_alive: bool,
 }
 
-/// What the fast path knows of a request beside its head.
+/// The results of the fast path besides the head.
 pub(super) struct Parsed {
     pub(super) info: RequestInfo,
     pub(super) resumed: Resumed,
 }
 
-/// How much of a request is known.
+/// What is known about a request besides its head.
 pub(super) enum Known<'h> {
     /// Its framing.
     Framed(&'h Framing<'h>),
-    /// That it has no body, and what the fast path found.
+    /// It has no body; the fast path has parsed it.
     Parsed(Box<Parsed>),
 }
 
 /// A response for the protocol that writes it.
 pub(super) struct Responded {
     pub(super) response: Response,
-    /// The body of the request was not received to its end.
+    /// The body of the request was not received completely.
     pub(super) is_body_unread: bool,
-    /// The rest of a streamed body. The upstream's response continues only while this lives.
+    /// The rest of a streamed body. The upstream's response continues only while this exists.
     pub(super) rest: Option<Upload>,
-    /// The body came too slowly.
+    /// The body was received too slowly.
     pub(super) is_late: bool,
-    /// Whether the client wanted to speak another protocol.
+    /// Whether the client requested an upgrade.
     pub(super) requests_upgrade: bool,
-    /// The other side of the connection, if it agreed.
+    /// The upstream's side of the upgraded connection, if the upstream accepted.
     pub(super) awaited: Option<AwaitedSwitch>,
 }
 
@@ -76,7 +76,7 @@ impl Responded {
     }
 }
 
-/// Where requests come in.
+/// Drives requests of one connection.
 pub(super) struct Driver<'c> {
     pub(super) core: &'c Core,
     pub(super) sites: &'c Sites,
@@ -85,7 +85,7 @@ pub(super) struct Driver<'c> {
 }
 
 impl Driver<'_> {
-    /// The response; `None` when the client left before there was one. `info` gives its buffers, and gets them back.
+    /// The response; `None` if the client disconnected before there was one. Takes its buffers from `info`, and returns them.
     pub(super) async fn respond<'h, P: Protocol>(
         &self,
         protocol: &mut P,
@@ -99,7 +99,7 @@ impl Driver<'_> {
             Known::Parsed(_) => None,
         };
         let has_body = framing.is_some_and(|framing| !matches!(framing.body, BodyKind::None));
-        // Before the site's own rules: the name must be proved whatever is redirected or denied.
+        // Before the site's own rules: the name must be validated even if a rule redirects or denies the request.
         if let Some(proof) = self.proof(head) {
             return Some(Responded {
                 is_body_unread: has_body,
@@ -152,7 +152,7 @@ impl Driver<'_> {
         })
     }
 
-    /// The response for an authority that requests a current challenge.
+    /// The response to a certificate authority that validates a pending challenge.
     fn proof(&self, head: &Head<'_, '_>) -> Option<Bytes> {
         let acme = self.core.services.acme.as_ref()?;
         let reads = matches!(head.method, "GET" | "HEAD");
@@ -184,7 +184,7 @@ impl Driver<'_> {
         };
         request::admit(admission, head, framing).map_err(|(fault, request_id)| {
             open.request_id = request_id;
-            // As a trusted proxy may say.
+            // A trusted proxy may set it.
             let (peer, scheme) = (self.endpoints.client, self.endpoints.scheme());
             open.client = request::origin(self.sites, peer, scheme, head, framing)
                 .client
@@ -193,7 +193,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Lets a request in with its body and handles it.
+    /// Admits a request with its body, and handles it.
     async fn handle<P: Protocol>(
         &self,
         protocol: &mut P,
@@ -214,7 +214,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Receives the body of a request that may come in, never beyond the site's limit; or begins to forward it.
+    /// Receives the body of an admitted request, never beyond the site's limit, or begins to stream it to the upstream.
     async fn take_body<P: Protocol>(
         &self,
         protocol: &mut P,
@@ -270,7 +270,7 @@ impl Driver<'_> {
         exchange: &mut Exchange<'_>,
         mut upload: Option<&mut Upload>,
     ) -> Result<Response, BodyError> {
-        // An unsafe request continues at the upstream when this ends; a safe one is ended there too.
+        // An unsafe request continues at the upstream when this future is dropped; a safe request is aborted there, too.
         let mut handling = pin!(request::handle(&self.core.services, exchange));
         let response = loop {
             let arriving = upload.as_deref_mut();
@@ -293,7 +293,7 @@ impl Driver<'_> {
                 () = protocol.closed() => return Err(BodyError::Gone),
             }
         };
-        // The last ones may have come together with the response.
+        // The last ones may have arrived together with the response.
         while let Some(interim) = self.mailbox.try_next() {
             protocol.send_interim(interim).await?;
         }
@@ -302,21 +302,21 @@ impl Driver<'_> {
     }
 }
 
-/// A response, and the body that it did not wait for.
+/// A response, and the streamed body whose end it did not wait for.
 struct Handled {
     response: Response,
-    /// A streamed body that the upstream did not take to its end.
+    /// A streamed body that the upstream did not receive completely.
     rest: Option<Upload>,
 }
 
-/// The fault of a body for which there is no room (RFC 9110 §15.6.4): it is temporary, and the request is not the cause.
+/// The fault of a body for which there is no memory or disk space (RFC 9110 §15.6.4): temporary, and not caused by the request.
 fn no_room(spools: &BodySpools) -> BodyError {
     spools.refuse();
     let note = "the spool for request bodies is full";
     Fault::new(RefusedWhy::NoRoom, note).into()
 }
 
-/// The response to something that is not a request.
+/// The response to input that is not a request.
 pub(super) fn no_request(status: u16, request_id: &str) -> Response {
     let why = match status {
         408 => RefusedWhy::Timeout,

@@ -64,14 +64,14 @@ impl KnownHost {
 
 /// What the fast path did with the beginning of the buffer.
 pub(super) enum FastPathOutcome {
-    /// Responses were sent.
+    /// It sent responses.
     Sent(AfterResponse),
-    /// A request was taken from the buffer that is not a hit. Those before it were answered.
+    /// It took a request that is not a hit from the buffer. The requests before it were answered.
     Parsed(ParsedRequest),
     Nothing,
 }
 
-/// Responds to the requests at the beginning of the buffer, as far as they are plain hits.
+/// Responds to the requests at the beginning of the buffer, as long as they are plain hits.
 pub(super) async fn try_hit(
     core: &Rc<Core>,
     sites: &Sites,
@@ -157,7 +157,7 @@ fn write_records(
 }
 
 impl FastPath {
-    /// Whether to yield now: a client that pipelines without end must not starve the other connections of its
+    /// Whether to yield now: a client that pipelines without end must not starve the other connections of the
     /// thread.
     fn is_due(&mut self) -> bool {
         let is_due = self.turns >= MOST_RESPONSES;
@@ -176,13 +176,13 @@ struct RequestContext<'p> {
     now: Tick,
     /// For responses without a date.
     date: HttpDate,
-    /// Over TLS bodies are copied once more anyway.
+    /// Whether bodies are copied behind their heads. Over TLS they are copied once more anyway.
     may_copy: bool,
 }
 
 impl RequestContext<'_> {
-    /// Finds the hits and writes their heads; the first request that is not a hit ends it, and is put into `missed` if it was
-    /// parsed. Returns the bytes of all these requests. Only the batch is held over an await.
+    /// Finds the hits and writes their heads, up to the first request that is not a hit; that one is put into `missed` if it was
+    /// parsed. Returns the bytes of all these requests. Only the batch is held across an await.
     fn gather<'b>(
         &self,
         input: &'b [u8],
@@ -303,7 +303,7 @@ struct PlainRequest<'b, 'r> {
     connection: ConnectionField,
 }
 
-/// The request at the beginning, if it is whole and well formed, names one host, and has neither body nor upgrade.
+/// The request at the beginning, if it is complete and well formed, names one host, and has neither body nor upgrade.
 fn read_plain<'b, 'r>(
     core: &Core,
     input: &'b [u8],
@@ -341,11 +341,11 @@ fn read_plain<'b, 'r>(
     ))
 }
 
-/// The lookup of a request without a body.
+/// The lookup result for a request without a body.
 pub(super) enum HitLookup<'l> {
     /// A hit, and its site.
     Hit(Hit, &'l Arc<Site>),
-    /// No hit; its [`galley_policy::request_info::RequestInfo`] is in the buffers.
+    /// No hit; the request's [`galley_policy::request_info::RequestInfo`] is in the buffers.
     Missed(Resumed),
 }
 
@@ -434,7 +434,7 @@ pub(super) const CACHE_STATUS: &str = "galley; hit";
 /// `Cache-Status` of a fresh hit of a page with ESI includes.
 pub(super) const CACHE_STATUS_OF_INCLUDES: &str = "galley; hit; detail=esi";
 
-/// The line for a file whose URL changes with its content.
+/// The field for a file whose URL changes with its content.
 const IMMUTABLE: &[u8] = b"cache-control: public, max-age=31536000, immutable\r\n";
 
 /// `Cache-Status` of a file.

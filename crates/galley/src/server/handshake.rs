@@ -1,7 +1,7 @@
 //! A TLS connection, from its first byte: the handshake under one deadline, then the negotiated protocol.
 //!
-//! Failures are counted and logged at `debug` only: the internet's scanners fail all day. A client that sends nothing at
-//! all costs what an idle connection costs, and is closed under the same rules.
+//! Failures are counted, and logged only at `debug`, because scanners cause many. A client that sends nothing at
+//! all costs as much as an idle connection, and is closed under the same rules.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::request::Sites;
 use crate::telemetry::counters::Handshake;
 use crate::tls::{ACME, Acceptor, H2, Presented};
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(super) async fn connection(
     core: Rc<Core>,
     socket: Socket,
@@ -29,7 +29,7 @@ pub(super) async fn connection(
     sites: Arc<Sites>,
     mut endpoints: Endpoints,
 ) {
-    // Nothing else is listened to for handshakes.
+    // Only TCP sockets have TLS.
     let Some(stream) = socket.into_tcp() else {
         return;
     };
@@ -37,7 +37,7 @@ pub(super) async fn connection(
     if first_byte(&core, &stream, &timer).await.is_none() {
         return;
     }
-    // Boxed: the room for a handshake is not kept for the life of the connection.
+    // Boxed: the state of a handshake must not stay allocated for the life of the connection.
     let handshake = Box::pin(shake(&core, stream, &acceptor, &timer, endpoints)).await;
     let Some(stream) = handshake else { return };
     drop(timer);
@@ -45,7 +45,7 @@ pub(super) async fn connection(
     endpoints.tls_version = session.protocol_version().and_then(version_name);
     let presented = Presented::new(&acceptor.certificates, session.server_name());
     let protocol = session.alpn_protocol();
-    // An authority has seen the certificate that it requested, and sends no request (RFC 8737 section 3).
+    // A certificate authority has seen the certificate that it validates, and sends no request (RFC 8737 section 3).
     if protocol == Some(ACME) {
         return;
     }
@@ -56,24 +56,24 @@ pub(super) async fn connection(
         endpoints
             .local
             .get_or_insert_with(|| socket.local_address());
-        // Boxed, so that a connection of HTTP/1 does not occupy the room for it.
+        // Boxed, so that an HTTP/1 connection does not allocate its state.
         Box::pin(http2::connection(core, socket, sites, endpoints)).await;
     } else {
         http1::connection(core, socket, sites, endpoints).await;
     }
 }
 
-/// The version of TLS as people write it.
+/// The TLS version for logs.
 fn version_name(version: ProtocolVersion) -> Option<&'static str> {
     match version {
         ProtocolVersion::TLSv1_2 => Some("1.2"),
         ProtocolVersion::TLSv1_3 => Some("1.3"),
-        // Others are not accepted.
+        // Other versions are not accepted.
         _ => None,
     }
 }
 
-/// Waits for the client to begin; at the end of the server, only for what has arrived already.
+/// Waits for the client's first byte; while the server stops, only for bytes that have arrived already.
 async fn first_byte(core: &Core, stream: &TcpStream, timer: &Timer) -> Option<()> {
     let limit = core.timeout(core.limits.head_timeout);
     timer.idle_within(limit, stream.readable()).await.ok()?.ok()

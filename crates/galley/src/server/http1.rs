@@ -1,8 +1,8 @@
-//! One HTTP/1 connection: requests in, responses out, one after the other.
+//! An HTTP/1 connection: requests in, responses out, one after the other.
 //!
-//! There is one parser and one framing decision per request (`galley-http`); what follows a request in the buffer is the
-//! next request, or the connection ends. If a request was not read to its end, its response closes the connection, because
-//! what follows could not be told apart.
+//! There is one parser and one framing decision per request (`galley-http`); the bytes after a request are the
+//! next request, or the connection ends. If a request was not read completely, its response closes the connection, because
+//! the next request could not be told from its rest.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ use crate::telemetry::counters::Closed;
 use crate::upstream::interim::{Interim, Mailbox};
 use crate::upstream::switch::{AwaitedSwitch, Tunnel};
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(super) async fn connection(
     core: Rc<Core>,
     stream: Socket,
@@ -47,9 +47,9 @@ pub(super) async fn connection(
         core.timers.register(),
         Rc::clone(&core.date),
         Rc::clone(&core.pool),
-        core.limits.leaving,
+        core.limits.response_speed,
     );
-    // Of the slow path alone.
+    // Used by the slow path only.
     let mut info = None;
     let mut fast_path_state = FastPath::default();
     let mailbox = Mailbox::default();
@@ -69,7 +69,7 @@ pub(super) async fn connection(
             fast_path::try_hit(&core, &sites, endpoints, &mut wire, &mut fast_path_state).await;
         let parsed = match answered {
             FastPathOutcome::Sent(AfterResponse::Request) => continue,
-            // A hit closes only if the client has requested it.
+            // A hit closes the connection only if the client requested it.
             FastPathOutcome::Sent(AfterResponse::Close) => return close_as_asked(wire).await,
             FastPathOutcome::Sent(AfterResponse::Drop) => return wire.reset(),
             FastPathOutcome::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
@@ -92,8 +92,8 @@ pub(super) async fn connection(
             mailbox: &mailbox,
         };
         let info = info.get_or_insert_with(Box::<RequestInfo>::default);
-        // Boxed, as all that is long: an idle connection does not occupy the room that an exchange needs, and the runtime does not
-        // copy it when the connection begins and ends. Written in place: `Box::pin` copies all of that room.
+        // Boxed, like everything long: an idle connection does not allocate the state of an exchange, and the runtime does not
+        // copy it when the connection begins and ends. Written in place: `Box::pin` would copy all of it.
         let room = Box::new_uninit();
         match Box::into_pin(Box::write(room, turn.request(&mut wire, arrived, info))).await {
             AfterResponse::Request => {}
@@ -104,7 +104,7 @@ pub(super) async fn connection(
     }
 }
 
-/// Ends the connection as the client has requested.
+/// Closes the connection as the client requested.
 async fn close_as_asked(mut wire: ClientConnection) {
     if wire.may_close_at_once() {
         wire.give_buffers();
@@ -113,7 +113,7 @@ async fn close_as_asked(mut wire: ClientConnection) {
     }
 }
 
-/// Answers what is no request, and ends the connection.
+/// Responds to input that is not a request, and closes the connection.
 async fn refuse_and_close(
     core: &Core,
     mut wire: ClientConnection,
@@ -132,9 +132,9 @@ async fn refuse_and_close(
 }
 
 enum NoHead {
-    /// The client left or stayed silent.
+    /// The client disconnected, or sent nothing in time.
     Nothing,
-    /// The input is not a head, or came too slowly: the status for it.
+    /// The input is not a head, or was too slow: the status for it.
     Refused(u16),
 }
 
@@ -144,9 +144,9 @@ async fn first_byte(core: &Core, wire: &mut ClientConnection) -> Result<(), Gone
     wire.fill_idle(limit).await
 }
 
-/// How a head came.
+/// How a head arrived.
 enum HeadArrival {
-    /// It was there, and is taken from the buffer.
+    /// It was in the buffer, and is taken from it.
     Whole(OwnedHead),
     /// The fast path has taken it.
     Parsed(ParsedRequest),
@@ -154,7 +154,7 @@ enum HeadArrival {
     InPieces,
 }
 
-/// The head that has begun; what follows it stays in the buffer.
+/// Receives the rest of a head; the bytes after it stay in the buffer.
 async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArrival, NoHead> {
     let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
@@ -162,7 +162,7 @@ async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArriv
     };
     let mut scanner = HeadScanner::default();
     let mut has_waited = false;
-    // One deadline for the whole head: a byte now and then does not prolong it.
+    // One deadline for the whole head: single bytes do not extend it.
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     loop {
         if let Some((head, length)) = read_head(&mut scanner, &wire.input, &limits)? {
@@ -182,8 +182,8 @@ async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArriv
     }
 }
 
-/// The head and its length, once it is complete and valid. A function of its own, so that the room for its lines is not part
-/// of an idle connection's memory.
+/// The head and its length, once it is complete and valid. A separate function, so that the memory for its lines is not part
+/// of an idle connection's state.
 fn read_head(
     scanner: &mut HeadScanner,
     input: &[u8],
@@ -211,7 +211,7 @@ struct RequestTurn<'c> {
 }
 
 impl RequestTurn<'_> {
-    /// Answers one request and writes its record.
+    /// Responds to one request and writes its access record.
     async fn request(
         &self,
         wire: &mut ClientConnection,
@@ -273,7 +273,7 @@ impl RequestTurn<'_> {
         responded: Responded,
         peer: ClientSupport,
     ) -> AfterResponse {
-        // Until the response is written: the upstream may still be at it.
+        // Held until the response is written: the upstream may still be generating it.
         let _rest = responded.rest;
         let response = responded.response;
         if response.status == SWITCHING {
@@ -284,7 +284,7 @@ impl RequestTurn<'_> {
             return self.tunnel(wire, open, &response, tunnel).await;
         }
         if responded.is_late {
-            // Nothing is stored for it: nobody waits for the response.
+            // Nothing is stored for it, so no client waits for the response.
             let peer = ClientSupport::closing();
             self.finish(wire, open, response, peer).await;
             return AfterResponse::Drop;
@@ -295,7 +295,7 @@ impl RequestTurn<'_> {
             .await
     }
 
-    /// Tells the client that HTTP has ended here, and carries what follows; one record for all of it.
+    /// Confirms the upgrade to the client, and forwards bytes until the tunnel ends. One access record covers all of it.
     async fn tunnel(
         &self,
         wire: &mut ClientConnection,
@@ -327,7 +327,7 @@ impl RequestTurn<'_> {
         mut answer: Response,
         peer: ClientSupport,
     ) -> AfterResponse {
-        // Also a refusal: a body behind the head would be taken for the next answer (RFC 9110 §9.3.2).
+        // This includes refusals: a body behind the head would be parsed as the next response (RFC 9110 §9.3.2).
         if open
             .log_fields
             .as_ref()
@@ -335,7 +335,7 @@ impl RequestTurn<'_> {
         {
             answer.body = answer.body.unsent();
         }
-        // Told to end meanwhile: the client hears it with its answer.
+        // The server began to stop during the request: the response closes the connection.
         let peer = peer.closing_if(self.core.stopping.get());
         let logged = self.core.logged_of(&answer);
         let (mut end, next) = write::send_response(wire, answer, peer).await;
@@ -358,7 +358,7 @@ fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> O
     }
 }
 
-/// Answers something that is not a request, and counts it as one.
+/// Responds to input that is not a request, and counts it as one.
 async fn refuse(core: &Core, wire: &mut ClientConnection, endpoints: Endpoints, status: u16) {
     let open = open(core, endpoints, None);
     let answer = no_request(status, &open.request_id);
@@ -368,14 +368,14 @@ async fn refuse(core: &Core, wire: &mut ClientConnection, endpoints: Endpoints, 
     open.close(core, &end);
 }
 
-/// An HTTP/1 connection as one request sees it.
+/// An HTTP/1 connection, as one request uses it.
 struct Http1<'w> {
     wire: &'w mut ClientConnection,
 }
 
 impl Protocol for Http1<'_> {
     async fn send_continue(&mut self) -> Result<(), ClientGone> {
-        // A client that has begun does not wait.
+        // A client that has begun to send the body does not wait.
         if !self.wire.input.is_empty() {
             return Ok(());
         }
@@ -390,7 +390,7 @@ impl Protocol for Http1<'_> {
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
         let wire = &mut *self.wire;
-        let begin = || ReceiveProgress::begin(core.limits.coming, &wire.timer);
+        let begin = || ReceiveProgress::begin(core.limits.body_speed, &wire.timer);
         body.progress.get_or_insert_with(begin);
         loop {
             let most = wire.input.len().min(PART_BYTES);

@@ -1,4 +1,4 @@
-//! A client's socket with its buffers: reads input, writes complete responses, closes cleanly.
+//! A client's socket with its buffers: reads input, writes complete responses, closes gracefully.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -23,28 +23,28 @@ use super::timer::{Deadline, Late, Timer};
 /// A connection to a client.
 pub(super) struct ClientConnection {
     pub(super) stream: Socket,
-    /// Bytes that have come and are not used yet.
+    /// Received bytes that have not been used.
     pub(super) input: BytesMut,
-    /// A head being written; kept for its memory.
+    /// The head that is being written; kept for its memory.
     pub(super) output: Vec<u8>,
     pub(super) timer: Timer,
-    /// The core's `Date`, for answers that have none of their own.
+    /// The core's `Date`, for responses without their own.
     pub(super) date: Rc<Cell<HttpDate>>,
     pool: Rc<BufferPool>,
-    leaving: Speed,
-    /// Whether the client has said that it sends nothing after the present request, all of which has been read.
+    send_speed: Speed,
+    /// Whether the client has announced that it sends nothing after the current request, which has been read completely.
     pub(super) is_last_request: bool,
 }
 
 /// An IMF-fixdate (RFC 9110 §5.6.7).
 pub(super) type HttpDate = [u8; 29];
 
-/// Why a connection gave no more bytes, or took none.
+/// Why a read or a write ended.
 #[derive(Debug)]
 pub(super) enum Gone {
-    /// Closed, reset, or broken.
+    /// The connection was closed, reset, or broken.
     Closed,
-    /// Not in time.
+    /// The deadline passed.
     Late,
 }
 
@@ -66,7 +66,7 @@ impl ClientConnection {
         timer: Timer,
         date: Rc<Cell<HttpDate>>,
         pool: Rc<BufferPool>,
-        leaving: Speed,
+        send_speed: Speed,
     ) -> Self {
         Self {
             stream,
@@ -75,22 +75,22 @@ impl ClientConnection {
             timer,
             date,
             pool,
-            leaving,
+            send_speed,
             is_last_request: false,
         }
     }
 
-    /// Gives the buffers to others: a connection that is idle or ends holds none.
+    /// Returns the buffers to the pool: a connection that is idle or ends holds none.
     pub(super) fn give_buffers(&mut self) {
         self.pool.give(&mut self.input, &mut self.output);
     }
 
-    /// The socket and the input from it that is not used yet.
+    /// The socket, and the input that has not been used.
     pub(super) fn into_parts(self) -> (Socket, BytesMut) {
         (self.stream, self.input)
     }
 
-    /// Reads what is there into `input`, waiting for at least one byte; `Closed` at the end. Cancel-safe.
+    /// Reads the available bytes into `input`, waiting for at least one; `Closed` at the end. Cancel-safe.
     pub(super) async fn fill(stream: &mut Socket, input: &mut BytesMut) -> Result<(), Gone> {
         input.reserve(READ_AT_ONCE);
         match stream.read_into(input).await? {
@@ -113,15 +113,15 @@ impl ClientConnection {
     }
 
     /// As [`ClientConnection::fill`], for the rest of a body that must not come too slowly.
-    pub(super) async fn fill_body(&mut self, coming: &mut ReceiveProgress) -> Result<(), Gone> {
+    pub(super) async fn fill_body(&mut self, progress: &mut ReceiveProgress) -> Result<(), Gone> {
         let before = self.input.len();
         loop {
-            match self.fill_before(coming.until).await {
+            match self.fill_before(progress.until).await {
                 Ok(()) => {
-                    coming.add(self.input.len() - before);
-                    return Ok(coming.judge(&self.timer)?);
+                    progress.add(self.input.len() - before);
+                    return Ok(progress.judge(&self.timer)?);
                 }
-                Err(Gone::Late) => coming.judge(&self.timer)?,
+                Err(Gone::Late) => progress.judge(&self.timer)?,
                 Err(gone) => return Err(gone),
             }
         }
@@ -129,7 +129,7 @@ impl ClientConnection {
 
     /// As [`ClientConnection::fill`], for the first byte of a request, which may never come.
     pub(super) async fn fill_idle(&mut self, limit: Duration) -> Result<(), Gone> {
-        // The first byte of the next request gets others.
+        // The first byte of the next request gets other buffers.
         self.give_buffers();
         self.timer.begin_idle(limit);
         let mut has_waited = false;
@@ -139,7 +139,7 @@ impl ClientConnection {
     }
 
     fn poll_idle(&mut self, cx: &mut Context<'_>, has_waited: &mut bool) -> Poll<Result<(), Gone>> {
-        // A woken task reads at once; before the first wait there is usually nothing, and no buffer needed.
+        // A woken task reads at once. Before the first wait there is usually nothing to read, so no buffer is needed.
         let may_read =
             std::mem::replace(has_waited, true) || self.stream.poll_readable(cx)?.is_ready();
         if may_read {
@@ -172,7 +172,7 @@ impl ClientConnection {
         timer.before(deadline, Self::fill(stream, input)).await?
     }
 
-    /// Waits until the client leaves, reading what it sends meanwhile up to a limit. Never returns otherwise. Cancel-safe.
+    /// Waits until the client disconnects, and reads what it sends until then, up to a limit. Never returns otherwise. Cancel-safe.
     pub(super) async fn vanished(&mut self) {
         while self.input.len() < MOST_AHEAD {
             self.input.reserve(READ_AT_ONCE);
@@ -197,24 +197,24 @@ impl ClientConnection {
         (&mut self.stream, &mut self.input, &self.timer)
     }
 
-    /// Takes the first `count` bytes that have come away.
+    /// Removes the first `count` received bytes.
     pub(super) fn used(&mut self, count: usize) {
         if count == self.input.len() {
-            // From the beginning again: room that was removed from its front would have to be reclaimed.
+            // Resets the buffer: memory at its front would have to be reclaimed.
             self.input.clear();
         } else {
             self.input.advance(count);
         }
     }
 
-    /// The input, and besides it what is needed to answer.
+    /// The input, and the parts that write a response.
     pub(super) fn parts(&mut self) -> (&BytesMut, ResponseSender<'_>) {
         let sender = ResponseSender {
             stream: &mut self.stream,
             output: &mut self.output,
             timer: &mut self.timer,
             date: &self.date,
-            leaving: self.leaving,
+            send_speed: self.send_speed,
         };
         (&self.input, sender)
     }
@@ -224,12 +224,12 @@ impl ClientConnection {
         self.parts().1.send(body).await
     }
 
-    /// Whether the kernel may be given a file's bytes for this connection.
+    /// Whether the kernel can send a file directly on this connection.
     pub(super) fn takes_files(&self) -> bool {
         self.stream.is_plain()
     }
 
-    /// Writes the head in `output`, if there is one, and lets it wait in the kernel for what follows. Plain sockets only.
+    /// Writes the head in `output`, if there is one, and lets the kernel hold it back for the bytes that follow. Plain sockets only.
     pub(super) async fn send_head_before_more(&mut self) -> Result<(), Gone> {
         let mut written = 0;
         while written < self.output.len() {
@@ -245,7 +245,7 @@ impl ClientConnection {
         Ok(())
     }
 
-    /// Sends some of the `most` bytes of a file from `at` on, without copying them: how many. Waits for the disk if they are
+    /// Sends up to `most` bytes of a file from `at`, without copying them, and returns how many. Waits for the disk if they are
     /// not in memory. Plain sockets only.
     pub(super) async fn send_of_file(
         &mut self,
@@ -261,55 +261,55 @@ impl ClientConnection {
             })
             .await?;
         match sent {
-            // It has been cut since its length was told.
+            // The file was truncated after its length was sent.
             0 => Err(Gone::Closed),
             sent => Ok(sent as u64),
         }
     }
 
-    /// One write of another kind; a client that is too slow ends it.
+    /// One write of another kind; ends if the client is too slow.
     async fn write_with(
         &mut self,
         mut write: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
     ) -> Result<usize, Gone> {
-        let mut leaving = match at_once(self.stream.write_direct(&mut write)).await {
+        let mut progress = match at_once(self.stream.write_direct(&mut write)).await {
             Some(written) => return Ok(written?),
-            None => SendProgress::begin(self.leaving, &self.stream),
+            None => SendProgress::begin(self.send_speed, &self.stream),
         };
         loop {
             let writing = self.stream.write_direct(&mut write);
-            match self.timer.within(self.leaving.window, writing).await {
+            match self.timer.within(self.send_speed.window, writing).await {
                 Ok(written) => return Ok(written?),
-                Err(Late) => leaving.judge(&self.stream)?,
+                Err(Late) => progress.judge(&self.stream)?,
             }
         }
     }
 
-    /// The address at which the client reached us.
+    /// The local address of the connection.
     pub(super) fn local_address(&self) -> SocketAddr {
         self.stream.local_address()
     }
 }
 
-/// The half of a connection that answers.
+/// The sending half of a connection.
 pub(super) struct ResponseSender<'w> {
     stream: &'w mut Socket,
-    /// A head being written.
+    /// The head that is being written.
     pub(super) output: &'w mut Vec<u8>,
     timer: &'w mut Timer,
     /// The core's `Date`.
     pub(super) date: &'w Cell<HttpDate>,
-    leaving: Speed,
+    send_speed: Speed,
 }
 
 impl ResponseSender<'_> {
-    /// Writes the head in `output`, then `body`, in as few calls as the socket allows; a client that is too slow ends it.
+    /// Writes the head in `output`, then `body`, in as few calls as the socket allows; ends if the client is too slow.
     pub(super) async fn send(&mut self, body: &[Bytes]) -> Result<(), Gone> {
         let Self {
             stream,
             output,
             timer,
-            leaving,
+            send_speed,
             ..
         } = self;
         let mut head = output.as_slice();
@@ -318,7 +318,7 @@ impl ResponseSender<'_> {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let used = body.slices(head, &mut slices);
             let slices = slices.get(..used).unwrap_or_default();
-            let mut written = write(stream, timer, *leaving, slices).await?;
+            let mut written = write(stream, timer, *send_speed, slices).await?;
             let of_head = written.min(head.len());
             head = head.get(of_head..).unwrap_or_default();
             written -= of_head;
@@ -328,19 +328,19 @@ impl ResponseSender<'_> {
         self.send_rest().await
     }
 
-    /// Waits until everything has been sent: over TLS, written bytes are not sent yet.
+    /// Waits until everything has been sent: over TLS, written bytes may still be buffered.
     async fn send_rest(&mut self) -> Result<(), Gone> {
         while self.stream.holds_back() {
             if let Some(sent) = at_once(self.stream.send_rest()).await {
                 sent?;
                 continue;
             }
-            let mut leaving = SendProgress::begin(self.leaving, &*self.stream);
+            let mut progress = SendProgress::begin(self.send_speed, &*self.stream);
             loop {
                 let sending = self.stream.send_rest();
-                match self.timer.within(self.leaving.window, sending).await {
+                match self.timer.within(self.send_speed.window, sending).await {
                     Ok(sent) => break sent?,
-                    Err(Late) => leaving.judge(&*self.stream)?,
+                    Err(Late) => progress.judge(&*self.stream)?,
                 }
             }
         }
@@ -348,7 +348,7 @@ impl ResponseSender<'_> {
     }
 }
 
-/// Writes a batch in one call, as far as the socket takes it at once.
+/// Writes a batch in one call, as far as the socket accepts it at once.
 fn try_write(stream: &mut Socket, batch: &HitBatch<'_>, heads: &[u8]) -> io::Result<usize> {
     match batch.responses() {
         _ if batch.lies_together() => stream.try_write(heads),
@@ -363,7 +363,7 @@ fn try_write(stream: &mut Socket, batch: &HitBatch<'_>, heads: &[u8]) -> io::Res
     }
 }
 
-/// Writes some of `slices`: at least one byte. A client that is too slow ends it.
+/// Writes at least one byte of `slices`; ends if the client is too slow.
 async fn write(
     stream: &mut Socket,
     timer: &Timer,
@@ -377,38 +377,38 @@ async fn write(
     if let Some(written) = at_once(stream.write_vectored(slices)).await {
         return taken(written);
     }
-    let mut leaving = SendProgress::begin(speed, stream);
+    let mut progress = SendProgress::begin(speed, stream);
     loop {
         let writing = stream.write_vectored(slices);
         match timer.within(speed.window, writing).await {
             Ok(written) => return taken(written),
-            Err(Late) => leaving.judge(stream)?,
+            Err(Late) => progress.judge(stream)?,
         }
     }
 }
 
 impl ResponseSender<'_> {
-    /// Writes the heads in `output`, each before its body, in as few calls as the socket allows. `written` counts what left,
-    /// also where this ends with an error.
+    /// Writes the heads in `output`, each before its body, in as few calls as the socket allows. `written` counts the bytes that were
+    /// sent, even if this ends with an error.
     pub(super) async fn send_batch(
         &mut self,
         batch: &HitBatch<'_>,
         written: &mut usize,
     ) -> Result<(), Gone> {
-        // Nearly always the socket takes all of it, and then there is nothing to wait or to have a limit for.
+        // The socket nearly always accepts everything, and then there is nothing to wait for and no deadline is needed.
         match try_write(self.stream, batch, self.output) {
             Ok(count) => *written += count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error.into()),
         }
         if *written < batch.length(self.output) || self.stream.holds_back() {
-            // Boxed: its room would be made and moved for each hit.
+            // Boxed: otherwise its state would be created and moved for each hit.
             Box::pin(self.send_rest_of(batch, written)).await?;
         }
         Ok(())
     }
 
-    /// Writes what the socket did not take at once.
+    /// Writes the bytes that the socket did not accept at once.
     async fn send_rest_of(
         &mut self,
         batch: &HitBatch<'_>,
@@ -418,19 +418,19 @@ impl ResponseSender<'_> {
         while *written < all {
             let mut room = [IoSlice::new(&[]); SLICES];
             let slices = batch.slices(self.output, *written, &mut room);
-            *written += write(self.stream, self.timer, self.leaving, slices).await?;
+            *written += write(self.stream, self.timer, self.send_speed, slices).await?;
         }
         self.send_rest().await
     }
 
-    /// Whether written bytes are sent unchanged, so that bodies that are copied behind their heads spare the kernel a list of
+    /// Whether written bytes are sent unchanged, so that copying short bodies behind their heads saves the kernel a list of
     /// pieces.
     pub(super) fn is_plain(&self) -> bool {
         self.stream.is_plain()
     }
 }
 
-/// Body pieces not yet written.
+/// Pieces of bodies that have not been written.
 #[derive(Default)]
 struct PendingBody(smallvec::SmallVec<[Bytes; 4]>);
 
@@ -473,15 +473,15 @@ impl PendingBody {
     }
 }
 
-/// Room for one read: a browser's head is 600 to 900 bytes, and a pipeline or a body comes in larger pieces.
+/// Buffer size of a read: a browser's head has 600 to 900 bytes; a pipeline or a body arrives in larger pieces.
 const READ_AT_ONCE: usize = 16 * 1024;
 
-/// What a client may send ahead while its answer is being made.
+/// Maximum number of bytes that a client may send while its response is being generated.
 const MOST_AHEAD: usize = 64 * 1024;
 
 /// Slices of one vectored write.
 const SLICES: usize = 8;
 
-/// How long a response may still take for a client that has closed its sending side: a file or a page from memory is sent at
-/// once, and PHP is not kept busy for a client that has gone.
+/// How long a response may take for a client that has closed its sending side: a file or a page from memory is sent at
+/// once, and PHP is not kept busy for a client that has disconnected.
 const HALF_CLOSED: Duration = Duration::from_secs(2);

@@ -1,7 +1,7 @@
 //! Front cores: the threads that talk to clients.
 //!
-//! Each has its own runtime, its own listeners (`SO_REUSEPORT`), its own timers and log buffer. A connection never leaves
-//! its core. If descriptors run out, or the limit of connections is reached, idle connections are closed for new ones.
+//! Each has its own runtime, listeners (`SO_REUSEPORT`), timers and log buffer. A connection stays on
+//! its core. If file descriptors run out, or the limit of connections is reached, idle connections are closed for new ones.
 
 mod accept;
 mod accepted;

@@ -1,17 +1,17 @@
-//! Buffers of idle connections: returned to the pool, so that an idle connection holds none, and reused by the next active
-//! connection, which allocates none. One pool per core.
+//! Buffers of idle connections. A connection that becomes idle returns its buffers to the pool, and the next active
+//! connection reuses them without an allocation. One pool per core.
 
 use std::cell::RefCell;
 
 use bytes::BytesMut;
 use galley_http::hpack::Block;
 
-/// See the module.
+/// The buffers of a core.
 #[derive(Default)]
 pub(super) struct BufferPool(RefCell<Vec<(BytesMut, Vec<u8>)>>);
 
 impl BufferPool {
-    /// Takes a connection's buffers, which hold nothing that is still wanted.
+    /// Takes the buffers of a connection. They contain no unused bytes.
     pub(super) fn give(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
         if input.capacity() == 0 && output.capacity() == 0 {
             return;
@@ -26,7 +26,7 @@ impl BufferPool {
         }
     }
 
-    /// Gives a connection that has none buffers of another one.
+    /// Gives buffers to a connection that has none.
     pub(super) fn take(&self, input: &mut BytesMut, output: &mut Vec<u8>) {
         if input.capacity() == 0
             && let Some(buffers) = self.0.borrow_mut().pop()
@@ -36,9 +36,9 @@ impl BufferPool {
     }
 }
 
-/// Room of each core for the turns of its HTTP/2 connections: what came, heads that were read, header blocks of answers, and what
-/// leaves. The turns of a core follow one another, so that it is always free, large enough after the first large turn, and
-/// warm.
+/// Buffers of a core for the turns of its HTTP/2 connections: input, parsed heads, header blocks of responses, and
+/// output. The turns of a core follow one another, so the buffers are always free, large enough after the first large turn, and
+/// in the processor's cache.
 #[derive(Default)]
 pub(super) struct Spare {
     out: RefCell<Vec<u8>>,
@@ -48,42 +48,42 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Room for what leaves; empty where another connection has it.
+    /// The output buffer; empty while another connection uses it.
     pub(super) fn take(&self) -> Vec<u8> {
         self.out.take()
     }
 
-    /// Gives it back.
+    /// Returns the output buffer.
     pub(super) fn give(&self, buffer: Vec<u8>) {
         keep(&self.out, buffer);
     }
 
-    /// Room for what comes.
+    /// The input buffer.
     pub(super) fn take_input(&self) -> Vec<u8> {
         self.input.take()
     }
 
-    /// Gives it back.
+    /// Returns the input buffer.
     pub(super) fn give_input(&self, buffer: Vec<u8>) {
         keep(&self.input, buffer);
     }
 
-    /// Room for header blocks of answers.
+    /// The buffer for header blocks of responses.
     pub(super) fn take_encoded(&self) -> Vec<u8> {
         self.encoded.take()
     }
 
-    /// Gives it back.
+    /// Returns the buffer for header blocks.
     pub(super) fn give_encoded(&self, buffer: Vec<u8>) {
         keep(&self.encoded, buffer);
     }
 
-    /// Room for a head.
+    /// The buffer for a head.
     pub(super) fn take_block(&self) -> Block {
         self.blocks.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Gives it back.
+    /// Returns the buffer for a head.
     pub(super) fn give_block(&self, mut block: Block) {
         let mut blocks = self.blocks.borrow_mut();
         if blocks.len() < MOST && block.capacity() <= LARGEST_BLOCK {
@@ -101,16 +101,16 @@ fn keep(spare: &RefCell<Vec<u8>>, mut buffer: Vec<u8>) {
     }
 }
 
-/// Buffers that wait at most: connections of one core that are busy at one moment.
+/// Maximum number of pooled buffers: connections of one core that are busy at the same time.
 const MOST: usize = 64;
 
-/// A buffer that grew beyond this goes back to the system.
+/// A buffer that grew beyond this is freed.
 const LARGEST: usize = 64 * 1024;
 
-/// The same of the spare one: twice what a turn collects, since a buffer doubles as it grows.
+/// The same limit for the output buffer: twice what a turn collects, because a buffer doubles as it grows.
 const LARGEST_SPARE: usize = 320 * 1024;
 
-/// The same of a head's; those of browsers have a kilobyte or two.
+/// The same limit for a head; those of browsers have a kilobyte or two.
 const LARGEST_BLOCK: usize = 16 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a version of HTTP does for one request: it receives the body and sends interim responses, and decides nothing.
+//! The interface between an exchange and a version of HTTP, which receives the body and sends interim responses.
 
 use bytes::Bytes;
 use galley_http::body::BodyReader;
@@ -9,9 +9,9 @@ use super::speed::ReceiveProgress;
 use crate::fault::Fault;
 use crate::upstream::interim::Interim;
 
-/// What a protocol does for one request.
+/// The part of an exchange that depends on the version of HTTP.
 pub(super) trait Protocol {
-    /// Tells a client that waits for it that its body is wanted (RFC 9110 §10.1.1).
+    /// Sends `100 Continue` to a client that waits for it before it sends the body (RFC 9110 §10.1.1).
     async fn send_continue(&mut self) -> Result<(), ClientGone>;
 
     /// The next part of the body, of at most [`crate::body::streamed_body::PART_BYTES`]; `None` at the end. Cancel-safe.
@@ -21,10 +21,10 @@ pub(super) trait Protocol {
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError>;
 
-    /// Sends an interim response (RFC 9110 §15.2). Errors: the client has gone.
+    /// Sends an interim response (RFC 9110 §15.2). Errors: the client has disconnected.
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone>;
 
-    /// Ready when the client has gone.
+    /// Ready when the client has disconnected.
     async fn closed(&mut self);
 }
 
@@ -34,7 +34,7 @@ pub(super) struct ClientGone;
 /// Why a body could not be received.
 pub(super) enum BodyError {
     Gone,
-    /// It came too slowly.
+    /// It was too slow.
     Late,
     Fault(Fault),
 }
@@ -51,18 +51,18 @@ impl From<ClientGone> for BodyError {
     }
 }
 
-/// A request body as its protocol receives it.
+/// A request body while its protocol receives it.
 pub(super) struct ArrivingBody {
-    /// Its end in the bytes of HTTP/1.
+    /// The framing of an HTTP/1 body.
     pub(super) reader: BodyReader,
-    /// Bytes that it may still have, for HTTP/2, whose frames tell the end.
+    /// Bytes that an HTTP/2 body may still have; its frames mark the end.
     pub(super) room: u64,
-    /// The speed of the client; `None`: it is not being waited for.
+    /// The speed of the client; `None`: Galley is not waiting for the client.
     pub(super) progress: Option<ReceiveProgress>,
 }
 
 impl ArrivingBody {
-    /// A body of at most `limit` bytes, of which none has arrived.
+    /// A body of at most `limit` bytes, of which none has been received.
     pub(super) fn new(framing: &Framing<'_>, limit: u64) -> Self {
         Self {
             reader: BodyReader::new(framing.body, limit),

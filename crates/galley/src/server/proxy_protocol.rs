@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt;
 use super::Core;
 use super::socket::Socket;
 
-/// The two ends of the connection, by the header; `None`: the connection must be closed.
+/// The two ends of the connection according to the header; `None`: the connection must be closed.
 pub(super) async fn read_client(
     core: &Rc<Core>,
     socket: &mut Socket,
@@ -23,7 +23,7 @@ pub(super) async fn read_client(
     proxies: &Proxies,
 ) -> Option<(SocketAddr, SocketAddr)> {
     if !proxies.trusts(client) {
-        if core.strangers.admit() {
+        if core.refused_connections.admit() {
             tracing::warn!(
                 peer = %client.ip(),
                 "rejected a connection: only `trusted_proxies` may connect to a listener with `proxy_protocol`"
@@ -34,7 +34,7 @@ pub(super) async fn read_client(
     let timer = core.timers.register();
     let reading = timer.within(core.limits.head_timeout, read(socket));
     let Ok(Some(header)) = reading.await else {
-        if core.strangers.admit() {
+        if core.refused_connections.admit() {
             tracing::warn!(peer = %client.ip(), "a trusted proxy sent no header of the PROXY protocol");
         }
         return None;
@@ -63,5 +63,5 @@ async fn read(socket: &mut Socket) -> Option<ProxySource> {
     }
 }
 
-/// Room for a header with a few TLVs.
+/// Buffer size for a header with a few TLVs.
 const USUAL: usize = 256;

@@ -1,4 +1,4 @@
-//! The one access record of a request: written at its end, also when the client vanished or its head was refused.
+//! The access record of a request, written once at its end, even if the client disconnected or the head was refused.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,38 +12,38 @@ use crate::telemetry::counters::CountedResponse;
 use crate::telemetry::fields::ResponseValues;
 use crate::telemetry::trace::RequestTrace;
 
-/// The facts about a request while it runs.
+/// The fields of an access record that are known while the request runs.
 pub(super) struct OpenRecord<'h> {
     pub(super) log_fields: Option<RequestWords<'h>>,
     pub(super) client: IpAddr,
-    /// Of the connection.
+    /// The TLS version of the connection.
     pub(super) tls_version: Option<&'static str>,
     pub(super) request_id: String,
     pub(super) began: Instant,
-    /// Which of the core's logs.
+    /// The access log: an index into those of the core.
     pub(super) log: usize,
-    /// The site's row in the counters, once it is found.
+    /// The site's row in the counters, once the site is known.
     pub(super) site: Option<u32>,
-    /// Its part of a trace, if it has one.
+    /// The request's span, if traces are recorded.
     pub(super) trace: Option<RequestTrace>,
 }
 
-/// The facts at its end.
+/// The fields of an access record that are known at the end.
 pub(super) struct RecordEnd {
     pub(super) status: u16,
     pub(super) outcome: Outcome,
     pub(super) body_bytes: u64,
     pub(super) upstream_time: Option<Duration>,
     pub(super) vanished: bool,
-    /// Fields of the response that access lines have by configuration.
+    /// Fields of the response that the configuration adds to access lines.
     pub(super) logged: ResponseValues,
 }
 
 impl RecordEnd {
-    /// A request that ended before it had an answer.
+    /// A request that ended without a response.
     pub(super) fn vanished() -> Self {
         Self {
-            // nginx's number for "the client closed the request"; it is in the log only.
+            // nginx's status for "the client closed the request"; only the log contains it.
             status: 499,
             outcome: Outcome::Refused(RefusedWhy::ClientGone),
             body_bytes: 0,
@@ -55,7 +55,7 @@ impl RecordEnd {
 }
 
 impl OpenRecord<'_> {
-    /// Writes the record and counts it.
+    /// Writes the record and counts the request.
     pub(super) fn close(self, core: &Core, end: &RecordEnd) {
         let about = About {
             client: self.client,
@@ -71,12 +71,12 @@ impl OpenRecord<'_> {
     }
 }
 
-/// What a record tells beside the request's own words.
+/// The fields of a record besides the request's own.
 pub(super) struct About<'a> {
     pub(super) client: IpAddr,
     pub(super) tls_version: Option<&'static str>,
     pub(super) request_id: &'a str,
-    /// When it ended.
+    /// The time of the end.
     pub(super) time: SystemTime,
     pub(super) total_time: Duration,
     pub(super) log: usize,
@@ -84,7 +84,7 @@ pub(super) struct About<'a> {
     pub(super) trace: Option<RequestTrace>,
 }
 
-/// Writes the record of a request and counts it. `said`: nothing where its head could not be read.
+/// Writes the record of a request and counts it. `request` is `None` if the head could not be parsed.
 pub(super) fn write(
     core: &Core,
     request: Option<&RequestWords<'_>>,

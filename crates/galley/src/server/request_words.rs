@@ -1,4 +1,4 @@
-//! What a request says about itself, as far as the access record contains it.
+//! The fields of a request head that the access record contains.
 
 use galley_http::h2;
 use galley_http::head::{Head, Version};
@@ -8,7 +8,7 @@ use http::HeaderName;
 use crate::telemetry::access::Words;
 use crate::telemetry::fields::{LoggedHeaders, RequestValues};
 
-/// What a request says about itself, as far as its record tells it.
+/// The fields of a request head that the access record contains.
 #[derive(Clone)]
 pub(super) struct RequestWords<'h> {
     pub(super) method: &'h str,
@@ -17,12 +17,12 @@ pub(super) struct RequestWords<'h> {
     host: Option<&'h [u8]>,
     referer: Option<&'h [u8]>,
     user_agent: Option<&'h [u8]>,
-    /// Those that access lines have by configuration.
+    /// Header fields that the configuration adds to access lines.
     pub(super) logged: RequestValues<'h>,
 }
 
 impl<'h> RequestWords<'h> {
-    /// The same for an HTTP/2 request.
+    /// The fields of an HTTP/2 request.
     pub(super) fn of_h2(
         line: &h2::PseudoFields<'h>,
         fields: impl Iterator<Item = (&'h [u8], &'h [u8])>,
@@ -41,7 +41,7 @@ impl<'h> RequestWords<'h> {
         words
     }
 
-    /// Takes from a head what its record needs.
+    /// The fields of an HTTP/1 request.
     pub(super) fn of(head: &Head<'h, '_>, logged: &LoggedHeaders) -> Self {
         let mut words = Self {
             method: head.method,
@@ -70,7 +70,7 @@ impl<'h> RequestWords<'h> {
         }
     }
 
-    /// The first value of each name counts.
+    // Only the first value of each name is used.
     fn note_logged(&mut self, name: &[u8], value: &'h [u8], wanted: &[HeaderName]) {
         for (wanted, slot) in wanted.iter().zip(&mut self.logged) {
             let wanted = wanted.as_str().as_bytes();
@@ -81,7 +81,7 @@ impl<'h> RequestWords<'h> {
     }
 }
 
-/// The words of a record; dashes where the head could not be read.
+/// The fields of a record; dashes if the head could not be parsed.
 pub(super) fn words<'h>(request: Option<&RequestWords<'h>>) -> Words<'h> {
     Words {
         method: request.map_or("-", |request| request.method),

@@ -1,6 +1,6 @@
-//! When a core's hits begin and end, with one reading of the clock for each batch.
+//! When a core's hits begin and end, with one clock reading for each batch.
 //!
-//! One response begins where the former one ends, as long as the core has not waited for the kernel in between; so a hit's
+//! A response begins where the previous one ends, as long as the core has not waited for the kernel in between; so a hit's
 //! time counts from when the core was free for it. The runtime reports when it is about to wait.
 
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// See the module.
+/// The slices of a core.
 pub(super) struct RunSlices {
     /// Set by the runtime, on the core's own thread.
     has_waited: Arc<AtomicBool>,
@@ -16,7 +16,7 @@ pub(super) struct RunSlices {
 }
 
 impl RunSlices {
-    /// Those of a core whose runtime sets `has_waited` before it waits.
+    /// The slices of a core whose runtime sets `has_waited` before it waits.
     pub(super) fn new(has_waited: Arc<AtomicBool>) -> Self {
         Self {
             has_waited,
@@ -24,9 +24,9 @@ impl RunSlices {
         }
     }
 
-    /// The end of the core's last work, or now if it has waited since.
+    /// The end of the core's last slice, or now if the core has waited since.
     pub(super) fn begin(&self) -> Instant {
-        // No read-modify-write: one thread does both.
+        // No read-modify-write: only one thread writes.
         if self.has_waited.load(Ordering::Relaxed) {
             self.has_waited.store(false, Ordering::Relaxed);
             return self.end();
@@ -34,7 +34,7 @@ impl RunSlices {
         self.last.get()
     }
 
-    /// Now.
+    /// The current time, as the end of a slice.
     pub(super) fn end(&self) -> Instant {
         let now = Instant::now();
         self.last.set(now);

@@ -1,10 +1,10 @@
 //! A client's socket: TCP, a unix socket, or TLS over TCP.
 //!
-//! The layers above see bytes in both directions, and one difference: over TLS, bytes that were written are not sent yet,
+//! The layers above see bytes in both directions, with one difference: over TLS, written bytes may still be buffered here,
 //! so a response is complete when [`Socket::send_rest`] has nothing left. A plain socket buffers nothing, and is the only
 //! one to which the kernel can send a file directly ([`Socket::write_direct`]).
 //!
-//! A connection is registered with the runtime when it has to be waited for the first time (`super::accepted`).
+//! A connection is registered with the runtime before the first wait for it (`super::accepted`).
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Write};
@@ -24,28 +24,28 @@ use tokio_rustls::server::TlsStream;
 use super::accepted::Accepted;
 use crate::sys;
 
-/// See the module.
+/// A client's socket.
 pub(super) enum Socket {
-    /// In plain over TCP, not known to the runtime yet.
+    /// TCP without TLS, not registered with the runtime yet.
     Accepted(Accepted),
-    /// In plain over TCP.
+    /// TCP without TLS.
     Tcp(TcpStream),
-    /// In plain from a process of this machine.
+    /// A unix socket.
     Unix(UnixStream),
-    /// Over TLS, after the handshake. Boxed: its state is a kilobyte that plain connections need not hold.
+    /// TLS, after the handshake. Boxed: its state is a kilobyte that plain connections do not need.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// What knows how many of its bytes have not arrived.
+/// A connection that knows how many of its bytes have not been acknowledged.
 pub(super) trait Unsent {
-    /// Bytes in the kernel's buffer for the other side; 0 if that is unknown.
+    /// Bytes in the kernel's send buffer; 0 if that is unknown.
     fn unsent(&self) -> u64;
 }
 
 impl Unsent for Socket {
     fn unsent(&self) -> u64 {
         match self {
-            // Nobody has waited for it yet.
+            // It has not been waited for.
             Self::Accepted(_) => 0,
             Self::Tcp(stream) => sys::unsent(stream.as_fd()),
             Self::Unix(stream) => sys::unsent(stream.as_fd()),
@@ -55,12 +55,12 @@ impl Unsent for Socket {
 }
 
 impl Socket {
-    /// A connection over TCP that does not block.
+    /// A non-blocking TCP connection.
     pub(super) fn accepted(socket: OwnedFd) -> Self {
         Self::Accepted(Accepted::new(socket))
     }
 
-    /// Makes the connection known to the runtime.
+    /// Registers the connection with the runtime.
     fn register(&mut self) -> io::Result<()> {
         if let Self::Accepted(accepted) = self {
             *self = Self::Tcp(TcpStream::from_std(accepted.take()?)?);
@@ -68,7 +68,7 @@ impl Socket {
         Ok(())
     }
 
-    /// The connection, if it is one over TCP in plain.
+    /// The TCP connection, if it has no TLS.
     pub(super) fn into_tcp(mut self) -> Option<TcpStream> {
         self.register().ok()?;
         match self {
@@ -77,16 +77,16 @@ impl Socket {
         }
     }
 
-    /// Whether bytes have come that were not read, as far as is known without a system call.
+    /// Whether there are unread bytes, as far as is known without a system call.
     pub(super) fn has_unread(&self) -> bool {
         if let Self::Accepted(accepted) = self {
             return accepted.may_have_more();
         }
-        let mut nobody = Context::from_waker(Waker::noop());
-        self.poll_ready_to_read(&mut nobody).is_ready()
+        let mut waker = Context::from_waker(Waker::noop());
+        self.poll_ready_to_read(&mut waker).is_ready()
     }
 
-    /// Whether the kernel sees the bytes as they are.
+    /// Whether the kernel sees the bytes unencrypted.
     pub(super) fn is_plain(&self) -> bool {
         match self {
             Self::Accepted(_) | Self::Tcp(_) | Self::Unix(_) => true,
@@ -94,8 +94,8 @@ impl Socket {
         }
     }
 
-    /// Whether there may be something to read; otherwise the task is woken when there is. One task reads here, so the library
-    /// need not keep a list of waiters.
+    /// Ready if there may be something to read; otherwise the task is woken when there is. Only one task reads, so the runtime
+    /// needs no list of waiters.
     pub(super) fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Self::Accepted(accepted) = self {
             if accepted.may_have_more() {
@@ -122,12 +122,12 @@ impl Socket {
         }
     }
 
-    /// Reads what is there behind the contents of `input`, which has room: how many bytes, 0 at the end. Cancel-safe.
+    /// Reads the available bytes into the free capacity of `input`, and returns their number, 0 at the end. Cancel-safe.
     pub(super) async fn read_into(&mut self, input: &mut BytesMut) -> io::Result<usize> {
         poll_fn(|cx| self.poll_read_into(cx, input)).await
     }
 
-    /// As [`Socket::read_into`]; if there is nothing, `input` is unchanged and the task is woken when there is.
+    /// As [`Socket::read_into`]; if there is nothing to read, `input` is unchanged and the task is woken when there is.
     pub(super) fn poll_read_into(
         &mut self,
         cx: &mut Context<'_>,
@@ -159,7 +159,7 @@ impl Socket {
             Self::Tls(stream) => {
                 let (tcp, session) = stream.get_mut();
                 let taken = session.writer().write_vectored(slices)?;
-                // What the kernel does not take now, `send_rest` sends.
+                // `send_rest` sends what the kernel does not accept now.
                 while session.wants_write() {
                     match session.write_tls(&mut Direct(tcp)) {
                         Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -176,7 +176,7 @@ impl Socket {
         }
     }
 
-    /// Whether bytes that were taken wait here for the kernel.
+    /// Whether accepted bytes are buffered here.
     pub(super) fn holds_back(&self) -> bool {
         match self {
             Self::Accepted(_) | Self::Tcp(_) | Self::Unix(_) => false,
@@ -184,7 +184,7 @@ impl Socket {
         }
     }
 
-    /// Sends some of the bytes that wait here; waits until at least one was sent. Cancel-safe.
+    /// Sends some of the buffered bytes; waits until at least one was sent. Cancel-safe.
     pub(super) async fn send_rest(&mut self) -> io::Result<()> {
         let Self::Tls(stream) = self else {
             return Ok(());
@@ -203,7 +203,7 @@ impl Socket {
         Ok(())
     }
 
-    /// One write of another kind, when a plain socket takes bytes.
+    /// One write of another kind, when a plain socket accepts bytes.
     pub(super) async fn write_direct(
         &mut self,
         write: &mut impl FnMut(BorrowedFd<'_>) -> io::Result<usize>,
@@ -222,13 +222,13 @@ impl Socket {
         }
     }
 
-    /// Says over TLS that nothing follows, as far as the kernel takes it at once: without that a client cannot tell an end from
-    /// a cut (RFC 8446 section 6.1).
-    pub(super) fn say_farewell(&mut self) {
+    /// Sends the close notification of TLS if the kernel accepts it at once. Without it a client cannot tell an end from
+    /// a truncation (RFC 8446 section 6.1).
+    pub(super) fn send_close_notify(&mut self) {
         if let Self::Tls(stream) = self {
             let (tcp, session) = stream.get_mut();
             session.send_close_notify();
-            // A client that has gone already gets nothing.
+            // A client that has disconnected gets nothing.
             let _ = session.write_tls(&mut Direct(tcp));
         }
     }
@@ -244,9 +244,9 @@ impl Socket {
         address.unwrap_or(NOBODY)
     }
 
-    /// Makes the end of the connection a reset.
+    /// Makes closing the connection send a reset.
     pub(super) fn reset_at_end(&self) {
-        // If it cannot be set, the kernel closes in its ordinary way.
+        // If the option cannot be set, the kernel closes the connection as usual.
         let linger = |socket: SockRef<'_>| drop(socket.set_linger(Some(Duration::ZERO)));
         match self {
             Self::Accepted(accepted) => drop(accepted.stream().map(|tcp| linger(tcp.into()))),
@@ -257,7 +257,7 @@ impl Socket {
     }
 }
 
-/// Bytes that were decrypted with the first record of a read: requests that came together are answered together.
+/// Takes the bytes that were decrypted with the first record of a read: requests that arrived together are answered together.
 fn take_decrypted(stream: &mut TlsStream<TcpStream>, input: &mut BytesMut) -> usize {
     let mut reader = stream.get_mut().1.reader();
     let mut taken = 0;
@@ -276,7 +276,7 @@ fn take_decrypted(stream: &mut TlsStream<TcpStream>, input: &mut BytesMut) -> us
     }
 }
 
-/// A socket's own way of writing, for what writes without waiting.
+/// Writes to a socket without waiting.
 struct Direct<'s>(&'s TcpStream);
 
 impl Write for Direct<'_> {
@@ -293,7 +293,7 @@ impl Write for Direct<'_> {
     }
 }
 
-/// The same inside of `try_io`, which keeps the books of readiness itself.
+/// Writes inside of `try_io`, which tracks readiness itself.
 struct Raw<'s>(&'s TcpStream);
 
 impl Write for Raw<'_> {

@@ -1,4 +1,4 @@
-//! Sends ranges of a file to a socket: with `sendfile` what is in the page cache, by a helper thread what is not.
+//! Sends ranges of a file to a socket: cached ranges with `sendfile`, other ranges through a helper thread.
 //!
 //! `sendfile` saves the copy into user memory and two wake-ups of a helper thread for each piece, but it waits for the disk
 //! if a page is not in memory, and every connection of the core would wait with it. So each piece is probed: one byte of
@@ -7,7 +7,7 @@
 //! the page cache for what follows. A page that is evicted between probe and sending, or is missing between two probed
 //! ones, makes the core wait for that one read.
 //!
-//! What is queued on the socket is the file's own memory: if a program overwrites a file in place, instead of renaming a
+//! The socket's queue refers to the file's own memory: if a program overwrites a file in place, instead of renaming a
 //! new one onto it, clients that are receiving it may see the change. The length is announced before; if a file ends
 //! earlier, the connection is closed.
 //!
@@ -25,8 +25,8 @@ use tokio::task::{spawn_blocking, yield_now};
 
 use super::io::{ClientConnection, Gone};
 
-/// Sends the bytes `span` of a file, behind the head in `wire.output` if there is one. `sent` counts what left. Not
-/// cancel-safe: dropped midway, the connection must end.
+/// Sends the bytes `span` of a file, after the head in `wire.output` if there is one. `sent` counts the sent bytes. Not
+/// cancel-safe: if it is dropped midway, the connection must be closed.
 pub(super) async fn send(
     wire: &mut ClientConnection,
     file: &Arc<File>,
@@ -50,7 +50,7 @@ pub(super) async fn send(
                 at += count;
                 *sent += count;
             }
-            // A client that takes everything at once does not starve its core's others.
+            // A client that accepts everything at once must not starve the core's other connections.
             yield_now().await;
         } else {
             let piece = if is_at_hand {
@@ -67,7 +67,7 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// The next bytes of a file, at most `most` of them, for a socket that cannot use `sendfile`.
+/// The next bytes of a file, at most `most`, for a socket that cannot use `sendfile`.
 pub(super) async fn piece(file: &Arc<File>, at: u64, most: u64) -> Result<Bytes, Gone> {
     if is_at_hand(file, at, most) {
         return Ok(read_now(file, at, most)?);
@@ -91,7 +91,7 @@ fn is_at_hand(file: &File, at: u64, length: u64) -> bool {
 fn is_byte_at_hand(file: &File, at: u64) -> bool {
     let mut byte = [0];
     let mut into = [IoSliceMut::new(&mut byte)];
-    // Nothing read: the file has been cut. The slow path finds that out, too.
+    // Nothing was read: the file has been truncated. The slow path detects this, too.
     matches!(
         rustix::io::preadv2(file, &mut into, at, ReadWriteFlags::NOWAIT),
         Ok(1)
@@ -99,7 +99,7 @@ fn is_byte_at_hand(file: &File, at: u64) -> bool {
 }
 
 async fn read(file: Arc<File>, at: u64, length: u64) -> Result<Bytes, Gone> {
-    // Created here, where it is dropped: each of dozens of helper threads would keep its own buffers.
+    // Allocated here, where it is dropped: otherwise each of dozens of helper threads would keep its own buffers.
     let piece = empty(length)?;
     let piece = spawn_blocking(move || fill(&file, at, piece));
     Ok(piece.await.map_err(|_| Gone::Closed)??)
@@ -114,7 +114,7 @@ fn empty(length: u64) -> io::Result<Vec<u8>> {
 }
 
 fn fill(file: &File, at: u64, mut piece: Vec<u8>) -> io::Result<Bytes> {
-    // The file may have been cut since its length was told; then the connection ends short.
+    // The file may have been truncated after its length was sent; then the connection ends early.
     file.read_exact_at(&mut piece, at)?;
     Ok(piece.into())
 }
@@ -122,11 +122,11 @@ fn fill(file: &File, at: u64, mut piece: Vec<u8>) -> io::Result<Bytes> {
 /// Bytes that are probed, and then sent or read, at one time.
 pub(super) const PIECE: u64 = 256 * 1024;
 
-/// The same if the bytes pass through user memory: as much as a session accepts before the kernel has taken some.
+/// The same if the bytes pass through user memory: as much as a TLS session accepts before the kernel has taken some.
 const PIECE_TO_READ: u64 = 64 * 1024;
 
 /// The kernel reads ahead 128 KiB and more at a time, so everything between two bytes of this distance was read with one of
-/// them or, usually, is evicted with one of them.
+/// them and is usually evicted with one of them.
 const PROBE: u64 = 64 * 1024;
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&vec![1; 300_000], 0).unwrap();
         let can_say = is_byte_at_hand(&file, 0);
-        // On a file system that cannot say, nothing ever is.
+        // A file system without the flag always reports false.
         assert_eq!(is_at_hand(&file, 0, 300_000), can_say);
         assert_eq!(is_at_hand(&file, 299_999, 1), can_say);
         assert!(!is_at_hand(&file, 299_999, 2));

@@ -16,82 +16,82 @@ use crate::telemetry::counters::CoreCounters;
 use crate::telemetry::fields::LoggedHeaders;
 use crate::tls::Acceptor;
 
-/// How far a front core is.
+/// The phase in the life of a front core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It accepts connections.
     Running,
-    /// Another configuration has replaced it: it accepts none, and ends those that it has with their next response.
-    /// Connections that ask nothing stay for a moment, because a request may be in transit; a response takes as long as it takes.
+    /// A reload has replaced it: it accepts no connections, and closes each connection with its next response.
+    /// Idle connections stay open for a moment, because a request may be in transit. Responses are not interrupted.
     Retiring,
-    /// The server ends: connections that ask nothing are ended at once, all others within `drain_timeout`.
+    /// The server stops: idle connections are closed at once, all others within `drain_timeout`.
     Stopping,
 }
 
-/// Limits on clients; from `[server]`.
+/// Limits on clients, from `[server]`.
 #[derive(Clone, Debug)]
 pub struct ClientLimits {
-    /// Bytes of a request head.
+    /// Maximum size of a request head, in bytes.
     pub head_bytes: usize,
-    /// For a whole head, from its first byte.
+    /// Maximum time to receive a head, from its first byte.
     pub head_timeout: Duration,
-    /// For the first byte of the next request.
+    /// Maximum time to wait for the first byte of the next request.
     pub idle_timeout: Duration,
-    /// How fast a body must come.
-    pub coming: Speed,
-    /// How fast an answer must be taken.
-    pub leaving: Speed,
-    /// For exchanges in progress when the server is stopped.
+    /// Minimum speed at which a client must send a body.
+    pub body_speed: Speed,
+    /// Minimum speed at which a client must receive a response.
+    pub response_speed: Speed,
+    /// Maximum time for exchanges in progress when the server stops.
     pub drain_timeout: Duration,
-    /// Connections per core.
+    /// Maximum number of connections per core.
     pub connections: usize,
     /// Whether hits may take the fast path.
     pub fast_path: bool,
-    /// Whether HTTP/2 is spoken without TLS.
+    /// Whether HTTP/2 without TLS is accepted.
     pub h2c: bool,
 }
 
 /// A listening socket, and its protocols.
 pub struct BoundListener {
-    /// Where connections come in.
+    /// The listening socket.
     pub socket: Listening,
-    /// The sites that answer there.
+    /// The sites that this listener serves.
     pub sites: Arc<Sites>,
     /// Whether each connection begins with a header of the PROXY protocol.
     pub speaks_proxy: bool,
-    /// How handshakes are answered; `None`: clients come in plain.
+    /// Accepts TLS handshakes; `None`: the listener has no TLS.
     pub tls: Option<Acceptor>,
-    /// Whether nobody accepts there after this core.
+    /// Whether the configuration has removed the listener, so that no other core accepts on it.
     pub is_removed: Arc<AtomicBool>,
 }
 
 /// A core's share of the listeners.
 pub type Listeners = Vec<BoundListener>;
 
-/// What one front core is started with.
+/// The arguments of one front core.
 pub struct CoreSpec {
-    /// Its number, for the thread's name and request ids.
+    /// The index, for the thread's name and request ids.
     pub index: usize,
-    /// Its listeners.
+    /// The listeners.
     pub listeners: Listeners,
-    /// Limits.
+    /// The limits on clients.
     pub limits: ClientLimits,
-    /// Shared services.
+    /// The shared services.
     pub services: Arc<Services>,
-    /// Its access log buffers: the server's, then those of sites with their own.
+    /// The access log buffers: the server's, then those of sites with a separate log.
     pub logs: Vec<LogWriter>,
-    /// Header fields that their lines have by configuration.
+    /// Header fields that the configuration adds to access lines.
     pub logged: LoggedHeaders,
-    /// The countries of clients, if access lines have them.
+    /// The countries of clients, if access lines contain them.
     pub countries: Option<Arc<Countries>>,
-    /// Its counters.
+    /// The counters of the core.
     pub counters: CoreCounters,
-    /// Start of all request ids of this process.
+    /// The prefix of all request ids of this process.
     pub id_prefix: String,
-    /// Whether it is to drain.
+    /// The phase that the control thread sets.
     pub phase: watch::Receiver<Phase>,
-    /// Dropped when it accepts no more.
+    /// Dropped when the core accepts no more connections.
     pub accepting: oneshot::Sender<()>,
-    /// What confines its thread.
+    /// The sandbox of the thread.
     pub sandbox: Option<Sandbox>,
 }

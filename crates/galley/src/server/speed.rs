@@ -1,9 +1,9 @@
-//! How slow a client may be while a body is received or a response is sent.
+//! How slow a client may be while it sends a body or receives a response.
 //!
-//! The bytes within a whole window count: a byte now and then prolongs nothing, and a client that was fast at the beginning
-//! gains nothing from it. For a response, bytes count when the client's system has acknowledged them, since the local
-//! system accepts megabytes at once, and reports free space only when a third of it is gone. A window that ends while
-//! nobody waits for the client is not evaluated.
+//! The bytes within a whole window count, so that single bytes extend nothing, and a fast start
+//! gains nothing. For a response, bytes count when the client's system has acknowledged them, because the local
+//! system accepts megabytes at once, and reports free space only when a third of it is free. A window that ends while
+//! Galley is not waiting for the client is not evaluated.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::socket::Unsent;
 use super::timer::{Deadline, Late, Timer};
 
-/// The least that must move in a window.
+/// The minimum number of bytes in a window.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
     pub(super) window: Duration,
@@ -21,7 +21,7 @@ pub struct Speed {
 }
 
 impl Speed {
-    /// At least `per_s` bytes for each second of a window, and at least one in any.
+    /// At least `per_s` bytes for each second of a window, and at least one byte in any window.
     pub fn new(window: Duration, per_s: u64) -> Self {
         let ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -30,7 +30,7 @@ impl Speed {
         }
     }
 
-    /// Whether so many bytes are enough for a window.
+    /// Whether a number of bytes is sufficient for a window.
     pub(super) fn is_enough(self, bytes: u64) -> bool {
         bytes >= self.bytes
     }
@@ -52,12 +52,12 @@ impl ReceiveProgress {
         }
     }
 
-    /// So many bytes came.
+    /// Counts received bytes.
     pub(super) fn add(&mut self, count: usize) {
         self.came += count as u64;
     }
 
-    /// Evaluates a window that is over, and begins the next.
+    /// Evaluates a window at its end, and begins the next.
     pub(super) fn judge(&mut self, timer: &Timer) -> Result<(), Late> {
         if !timer.is_past(self.until) {
             return Ok(());
@@ -70,10 +70,10 @@ impl ReceiveProgress {
     }
 }
 
-/// An answer that the client has to make room for.
+/// A response that the client must receive.
 pub(super) struct SendProgress {
     speed: Speed,
-    /// Bytes that had not arrived when the window began.
+    /// Bytes that had not been acknowledged when the window began.
     unsent: u64,
 }
 
@@ -97,7 +97,7 @@ impl SendProgress {
     }
 }
 
-/// The result of `work` if it is ready without waiting. It is dropped if it would wait.
+/// The result of `work` if it is ready without waiting; otherwise `work` is dropped.
 pub(super) async fn at_once<T>(work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|cx| {

@@ -24,20 +24,20 @@ use crate::sys;
 use crate::sys::sandbox;
 use crate::telemetry::errors::Seldom;
 
-/// Starts a front core. It ends when its phase says so and its connections are done, or when the drain takes too long.
+/// Starts a front core. It ends when its phase requires it and its connections have ended, or when the drain times out.
 ///
-/// Errors: the runtime, its timer or the thread cannot be made.
+/// Errors: the runtime, its timer or the thread cannot be created.
 pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
-    // The runtime cannot leave its thread, and its failure is the caller's.
+    // The runtime cannot leave its thread, so the thread creates it and reports a failure.
     let (result_sender, result) = sync_channel(1);
     let thread = std::thread::Builder::new()
         .name(format!("front-{}", spec.index))
         .spawn(move || match runtime() {
-            Ok((runtime, beat, moments)) => {
+            Ok((runtime, ticks, slices)) => {
                 let _ = result_sender.send(Ok(()));
                 sys::raise_priority(TURN);
                 sandbox::enter(spec.sandbox.as_ref());
-                runtime.block_on(run(spec, beat, moments));
+                runtime.block_on(run(spec, ticks, slices));
             }
             Err(error) => {
                 let _ = result_sender.send(Err(error));
@@ -48,7 +48,7 @@ pub fn start(spec: CoreSpec) -> io::Result<JoinHandle<()>> {
     Ok(thread)
 }
 
-/// What the tasks of one thread run on. Tasks that never leave it need no set of their own, which would be one task more to wake
+/// The runtime of one thread. Its tasks never leave the thread, so they need no `LocalSet`, which would be one more task to wake
 /// and to poll at each turn.
 fn runtime() -> io::Result<(LocalRuntime, Ticks, RunSlices)> {
     let has_waited = Arc::new(AtomicBool::new(true));
@@ -56,18 +56,18 @@ fn runtime() -> io::Result<(LocalRuntime, Ticks, RunSlices)> {
     let runtime = Builder::new_current_thread()
         .enable_all()
         .event_interval(TASKS_OF_A_TURN)
-        // The runtime's helpers, which read files, are begun by the core.
+        // The core starts the helper threads, which read files. They must not inherit its priority.
         .max_blocking_threads(sys::HELPERS)
         .on_thread_start(sys::usual_priority)
         .on_thread_park(move || waits.store(true, Ordering::Relaxed))
         .build_local(LocalOptions::default())?;
     let entered = runtime.enter();
-    let beat = Ticks::every(SWEEP)?;
+    let ticks = Ticks::every(SWEEP)?;
     drop(entered);
-    Ok((runtime, beat, RunSlices::new(has_waited)))
+    Ok((runtime, ticks, RunSlices::new(has_waited)))
 }
 
-async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
+async fn run(spec: CoreSpec, ticks: Ticks, slices: RunSlices) {
     let mut phase = spec.phase;
     let clock = spec.services.clock;
     let drain_timeout = spec.limits.drain_timeout;
@@ -77,7 +77,7 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
         timers: Rc::new(Timers::default()),
         date: Rc::new(Cell::new(http_date(clock.wall()))),
         wall: Cell::new((Instant::now(), clock.wall())),
-        slices: moments,
+        slices,
         buffers: RefCell::default(),
         pool: Rc::default(),
         spare: Rc::default(),
@@ -91,14 +91,14 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
         stopping: Cell::new(false),
         phase: Cell::new(Phase::Running),
         ends_tunnels: Cell::new(false),
-        strangers: Seldom::new(STRANGERS_EVERY_S),
+        refused_connections: Seldom::new(REFUSED_LOG_INTERVAL_S),
     });
-    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), beat));
+    let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), ticks));
     let mut accepting = JoinSet::new();
     for listener in spec.listeners {
         accepting.spawn_local(accept::run(Rc::clone(&core), listener, phase.clone()));
     }
-    // An error means that the sender is gone, and with it everything that could end this thread properly.
+    // An error means that the sender has been dropped, and with it everything that could stop this thread in an orderly way.
     let now = phase.wait_for(|phase| *phase != Phase::Running).await;
     core.phase.set(now.map_or(Phase::Stopping, |now| *now));
     core.stopping.set(true);
@@ -115,25 +115,25 @@ async fn run(spec: CoreSpec, beat: Ticks, moments: RunSlices) {
             _ = stopped => core.phase.set(Phase::Stopping),
         }
     }
-    // Nothing remains of a core that has retired.
+    // A core that has retired has no connections left.
     let _ = tokio::time::timeout(drain_timeout, stop(&core)).await;
     sweeping.abort();
     core.flush_logs();
 }
 
-/// Endpoints the connections: idle ones and tunnels at once, all others after their response.
+/// Closes the connections: idle ones and tunnels at once, all others after their response.
 async fn stop(core: &Core) {
     if core.connections.get() == 0 {
         return;
     }
-    // What clients have sent by now is heard of before their connections count as idle.
-    tokio::time::sleep(LAST_WORD).await;
+    // Requests that clients have sent by now are received before their connections count as idle.
+    tokio::time::sleep(LAST_REQUESTS).await;
     core.ends_tunnels.set(true);
     core.timers.end_idle();
     core.all_ended().await;
 }
 
-/// As [`stop`], with time for requests that are in transit, and with all the time that a response takes: a reload interrupts none.
+/// As [`stop`], but waits for requests that are in transit, and for responses however long they take: a reload interrupts none.
 async fn retire(core: &Core) {
     let drain = core.limits.drain_timeout;
     let idle = RETIRING_IDLE.min(drain / 2);
@@ -152,15 +152,15 @@ async fn retire(core: &Core) {
     core.all_ended().await;
 }
 
-async fn sweep(core: Rc<Core>, beat: Ticks) {
+async fn sweep(core: Rc<Core>, ticks: Ticks) {
     loop {
-        // At once, too: the core's clock shows the process's start until then.
+        // Also at the start: until the first sweep the core's clock shows the start of the process.
         core.timers.sweep(core.services.clock.tick());
         let wall = core.services.clock.wall();
         core.date.set(http_date(wall));
         core.wall.set((Instant::now(), wall));
         core.flush_logs();
-        if let Err(error) = beat.next().await {
+        if let Err(error) = ticks.next().await {
             tracing::error!(%error, "the timer of a front thread has stopped: its timeouts do not apply any longer");
             return;
         }
@@ -170,22 +170,22 @@ async fn sweep(core: Rc<Core>, beat: Ticks) {
 fn http_date(now: SystemTime) -> HttpDate {
     let mut text = Vec::with_capacity(29);
     galley_policy::time::write_date(now, &mut text);
-    // A clock beyond the year 9999 gives another length; then the epoch is as good.
+    // A date beyond the year 9999 has another length; the epoch replaces it.
     text.try_into().unwrap_or(*b"Thu, 01 Jan 1970 00:00:00 GMT")
 }
 
-/// Seconds between two messages about connections that are shut out: one tells the operator which address to look at.
-const STRANGERS_EVERY_S: u32 = 10;
+/// Minimum interval between two messages about refused connections, in seconds: one message shows the operator the address.
+const REFUSED_LOG_INTERVAL_S: u32 = 10;
 
 /// The time slice of a core: the smallest possible. A hit takes a tenth of it.
 const TURN: Duration = Duration::from_micros(100);
 
-/// Tasks that run before the next `epoll_wait`. As many as it reports at once in a busy moment: the usual 61 make two calls
+/// Tasks that run before the next `epoll_wait`: as many as it reports at once in a busy moment. The default of 61 makes two calls
 /// when 64 connections are ready together.
 const TASKS_OF_A_TURN: u32 = 256;
 
-/// Some turns of the runtime: between the end of accepting and the end of idle connections.
-const LAST_WORD: Duration = Duration::from_millis(20);
+/// Time between the end of accepting and the end of idle connections: some turns of the runtime.
+const LAST_REQUESTS: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_core_has_so_many_helpers_and_no_more() {
-        let (runtime, _beat, _moments) = runtime().unwrap();
+        let (runtime, _ticks, _slices) = runtime().unwrap();
         let at_work = Arc::new(AtomicUsize::new(0));
         let gate = Arc::new((Mutex::new(false), Condvar::new()));
         let helper = || {
@@ -211,7 +211,7 @@ mod tests {
         while at_work.load(Ordering::SeqCst) < sys::HELPERS {
             std::thread::yield_now();
         }
-        // More would have begun by now, or would soon.
+        // Additional threads would have started by now.
         std::thread::sleep(Duration::from_millis(50));
         let most = at_work.load(Ordering::SeqCst);
         *gate.0.lock().unwrap() = true;

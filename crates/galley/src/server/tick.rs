@@ -12,11 +12,11 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// See the module. Tokio's type for pipes makes no system call that such a timer does not support.
+/// Ticks at a regular interval. Tokio's type for pipes makes no system call that a timer descriptor does not support.
 pub(super) struct Ticks(Receiver);
 
 impl Ticks {
-    /// One that is heard every `period`, the first time at the end of the first. Within a runtime only.
+    /// Ticks every `period`, the first time after one period. Must be called within a runtime.
     pub(super) fn every(period: Duration) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -29,7 +29,7 @@ impl Ticks {
         Receiver::from_owned_fd_unchecked(timer).map(Self)
     }
 
-    /// Waits for the next; those that were missed count as one. Cancel-safe.
+    /// Waits for the next tick; missed ticks count as one. Cancel-safe.
     pub(super) async fn next(&self) -> io::Result<()> {
         loop {
             self.0.readable().await?;
@@ -42,7 +42,7 @@ impl Ticks {
     }
 }
 
-/// Bytes of the number that says how often it was (`timerfd_create(2)`).
+/// Size of the expiration count (`timerfd_create(2)`).
 const COUNT: usize = 8;
 
 #[cfg(test)]
@@ -51,9 +51,9 @@ mod tests {
 
     #[tokio::test]
     async fn every_tick_wakes_its_waiters() {
-        let beat = Ticks::every(Duration::from_millis(1)).expect("a timer of the kernel");
+        let ticks = Ticks::every(Duration::from_millis(1)).expect("a timer of the kernel");
         for _ in 0..3 {
-            beat.next().await.expect("a beat");
+            ticks.next().await.expect("a tick");
         }
     }
 }

@@ -21,38 +21,38 @@ pub struct Timers {
 }
 
 struct TimerState {
-    /// Milliseconds; [`NEVER`] when nothing is waited for.
+    /// Milliseconds on the core's clock; [`NEVER`]: no deadline.
     deadline: Cell<u64>,
     late: Cell<bool>,
-    /// What its connection waits for.
+    /// What the connection waits for.
     waits: Cell<WaitKind>,
-    /// Since when it has waited for a request, as of a sweep.
+    /// When the connection began to wait for a request, in milliseconds as of a sweep.
     since: Cell<u64>,
     waker: RefCell<Option<Waker>>,
     index: Cell<usize>,
 }
 
-/// One connection's timer; it leaves the core's list when dropped.
+/// The timer of one connection. Dropping it removes it from the core's list.
 pub struct Timer {
     state: Rc<TimerState>,
     timers: Rc<Timers>,
 }
 
-/// What a connection waits for, as far as it may be closed for others.
+/// What a connection waits for. It determines whether the connection may be closed for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum WaitKind {
     /// Something that belongs to a request, or nothing.
     #[default]
     Other,
-    /// A request that may never come.
+    /// A request that may never arrive.
     Request,
-    /// Streams of a connection that may be told to take no more.
+    /// Streams of a connection that may be told to open no more.
     Streams,
     /// The rest of a request's head.
     Head,
 }
 
-/// A deadline passed before the awaited thing happened.
+/// The deadline passed before the awaited event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Late;
 
@@ -75,7 +75,7 @@ impl Timers {
         }
     }
 
-    /// Wakes the connections that are overdue at `now`; to be called every [`SWEEP`].
+    /// Wakes the connections that are overdue at `now`; must be called every [`SWEEP`].
     pub fn sweep(&self, now: Tick) {
         self.now.set(now.0);
         self.wake(|state| state.deadline.get() <= now.0);
@@ -91,10 +91,10 @@ impl Timers {
         self.wake(|state| matches!(state.waits.get(), WaitKind::Request | WaitKind::Streams));
     }
 
-    /// Ends the waits of connections whose place others need: at most `most` without a request in progress, the longest waits
-    /// first; if there are none, of those that have not sent a whole head. Returns how many. A new connection is kept for
-    /// [`GRACE_MS`]: its request may be in transit.
-    pub fn give_way(&self, most: usize) -> usize {
+    /// Closes connections to free their slots for new ones: at most `most` without a request in progress, the longest waits
+    /// first; if there are none, those that have not sent a complete head. Returns their number. A new connection is kept for
+    /// [`GRACE_MS`], because its request may be in transit.
+    pub fn close_idle(&self, most: usize) -> usize {
         match self.end_oldest(WaitKind::Request, most) {
             0 => self.end_oldest(WaitKind::Head, most),
             ended => ended,
@@ -108,7 +108,7 @@ impl Timers {
             let is_new = waits == WaitKind::Request && now < state.since.get() + GRACE_MS;
             state.waits.get() == waits && !state.late.get() && !is_new
         });
-        // They have the same limit, so the earliest deadline is that of the longest wait.
+        // All have the same limit, so the earliest deadline is that of the longest wait.
         let mut found: Vec<(u64, usize)> = waiting
             .map(|state| (state.deadline.get(), state.index.get()))
             .collect();
@@ -147,13 +147,13 @@ impl Timer {
             .await
     }
 
-    /// The deadline that lies `limit` from now, for several waits under one limit.
+    /// A deadline `limit` from now, for several waits under one limit.
     pub fn deadline(&self, limit: Duration) -> Deadline {
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(NEVER);
         Deadline(self.timers.now.get().saturating_add(limit_ms))
     }
 
-    /// Waits for `work` until a deadline made before.
+    /// Waits for `work` until a deadline.
     pub async fn before<T>(
         &self,
         deadline: Deadline,
@@ -162,7 +162,7 @@ impl Timer {
         self.until(deadline.0, work).await
     }
 
-    /// As [`Timer::within`], for a wait that a drain, or others that need the place, may cut short.
+    /// As [`Timer::within`], for a wait that a drain or the limit of connections may end early.
     pub async fn idle_within<T>(
         &self,
         limit: Duration,
@@ -174,24 +174,24 @@ impl Timer {
         result
     }
 
-    /// Begins what [`Timer::idle_within`] waits for, for a connection that polls for itself with [`Timer::poll_late`].
+    /// Begins a wait as [`Timer::idle_within`] does, for a connection that polls by itself with [`Timer::poll_late`].
     pub fn begin_idle(&self, limit: Duration) {
         self.state.wait_for_request(self.timers.now.get());
         self.state.late.set(false);
         self.state.deadline.set(self.deadline(limit).0);
     }
 
-    /// Endpoints it.
+    /// Ends such a wait.
     pub fn end_idle(&self) {
         self.state.waits.set(WaitKind::Other);
         self.state.deadline.set(NEVER);
     }
 
-    /// Sets the deadline of a connection that polls by itself, or none, without waiting. A drain makes it overdue, too, and so
-    /// do others that need its place while nothing is in progress on it: `is_idle`.
+    /// Sets or clears the deadline of a connection that polls by itself, without waiting. A drain makes the connection overdue, too, and
+    /// so does the limit of connections if no request is in progress on it (`is_idle`).
     pub fn arm(&self, deadline: Option<Deadline>, is_idle: bool) {
         let deadline = deadline.map_or(NEVER, |at| at.0);
-        // Another deadline: something was asked meanwhile, and answered at once.
+        // Another deadline: a request arrived and was answered since then.
         if self.state.deadline.replace(deadline) != deadline {
             self.state.waits.set(WaitKind::Other);
         }
@@ -202,8 +202,8 @@ impl Timer {
         }
     }
 
-    /// Whether the deadline that was armed has passed, or the connection is to end before it, told once; else the task is
-    /// woken when it does.
+    /// Ready once if the deadline has passed or the connection must end; otherwise the task is
+    /// woken when that happens.
     pub fn poll_late(&self, cx: &Context<'_>) -> Poll<()> {
         if self.state.late.replace(false) {
             return Poll::Ready(());
@@ -227,7 +227,7 @@ impl Timer {
         result
     }
 
-    /// Whether a moment has come.
+    /// Whether a deadline has passed.
     pub fn is_past(&self, deadline: Deadline) -> bool {
         self.timers.now.get() >= deadline.0
     }
@@ -257,7 +257,7 @@ impl Timer {
 
 impl TimerState {
     fn wait_for_request(&self, now: u64) {
-        // A connection that polls by itself says so each time.
+        // A connection that polls by itself sets its kind each time.
         if self.waits.replace(WaitKind::Request) != WaitKind::Request {
             self.since.set(now);
         }
@@ -275,16 +275,16 @@ impl Drop for Timer {
     }
 }
 
-/// A moment on the core's clock.
+/// A time on the core's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(u64);
 
-/// How often a core looks at its timers.
+/// How often a core checks its timers.
 pub const SWEEP: Duration = Duration::from_millis(250);
 
 const NEVER: u64 = u64::MAX;
 
-/// How long a connection may be silent before it can be closed for others, in milliseconds: a client that has connected sends
+/// How long a silent connection is kept before it can be closed for others, in milliseconds: a client that has connected sends
 /// its request within a round trip.
 const GRACE_MS: u64 = 1000;
 
@@ -355,13 +355,13 @@ mod tests {
             let of_new = timers.end_oldest(WaitKind::Request, 9);
             assert_eq!(of_new, 0, "their requests may be on their way");
             timers.sweep(Tick(GRACE_MS));
-            let first = timers.give_way(2);
-            // Those that were told so are not told twice.
+            let first = timers.close_idle(2);
+            // They are reported only once.
             (
                 first,
-                timers.give_way(2),
-                timers.give_way(9),
-                timers.give_way(9),
+                timers.close_idle(2),
+                timers.close_idle(9),
+                timers.close_idle(9),
             )
         };
         let (one, two, three, head, work, ended) = tokio::join!(

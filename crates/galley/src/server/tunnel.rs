@@ -1,7 +1,7 @@
-//! A connection that has switched from HTTP to another protocol: bytes are copied both ways until both sides have ended.
+//! A connection that was upgraded from HTTP to another protocol: bytes are copied in both directions until both sides have ended.
 //!
-//! They are not interpreted. Each direction has one buffer, so a slow receiver slows its sender down; the end of one
-//! direction is passed on in that direction only; and a tunnel without traffic for a while ends, as does one during a
+//! They are not interpreted. Each direction has one buffer, so a slow receiver slows its sender down. The end of one
+//! direction is forwarded in that direction only. A tunnel without traffic for a while is closed, and so is one during a
 //! drain.
 
 use std::cell::Cell;
@@ -15,14 +15,14 @@ use super::Core;
 use super::io::ClientConnection;
 use crate::upstream::switch::Tunnel;
 
-/// Copies bytes until both sides have ended, or nothing arrived for too long: returns how many bytes the client got.
+/// Copies bytes until both sides have ended, or nothing arrived for too long. Returns how many bytes the client received.
 pub(super) async fn carry(core: &Core, wire: &mut ClientConnection, mut tunnel: Tunnel) -> u64 {
     let step = core.services.tunnels.silence() / STEPS;
     let (moved, down) = (Cell::new(0_u64), Cell::new(0_u64));
     let (socket, input, timer) = wire.tunnel();
     let (client_in, client_out) = tokio::io::split(socket);
     let (upstream_in, upstream_out) = tokio::io::split(&mut tunnel.stream);
-    // What the client has sent behind its request belongs to the new protocol.
+    // Bytes that the client has sent after its request belong to the new protocol.
     let first = std::mem::take(input);
     let up = copy(first, client_in, upstream_out, |count| {
         moved.set(moved.get() + count);
@@ -43,7 +43,7 @@ pub(super) async fn carry(core: &Core, wire: &mut ClientConnection, mut tunnel: 
     down.get()
 }
 
-/// One direction: `first`, then what comes, to its end, which is passed on.
+/// Copies one direction: `first`, then everything that arrives, up to its end, which is forwarded.
 async fn copy(
     first: BytesMut,
     mut from: impl AsyncRead + Unpin,
@@ -66,8 +66,8 @@ async fn copy(
     }
 }
 
-/// What one direction holds at most: a message of a chat many times over, and a few of a file's.
+/// Buffer size of one direction: many messages of a chat.
 const PIECE: usize = 16 * 1024;
 
-/// Looks within the time that may pass in silence.
+/// Checks of the traffic within the permitted time of silence.
 const STEPS: u32 = 4;

@@ -1,8 +1,8 @@
 //! A request body that is streamed from its client to the upstream (`stream_request`).
 //!
-//! Nothing is read from the client before the upstream asks for it, so a request that waits for a slot costs no memory, and
-//! a client that waits for `100 Continue` gets it when its body is wanted. The client's speed is checked only while Galley
-//! waits for it.
+//! Nothing is read from the client before the upstream requests it, so a request that waits for a slot costs no memory, and
+//! a client that waits for `100 Continue` gets it when the upstream needs the body. The client's speed is checked only while
+//! Galley waits for it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::protocol::{ArrivingBody, BodyError, Protocol};
 use super::timer::Late;
 use crate::body::streamed_body::BodySender;
 
-/// A body that is forwarded while it arrives.
+/// A body that is forwarded while it is received.
 pub(super) struct Upload {
     sender: BodySender,
     body: ArrivingBody,
@@ -24,11 +24,11 @@ pub(super) struct Upload {
 enum UploadState {
     /// The upstream has not requested it.
     Unasked,
-    /// Parts are forwarded.
+    /// Parts are being forwarded.
     Open,
-    /// The upstream has all of it.
+    /// The upstream has received all of it.
     Complete,
-    /// The upstream takes no more.
+    /// The upstream accepts no more.
     Declined,
 }
 
@@ -42,12 +42,12 @@ impl Upload {
         }
     }
 
-    /// Whether there is something to wait for with [`Upload::advance`].
+    /// Whether [`Upload::advance`] has something to wait for.
     pub(super) fn is_in_progress(&self) -> bool {
         matches!(self.state, UploadState::Unasked | UploadState::Open)
     }
 
-    /// Whether all of the body was received.
+    /// Whether the body was received completely.
     pub(super) fn is_complete(&self) -> bool {
         self.state == UploadState::Complete
     }
@@ -89,7 +89,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Tells the client that its body is wanted, once, if it waits for that. Not cancel-safe.
+    /// Sends `100 Continue` once to a client that waits for it. Not cancel-safe.
     pub(super) async fn send_continue<P: Protocol>(
         &mut self,
         protocol: &mut P,
@@ -100,7 +100,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Notes that the upstream has responded. The news that it has requested the body may not have been seen before.
+    /// Notes that the upstream has responded. Its request for the body may not have been noticed before.
     fn note_response(&mut self) {
         if self.state == UploadState::Unasked {
             self.state = if self.sender.is_wanted() {
@@ -112,7 +112,7 @@ impl Upload {
         }
     }
 
-    /// The upstream has responded: forwards the rest as long as the upstream takes it. Its response waits for that, because most
+    /// The upstream has responded: forwards the rest as long as the upstream accepts it. Its response waits for that, because most
     /// clients read it only when they have sent their body.
     pub(super) async fn finish<P: Protocol>(
         &mut self,
@@ -137,7 +137,7 @@ impl Upload {
     }
 }
 
-/// How long an upstream that has responded may take nothing of the body before its response is sent without waiting for the rest.
+/// How long an upstream that has responded may accept nothing of the body before its response is sent without waiting for the rest.
 const STALLED: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -24,11 +24,11 @@ use crate::upstream::interim::Interim;
 pub(super) enum AfterResponse {
     Request,
     Close,
-    /// Nobody is there to receive a closing message.
+    /// Without a close notification: the client has disconnected.
     Drop,
 }
 
-/// What the client can take.
+/// The client's version of HTTP, and whether it keeps the connection open.
 #[derive(Clone, Copy)]
 pub(super) struct ClientSupport {
     pub(super) version: Version,
@@ -59,7 +59,7 @@ impl ClientSupport {
     }
 }
 
-/// Writes a response. The record's end says what was sent, also when the client vanished on the way.
+/// Writes a response. The record's end contains what was sent, even if the client disconnected.
 pub(super) async fn send_response(
     wire: &mut ClientConnection,
     mut response: Response,
@@ -124,7 +124,7 @@ fn head(wire: &mut ClientConnection, response: &Response, peer: ClientSupport, l
     let stored = response.fields.map().iter();
     let extra = response.extra.iter().map(|(name, value)| (name, value));
     let date = wire.date.get();
-    // RFC 9110 §6.6.1: a response that is generated here is dated here; a stored one keeps its date.
+    // RFC 9110 §6.6.1: a response that Galley generates is dated here; a stored one keeps its date.
     let undated = !response.fields.map().contains_key(http::header::DATE);
     let fields = stored
         .chain(extra)
@@ -191,9 +191,9 @@ struct Arriving {
     length: Option<u64>,
 }
 
-/// A body that is still arriving: by its length if that is known or all of it is there already, in chunks to HTTP/1.1, and to
-/// HTTP/1.0 whole, or, when it is too long for that, until the connection closes. The part that is there is sent with the
-/// head.
+/// A body that is still being received. Framed by its length if that is known or the whole body has been received, else in chunks for
+/// HTTP/1.1. For HTTP/1.0 it is collected first, or if it is too long for that, sent until the connection closes. The part that has
+/// been received is sent with the head.
 async fn fill(
     wire: &mut ClientConnection,
     response: &Response,
@@ -228,9 +228,9 @@ async fn fill(
     if ahead.is_whole {
         return wire.send(&ahead.pieces).await;
     }
-    // The head alone too: an upstream that pauses after it may pause for long.
+    // Also if only the head has been received: the upstream may pause for long after it.
     wire.send(&ahead.pieces).await?;
-    // Not kept for the length of a download: others wait for what pays for them.
+    // Not kept for the length of a download, because its memory counts towards a limit.
     drop(ahead);
     pump(wire, &mut body.reader, chunked, sent).await?;
     let last = if chunked {
@@ -241,7 +241,7 @@ async fn fill(
     wire.send(&[last]).await
 }
 
-/// What of a body is there before its head leaves.
+/// The part of a body that has been received before its head is sent.
 #[derive(Default)]
 pub(super) struct Ahead {
     pub(super) pieces: Vec<Bytes>,
@@ -250,7 +250,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Takes what is there, up to a limit. A failure shows again when the rest is awaited.
+    /// Takes the received pieces, up to a limit. A failure is reported again when the rest is awaited.
     pub(super) fn gather(&mut self, reader: &mut FillReader) {
         while self.pieces.len() < MOST_PIECES {
             match reader.try_next() {
@@ -264,7 +264,7 @@ impl Ahead {
         }
     }
 
-    /// Takes all of a body, up to a bound: for HTTP/1.0, which knows no chunks.
+    /// Collects a whole body, up to a limit: for HTTP/1.0, which has no chunks.
     async fn wait(
         &mut self,
         wire: &mut ClientConnection,
@@ -289,7 +289,7 @@ impl Ahead {
     }
 }
 
-/// Sends a body on as it arrives.
+/// Forwards a body as it is received.
 async fn pump(
     wire: &mut ClientConnection,
     reader: &mut FillReader,
@@ -315,7 +315,7 @@ async fn pump(
     }
 }
 
-/// The next piece of a body, or the news that its client has left, which ends the exchange also while the upstream is silent.
+/// The next piece of a body. Ends with an error if the client disconnects, even while the upstream sends nothing.
 async fn next(
     wire: &mut ClientConnection,
     reader: &mut FillReader,
@@ -327,13 +327,13 @@ async fn next(
     }
 }
 
-/// Where parts come from.
+/// The source of the parts.
 enum BodySource {
     File(Arc<std::fs::File>),
     Pieces(Arc<BodyPieces>),
 }
 
-/// Parts of a file or of a stored body.
+/// Sends parts of a file or of a stored body.
 async fn send_parts(
     wire: &mut ClientConnection,
     source: &BodySource,
@@ -375,7 +375,7 @@ pub(super) async fn read_verified(
 ) -> Result<Bytes, Gone> {
     let pieces = Arc::clone(pieces);
     let buffer = Vec::with_capacity(pieces.longest_piece());
-    // A damaged block ends the response early: what was sent cannot be taken back.
+    // A damaged block ends the response early: sent bytes cannot be taken back.
     spawn_blocking(move || pieces.read_into(&(at..end), buffer))
         .await
         .ok()
@@ -384,8 +384,8 @@ pub(super) async fn read_verified(
         .ok_or(Gone::Closed)
 }
 
-/// The part that is collected for an HTTP/1.0 client so that its connection can be kept: any page, not a download.
+/// Maximum size of a body that is collected for an HTTP/1.0 client to keep its connection open: any page, not a download.
 const MOST_AHEAD: u64 = 1024 * 1024;
 
-/// Pieces that leave with the head: PHP's come in 8 KiB, and a system call takes a few dozen well.
+/// Maximum number of pieces that are sent with the head: PHP's have 8 KiB, and one system call sends a few dozen efficiently.
 const MOST_PIECES: usize = 16;

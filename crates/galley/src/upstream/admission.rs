@@ -1,6 +1,6 @@
 //! Which requests may take a free slot: one slot is reserved for writers, and a crawl leaves processors to others.
 //!
-//! Three rules besides the limit itself, for readers (requests of visitors, crawlers and refreshes):
+//! Two rules besides the limit itself, for readers (requests of visitors, crawlers and refreshes):
 //!
 //! - *Reserved*: with three slots or more, readers never get the last one, so that a request that logs in, saves or orders
 //!   gets a slot immediately and not after somebody else's page.
@@ -9,8 +9,6 @@
 //!   would take processor time from hits, from the database and from the pages of others. If PHP waits for something else,
 //!   processors are free, and the client gets slots one by one. Half, because other programs may keep the processors busy,
 //!   and because the client may be a proxy for all visitors.
-//! - *Yields*: while a request that logs in, saves or orders is in progress and all processors are busy, such a client gets
-//!   no new slot, except one per interval. A save is short, and a page of a crawl takes one of two processors.
 //!
 //! A forged name or cookie gains nothing beyond the reserved slot.
 //!
@@ -21,8 +19,6 @@ use std::time::Duration;
 
 use galley_policy::class::{Class, Network};
 
-use tokio::time::Instant;
-
 use super::queue::QueueIdentity;
 
 /// The requests that hold slots.
@@ -32,14 +28,11 @@ pub(super) struct SlotHolders {
     readers: usize,
     /// Slots of readers by client; clients without slots are omitted.
     by_client: HashMap<Network, usize>,
-    /// When a reader last got a slot.
-    last_read_at: Option<Instant>,
 }
 
 /// The circumstances of a request for a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionContext {
-    pub(super) now: Instant,
     /// How long the request has waited so far.
     pub(super) waited: Duration,
     pub(super) free: Processors,
@@ -97,24 +90,17 @@ impl SlotHolders {
             return AdmissionDecision::Admit;
         }
         let held = self.by_client.get(&identity.client).copied().unwrap_or(0);
-        if held >= (limit / 2).max(1) || self.yields_to_writers(context.now) {
+        if held >= (limit / 2).max(1) {
             return AdmissionDecision::Throttled;
         }
         AdmissionDecision::Admit
     }
 
-    /// Whether a writer is being served, and a reader was admitted a moment ago.
-    fn yields_to_writers(&self, now: Instant) -> bool {
-        let is_recent = |read: Instant| now.saturating_duration_since(read) < YIELD_INTERVAL;
-        self.all > self.readers && self.last_read_at.is_some_and(is_recent)
-    }
-
     /// Takes a slot.
-    pub(super) fn take(&mut self, identity: QueueIdentity, now: Instant) {
+    pub(super) fn take(&mut self, identity: QueueIdentity) {
         self.all += 1;
         if only_reads(identity.class) {
             self.readers += 1;
-            self.last_read_at = Some(now);
             *self.by_client.entry(identity.client).or_default() += 1;
         }
     }
@@ -160,10 +146,6 @@ fn reserved_slots(limit: usize) -> usize {
 /// A wait that indicates a standing queue and not a burst: a few pages take as long.
 const STANDING_QUEUE_WAIT: Duration = Duration::from_millis(250);
 
-/// How long throttled readers yield after one of them was admitted: longer than a save, and short enough that a long export,
-/// or a forged editor's cookie, does not lock them out.
-const YIELD_INTERVAL: Duration = Duration::from_millis(500);
-
 #[cfg(test)]
 mod tests {
     use super::AdmissionDecision::{Admit, Throttled, Wait};
@@ -179,17 +161,13 @@ mod tests {
     fn held(all: &[QueueIdentity]) -> SlotHolders {
         let mut holders = SlotHolders::default();
         for identity in all {
-            holders.take(*identity, Instant::now());
+            holders.take(*identity);
         }
         holders
     }
 
     fn after(waited: Duration, free: Processors) -> AdmissionContext {
-        AdmissionContext {
-            now: Instant::now(),
-            waited,
-            free,
-        }
+        AdmissionContext { waited, free }
     }
 
     #[test]
@@ -251,44 +229,6 @@ mod tests {
                 seen, wanted,
                 "{taken:?}: {identity:?} after {waited:?}, {free:?}"
             );
-        }
-    }
-
-    #[test]
-    fn a_crawl_yields_to_writers() {
-        let (editor, customer) = (identity(Class::Editor, 1), identity(Class::Customer, 1));
-        let (crawl, began) = (identity(Class::Visitor, 2), Instant::now());
-        let busy = Processors::Busy;
-        let (soon, long) = (YIELD_INTERVAL / 2, STANDING_QUEUE_WAIT);
-        for (before, taken, waited, later, free, wanted) in [
-            (Some(crawl), vec![editor], long, soon, busy, Throttled),
-            (Some(crawl), vec![customer], long, soon, busy, Throttled),
-            (Some(crawl), vec![], long, soon, busy, Admit),
-            (Some(crawl), vec![editor], long, YIELD_INTERVAL, busy, Admit),
-            (Some(crawl), vec![editor], long / 2, soon, busy, Admit),
-            (
-                Some(crawl),
-                vec![editor],
-                long,
-                soon,
-                Processors::Spare,
-                Admit,
-            ),
-            (None, vec![editor], long, soon, busy, Admit),
-        ] {
-            let mut holders = SlotHolders::default();
-            if let Some(reader) = before {
-                holders.take(reader, began);
-                holders.release(reader);
-            }
-            for identity in &taken {
-                holders.take(*identity, began);
-            }
-            let now = began + later;
-            let context = AdmissionContext { now, waited, free };
-            let case = format!("{taken:?}: after {waited:?} and {later:?}, {free:?}");
-            assert_eq!(holders.admission(crawl, 5, &context), wanted, "{case}");
-            assert_eq!(holders.admission(editor, 5, &context), Admit, "{case}");
         }
     }
 

@@ -172,16 +172,14 @@ impl LimitShared {
         let mut state = self.state.borrow_mut();
         state.adaptive.set_maximum(self.spec.most());
         let limit = state.adaptive.limit();
-        let now = Instant::now();
         let context = AdmissionContext {
-            now,
             waited: Duration::ZERO,
             free: Processors::Busy,
         };
         let admission = state.holders.admission(identity, limit, &context);
         let is_free = state.queue.len() == 0 && admission == AdmissionDecision::Admit;
         if is_free {
-            state.holders.take(identity, now);
+            state.holders.take(identity);
             self.publish(&state);
         }
         is_free
@@ -251,7 +249,7 @@ impl LimitShared {
             state
                 .deadlines
                 .record_admission(identity.class, now - pending.joined, more_wait, now);
-            state.holders.take(identity, now);
+            state.holders.take(identity);
             drop(state);
             self.stats.count_admitted(identity.class);
             if pending
@@ -340,7 +338,6 @@ impl LimitState {
         } else {
             self.queue.pop(|identity, pending| {
                 let context = AdmissionContext {
-                    now,
                     waited: now - pending.joined,
                     free,
                 };

@@ -1,4 +1,4 @@
-//! Chromium over TLS: it agrees on HTTP/2 by itself, and a page and everything that belongs to it come by it.
+//! Chromium negotiates HTTP/2 over TLS and uses it for a page and its resources.
 
 use std::fs;
 use std::path::Path;
@@ -6,63 +6,68 @@ use std::path::Path;
 use galley_testkit::{Chromium, Scratch, wait_for};
 use serde_json::{Value, json};
 
-use super::stack::{TIMEOUT, shared};
+use super::site::{TIMEOUT, shared};
 
-/// So many files of WordPress's own are asked for at once: more than streams that one connection may have.
+/// Number of concurrently requested files, more than the permitted streams per connection.
 const FILES: usize = 150;
 
-/// Scripts below the root with their lengths, smallest names first.
+/// Returns the paths and sizes of the first scripts of WordPress in alphabetical order.
 fn scripts(root: &Path) -> Vec<(String, u64)> {
-    let folder = "wp-includes/js";
-    let mut found: Vec<(String, u64)> = fs::read_dir(root.join(folder))
+    let directory = "wp-includes/js";
+    let mut scripts: Vec<(String, u64)> = fs::read_dir(root.join(directory))
         .unwrap()
-        .chain(fs::read_dir(root.join(folder).join("dist")).unwrap())
+        .chain(fs::read_dir(root.join(directory).join("dist")).unwrap())
         .map(Result::unwrap)
-        .filter(|entry| entry.path().extension().is_some_and(|end| end == "js"))
+        .filter(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|extension| extension == "js")
+        })
         .map(|entry| {
             let path = entry.path();
-            let below = path.strip_prefix(root).unwrap();
+            let relative = path.strip_prefix(root).unwrap();
             (
-                format!("/{}", below.display()),
+                format!("/{}", relative.display()),
                 fs::metadata(&path).unwrap().len(),
             )
         })
         .collect();
-    found.sort();
-    found.truncate(FILES);
-    found
+    scripts.sort();
+    scripts.truncate(FILES);
+    scripts
 }
 
 #[test]
 fn chromium_reads_a_site_over_http2() {
-    let stack = &*shared();
-    stack.publish("read-over-http2");
+    let site = &*shared();
+    site.publish("read-over-http2");
     let scratch = Scratch::new().unwrap();
-    let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &stack.pin).unwrap();
+    let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &site.pin).unwrap();
     let mut tab = browser.person().unwrap();
-    tab.go(&stack.tls_url("/read-over-http2/")).unwrap();
+    tab.go(&site.tls_url("/read-over-http2/")).unwrap();
 
-    // Bodies are compared by their decoded length.
-    let scripts = scripts(&stack.wordpress.root);
+    // The length of each decoded body must match the file.
+    let scripts = scripts(&site.wordpress.root);
     assert!(scripts.len() > 100, "{} scripts", scripts.len());
     let paths: Vec<&str> = scripts.iter().map(|(path, _)| path.as_str()).collect();
     let fetch = format!(
         "performance.setResourceTimingBufferSize(1000); \
-         Promise.all({}.map(path => fetch(path).then(answer => answer.blob() \
-         .then(body => [path, answer.status, body.size]))))",
+         Promise.all({}.map(path => fetch(path).then(response => response.blob() \
+         .then(body => [path, response.status, body.size]))))",
         json!(paths)
     );
-    let wanted: Vec<Value> = scripts
+    let expected: Vec<Value> = scripts
         .iter()
         .map(|(path, length)| json!([path, 200, length]))
         .collect();
-    assert_eq!(tab.say(&fetch).unwrap(), Value::from(wanted));
+    assert_eq!(tab.say(&fetch).unwrap(), Value::from(expected));
 
     let entries = "performance.getEntries().filter(entry => 'nextHopProtocol' in entry && \
                    entry.name.startsWith(location.origin)) \
                    .map(entry => [entry.name, entry.nextHopProtocol, entry.responseStatus])";
-    let enough = format!("{entries}.length > {}", scripts.len());
-    tab.wait(&enough).unwrap();
+    let all_loaded = format!("{entries}.length > {}", scripts.len());
+    tab.wait(&all_loaded).unwrap();
     let entries = tab.say(entries).unwrap();
     let entries = entries.as_array().unwrap();
     assert!(
@@ -78,8 +83,8 @@ fn chromium_reads_a_site_over_http2() {
             "{entry}"
         );
     }
-    wait_for("the line of the page", TIMEOUT, || {
-        let log = fs::read_to_string(&stack.access).unwrap_or_default();
+    wait_for("the access log line of the page", TIMEOUT, || {
+        let log = fs::read_to_string(&site.access_log).unwrap_or_default();
         log.lines()
             .any(|line| line.contains("\"GET /read-over-http2/ HTTP/2.0\" 200 "))
     });

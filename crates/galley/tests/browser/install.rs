@@ -1,4 +1,4 @@
-//! `galley plugin install` and `remove`: what they write, for whom, and what they refuse.
+//! `galley plugin install` and `remove`: written files and their owners, and rejected targets.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -8,10 +8,10 @@ use std::process::{Command, Output};
 use galley_testkit::{Galley, Scratch};
 use serde_json::Value;
 
-use super::stack::{Is as _, Stack, binary, install, words};
+use super::site::{AssertStatus as _, PluginSite, binary, install, output_text};
 
-/// The folder of something that answers on the command line as WordPress does.
-fn stand_in() -> (Scratch, PathBuf, PathBuf) {
+/// Creates the directory of a fake WordPress that supports the functions used on the command line.
+fn fake_wordpress() -> (Scratch, PathBuf, PathBuf) {
     let scratch = Scratch::new().unwrap();
     let code = "<?php define('ABSPATH', __DIR__ . '/'); function is_multisite() { return false; } \
                 function is_wp_error($x) { return false; } echo 'noise';";
@@ -24,8 +24,8 @@ fn stand_in() -> (Scratch, PathBuf, PathBuf) {
     let plugins = scratch.dir("site/wp-content/plugins").unwrap();
     let root = scratch.join("site").canonicalize().unwrap();
     if galley_testkit::runs_as_root() {
-        for folder in [root.join("wp-content"), plugins] {
-            std::os::unix::fs::chown(folder, Some(33), Some(33)).unwrap();
+        for directory in [root.join("wp-content"), plugins] {
+            std::os::unix::fs::chown(directory, Some(33), Some(33)).unwrap();
         }
     }
     let socket = scratch.join("admin.sock");
@@ -44,8 +44,8 @@ fn stand_in() -> (Scratch, PathBuf, PathBuf) {
 
 #[track_caller]
 fn json(output: &Output, code: i32) -> Value {
-    assert_eq!(output.status.code(), Some(code), "{}", words(output));
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", words(output)))
+    assert_eq!(output.status.code(), Some(code), "{}", output_text(output));
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", output_text(output)))
 }
 
 fn mode(path: &Path) -> u32 {
@@ -53,13 +53,13 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn a_second_time_nothing_changes_and_an_older_plugin_is_replaced() {
-    let (scratch, root, config) = stand_in();
+fn install_is_idempotent_and_replaces_an_older_plugin() {
+    let (scratch, root, config) = fake_wordpress();
     let first = json(&install(&root, &config), 0);
     assert_eq!(first["files"], "installed", "{first}");
     assert_eq!(first["token_is_new"], true);
     assert_eq!(first["active"], true);
-    assert_eq!(first["connected"], false, "nobody answers there");
+    assert_eq!(first["connected"], false, "nothing listens on the socket");
     let main = root.join("wp-content/plugins/galley/galley.php");
     let connection = root.join("wp-content/galley-connection.php");
     let token = scratch.join("tokens/a.test.token");
@@ -75,10 +75,10 @@ fn a_second_time_nothing_changes_and_an_older_plugin_is_replaced() {
         );
     }
     let secret = fs::read_to_string(&token).unwrap();
-    let said = fs::read_to_string(&connection).unwrap();
+    let connection_file = fs::read_to_string(&connection).unwrap();
     assert!(
-        said.contains(secret.trim()) && said.contains("admin.sock"),
-        "{said}"
+        connection_file.contains(secret.trim()) && connection_file.contains("admin.sock"),
+        "{connection_file}"
     );
     assert!(!root.join("wp-content/plugins/galley/tests").exists());
 
@@ -87,7 +87,7 @@ fn a_second_time_nothing_changes_and_an_older_plugin_is_replaced() {
         (&second["files"], &second["token_is_new"]),
         (&"unchanged".into(), &false.into())
     );
-    assert_eq!(fs::read_to_string(&connection).unwrap(), said);
+    assert_eq!(fs::read_to_string(&connection).unwrap(), connection_file);
 
     let text = fs::read_to_string(&main).unwrap();
     fs::write(&main, text.replace("Version:", "Version: 0.0.1 //")).unwrap();
@@ -96,31 +96,34 @@ fn a_second_time_nothing_changes_and_an_older_plugin_is_replaced() {
     assert_eq!(third["files"], "replaced");
     assert_eq!(fs::read_to_string(&main).unwrap(), text);
     assert!(!main.with_file_name("old.php").exists());
-    let left: Vec<_> = fs::read_dir(root.join("wp-content/plugins"))
+    let remaining: Vec<_> = fs::read_dir(root.join("wp-content/plugins"))
         .unwrap()
         .collect();
-    assert_eq!(left.len(), 1, "nothing is left behind: {left:?}");
+    assert_eq!(remaining.len(), 1, "temporary files remain: {remaining:?}");
 }
 
 #[test]
-fn the_token_is_known_after_a_start_and_remove_leaves_nothing() {
-    let (scratch, root, config) = stand_in();
+fn galley_accepts_the_token_and_remove_deletes_all_files() {
+    let (scratch, root, config) = fake_wordpress();
     json(&install(&root, &config), 0);
     let galley = Galley::start_config(binary(), scratch.path(), &config).unwrap();
     let again = json(&install(&root, &config), 0);
     assert_eq!(again["connected"], true, "{again}");
-    let human = Command::new(binary())
+    let output = Command::new(binary())
         .args(["plugin", "install", "--config"])
         .args([&config, &root])
         .output()
         .unwrap();
-    let said = words(&human);
+    let text = output_text(&output);
     assert!(
-        said.contains("it knows the token") && said.contains("the plugin is active"),
-        "{said}"
+        text.contains("it knows the token") && text.contains("the plugin is active"),
+        "{text}"
     );
     let secret = fs::read_to_string(scratch.join("tokens/a.test.token")).unwrap();
-    assert!(!said.contains(secret.trim()), "a secret is not shown");
+    assert!(
+        !text.contains(secret.trim()),
+        "the output contains the token"
+    );
     drop(galley);
 
     let remove = || {
@@ -131,60 +134,79 @@ fn the_token_is_known_after_a_start_and_remove_leaves_nothing() {
             .unwrap()
     };
     let removed = remove();
-    assert_eq!(removed.status.code(), Some(0), "{}", words(&removed));
+    assert_eq!(removed.status.code(), Some(0), "{}", output_text(&removed));
     for name in ["plugins/galley", "galley-connection.php", "active"] {
         assert!(!root.join("wp-content").join(name).exists(), "{name}");
     }
 }
 
 #[test]
-fn what_leads_elsewhere_or_belongs_to_others_is_left_alone() {
-    let (scratch, root, config) = stand_in();
+fn install_rejects_symbolic_links_and_foreign_plugins() {
+    let (scratch, root, config) = fake_wordpress();
     let outside = scratch.dir("outside").unwrap();
-    let place = root.join("wp-content/plugins/galley");
-    symlink(&outside, &place).unwrap();
-    let refused = install(&root, &config);
-    assert_eq!(refused.status.code(), Some(1), "{}", words(&refused));
-    assert!(words(&refused).contains("is a link"), "{}", words(&refused));
+    let directory = root.join("wp-content/plugins/galley");
+    symlink(&outside, &directory).unwrap();
+    let rejected = install(&root, &config);
+    assert_eq!(
+        rejected.status.code(),
+        Some(1),
+        "{}",
+        output_text(&rejected)
+    );
+    assert!(
+        output_text(&rejected).contains("is a link"),
+        "{}",
+        output_text(&rejected)
+    );
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
-    fs::remove_file(&place).unwrap();
+    fs::remove_file(&directory).unwrap();
 
-    fs::create_dir(&place).unwrap();
+    fs::create_dir(&directory).unwrap();
     fs::write(
-        place.join("galley.php"),
+        directory.join("galley.php"),
         "<?php /* Plugin Name: Ship's Kitchen */",
     )
     .unwrap();
-    let refused = install(&root, &config);
-    assert_eq!(refused.status.code(), Some(1), "{}", words(&refused));
-    assert!(
-        words(&refused).contains("another plugin"),
+    let rejected = install(&root, &config);
+    assert_eq!(
+        rejected.status.code(),
+        Some(1),
         "{}",
-        words(&refused)
+        output_text(&rejected)
     );
-    fs::remove_dir_all(&place).unwrap();
+    assert!(
+        output_text(&rejected).contains("another plugin"),
+        "{}",
+        output_text(&rejected)
+    );
+    fs::remove_dir_all(&directory).unwrap();
 
-    // A connection that is a link is replaced, and what it leads to stays.
-    let kept = outside.join("kept");
-    fs::write(&kept, "kept").unwrap();
-    symlink(&kept, root.join("wp-content/galley-connection.php")).unwrap();
+    // A connection file that is a symbolic link is replaced, and its target is not changed.
+    let target = outside.join("kept");
+    fs::write(&target, "kept").unwrap();
+    symlink(&target, root.join("wp-content/galley-connection.php")).unwrap();
     json(&install(&root, &config), 0);
-    assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+    assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
 
     fs::rename(root.join("wp-content"), outside.join("content")).unwrap();
     symlink(outside.join("content"), root.join("wp-content")).unwrap();
-    let refused = install(&root, &config);
-    assert_eq!(refused.status.code(), Some(1), "{}", words(&refused));
-    assert!(
-        words(&refused).contains("symbolic link"),
+    let rejected = install(&root, &config);
+    assert_eq!(
+        rejected.status.code(),
+        Some(1),
         "{}",
-        words(&refused)
+        output_text(&rejected)
+    );
+    assert!(
+        output_text(&rejected).contains("symbolic link"),
+        "{}",
+        output_text(&rejected)
     );
 }
 
 #[test]
-fn wrong_usage_says_what_is_missing() {
-    let (scratch, root, config) = stand_in();
+fn usage_errors_name_what_is_missing() {
+    let (scratch, root, config) = fake_wordpress();
     let empty = scratch.dir("empty").unwrap();
     let missing = scratch.join("missing.toml");
     let other = scratch
@@ -196,51 +218,65 @@ fn wrong_usage_says_what_is_missing() {
             ),
         )
         .unwrap();
-    for (dir, config, wanted) in [
+    for (dir, config, expected) in [
         (&empty, &config, "wp-load.php"),
         (&root, &missing, "cannot be read"),
         (&root, &other, "--site HOST"),
     ] {
-        let refused = install(dir, config);
-        assert_eq!(refused.status.code(), Some(2), "{}", words(&refused));
-        assert!(words(&refused).contains(wanted), "{}", words(&refused));
+        let rejected = install(dir, config);
+        assert_eq!(
+            rejected.status.code(),
+            Some(2),
+            "{}",
+            output_text(&rejected)
+        );
+        assert!(
+            output_text(&rejected).contains(expected),
+            "{}",
+            output_text(&rejected)
+        );
     }
-    let said = Command::new(binary())
+    let rejected = Command::new(binary())
         .args(["plugin", "install", "--admin", "http://127.0.0.1:1"])
         .arg(&root)
         .output()
         .unwrap();
-    assert_eq!(said.status.code(), Some(2), "{}", words(&said));
+    assert_eq!(
+        rejected.status.code(),
+        Some(2),
+        "{}",
+        output_text(&rejected)
+    );
     assert!(!root.join("wp-content/plugins/galley").exists());
 }
 
 #[test]
-fn removed_from_a_wordpress_nothing_of_it_stays_in_the_database() {
-    let stack = Stack::start();
-    stack.get("/with-cookie/");
-    stack.php(
+fn remove_deletes_all_plugin_data_from_the_database() {
+    let site = PluginSite::start();
+    site.get("/with-cookie/");
+    site.php(
         "update_option('galley_connection', ['address' => 'unix:/x', 'token' => 't']); update_user_meta(1, 'galley_dismissed', ['a']); \
          wp_schedule_event(time() + 600, 'hourly', 'galley_hourly');",
     );
     let removed = Command::new(binary())
         .args(["plugin", "remove"])
-        .arg(&stack.wordpress.root)
+        .arg(&site.wordpress.root)
         .output()
         .unwrap();
-    assert_eq!(removed.status.code(), Some(0), "{}", words(&removed));
-    let left = stack.php(
+    assert_eq!(removed.status.code(), Some(0), "{}", output_text(&removed));
+    let remaining = site.php(
         "global $wpdb; echo count($wpdb->get_col(\"SELECT option_name FROM $wpdb->options WHERE option_name LIKE '%galley%'\")), ' ', \
          count($wpdb->get_col(\"SELECT umeta_id FROM $wpdb->usermeta WHERE meta_key LIKE 'galley%'\")), ' ', \
          strpos(serialize(_get_cron_array()), 'galley') === false ? 0 : 1, ' ', \
          count(preg_grep('/galley/', (array) get_option('active_plugins')));",
     );
-    assert_eq!(left, "0 0 0 0");
+    assert_eq!(remaining, "0 0 0 0");
     assert!(
-        !stack
+        !site
             .wordpress
             .root
             .join("wp-content/galley-connection.php")
             .exists()
     );
-    stack.get("/").is(200);
+    site.get("/").assert_status(200);
 }

@@ -1,13 +1,12 @@
-//! The WordPress plugin as its users see it: its installation, the admin bar, the settings page, Site Health, and all of it in a real
-//! browser.
+//! The user interface of the WordPress plugin: installation, admin bar, settings page and Site Health, over HTTP and in Chromium.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
-mod accessible;
+mod accessibility;
+mod admin_pages;
 mod assets;
-mod browser;
+mod chromium;
 mod http2;
 mod install;
-mod owner;
-mod pages;
-mod stack;
+mod settings_page;
+mod site;

@@ -1,6 +1,6 @@
 <?php
 /**
- * Things that other plugins do, by the slug of the page.
+ * Imitates other plugins, depending on the slug of the page.
  */
 add_action( 'wp_footer', function () {
 	if ( is_single( 'with-nonce' ) ) {

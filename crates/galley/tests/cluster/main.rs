@@ -1,22 +1,24 @@
-//! The cluster test in its short form: three nodes, an engine with a replica and a real WordPress, each on a network of its own,
-//! while the engine and the nodes are harmed.
+//! The short cluster test: three nodes, an engine with a replica and a real WordPress in network namespaces, with faults of the
+//! engine, the nodes and the network.
 //!
-//! What is done is in the kit; `make cluster` runs the long form of the same. Who may not make networks reads on stderr
-//! that the test was left out.
+//! The test kit contains the test; `make cluster` runs it with more rounds. Users who may not create network namespaces get a
+//! note on stderr that the test was skipped.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
-use galley_testkit::cluster::{Finding, Scenario, Setting, may_make_networks, run};
+use galley_testkit::cluster::{
+    ClusterTestSettings, EngineDiscovery, Scenario, may_make_networks, run,
+};
 
-/// Fixed, so that what is drawn is the same each time.
+/// A fixed seed, so that every run uses the same random numbers.
 const SEED: u64 = 20_260_101;
 
 #[test]
 fn no_read_is_older_than_an_acknowledged_purge() {
     check(
-        Finding::Address,
+        EngineDiscovery::Address,
         &[
             Scenario::Partition,
             Scenario::EngineKilled,
@@ -27,32 +29,32 @@ fn no_read_is_older_than_an_acknowledged_purge() {
 }
 
 #[test]
-fn nor_with_two_primaries_at_a_time() {
+fn no_read_is_older_than_an_acknowledged_purge_with_two_primaries() {
     check(
-        Finding::Sentinels,
+        EngineDiscovery::Sentinels,
         &[Scenario::SplitBrain, Scenario::FailOver],
     );
 }
 
-fn check(finding: Finding, scenarios: &[Scenario]) {
+fn check(discovery: EngineDiscovery, scenarios: &[Scenario]) {
     if !may_make_networks() {
-        eprintln!("left out: this user may not make network namespaces");
+        eprintln!("skipped: this user may not create network namespaces");
         return;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let setting = Setting {
+    let settings = ClusterTestSettings {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
         plugin: root.join("../../wordpress-plugin/galley"),
         seed: SEED,
         rounds: scenarios.len(),
         scenarios: scenarios.to_vec(),
-        finding,
+        discovery,
     };
-    for (scenario, outcome) in run(&setting, |_, _, _| {}).unwrap() {
-        let tally = &outcome.tally;
+    for (scenario, report) in run(&settings, |_, _, _| {}).unwrap() {
+        let counts = &report.counts;
         assert!(
-            tally.is_clean() && tally.purges > 0 && tally.hits > 0,
-            "{}: {tally:#?}",
+            counts.is_clean() && counts.purges > 0 && counts.hits > 0,
+            "{}: {counts:#?}",
             scenario.name()
         );
     }

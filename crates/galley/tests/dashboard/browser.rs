@@ -1,6 +1,6 @@
-//! Every view in Chromium: small and large, light and dark, without a violation that axe finds, and with every button pressed.
+//! Every view in Chromium: accessibility on a small and a large screen, in light and dark, and the effect of every button.
 //!
-//! Pictures of what was seen are left in the build's folder, in `tmp/screenshots`.
+//! Screenshots are written to `tmp/screenshots` in the target directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use galley_testkit::origin::Origin;
 use galley_testkit::{Chromium, Scratch, Tab};
 use serde_json::{Value, json};
 
-use crate::site::SiteStage;
-use crate::stage::{Dashboard, MARKUP, Stage};
+use crate::site_dashboard::SiteDashboardServer;
+use crate::support::{Dashboard, MARKUP, TestServer};
 
 pub const VIEWS: &[&str] = &[
     "live",
@@ -25,17 +25,18 @@ pub const VIEWS: &[&str] = &[
     "cluster",
 ];
 
-/// What axe finds where all is well.
-const NOTHING: [&str; 0] = [];
+/// The result of axe for an accessible page.
+const NO_VIOLATIONS: [&str; 0] = [];
 
-/// `UPDATE_GOLDEN=1` takes this picture for the manual.
-const IN_THE_MANUAL: &str = "not-cached-1440-light";
+/// The screenshot that `UPDATE_GOLDEN=1` copies into the manual.
+const MANUAL_SCREENSHOT: &str = "not-cached-1440-light";
 
-fn picture(name: &str) -> PathBuf {
+fn screenshot_path(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     folder.join(format!("dashboard-{name}.png"))
 }
 
+/// Opens a view and waits until it is complete.
 pub fn open(tab: &mut Tab<'_>, view: &str) {
     tab.say(&format!("location.hash = '#{view}'")).unwrap();
     tab.wait(&format!(
@@ -45,33 +46,34 @@ pub fn open(tab: &mut Tab<'_>, view: &str) {
     .unwrap();
 }
 
-/// What axe finds in the whole page.
+/// Returns the violations that axe finds in the whole page.
 fn violations(tab: &mut Tab<'_>) -> Vec<String> {
     tab.violations(&["html"]).unwrap()
 }
 
-/// A stage with something to see in every view.
-fn stage() -> Stage {
-    let stage = Stage::start();
+/// Starts a server with data for every view.
+fn server_with_data() -> TestServer {
+    let server = TestServer::start();
     for path in ["/", "/hello/", "/%3Cimg%20src=x%20onerror=hacked=1%3E/"] {
-        stage.store("a.test", path);
+        server.store("a.test", path);
     }
-    stage.store("b.test", "/other/");
+    server.store("b.test", "/other/");
     for _ in 0..2 {
-        stage.get("a.test", "/cart/");
+        server.get("a.test", "/cart/");
     }
-    stage
+    server
 }
 
-pub fn seen(tab: &mut Tab<'_>) -> String {
+/// Returns the visible text of the view.
+pub fn main_text(tab: &mut Tab<'_>) -> String {
     let text = tab.say("document.querySelector('main').innerText").unwrap();
     text.as_str().unwrap().to_owned()
 }
 
 #[test]
-fn every_view_is_accessible_in_every_size_and_color() {
-    let stage = stage();
-    let mut dashboard = stage.dashboard();
+fn every_view_is_accessible_at_every_size_and_color_scheme() {
+    let server = server_with_data();
+    let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
@@ -88,14 +90,18 @@ fn every_view_is_accessible_in_every_size_and_color() {
             for view in VIEWS {
                 open(&mut tab, view);
                 let case = format!("{view}-{width}-{colors}");
-                let of_view = violations(&mut tab);
-                found.extend(of_view.iter().map(|one| format!("{case}: {one}")));
+                let violations = violations(&mut tab);
+                found.extend(
+                    violations
+                        .iter()
+                        .map(|violation| format!("{case}: {violation}")),
+                );
                 let overflow = "document.documentElement.scrollWidth > innerWidth";
                 if tab.say(overflow).unwrap() == Value::Bool(true) {
                     found.push(format!("{case}: wider than the screen"));
                 }
-                tab.picture(&picture(&case)).unwrap();
-                if case == IN_THE_MANUAL && std::env::var_os("UPDATE_GOLDEN").is_some() {
+                tab.picture(&screenshot_path(&case)).unwrap();
+                if case == MANUAL_SCREENSHOT && std::env::var_os("UPDATE_GOLDEN").is_some() {
                     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
                     tab.picture(&manual.join("dashboard.png")).unwrap();
                 }
@@ -105,8 +111,8 @@ fn every_view_is_accessible_in_every_size_and_color() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// What each view says of `status.json`.
-const TROUBLES: &[(&str, &[&str])] = &[
+/// Texts that each view must show for `status.json`.
+const PROBLEM_TEXTS: &[(&str, &[&str])] = &[
     (
         "live",
         &[
@@ -156,12 +162,12 @@ const TROUBLES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Parts of a server that a test does not have: managed PHP, certificates, a cluster, a disk that is full.
+/// A fake admin interface reports features and problems that a test server does not have: managed PHP, certificates, a cluster, a full disk.
 #[test]
-fn troubles_of_the_machine_are_shown() {
+fn server_problems_are_shown() {
     let json = [("Content-Type", "application/json")];
-    let admin = Origin::start(move |seen, writer| {
-        let body = match seen.path() {
+    let admin = Origin::start(move |request, writer| {
+        let body = match request.path() {
             "/status" => include_str!("status.json"),
             _ => r#"{ "ok": true, "time": 1760740680, "sites": [], "entries": [], "sections": [], "next": null }"#,
         };
@@ -180,23 +186,23 @@ fn troubles_of_the_machine_are_shown() {
     for (width, colors) in [(360, "light"), (1440, "dark")] {
         tab.screen(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
-        for (view, texts) in TROUBLES {
+        for (view, texts) in PROBLEM_TEXTS {
             open(&mut tab, view);
-            let shown = seen(&mut tab);
+            let shown = main_text(&mut tab);
             for text in *texts {
                 assert!(shown.contains(text), "{view}: {text}: {shown}");
             }
-            assert_eq!(violations(&mut tab), NOTHING, "{view}");
-            tab.picture(&picture(&format!("trouble-{view}-{width}")))
+            assert_eq!(violations(&mut tab), NO_VIOLATIONS, "{view}");
+            tab.picture(&screenshot_path(&format!("trouble-{view}-{width}")))
                 .unwrap();
         }
     }
 }
 
 #[test]
-fn buttons_ask_first_and_say_what_came_of_it() {
-    let stage = stage();
-    let mut dashboard = stage.dashboard();
+fn buttons_ask_for_confirmation_and_show_the_result() {
+    let server = server_with_data();
+    let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
@@ -208,38 +214,38 @@ fn buttons_ask_first_and_say_what_came_of_it() {
     tab.click(hello).unwrap();
     tab.wait("document.querySelector('#confirm').open").unwrap();
     tab.load_axe().unwrap();
-    assert_eq!(violations(&mut tab), NOTHING);
-    // Escape, as Cancel, does nothing.
+    assert_eq!(violations(&mut tab), NO_VIOLATIONS);
+    // Escape cancels without a purge.
     tab.press("Escape", 27).unwrap();
     tab.wait("!document.querySelector('#confirm').open")
         .unwrap();
-    assert!(stage.get("a.test", "/hello/").is_hit());
+    assert!(server.get("a.test", "/hello/").is_hit());
     for (button, page) in [
         (hello, "/hello/"),
         ("[aria-label='Purge the tag t1']", "/"),
         ("#purge-site", "/"),
     ] {
-        stage.store("a.test", page);
+        server.store("a.test", page);
         open(&mut tab, "live");
         open(&mut tab, "pages");
         tab.click(button).unwrap();
         tab.click("#confirm-yes").unwrap();
         tab.wait("document.querySelector('#result').innerText.startsWith('Purged ')")
             .unwrap();
-        assert!(!stage.get("a.test", page).is_hit(), "{button}");
+        assert!(!server.get("a.test", page).is_hit(), "{button}");
     }
     open(&mut tab, "purges");
-    // Counted a moment after the purge.
-    galley_testkit::wait_for("all purges to be counted", crate::stage::TIMEOUT, || {
+    // The pages of a purge are counted in the background.
+    galley_testkit::wait_for("all purges to be counted", crate::support::TIMEOUT, || {
         open(&mut tab, "live");
         open(&mut tab, "purges");
-        !seen(&mut tab).contains("not counted")
+        !main_text(&mut tab).contains("not counted")
     });
     let rows = "[...document.querySelectorAll('main tbody tr')].map((row) => [...row.cells].slice(1, 3).map((cell) => cell.innerText).join(': '))";
     let rows = tab.say(rows).unwrap().to_string();
     assert!(rows.contains("tag t1: "), "{rows}");
     open(&mut tab, "configuration");
-    let shown = seen(&mut tab);
+    let shown = main_text(&mut tab);
     assert!(
         shown.contains("64MiB") && shown.contains("/galley.toml:"),
         "{shown}"
@@ -247,16 +253,16 @@ fn buttons_ask_first_and_say_what_came_of_it() {
     tab.click("#compare").unwrap();
     tab.wait("document.querySelector('#changes').innerText.includes('would change nothing')")
         .unwrap();
-    compares(&stage, &mut tab);
+    assert_comparison(&server, &mut tab);
     tab.click("#logout").unwrap();
     tab.wait("document.querySelector('#title').innerText === 'Signed out'")
         .unwrap();
-    assert!(!seen(&mut tab).contains("a.test"));
+    assert!(!main_text(&mut tab).contains("a.test"));
 }
 
-/// The file is changed, and compared with what is in effect.
-fn compares(stage: &Stage, tab: &mut Tab<'_>) {
-    let file = stage.galley.config();
+/// Changes the configuration file and compares it with the active configuration.
+fn assert_comparison(server: &TestServer, tab: &mut Tab<'_>) {
+    let file = server.galley.config();
     let text = fs::read_to_string(file).unwrap();
     let changed = text
         .replace("memory = \"64MiB\"", "memory = \"65MiB\"")
@@ -278,15 +284,15 @@ fn compares(stage: &Stage, tab: &mut Tab<'_>) {
     for (width, colors) in [(360, "light"), (1440, "dark")] {
         tab.screen(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
-        assert_eq!(violations(tab), NOTHING);
+        assert_eq!(violations(tab), NO_VIOLATIONS);
     }
     fs::write(file, text).unwrap();
 }
 
 #[test]
-fn it_takes_a_minute_to_find_why_the_cart_is_not_cached() {
-    let stage = stage();
-    let mut dashboard = stage.dashboard();
+fn two_clicks_show_why_the_cart_is_not_cached() {
+    let server = server_with_data();
+    let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
@@ -296,7 +302,7 @@ fn it_takes_a_minute_to_find_why_the_cart_is_not_cached() {
     tab.click("nav a[href='#not-cached']").unwrap();
     tab.click("[aria-label$='/cart/']").unwrap();
     tab.wait("document.querySelector('#because')").unwrap();
-    let text = seen(&mut tab);
+    let text = main_text(&mut tab);
     assert!(
         text.contains("no-store") && text.contains("What to do"),
         "{text}"
@@ -304,9 +310,9 @@ fn it_takes_a_minute_to_find_why_the_cart_is_not_cached() {
 }
 
 #[test]
-fn markup_from_outside_is_shown_as_text() {
-    let stage = stage();
-    let mut dashboard = stage.dashboard();
+fn untrusted_markup_is_shown_as_text() {
+    let server = server_with_data();
+    let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
@@ -314,7 +320,7 @@ fn markup_from_outside_is_shown_as_text() {
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     open(&mut tab, "pages");
-    assert!(seen(&mut tab).contains(MARKUP));
+    assert!(main_text(&mut tab).contains(MARKUP));
     open(&mut tab, "why");
     tab.say(&format!(
         "document.querySelector('#url').value = 'http://a.test/{MARKUP}'; \
@@ -324,37 +330,37 @@ fn markup_from_outside_is_shown_as_text() {
     .unwrap();
     tab.wait("document.querySelector('#because, #trouble:not([hidden])')")
         .unwrap();
-    let inside = tab.say("document.querySelectorAll('main img, main script').length");
-    assert_eq!(inside.unwrap(), json!(0));
+    let elements = tab.say("document.querySelectorAll('main img, main script').length");
+    assert_eq!(elements.unwrap(), json!(0));
     assert_eq!(tab.say("typeof window.hacked").unwrap(), json!("undefined"));
-    // Neither code nor markup gets in: the policy of the page forbids both.
-    let refused = tab.say(
+    // The content security policy of the page forbids scripts and markup from strings.
+    let result = tab.say(
         "(() => { try { document.body.innerHTML = '<p>x</p>'; return 'set' } catch { return 'refused' } })()",
     );
-    assert_eq!(refused.unwrap(), json!("refused"));
+    assert_eq!(result.unwrap(), json!("refused"));
 }
 
 #[test]
-fn the_owner_of_a_site_sees_this_site_only() {
-    let stage = stage();
-    let mut dashboard = stage.site_dashboard();
+fn a_site_token_shows_only_its_site() {
+    let server = server_with_data();
+    let mut dashboard = server.site_dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
     tab.go(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
-    let offered = tab.say("[...document.querySelectorAll('nav a')].map((link) => link.hash)");
-    let offered = offered.unwrap().to_string();
+    let links = tab.say("[...document.querySelectorAll('nav a')].map((link) => link.hash)");
+    let links = links.unwrap().to_string();
     assert!(
-        !offered.contains("cluster") && offered.contains("pages"),
-        "{offered}"
+        !links.contains("cluster") && links.contains("pages"),
+        "{links}"
     );
     for view in &VIEWS[..8] {
         open(&mut tab, view);
-        assert!(!seen(&mut tab).contains("b.test"), "{view}");
+        assert!(!main_text(&mut tab).contains("b.test"), "{view}");
     }
-    // The keyboard alone reaches the views.
+    // The first Tab key press focuses the skip link.
     tab.go(&format!("http://{}/", dashboard.addr)).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
@@ -363,15 +369,15 @@ fn the_owner_of_a_site_sees_this_site_only() {
     assert_eq!(focus, json!("skip"));
 }
 
-/// The dashboard on the address of a site, with the login that only it has.
+/// Tests the dashboard on the address of a site, which has a login form.
 #[test]
-fn the_dashboard_of_a_site_takes_a_password() {
-    let stage = SiteStage::start();
-    stage.store("/hello/");
+fn the_site_dashboard_accepts_a_password_login() {
+    let server = SiteDashboardServer::start();
+    server.store("/hello/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
     let mut tab = browser.person().unwrap();
-    let address = format!("http://localhost:{}/galley/", stage.galley.addr().port());
+    let address = format!("http://localhost:{}/galley/", server.galley.addr().port());
     tab.go(&address).unwrap();
     tab.wait("document.querySelector('#password')").unwrap();
     tab.load_axe().unwrap();
@@ -384,17 +390,17 @@ fn the_dashboard_of_a_site_takes_a_password() {
         tab.click("main form button").unwrap();
     };
     let mut found = Vec::new();
-    let mut check = |tab: &mut Tab<'_>, view: &str| {
+    let mut check_accessibility = |tab: &mut Tab<'_>, view: &str| {
         for (width, height) in [(360, 800), (1440, 1000)] {
             tab.screen(width, height).unwrap();
             for colors in ["light", "dark"] {
                 tab.prefer_colors(colors).unwrap();
                 let case = format!("site-{view}-{width}-{colors}");
-                tab.picture(&picture(&case)).unwrap();
-                let of_view = violations(tab);
+                tab.picture(&screenshot_path(&case)).unwrap();
+                let violations = violations(tab);
                 let overflow = "document.documentElement.scrollWidth > innerWidth";
-                if !of_view.is_empty() || tab.say(overflow).unwrap() == Value::Bool(true) {
-                    found.push(format!("{case}: {of_view:?}"));
+                if !violations.is_empty() || tab.say(overflow).unwrap() == Value::Bool(true) {
+                    found.push(format!("{case}: {violations:?}"));
                 }
             }
         }
@@ -402,24 +408,24 @@ fn the_dashboard_of_a_site_takes_a_password() {
     sign_in(&mut tab, "wrong");
     tab.wait("document.querySelector('#trouble').innerText.includes('wrong')")
         .unwrap();
-    check(&mut tab, "login");
+    check_accessibility(&mut tab, "login");
     sign_in(&mut tab, "secret");
     tab.wait("Number(document.documentElement.dataset.samples) >= 2")
         .unwrap();
     for view in &VIEWS[..8] {
         open(&mut tab, view);
-        assert!(!seen(&mut tab).contains("b.test"), "{view}");
-        check(&mut tab, view);
+        assert!(!main_text(&mut tab).contains("b.test"), "{view}");
+        check_accessibility(&mut tab, view);
     }
     open(&mut tab, "pages");
     tab.click("#purge-site").unwrap();
     tab.click("#confirm-yes").unwrap();
     tab.wait("document.querySelector('#result').innerText.startsWith('Purged ')")
         .unwrap();
-    // No script of the site's other pages finds the key, and none of them has the cookie.
-    let left =
+    // Scripts of the site's other pages can read neither the key nor the cookie.
+    let readable =
         tab.say("JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie])");
-    assert_eq!(left.unwrap(), json!("[{},{},\"\"]"));
+    assert_eq!(readable.unwrap(), json!("[{},{},\"\"]"));
     tab.click("#logout").unwrap();
     tab.wait("document.querySelector('#password')").unwrap();
     assert!(found.is_empty(), "{}", found.join("\n"));

@@ -1,11 +1,11 @@
-//! `galley dashboard`: who gets in, what they see, and that every view works in a real browser.
+//! `galley dashboard`: access control, the JSON API, and every view in a real browser.
 
 #![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
 
+mod access;
+mod api;
 mod browser;
-mod doors;
-mod figures;
-mod hostile;
-mod site;
-mod stage;
+mod site_dashboard;
+mod support;
 mod tls;
+mod untrusted_text;

@@ -1,4 +1,4 @@
-//! The dashboard of a site on a listener that speaks TLS itself, without a proxy: over HTTP/1.1 and HTTP/2, and not at all in plain.
+//! The site dashboard on a TLS listener without a proxy: it works over HTTP/1.1 and HTTP/2, and is refused over plain HTTP.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,24 +16,24 @@ use sha2::{Digest as _, Sha256};
 /// `secret`
 const PASSWORDS: &str = "jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n";
 
-/// curl's option, and its name for the protocol.
+/// The option of curl and the beginning of its status line for each protocol.
 const PROTOCOLS: [(&str, &str); 2] = [("--http1.1", "HTTP/1.1 "), ("--http2", "HTTP/2 ")];
 
-struct TlsStage {
+struct TlsServer {
     galley: Galley,
     scratch: Scratch,
-    /// What a browser must be told to take the certificate.
+    /// The pin with which a browser accepts the certificate.
     pin: String,
     _origin: Origin,
 }
 
-/// What curl got.
-struct Answer {
+/// A response received by curl.
+struct CurlResponse {
     head: String,
     body: String,
 }
 
-impl Answer {
+impl CurlResponse {
     fn status(&self) -> u16 {
         let status = self.head.split(' ').nth(1).unwrap();
         status.trim().parse().unwrap()
@@ -47,13 +47,13 @@ impl Answer {
     }
 
     #[track_caller]
-    fn is(self, status: u16) -> Self {
+    fn expect_status(self, status: u16) -> Self {
         assert_eq!(self.status(), status, "{}\n{}", self.head, self.body);
         self
     }
 }
 
-impl TlsStage {
+impl TlsServer {
     fn start() -> Self {
         let page = [
             ("Content-Type", "text/html"),
@@ -62,7 +62,7 @@ impl TlsStage {
         let origin = Origin::constant(&page, "<html>the site</html>").unwrap();
         let scratch = Scratch::new().unwrap();
         scratch.write("passwords", PASSWORDS).unwrap();
-        let pin = certify(scratch.path());
+        let pin = write_certificate(scratch.path());
         let (dir, up) = (scratch.path().display(), origin.url());
         let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\nh2c = true\n\
@@ -81,8 +81,8 @@ impl TlsStage {
         }
     }
 
-    /// Scheme, host and port of a listener.
-    fn at(&self, scheme: &str, host: &str) -> String {
+    /// Returns the origin of a host on the listener for a scheme.
+    fn origin(&self, scheme: &str, host: &str) -> String {
         let urls = self.galley.urls();
         let begin = format!("{scheme}://");
         let found = urls.iter().find_map(|url| url.strip_prefix(&begin));
@@ -94,12 +94,12 @@ impl TlsStage {
         format!("{begin}{host}:{port}")
     }
 
-    fn jar(&self) -> PathBuf {
+    fn cookie_jar(&self) -> PathBuf {
         self.scratch.join("cookies")
     }
 
-    /// Asks with curl, which keeps cookies as browsers do: those of TLS are sent over TLS only.
-    fn ask(&self, url: &str, arguments: &[&str]) -> Answer {
+    /// Sends a request with curl, which handles cookies like browsers: `Secure` cookies are sent only over TLS.
+    fn curl(&self, url: &str, arguments: &[&str]) -> CurlResponse {
         let authority = url.split('/').nth(2).unwrap();
         let output = Command::new("curl")
             .args(["-sS", "-i", "--noproxy", "*", "--resolve"])
@@ -107,9 +107,9 @@ impl TlsStage {
             .arg("--cacert")
             .arg(self.scratch.join("site.pem"))
             .arg("--cookie-jar")
-            .arg(self.jar())
+            .arg(self.cookie_jar())
             .arg("--cookie")
-            .arg(self.jar())
+            .arg(self.cookie_jar())
             .args(arguments)
             .arg(url)
             .output()
@@ -117,35 +117,35 @@ impl TlsStage {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let parts = text.split_once("\r\n\r\n");
         let (head, body) = parts.unwrap_or_else(|| panic!("{url}: {output:?}"));
-        Answer {
+        CurlResponse {
             head: head.to_owned(),
             body: body.to_owned(),
         }
     }
 
-    /// Sends what the page sends: JSON with an origin.
-    fn order(&self, url: &str, origin: &str, body: &Value, more: &[&str]) -> Answer {
+    /// Sends a `POST` as the page does, with JSON and an origin.
+    fn post(&self, url: &str, origin: &str, body: &Value, more: &[&str]) -> CurlResponse {
         let (origin, body) = (format!("Origin: {origin}"), body.to_string());
         let json = ["-H", "Content-Type: application/json", "-H", &origin];
-        self.ask(url, &[&json[..], &["-d", &body], more].concat())
+        self.curl(url, &[&json[..], &["-d", &body], more].concat())
     }
 
-    fn log_in(&self, protocol: &str, (name, password): (&str, &str)) -> Answer {
-        let site = self.at("https", "a.test");
+    fn log_in(&self, protocol: &str, (name, password): (&str, &str)) -> CurlResponse {
+        let site = self.origin("https", "a.test");
         let body = json!({ "name": name, "password": password });
-        self.order(&format!("{site}/galley/login"), &site, &body, &[protocol])
+        self.post(&format!("{site}/galley/login"), &site, &body, &[protocol])
     }
 
-    /// Signs in; the key that goes with the cookie in the jar.
-    fn session(&self, protocol: &str) -> String {
-        let answer = self.log_in(protocol, ("jane", "secret")).is(200);
-        let value: Value = serde_json::from_str(&answer.body).unwrap();
+    /// Logs in and returns the `X-Galley-Key` field that belongs to the cookie in the jar.
+    fn session_key(&self, protocol: &str) -> String {
+        let response = self.log_in(protocol, ("jane", "secret")).expect_status(200);
+        let value: Value = serde_json::from_str(&response.body).unwrap();
         format!("X-Galley-Key: {}", value["key"].as_str().unwrap())
     }
 }
 
-/// Writes a certificate and its key; gives the key's pin (RFC 7469 section 2.4).
-fn certify(dir: &Path) -> String {
+/// Writes a certificate and its key, and returns the key's pin (RFC 7469 section 2.4).
+fn write_certificate(dir: &Path) -> String {
     let hosts = ["a.test".to_owned(), "localhost".to_owned()];
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(hosts).unwrap();
     let key = dir.join("site.key");
@@ -156,53 +156,64 @@ fn certify(dir: &Path) -> String {
 }
 
 #[test]
-fn a_password_opens_it_over_every_protocol() {
-    let stage = TlsStage::start();
-    let site = stage.at("https", "a.test");
+fn password_login_works_over_http1_and_http2() {
+    let server = TlsServer::start();
+    let site = server.origin("https", "a.test");
     let status = format!("{site}/galley/api/status");
     for (protocol, word) in PROTOCOLS {
-        let _ = fs::remove_file(stage.jar());
-        let page = stage.ask(&format!("{site}/galley/"), &[protocol]).is(200);
+        let _ = fs::remove_file(server.cookie_jar());
+        let page = server
+            .curl(&format!("{site}/galley/"), &[protocol])
+            .expect_status(200);
         assert!(page.head.starts_with(word), "{}", page.head);
         assert!(page.body.contains("data-login=\"password\""));
         assert_eq!(page.field("cache-control"), Some("no-store"));
-        stage.ask(&status, &[protocol]).is(401);
+        server.curl(&status, &[protocol]).expect_status(401);
         for wrong in [("jane", "wrong"), ("joe", "secret"), ("jane", "")] {
-            let refused = stage.log_in(protocol, wrong).is(403);
+            let refused = server.log_in(protocol, wrong).expect_status(403);
             assert_eq!(refused.field("set-cookie"), None, "{wrong:?}");
         }
-        let key = stage.session(protocol);
-        let shown = stage.ask(&status, &[protocol, "-H", &key]).is(200);
+        let key = server.session_key(protocol);
+        let shown = server
+            .curl(&status, &[protocol, "-H", &key])
+            .expect_status(200);
         assert!(shown.head.starts_with(word) && shown.body.contains("a.test"));
-        // The cookie alone, or the key alone, is no session.
-        stage.ask(&status, &[protocol]).is(401);
-        let alone = [protocol, "-H", &key, "--cookie", "none=1"];
-        let jar = fs::read(stage.jar()).unwrap();
-        fs::remove_file(stage.jar()).unwrap();
-        stage.ask(&status, &alone).is(401);
-        fs::write(stage.jar(), jar).unwrap();
-        // The same session over the other protocol.
+        // Neither the cookie nor the key is sufficient alone.
+        server.curl(&status, &[protocol]).expect_status(401);
+        let key_only = [protocol, "-H", &key, "--cookie", "none=1"];
+        let jar = fs::read(server.cookie_jar()).unwrap();
+        fs::remove_file(server.cookie_jar()).unwrap();
+        server.curl(&status, &key_only).expect_status(401);
+        fs::write(server.cookie_jar(), jar).unwrap();
+        // The session is also valid over the other protocol.
         for (other, _) in PROTOCOLS {
-            stage.ask(&status, &[other, "-H", &key]).is(200);
+            server
+                .curl(&status, &[other, "-H", &key])
+                .expect_status(200);
         }
         let logout = format!("{site}/galley/api/logout");
-        let out = stage.order(&logout, &site, &json!({}), &[protocol, "-H", &key]);
+        let response = server.post(&logout, &site, &json!({}), &[protocol, "-H", &key]);
         assert!(
-            out.is(200)
+            response
+                .expect_status(200)
                 .field("set-cookie")
                 .unwrap()
                 .contains("Max-Age=0")
         );
-        stage.ask(&status, &[protocol, "-H", &key]).is(401);
+        server
+            .curl(&status, &[protocol, "-H", &key])
+            .expect_status(401);
     }
 }
 
 #[test]
-fn the_cookie_is_for_tls_and_this_path() {
-    let stage = TlsStage::start();
+fn the_session_cookie_is_limited_to_the_path_and_tls() {
+    let server = TlsServer::start();
     for (protocol, _) in PROTOCOLS {
-        let answer = stage.log_in(protocol, ("jane", "secret")).is(200);
-        let cookie = answer.field("set-cookie").unwrap();
+        let response = server
+            .log_in(protocol, ("jane", "secret"))
+            .expect_status(200);
+        let cookie = response.field("set-cookie").unwrap();
         let begin = "__Secure-galley-dashboard=";
         assert!(cookie.starts_with(begin), "{cookie}");
         for part in [
@@ -218,65 +229,71 @@ fn the_cookie_is_for_tls_and_this_path() {
 }
 
 #[test]
-fn orders_need_the_origin_of_the_page() {
-    let stage = TlsStage::start();
-    let site = stage.at("https", "a.test");
+fn post_requests_need_the_origin_of_the_page() {
+    let server = TlsServer::start();
+    let site = server.origin("https", "a.test");
     let purge = format!("{site}/galley/api/purge");
     let all = json!({ "all": true });
     for (protocol, _) in PROTOCOLS {
-        let key = stage.session(protocol);
+        let key = server.session_key(protocol);
         let key = ["-H", key.as_str(), protocol];
         for foreign in [
-            &stage.at("http", "a.test"),
+            &server.origin("http", "a.test"),
             &site.replace("https", "http"),
             "https://a.test",
             "https://b.test",
             "null",
         ] {
-            stage.order(&purge, foreign, &all, &key).is(403);
+            server.post(&purge, foreign, &all, &key).expect_status(403);
         }
-        stage.order(&purge, &site, &all, &key).is(200);
+        server.post(&purge, &site, &all, &key).expect_status(200);
     }
 }
 
 #[test]
-fn nothing_is_shown_without_tls() {
-    let stage = TlsStage::start();
-    let plain = stage.at("http", "a.test");
-    let key = stage.session("--http1.1");
+fn plain_http_requests_get_403() {
+    let server = TlsServer::start();
+    let plain = server.origin("http", "a.test");
+    let key = server.session_key("--http1.1");
     for protocol in ["--http1.1", "--http2-prior-knowledge"] {
         for path in ["/galley/", "/galley/app.js", "/galley/api/status"] {
-            for claim in [
+            for forged in [
                 "X-Nothing: 1",
                 "X-Forwarded-Proto: https",
                 "Forwarded: proto=https",
             ] {
                 let url = format!("{plain}{path}");
-                let answer = stage
-                    .ask(&url, &[protocol, "-H", claim, "-H", &key])
-                    .is(403);
-                let status = answer.field("cache-status").unwrap();
+                let response = server
+                    .curl(&url, &[protocol, "-H", forged, "-H", &key])
+                    .expect_status(403);
+                let status = response.field("cache-status").unwrap();
                 assert!(status.contains("detail=needs-tls"), "{path}: {status}");
-                assert!(!answer.body.contains("data-login"), "{}", answer.body);
+                assert!(!response.body.contains("data-login"), "{}", response.body);
             }
         }
         let body = json!({ "name": "jane", "password": "secret" });
         let url = format!("{plain}/galley/login");
-        let answer = stage.order(&url, &plain, &body, &[protocol]).is(403);
-        assert_eq!(answer.field("set-cookie"), None);
+        let response = server
+            .post(&url, &plain, &body, &[protocol])
+            .expect_status(403);
+        assert_eq!(response.field("set-cookie"), None);
     }
-    // The site itself is sent in plain.
-    stage.ask(&format!("{plain}/page/"), &[]).is(200);
+    // Pages of the site are served over plain HTTP.
+    server
+        .curl(&format!("{plain}/page/"), &[])
+        .expect_status(200);
 }
 
 #[test]
-fn chromium_uses_it_over_http2() {
-    let stage = TlsStage::start();
+fn the_dashboard_works_in_chromium_over_http2() {
+    let server = TlsServer::start();
     let scratch = Scratch::new().unwrap();
-    let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &stage.pin).unwrap();
+    let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &server.pin).unwrap();
     let mut tab = browser.person().unwrap();
-    let site = stage.at("https", "localhost");
-    stage.ask(&format!("{site}/page/"), &[]).is(200);
+    let site = server.origin("https", "localhost");
+    server
+        .curl(&format!("{site}/page/"), &[])
+        .expect_status(200);
     tab.go(&format!("{site}/galley/")).unwrap();
     tab.wait("document.querySelector('#password')").unwrap();
     let protocol = "performance.getEntriesByType('navigation')[0].nextHopProtocol";
@@ -300,12 +317,14 @@ fn chromium_uses_it_over_http2() {
     }
     assert_eq!(tab.say("document.cookie").unwrap(), json!(""));
     super::browser::open(&mut tab, "pages");
-    assert!(super::browser::seen(&mut tab).contains("/page/"));
+    assert!(super::browser::main_text(&mut tab).contains("/page/"));
     tab.click("#purge-site").unwrap();
     tab.click("#confirm-yes").unwrap();
     tab.wait("document.querySelector('#result').innerText.startsWith('Purged ')")
         .unwrap();
-    let page = stage.ask(&format!("{site}/page/"), &[]).is(200);
+    let page = server
+        .curl(&format!("{site}/page/"), &[])
+        .expect_status(200);
     let status = page.field("cache-status").unwrap();
     assert!(!status.contains("; hit"), "{status}");
     tab.click("#logout").unwrap();

@@ -1,17 +1,17 @@
-//! What a site's file changes about keeping pages.
+//! Options that change what is stored: `[[site.rule]]`, `[site.ttl]`, cookies, device variants, presets, and separate sites.
 
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
 
-fn hits(site: &TestSite, page: &str) -> bool {
+fn is_stored(site: &TestSite, page: &str) -> bool {
     site.get(page);
     site.get(page).is_hit()
 }
 
 #[test]
-fn a_rule_can_forbid_and_can_lengthen() {
+fn rules_disable_caching_or_extend_the_ttl() {
     let site = SiteBuilder::php()
         .more("[[site.rule]]\npath = \"/never*\"\ncache = false\n")
         .more("[[site.rule]]\npath = \"/week*\"\nttl = \"7d\"\nignore = [\"cache-control\", \"expires\"]\n")
@@ -19,7 +19,7 @@ fn a_rule_can_forbid_and_can_lengthen() {
         .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"0s\"\n")
         .start();
     for page in ["/never", "/never/x", "/neverland"] {
-        assert!(!hits(&site, page), "{page}");
+        assert!(!is_stored(&site, page), "{page}");
         assert_eq!(
             site.get(page).cache_status(),
             "galley; fwd=bypass; detail=rule"
@@ -33,11 +33,11 @@ fn a_rule_can_forbid_and_can_lengthen() {
     site.head("/week/c", &["Set-Cookie: a=b"]);
     site.head("/fills", &[]);
     for page in ["/week/a", "/week/b", "/fills", "/plain"] {
-        assert!(hits(&site, page), "{page}");
+        assert!(is_stored(&site, page), "{page}");
     }
     assert!(
-        !hits(&site, "/week/c"),
-        "a cookie is not among what is ignored"
+        !is_stored(&site, "/week/c"),
+        "the rule does not ignore `Set-Cookie`"
     );
     wait_for("the plain page to be stale", TIMEOUT, || {
         site.runs("/plain") > 1 || !site.get("/plain").is_hit()
@@ -48,7 +48,7 @@ fn a_rule_can_forbid_and_can_lengthen() {
 }
 
 #[test]
-fn a_rule_can_ignore_cookies_and_vary() {
+fn rules_can_ignore_cookies_and_vary() {
     let site = SiteBuilder::php()
         .more("[[site.rule]]\npath = \"/set\"\nignore = [\"set-cookie\"]\n")
         .more("[[site.rule]]\npath = \"/cookie\"\nignore = [\"cookie\"]\n")
@@ -59,13 +59,13 @@ fn a_rule_can_ignore_cookies_and_vary() {
     let hit = site.get("/set");
     assert!(
         hit.is_hit() && !hit.has("set-cookie"),
-        "kept without the cookie: {}",
+        "stored without the cookie: {}",
         hit.beginning()
     );
     let first = site.send(Request::get("/cookie").cookie("wordpress_logged_in_x=canary"));
     assert!(
         !first.text().contains("canary"),
-        "what does not matter is not seen: {}",
+        "ignored cookies are not forwarded: {}",
         first.text()
     );
     assert!(
@@ -74,7 +74,7 @@ fn a_rule_can_ignore_cookies_and_vary() {
     );
     assert!(site.get("/cookie").is_hit());
     site.head("/vary", &["Vary: X-Tenant"]);
-    assert!(hits(&site, "/vary"));
+    assert!(is_stored(&site, "/vary"));
     assert!(
         site.get("/vary")
             .all("vary")
@@ -84,22 +84,22 @@ fn a_rule_can_ignore_cookies_and_vary() {
 }
 
 #[test]
-fn harmless_cookies_do_not_forbid() {
+fn harmless_cookies_do_not_prevent_caching() {
     let site = SiteBuilder::php()
         .site("harmless_cookies = [\"consent\", \"ab_*\"]")
         .start();
     site.head("/a", &["Set-Cookie: consent=1", "Set-Cookie: ab_test=2"]);
     site.head("/b", &["Set-Cookie: consent=1", "Set-Cookie: session=2"]);
-    assert!(hits(&site, "/a"));
+    assert!(is_stored(&site, "/a"));
     assert!(
         !site.get("/a").has("set-cookie"),
-        "the copy goes without it"
+        "the stored page has no `Set-Cookie`"
     );
-    assert!(!hits(&site, "/b"));
+    assert!(!is_stored(&site, "/b"));
 }
 
 #[test]
-fn vary_cookies_make_copies_of_their_own() {
+fn vary_cookies_create_separate_variants() {
     let site = SiteBuilder::php()
         .site("vary_cookies = [\"currency\"]")
         .start();
@@ -112,7 +112,7 @@ fn vary_cookies_make_copies_of_their_own() {
     assert!(send("x=y; currency=usd").is_hit());
     assert!(
         !site.get("/page").is_hit(),
-        "without the cookie it is a third page"
+        "without the cookie it is a third variant"
     );
     assert!(
         !send("currency=usd; currency=eur").is_hit()
@@ -122,15 +122,15 @@ fn vary_cookies_make_copies_of_their_own() {
     for cookies in ["currency=eur", "currency=usd"] {
         assert!(
             !send(cookies).is_hit(),
-            "a purge of a page is one of all its copies: {cookies}"
+            "a purge removes all variants: {cookies}"
         );
     }
 }
 
 #[test]
-fn devices_make_copies_where_the_site_says_so() {
+fn device_variants_separates_phones_from_desktops() {
     const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 canary";
-    const DESK: &str =
+    const DESKTOP: &str =
         "Mozilla/5.0 (X11; Linux x86_64; rv:120.0) Gecko/20100101 Firefox/120.0 canary";
     for varies in [true, false] {
         let site = SiteBuilder::php()
@@ -140,20 +140,20 @@ fn devices_make_copies_where_the_site_says_so() {
         let phone = send(PHONE);
         assert!(
             !phone.text().contains("canary"),
-            "one agent per class: {}",
+            "PHP gets one agent per device class: {}",
             phone.text()
         );
-        assert_eq!(send(DESK).is_hit(), !varies);
-        assert!(send(PHONE).is_hit() && send(DESK).is_hit());
+        assert_eq!(send(DESKTOP).is_hit(), !varies);
+        assert!(send(PHONE).is_hit() && send(DESKTOP).is_hit());
         if varies {
-            assert!(phone.text().contains("Mobile") && !send(DESK).text().contains("Mobile"));
-            assert_ne!(send(DESK).body, phone.body);
+            assert!(phone.text().contains("Mobile") && !send(DESKTOP).text().contains("Mobile"));
+            assert_ne!(send(DESKTOP).body, phone.body);
         }
     }
 }
 
 #[test]
-fn without_a_preset_the_rfc_alone_decides() {
+fn preset_none_follows_rfc_9111() {
     let site = SiteBuilder::php().site("preset = \"none\"").start();
     site.head("/explicit", &["Cache-Control: max-age=600"]);
     site.head(
@@ -169,28 +169,28 @@ fn without_a_preset_the_rfc_alone_decides() {
         "/agent",
         &["Cache-Control: max-age=600", "Vary: User-Agent"],
     );
-    for (page, kept) in [
+    for (page, expected) in [
         ("/explicit", true),
         ("/found", true),
         ("/personal", false),
         ("/agent", false),
     ] {
-        assert_eq!(hits(&site, page), kept, "{page}");
+        assert_eq!(is_stored(&site, page), expected, "{page}");
     }
-    // A page without a body is one too, and its framing has none.
+    // A response with status 204 has no body and no framing fields.
     let mut connection = site.connect();
     for _ in 0..3 {
-        let answer = connection
+        let response = connection
             .exchange(&Request::get("/empty").host("example.test"))
             .unwrap()
             .expect_status(204);
         assert!(
-            !answer.has("transfer-encoding") && !answer.has("content-length"),
+            !response.has("transfer-encoding") && !response.has("content-length"),
             "{}",
-            answer.beginning()
+            response.beginning()
         );
     }
-    // Every unknown cookie may mean a person, tracking parameters are parameters, and paths mean nothing.
+    // Without a preset every cookie may identify a user, tracking parameters are part of the key, and no path bypasses the cache.
     assert_eq!(
         site.send(Request::get("/explicit").cookie("any=1"))
             .cache_status(),
@@ -198,15 +198,15 @@ fn without_a_preset_the_rfc_alone_decides() {
     );
     assert!(!site.get("/explicit?utm_source=x").is_hit());
     site.head("/wp-admin/", &["Cache-Control: max-age=600"]);
-    assert!(hits(&site, "/wp-admin/"));
+    assert!(is_stored(&site, "/wp-admin/"));
     assert!(
         !site.get("/silent").has("cache-control"),
-        "nothing is added"
+        "Galley adds no `Cache-Control`"
     );
 }
 
 #[test]
-fn names_of_the_site_add_to_the_preset() {
+fn site_options_extend_the_lists_of_the_preset() {
     let site = SiteBuilder::php()
         .site("bypass_cookies = [\"member*\"]\nignore_query = [\"ref\", \"x_*\"]")
         .start();
@@ -221,18 +221,21 @@ fn names_of_the_site_add_to_the_preset() {
 }
 
 #[test]
-fn two_sites_share_nothing() {
-    let plan = SiteBuilder::php().more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"{php}\"\n[site.ttl]\ndefault = \"1h\"\n");
-    let site = plan.start();
+fn two_sites_have_separate_caches() {
+    let builder = SiteBuilder::php().more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\nphp = \"{php}\"\n[site.ttl]\ndefault = \"1h\"\n");
+    let site = builder.start();
     let other = |target: &str| site.send(Request::get(target).host("other.test"));
     site.get("/page").assert_status(200);
-    let theirs = other("/page").expect_status(200);
-    assert!(!theirs.is_hit() && page_value(&theirs.text(), "HTTP_HOST") == "other.test");
+    let response = other("/page").expect_status(200);
+    assert!(!response.is_hit() && page_value(&response.text(), "HTTP_HOST") == "other.test");
     assert!(site.get("/page").is_hit() && other("/page").is_hit());
     site.purge(&["--site", "other.test", "--all"]);
-    assert!(site.get("/page").is_hit(), "the other site's purge");
+    assert!(
+        site.get("/page").is_hit(),
+        "the purge is limited to the other site"
+    );
     assert!(!other("/page").is_hit());
-    // The port that was asked for is part of the page, since PHP makes addresses of it.
+    // The port is part of the key, because PHP creates links from it.
     let with_port = site.send(Request::get("/page").host("example.test:8080"));
     assert!(
         !with_port.is_hit() || page_value(&with_port.text(), "HTTP_HOST") == "example.test:8080",
@@ -242,7 +245,7 @@ fn two_sites_share_nothing() {
 }
 
 #[test]
-fn json_and_pages_have_separate_entries() {
+fn accept_json_has_a_separate_entry() {
     let site = SiteBuilder::php().start();
     let page = site
         .send(Request::get("/x").field("Accept", "text/html"))

@@ -1,4 +1,4 @@
-//! Stored pages in the codings that clients take.
+//! Compressed copies of stored pages.
 
 use std::io::Read;
 
@@ -8,10 +8,13 @@ use galley_testkit::wait_for;
 
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
-/// A page of some 30 KB, with whatever fields its query names: `?content-type=image/png`.
+/// An origin with a page of about 30 KB; the query sets its fields: `?content-type=image/png`.
 fn origin() -> Origin {
-    Origin::start(|seen, writer| {
-        let query = seen.target.split_once('?').map_or("", |(_, query)| query);
+    Origin::start(|request, writer| {
+        let query = request
+            .target
+            .split_once('?')
+            .map_or("", |(_, query)| query);
         let mut fields = vec![("Cache-Control", "max-age=600"), ("ETag", "\"v1\"")];
         let mut media_type = "text/html; charset=utf-8";
         for pair in query.split('&') {
@@ -39,26 +42,26 @@ pub fn page() -> String {
     format!("<html><body>{}</body></html>", rows.concat())
 }
 
-fn stage(origin: &Origin, site: &str) -> TestSite {
+fn start_site(origin: &Origin, options: &str) -> TestSite {
     SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
-        .site(site)
+        .site(options)
         .start()
 }
 
-fn send(stage: &TestSite, target: &str, accept: &str) -> Response {
-    stage.send(Request::get(target).field("Accept-Encoding", accept))
+fn send(site: &TestSite, target: &str, accept: &str) -> Response {
+    site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
-fn wait_for_coded(stage: &TestSite, target: &str, accept: &str) -> Response {
-    let mut found = send(stage, target, accept);
-    wait_for(&format!("{target} coded"), TIMEOUT, || {
-        found = send(stage, target, accept);
-        found.is_hit() && found.has("content-encoding")
+fn wait_for_compressed(site: &TestSite, target: &str, accept: &str) -> Response {
+    let mut response = send(site, target, accept);
+    wait_for(&format!("{target} compressed"), TIMEOUT, || {
+        response = send(site, target, accept);
+        response.is_hit() && response.has("content-encoding")
     });
-    found
+    response
 }
 
-/// The body of an answer, whatever it is coded in.
+/// The decoded body of a response.
 pub fn plain(response: &Response) -> Vec<u8> {
     let mut plain = Vec::new();
     match response.field("content-encoding") {
@@ -72,16 +75,16 @@ pub fn plain(response: &Response) -> Vec<u8> {
             brotli::BrotliDecompress(&mut &response.body[..], &mut plain).unwrap();
         }
         Some("zstd") => plain = zstd::decode_all(&response.body[..]).unwrap(),
-        Some(other) => panic!("coded as {other}"),
+        Some(other) => panic!("unexpected content coding {other}"),
     }
     plain
 }
 
 #[test]
-fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
+fn stored_pages_are_sent_in_the_coding_that_the_client_prefers() {
     let origin = origin();
-    let stage = stage(&origin, "");
-    wait_for_coded(&stage, "/a", "gzip, deflate, br, zstd");
+    let site = start_site(&origin, "");
+    wait_for_compressed(&site, "/a", "gzip, deflate, br, zstd");
     for (accept, coding) in [
         ("gzip, deflate, br, zstd", Some("br")),
         ("gzip, deflate", Some("gzip")),
@@ -94,33 +97,36 @@ fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
         ("gzip;q=0", None),
         ("", None),
     ] {
-        let answer = send(&stage, "/a", accept);
-        assert_eq!(answer.field("content-encoding"), coding, "{accept}");
-        assert!(answer.is_hit());
-        assert!(plain(&answer) == page().as_bytes(), "{accept}");
-        assert_eq!(answer.field("vary"), Some("Accept-Encoding"), "{accept}");
+        let response = send(&site, "/a", accept);
+        assert_eq!(response.field("content-encoding"), coding, "{accept}");
+        assert!(response.is_hit());
+        assert!(plain(&response) == page().as_bytes(), "{accept}");
+        assert_eq!(response.field("vary"), Some("Accept-Encoding"), "{accept}");
         let etag = match coding {
             None => "\"v1\"".to_owned(),
             Some(coding) => format!("\"v1-{coding}\""),
         };
-        assert_eq!(answer.field("etag"), Some(etag.as_str()));
-        let same = Request::get("/a")
+        assert_eq!(response.field("etag"), Some(etag.as_str()));
+        let conditional = Request::get("/a")
             .field("Accept-Encoding", accept)
             .field("If-None-Match", &etag);
-        stage.send(same).assert_status(304);
-        let head = stage.send(Request::head("/a").field("Accept-Encoding", accept));
-        assert_eq!(head.field("content-length"), answer.field("content-length"));
+        site.send(conditional).assert_status(304);
+        let head = site.send(Request::head("/a").field("Accept-Encoding", accept));
+        assert_eq!(
+            head.field("content-length"),
+            response.field("content-length")
+        );
         assert_eq!(head.field("content-encoding"), coding);
     }
-    // A validator of another coding is no validator of this one.
+    // The `ETag` of another coding does not match.
     let other = Request::get("/a")
         .field("Accept-Encoding", "br")
         .field("If-None-Match", "\"v1-gzip\"");
-    stage.send(other).assert_status(200);
+    site.send(other).assert_status(200);
     let part = Request::get("/a")
         .field("Accept-Encoding", "br")
         .field("Range", "bytes=0-5");
-    let part = stage.send(part);
+    let part = site.send(part);
     part.assert_status(206);
     assert_eq!(
         (part.text(), part.has("content-encoding")),
@@ -130,29 +136,29 @@ fn a_stored_page_comes_in_the_coding_that_a_client_takes_best() {
 }
 
 #[test]
-fn zstd_is_kept_where_it_is_asked_for() {
+fn zstd_copies_are_stored_where_compress_lists_zstd() {
     let origin = origin();
-    let stage = stage(&origin, "compress = [\"br\", \"gzip\", \"zstd\"]");
-    wait_for_coded(&stage, "/a", "zstd");
+    let site = start_site(&origin, "compress = [\"br\", \"gzip\", \"zstd\"]");
+    wait_for_compressed(&site, "/a", "zstd");
     for (accept, coding) in [
         ("gzip, deflate, br, zstd", "br"),
         ("gzip, deflate, zstd", "zstd"),
         ("zstd, br;q=0.9", "zstd"),
     ] {
-        let answer = send(&stage, "/a", accept);
-        assert_eq!(answer.field("content-encoding"), Some(coding), "{accept}");
+        let response = send(&site, "/a", accept);
+        assert_eq!(response.field("content-encoding"), Some(coding), "{accept}");
         assert!(
-            answer.is_hit() && plain(&answer) == page().as_bytes(),
+            response.is_hit() && plain(&response) == page().as_bytes(),
             "{accept}"
         );
         let etag = format!("\"v1-{coding}\"");
-        assert_eq!(answer.field("etag"), Some(etag.as_str()));
+        assert_eq!(response.field("etag"), Some(etag.as_str()));
     }
     assert_eq!(origin.requests().len(), 1);
 }
 
 #[test]
-fn a_page_that_was_renewed_and_has_not_changed_is_not_coded_again() {
+fn an_unchanged_page_is_not_compressed_again_after_a_refresh() {
     let origin = Origin::start(|_, writer| {
         let fields = [
             ("Cache-Control", "max-age=1"),
@@ -161,160 +167,160 @@ fn a_page_that_was_renewed_and_has_not_changed_is_not_coded_again() {
         writer.answer(200, &fields, page().as_bytes());
     })
     .unwrap();
-    let stage = stage(&origin, "");
-    wait_for_coded(&stage, "/a", "br");
-    let once = stage.status_number("pages_compressed");
-    wait_for("three renewals", TIMEOUT, || {
-        send(&stage, "/a", "br");
+    let site = start_site(&origin, "");
+    wait_for_compressed(&site, "/a", "br");
+    let compressed = site.status_number("pages_compressed");
+    wait_for("three refreshes", TIMEOUT, || {
+        send(&site, "/a", "br");
         origin.requests().len() > 3
     });
-    // Fresh or stale, it never was plain in between.
+    // The page has compressed copies all the time, fresh or stale.
     for accept in ["br", "gzip"] {
-        let answer = send(&stage, "/a", accept);
-        assert_eq!(answer.field("content-encoding"), Some(accept));
-        assert!(plain(&answer) == page().as_bytes());
+        let response = send(&site, "/a", accept);
+        assert_eq!(response.field("content-encoding"), Some(accept));
+        assert!(plain(&response) == page().as_bytes());
     }
-    assert_eq!(stage.status_number("pages_compressed"), once);
+    assert_eq!(site.status_number("pages_compressed"), compressed);
 }
 
 #[test]
-fn without_a_preset_codings_are_kept_where_they_are_asked_for_and_through_a_304() {
-    let origin = Origin::start(|seen, writer| {
+fn preset_none_compresses_on_request_and_keeps_copies_after_a_304() {
+    let origin = Origin::start(|request, writer| {
         let fields = [
             ("Cache-Control", "max-age=1"),
             ("Content-Type", "text/html"),
             ("ETag", "\"v1\""),
         ];
-        match seen.field("if-none-match") {
+        match request.field("if-none-match") {
             Some("\"v1\"") => writer.answer(304, &fields, b""),
             _ => writer.answer(200, &fields, page().as_bytes()),
         };
     })
     .unwrap();
-    let plain_stage = SiteBuilder::origin(&origin, "none").start();
+    let uncompressed = SiteBuilder::origin(&origin, "none").start();
     for _ in 0..3 {
-        let answer = send(&plain_stage, "/a", "br, gzip");
-        assert!(!answer.has("content-encoding") && !answer.has("vary"));
+        let response = send(&uncompressed, "/a", "br, gzip");
+        assert!(!response.has("content-encoding") && !response.has("vary"));
     }
-    let stage = SiteBuilder::origin(&origin, "none")
+    let site = SiteBuilder::origin(&origin, "none")
         .site("compress = [\"br\", \"gzip\"]")
         .start();
-    wait_for_coded(&stage, "/a", "br");
-    let (asked, once) = (
+    wait_for_compressed(&site, "/a", "br");
+    let (request_count, compressed) = (
         origin.requests().len(),
-        stage.status_number("pages_compressed"),
+        site.status_number("pages_compressed"),
     );
-    wait_for("three renewals", TIMEOUT, || {
-        let answer = send(&stage, "/a", "br");
-        assert_eq!(answer.field("content-encoding"), Some("br"));
-        assert!(plain(&answer) == page().as_bytes());
-        origin.requests().len() >= asked + 3
+    wait_for("three refreshes", TIMEOUT, || {
+        let response = send(&site, "/a", "br");
+        assert_eq!(response.field("content-encoding"), Some("br"));
+        assert!(plain(&response) == page().as_bytes());
+        origin.requests().len() >= request_count + 3
     });
-    let renewed = origin
+    let all_conditional = origin
         .requests()
         .iter()
-        .skip(asked)
-        .all(|seen| seen.field("if-none-match").is_some());
-    assert!(renewed, "the upstream was asked with what it gave");
-    assert_eq!(stage.status_number("pages_compressed"), once);
+        .skip(request_count)
+        .all(|request| request.field("if-none-match").is_some());
+    assert!(all_conditional, "refreshes are conditional requests");
+    assert_eq!(site.status_number("pages_compressed"), compressed);
 }
 
 #[test]
-fn what_gains_nothing_or_forbids_it_stays_as_it_is() {
+fn images_small_pages_and_no_transform_are_not_compressed() {
     let origin = origin();
-    let stage = stage(&origin, "");
-    let never = [
+    let site = start_site(&origin, "");
+    let targets = [
         "/a?content-type=image/png",
         "/a?no-transform=1",
         "/a?small=1",
     ];
-    for target in never {
+    for target in targets {
         for _ in 0..2 {
-            send(&stage, target, "br, gzip");
+            send(&site, target, "br, gzip");
         }
     }
-    // Jobs are done in turn: when this one is, theirs would be.
-    wait_for_coded(&stage, "/a", "br");
-    for target in never {
-        let answer = send(&stage, target, "br");
-        assert_eq!(answer.field("content-encoding"), None, "{target}");
-        assert_eq!(answer.field("etag"), Some("\"v1\""), "{target}");
+    // Compression jobs run in order: after this one, the others would be done as well.
+    wait_for_compressed(&site, "/a", "br");
+    for target in targets {
+        let response = send(&site, target, "br");
+        assert_eq!(response.field("content-encoding"), None, "{target}");
+        assert_eq!(response.field("etag"), Some("\"v1\""), "{target}");
     }
 }
 
 #[test]
-fn a_site_says_what_is_compressed() {
+fn compress_options_select_codings_types_and_minimum_size() {
     let origin = origin();
-    let stage = stage(
+    let site = start_site(
         &origin,
         "compress = [\"gzip\"]\ncompress_types = [\"image/*\"]\ncompress_min = \"1KiB\"",
     );
-    let answer = wait_for_coded(&stage, "/a?content-type=image/png", "br, gzip");
-    assert_eq!(answer.field("content-encoding"), Some("gzip"));
-    send(&stage, "/a", "gzip");
-    assert!(!send(&stage, "/a", "gzip").has("content-encoding"));
+    let response = wait_for_compressed(&site, "/a?content-type=image/png", "br, gzip");
+    assert_eq!(response.field("content-encoding"), Some("gzip"));
+    send(&site, "/a", "gzip");
+    assert!(!send(&site, "/a", "gzip").has("content-encoding"));
 }
 
 #[test]
-fn without_codings_nothing_is_compressed() {
+fn an_empty_compress_list_disables_compression() {
     let origin = origin();
-    let stage = stage(&origin, "compress = []");
+    let site = start_site(&origin, "compress = []");
     for _ in 0..3 {
-        let answer = send(&stage, "/a", "br, gzip");
-        assert!(!answer.has("content-encoding") && !answer.has("vary"));
+        let response = send(&site, "/a", "br, gzip");
+        assert!(!response.has("content-encoding") && !response.has("vary"));
     }
-    assert_eq!(stage.status_number("pages_compressed"), 0);
+    assert_eq!(site.status_number("pages_compressed"), 0);
 }
 
 #[test]
-fn a_purge_reaches_every_coding_and_what_is_being_made() {
+fn a_purge_covers_all_codings_and_running_compressions() {
     let origin = origin();
-    let stage = stage(&origin, "");
+    let site = start_site(&origin, "");
     for round in 0..20 {
-        send(&stage, "/a", "br");
-        // Often while it is being compressed.
-        stage.purge(&["--url", "http://example.test/a"]);
+        send(&site, "/a", "br");
+        // Often during the compression.
+        site.purge(&["--url", "http://example.test/a"]);
         for accept in ["br", "gzip", "identity"] {
             let count = origin.requests().len();
-            let answer = send(&stage, "/a", accept);
+            let response = send(&site, "/a", accept);
             let is_first = accept == "br";
             assert_eq!(
                 origin.requests().len() - count,
                 usize::from(is_first),
                 "{round}"
             );
-            assert!(plain(&answer) == page().as_bytes());
+            assert!(plain(&response) == page().as_bytes());
         }
-        stage.purge(&["--url", "http://example.test/a"]);
+        site.purge(&["--url", "http://example.test/a"]);
     }
 }
 
 #[test]
-fn a_page_that_proved_hot_is_compressed_again_densely() {
+fn popular_pages_are_compressed_again_at_a_higher_level() {
     let origin = origin();
-    let stage = stage(
+    let site = start_site(
         &origin,
         "compress = [\"gzip\"]\ngzip_level = 1\ndense_after = 5",
     );
-    let quick = wait_for_coded(&stage, "/a", "gzip").body.len();
-    let mut dense = quick;
+    let fast_size = wait_for_compressed(&site, "/a", "gzip").body.len();
+    let mut size = fast_size;
     wait_for("the page to become smaller", TIMEOUT, || {
-        dense = send(&stage, "/a", "gzip").body.len();
-        dense < quick
+        size = send(&site, "/a", "gzip").body.len();
+        size < fast_size
     });
-    assert!(plain(&send(&stage, "/a", "gzip")) == page().as_bytes());
-    assert_eq!(stage.status_number("pages_compressed"), 2);
+    assert!(plain(&send(&site, "/a", "gzip")) == page().as_bytes());
+    assert_eq!(site.status_number("pages_compressed"), 2);
 }
 
 #[test]
-fn what_comes_back_from_the_disk_is_compressed_again() {
+fn pages_loaded_from_disk_are_compressed_again() {
     let origin = origin();
     let line = format!("upstream = [\"{}\"]", origin.url());
-    let mut stage = SiteBuilder::upstream_line(&line).disk().start();
-    wait_for_coded(&stage, "/a", "br");
-    stage.wait_for_disk(1);
-    stage.restart();
-    let answer = wait_for_coded(&stage, "/a", "br");
-    assert!(plain(&answer) == page().as_bytes());
+    let mut site = SiteBuilder::upstream_line(&line).disk().start();
+    wait_for_compressed(&site, "/a", "br");
+    site.wait_for_disk(1);
+    site.restart();
+    let response = wait_for_compressed(&site, "/a", "br");
+    assert!(plain(&response) == page().as_bytes());
     assert_eq!(origin.requests().len(), 1);
 }

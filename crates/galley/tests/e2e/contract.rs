@@ -1,5 +1,5 @@
-//! The words of plugins, from the wire up: each row of `contract/*.json` is sent to the running server, gets the reply that its
-//! sender looks for, has the pages generated again that it names, and leaves the others in the cache.
+//! The contract with purge plugins: each row of `contract/*.json` is sent to the running server. The response must be the one that
+//! the plugin expects, the pages that the row names must be purged, and all other pages must stay in the cache.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::support::{SiteBuilder, TIMEOUT, TestSite, page_value};
 
-/// A test for each file, and one that no file is without.
+/// Defines a test for each file, and the list of files.
 macro_rules! files {
     ($($name:ident $file:literal)*) => {
         $(#[test]
         fn $name() {
-            Contract::read($file).hold();
+            ContractFile::read($file).run();
         })*
 
         const FILES: &[&str] = &[$($file),*];
@@ -27,14 +27,14 @@ macro_rules! files {
 
 files! {
     fastly "fastly"
-    galleys_own "galley"
+    galley_plugin "galley"
     litespeed_cache "litespeed-cache"
     nginx_helper "nginx-helper"
-    a_site_that_asks_for_nothing "not-asked"
+    without_options_requests_are_not_accepted "not-asked"
     proxy_cache_purge "proxy-cache-purge"
-    who_has_the_secret_may "secret"
+    the_purge_secret_authorizes_requests "secret"
     souin "souin"
-    strangers_may_not "strangers"
+    unauthorized_clients_are_refused "strangers"
     vcaching "vcaching"
     w3_total_cache "w3-total-cache"
     wordpress_vip "wordpress-vip"
@@ -43,27 +43,31 @@ files! {
 }
 
 #[test]
-fn every_file_is_held_and_every_dialect_is_in_one() {
+fn every_file_has_a_test_and_every_dialect_has_a_row() {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "json") {
             let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
-            all.insert(name.clone(), Contract::read(&name));
+            all.insert(name.clone(), ContractFile::read(&name));
         }
     }
     let names: Vec<&str> = all.keys().map(String::as_str).collect();
     assert_eq!(names, {
-        let mut held = FILES.to_vec();
-        held.sort_unstable();
-        held
+        let mut tested = FILES.to_vec();
+        tested.sort_unstable();
+        tested
     });
     for dialect in DIALECTS {
-        let is_spoken = all
+        let has_row = all
             .values()
-            .flat_map(Contract::rows)
+            .flat_map(ContractFile::rows)
             .any(|row| row["dialect"] == dialect.name && row["status"].as_u64() < Some(300));
-        assert!(is_spoken, "no row of the contract is `{}`", dialect.name);
+        assert!(
+            has_row,
+            "no row of the contract has the dialect `{}`",
+            dialect.name
+        );
     }
 }
 
@@ -71,10 +75,10 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contract")
 }
 
-/// One file.
-struct Contract(Value);
+/// A file of the contract.
+struct ContractFile(Value);
 
-impl Contract {
+impl ContractFile {
     fn read(name: &str) -> Self {
         let text = fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
         Self(serde_json::from_str(&text).unwrap())
@@ -92,17 +96,17 @@ impl Contract {
     }
 
     fn start(&self) -> TestSite {
-        let mut plan = SiteBuilder::php()
+        let mut builder = SiteBuilder::php()
             .workers(4)
             .log("error = \"{dir}/error.log\"");
         for line in strings(&self.0["site"]) {
-            plan = plan.site(line);
+            builder = builder.site(line);
         }
         if let Some(secret) = self.0["secret"].as_str() {
-            let path = plan.scratch.write("purge.secret", secret).unwrap();
+            let path = builder.scratch.write("purge.secret", secret).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
         }
-        let site = plan.start();
+        let site = builder.start();
         for list in ["pages", "never"] {
             for (page, lines) in self.0[list].as_object().into_iter().flatten() {
                 let path = page.split('?').next().unwrap();
@@ -112,7 +116,7 @@ impl Contract {
         site
     }
 
-    fn hold(&self) {
+    fn run(&self) {
         let site = self.start();
         for page in self.0["never"]
             .as_object()
@@ -121,121 +125,123 @@ impl Contract {
             .map(|(page, _)| page)
         {
             for _ in 0..3 {
-                let answer = site.get(page).expect_status(200);
-                assert!(!answer.is_hit(), "{page}: {}", answer.cache_status());
-                self.is_stripped(page, &answer);
+                let response = site.get(page).expect_status(200);
+                assert!(!response.is_hit(), "{page}: {}", response.cache_status());
+                self.assert_stripped(page, &response);
             }
         }
         for row in self.rows() {
-            self.happens(&site, row);
+            self.run_row(&site, row);
         }
     }
 
-    /// One row: pages in, what it says, and which pages are still there.
-    fn happens(&self, site: &TestSite, row: &Value) {
+    /// Fills the cache, carries out the row, and checks which pages are still stored.
+    fn run_row(&self, site: &TestSite, row: &Value) {
         let name = row["name"].as_str().unwrap();
         let runs: BTreeMap<&str, String> = self
             .pages()
             .into_iter()
             .map(|page| (page, self.fill(site, page)))
             .collect();
-        let noted = obeyed(site).len();
-        act(site, row);
-        let obeyed = obeyed(site);
+        let logged_before = logged_purges(site).len();
+        carry_out(site, row);
+        let purges = logged_purges(site);
         match row["dialect"].as_str() {
             Some(dialect) if row["status"].as_u64() < Some(300) => {
-                let wanted = format!(" dialect={dialect}");
-                assert!(obeyed.len() > noted, "{name}: nothing was obeyed");
+                let expected = format!(" dialect={dialect}");
+                assert!(purges.len() > logged_before, "{name}: no purge was logged");
                 assert!(
-                    obeyed[noted..].iter().all(|line| line.ends_with(&wanted)),
-                    "{name}: {obeyed:?}"
+                    purges[logged_before..]
+                        .iter()
+                        .all(|line| line.ends_with(&expected)),
+                    "{name}: {purges:?}"
                 );
             }
-            _ => assert_eq!(obeyed.len(), noted, "{name}: {obeyed:?}"),
+            _ => assert_eq!(purges.len(), logged_before, "{name}: {purges:?}"),
         }
         let mut named: Vec<&str> = Vec::new();
         for page in strings(&row["kept"]) {
             named.push(page);
-            let answer = site.get(page);
+            let response = site.get(page);
             assert!(
-                answer.is_hit(),
-                "{name}: {page} is gone: {}",
-                answer.cache_status()
+                response.is_hit(),
+                "{name}: {page} was purged: {}",
+                response.cache_status()
             );
             assert_eq!(
-                page_value(&answer.text(), "run"),
+                page_value(&response.text(), "run"),
                 runs[page],
                 "{name}: {page}"
             );
         }
         for page in strings(&row["stale"]) {
             named.push(page);
-            let answer = site.get(page);
-            let status = answer.cache_status();
+            let response = site.get(page);
+            let status = response.cache_status();
             assert!(
                 status.contains("detail=revalidating"),
                 "{name}: {page}: {status}"
             );
             assert_eq!(
-                page_value(&answer.text(), "run"),
+                page_value(&response.text(), "run"),
                 runs[page],
                 "{name}: {page}"
             );
-            wait_for(&format!("{page}, composed again"), TIMEOUT, || {
+            wait_for(&format!("the refresh of {page}"), TIMEOUT, || {
                 page_value(&site.get(page).text(), "run") != runs[page]
             });
         }
         for page in strings(&row["purged"]) {
             named.push(page);
-            let answer = site.get(page);
+            let response = site.get(page);
             assert!(
-                !answer.is_hit(),
-                "{name}: {page} is still there: {}",
-                answer.cache_status()
+                !response.is_hit(),
+                "{name}: {page} was not purged: {}",
+                response.cache_status()
             );
             assert_ne!(
-                page_value(&answer.text(), "run"),
+                page_value(&response.text(), "run"),
                 runs[page],
                 "{name}: {page}"
             );
             assert!(
                 self.fill(site, page) != runs[page],
-                "{name}: {page} is not kept again"
+                "{name}: {page} is not stored again"
             );
         }
         let mut all = self.pages();
         all.sort_unstable();
         named.sort_unstable();
-        assert_eq!(named, all, "{name}: every page has to be named once");
+        assert_eq!(named, all, "{name}: the row must name every page once");
     }
 
-    /// Asks until the page is a hit; its run.
+    /// Requests the page until it is a hit, and returns the number of its PHP run.
     fn fill(&self, site: &TestSite, page: &str) -> String {
         let mut run = String::new();
         wait_for(&format!("{page} to be a hit"), TIMEOUT, || {
-            let answer = site.get(page).expect_status(200);
-            self.is_stripped(page, &answer);
-            page_value(&answer.text(), "run").clone_into(&mut run);
-            answer.is_hit()
+            let response = site.get(page).expect_status(200);
+            self.assert_stripped(page, &response);
+            page_value(&response.text(), "run").clone_into(&mut run);
+            response.is_hit()
         });
         run
     }
 
-    fn is_stripped(&self, page: &str, answer: &Response) {
+    fn assert_stripped(&self, page: &str, response: &Response) {
         for name in strings(&self.0["stripped"]) {
             assert!(
-                !answer.has(name),
+                !response.has(name),
                 "{page} has {name}: {}",
-                answer.beginning()
+                response.beginning()
             );
         }
     }
 }
 
-/// Sends, answers, or removes; the reply has to be the one of the row.
-fn act(site: &TestSite, row: &Value) {
+/// Carries out a row and checks the response.
+fn carry_out(site: &TestSite, row: &Value) {
     let name = row["name"].as_str().unwrap();
-    let answer = if let Some(lines) = row["send"].as_array() {
+    let response = if let Some(lines) = row["send"].as_array() {
         let lines: Vec<&str> = lines.iter().map(|line| line.as_str().unwrap()).collect();
         let body = row["body"].as_str().unwrap_or_default();
         let bytes = format!("{}\r\n\r\n{body}", lines.join("\r\n"));
@@ -245,30 +251,30 @@ fn act(site: &TestSite, row: &Value) {
             .receive(lines[0].split(' ').next().unwrap())
             .unwrap()
     } else if row["remove"] == true {
-        return empty(site);
+        return remove_watched_files(site);
     } else {
         site.head("/edit/", &strings(&row["answer"]));
         site.send(Request::form("/edit/", &[("title", "new")]))
     };
-    let seen = answer.beginning();
+    let head = response.beginning();
     assert_eq!(
-        u64::from(answer.status),
+        u64::from(response.status),
         row["status"].as_u64().unwrap(),
-        "{name}: {seen}"
+        "{name}: {head}"
     );
     for (field, value) in row["fields"].as_object().into_iter().flatten() {
-        assert_eq!(answer.field(field), value.as_str(), "{name}: {seen}");
+        assert_eq!(response.field(field), value.as_str(), "{name}: {head}");
     }
     if let Some(text) = row["text"].as_str() {
-        assert!(answer.text().contains(text), "{name}: {seen}");
+        assert!(response.text().contains(text), "{name}: {head}");
     }
     for field in strings(&row["absent"]) {
-        assert!(!answer.has(field), "{name}: {seen}");
+        assert!(!response.has(field), "{name}: {head}");
     }
 }
 
-/// Removes what lies in the watched folder and waits until that was noticed: no reply tells it.
-fn empty(site: &TestSite) {
+/// Removes the files in the watched folder and waits for the purge, since no response confirms it.
+fn remove_watched_files(site: &TestSite) {
     let folder = site.scratch.join("nginx-cache");
     let purges = site.status_number("purges");
     for entry in fs::read_dir(&folder).unwrap() {
@@ -279,12 +285,12 @@ fn empty(site: &TestSite) {
     });
     assert!(
         folder.read_dir().unwrap().next().is_some(),
-        "nothing to remove the next time"
+        "Galley did not create its file again"
     );
 }
 
-/// What the server has logged of purge requests that it carried out, so far: written before they are answered.
-fn obeyed(site: &TestSite) -> Vec<String> {
+/// The purge requests that the server has logged so far. It logs each one before it responds.
+fn logged_purges(site: &TestSite) -> Vec<String> {
     let log = fs::read_to_string(site.scratch.join("error.log")).unwrap();
     let lines = log
         .lines()
@@ -294,5 +300,5 @@ fn obeyed(site: &TestSite) -> Vec<String> {
 
 fn strings(list: &Value) -> Vec<&str> {
     let list = list.as_array().into_iter().flatten();
-    list.map(|one| one.as_str().unwrap()).collect()
+    list.map(|text| text.as_str().unwrap()).collect()
 }

@@ -1,21 +1,21 @@
-//! ESI tags that a visitor wrote, or that ask for too much: nothing of another server or of another person gets into a page.
+//! Hostile ESI tags: tags that visitors write, SSRF, private pages in includes, and tags that exceed limits.
 
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::Request;
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 
-use crate::esi_stage::{Esi, include, inner, optional, plan};
+use crate::esi_support::{EsiSite, esi_builder, include, optional_include, without_end_tag};
 use crate::poison::{attempts, shows_a_canary};
 use crate::support::{AssertStatus, HOST, SiteBuilder};
 
 #[test]
-fn no_tag_leads_to_another_server() {
+fn includes_never_cause_requests_to_other_servers() {
     let other = Origin::start(|_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
         writer.answer(200, &[("Content-Type", "text/html")], b"foreign");
     })
     .unwrap();
-    let stage = plan().start();
+    let site = esi_builder().start();
     let addr = other.url().replace("http://", "");
     let port = addr.rsplit(':').next().unwrap().to_owned();
     let addresses = [
@@ -36,27 +36,30 @@ fn no_tag_leads_to_another_server() {
         format!("gopher://{addr}/x"),
         format!("/x#http://{addr}/"),
     ];
-    let tags: String = addresses.iter().map(|address| optional(address)).collect();
-    stage.page("/page", &format!("<p>{tags}</p>"));
-    assert_eq!(stage.text("/page"), "<p></p>");
+    let tags: String = addresses
+        .iter()
+        .map(|address| optional_include(address))
+        .collect();
+    site.add_page("/page", &format!("<p>{tags}</p>"));
+    assert_eq!(site.get_text("/page"), "<p></p>");
     assert!(other.requests().is_empty(), "{:?}", other.requests());
-    // A part that names another place stays a part that failed.
-    stage.print(
+    // A redirect to another server is a failed part.
+    site.set_response(
         "/away",
         &["Status: 302", &format!("Location: http://{addr}/x")],
         "",
     );
-    stage.page("/redirected", &optional("/away"));
-    assert_eq!(stage.text("/redirected"), "");
+    site.add_page("/redirected", &optional_include("/away"));
+    assert_eq!(site.get_text("/redirected"), "");
     assert!(other.requests().is_empty(), "{:?}", other.requests());
 }
 
 #[test]
-fn listed_hosts_are_requested_from_the_site_itself() {
-    let stage = plan()
+fn includes_of_esi_hosts_are_requested_from_the_upstream_of_the_site() {
+    let site = esi_builder()
         .site("hosts = [\"example.test\"]\nesi_hosts = [\"parts.test\", \"*.more.test\"]")
         .start();
-    stage.part("/part", "{host}");
+    site.add_part("/part", "{host}");
     let hosts = [
         "parts.test",
         "a.more.test",
@@ -65,24 +68,24 @@ fn listed_hosts_are_requested_from_the_site_itself() {
         "unlisted.test",
         HOST,
     ];
-    let tags = hosts.map(|host| optional(&format!("https://{host}/part")));
-    stage.page("/page", &tags.join(" "));
+    let tags = hosts.map(|host| optional_include(&format!("https://{host}/part")));
+    site.add_page("/page", &tags.join(" "));
     assert_eq!(
-        stage.text("/page"),
+        site.get_text("/page"),
         format!("parts.test a.more.test b.a.more.test   {HOST}")
     );
-    stage.purge(&["--prefix", "/part"]);
-    stage.part("/part", "new");
-    assert_eq!(stage.text("/page"), "new new new   new");
+    site.purge(&["--prefix", "/part"]);
+    site.add_part("/part", "new");
+    assert_eq!(site.get_text("/page"), "new new new   new");
 }
 
-/// A visitor's comment that a page prints without escaping it.
+/// The page prints a visitor's comment without escaping it.
 #[test]
-fn a_comment_of_a_visitor_shows_nothing_of_another_person() {
-    let closed = "[[site.rule]]\npath = \"/closed/*\"\nallow = [\"127.0.0.0/8\"]\n\
+fn tags_in_a_comment_reveal_no_private_content() {
+    let rules = "[[site.rule]]\npath = \"/closed/*\"\nallow = [\"127.0.0.0/8\"]\n\
                   [[site.rule]]\npath = \"/mine/*\"\ncache = false\n\
                   [[site.rule]]\npath = \"/old\"\nredirect = \"/new\"\n";
-    let stage = plan().more(closed).start();
+    let site = esi_builder().more(rules).start();
     for path in [
         "/closed/part",
         "/mine/part",
@@ -90,9 +93,9 @@ fn a_comment_of_a_visitor_shows_nothing_of_another_person() {
         "/wp-admin/profile.php",
         "/account",
     ] {
-        stage.part(path, "secret");
+        site.add_part(path, "secret");
     }
-    stage.part("/who", "[{cookie} {login}]");
+    site.add_part("/who", "[{cookie} {login}]");
     let addresses = [
         "/closed/part",
         "/closed/../closed/part",
@@ -108,14 +111,26 @@ fn a_comment_of_a_visitor_shows_nothing_of_another_person() {
         "/?author=1",
         "/purge/all",
     ];
-    let tags: String = addresses.iter().map(|address| optional(address)).collect();
-    stage.page("/post", &format!("<p>{tags}{}</p>", optional("/who")));
-    let visitor = Request::get("/post").field("Authorization", "Basic eDp5");
-    let nobody = "<p>[none none]</p>";
-    // A member first: what they see must not be theirs by way of an include, and not stay for others.
-    assert_eq!(inner(&stage.as_member("/post").expect_status(200)), nobody);
-    assert_eq!(inner(&stage.send(visitor).expect_status(200)), nobody);
-    assert_eq!(stage.text("/post"), nobody);
+    let tags: String = addresses
+        .iter()
+        .map(|address| optional_include(address))
+        .collect();
+    site.add_page(
+        "/post",
+        &format!("<p>{tags}{}</p>", optional_include("/who")),
+    );
+    let with_login = Request::get("/post").field("Authorization", "Basic eDp5");
+    let anonymous = "<p>[none none]</p>";
+    // The member's request is first: the parts must not be fetched with the member's cookie, and not stored for others.
+    assert_eq!(
+        without_end_tag(&site.get_logged_in("/post").expect_status(200)),
+        anonymous
+    );
+    assert_eq!(
+        without_end_tag(&site.send(with_login).expect_status(200)),
+        anonymous
+    );
+    assert_eq!(site.get_text("/post"), anonymous);
     for path in [
         "/closed/part",
         "/mine/part",
@@ -124,31 +139,31 @@ fn a_comment_of_a_visitor_shows_nothing_of_another_person() {
         "/xmlrpc.php",
         "/wp-login.php",
     ] {
-        assert_eq!(stage.runs(path), 0, "{path}");
+        assert_eq!(site.runs(path), 0, "{path}");
     }
-    // Who may see the page may see the part.
-    stage.page("/closed/page", &include("/closed/part"));
-    assert_eq!(stage.text("/closed/page"), "secret");
+    // A page may include parts that require the same access as the page.
+    site.add_page("/closed/page", &include("/closed/part"));
+    assert_eq!(site.get_text("/closed/page"), "secret");
 }
 
 #[test]
-fn a_comment_that_is_escaped_or_on_a_page_without_tags_is_text() {
-    let stage = plan().start();
-    stage.part("/part", "part");
+fn escaped_tags_and_tags_on_pages_without_surrogate_control_are_text() {
+    let site = esi_builder().start();
+    site.add_part("/part", "part");
     let escaped = "&lt;esi:include src=&quot;/part&quot;/&gt;";
-    stage.page("/escaped", escaped);
-    stage.part("/plain", &include("/part"));
-    assert_eq!(stage.text("/escaped"), escaped);
-    assert_eq!(stage.text("/plain"), include("/part"));
-    // A part is no page with tags unless it says so itself.
-    stage.page("/page", &include("/plain"));
-    assert_eq!(stage.text("/page"), include("/part"));
-    assert_eq!(stage.runs("/part"), 0);
+    site.add_page("/escaped", escaped);
+    site.add_part("/plain", &include("/part"));
+    assert_eq!(site.get_text("/escaped"), escaped);
+    assert_eq!(site.get_text("/plain"), include("/part"));
+    // Tags in a part are text unless the part has `Surrogate-Control` itself.
+    site.add_page("/page", &include("/plain"));
+    assert_eq!(site.get_text("/page"), include("/part"));
+    assert_eq!(site.runs("/part"), 0);
 }
 
 #[test]
-fn includes_are_bounded_in_depth_and_number() {
-    let stage = plan().workers(4).start();
+fn includes_are_limited_in_depth_and_number() {
+    let site = esi_builder().workers(4).start();
     for (page, next) in [
         ("/0", "/1"),
         ("/1", "/2"),
@@ -156,44 +171,44 @@ fn includes_are_bounded_in_depth_and_number() {
         ("/3", "/4"),
         ("/4", "/5"),
     ] {
-        stage.page(page, &format!("{page}{}", optional(next)));
+        site.add_page(page, &format!("{page}{}", optional_include(next)));
     }
-    stage.part("/5", "/5");
-    assert_eq!(stage.text("/0"), "/0/1/2/3");
-    // What was cut off there is not cut off for who requests it.
-    assert_eq!(stage.text("/3"), "/3/4/5");
-    assert_eq!(stage.text("/2"), "/2/3/4/5");
-    stage.page("/strict", &include("/2"));
-    stage.get("/strict").assert_status(502);
+    site.add_part("/5", "/5");
+    assert_eq!(site.get_text("/0"), "/0/1/2/3");
+    // A part whose includes were cut off at the depth limit is complete when a client requests it.
+    assert_eq!(site.get_text("/3"), "/3/4/5");
+    assert_eq!(site.get_text("/2"), "/2/3/4/5");
+    site.add_page("/strict", &include("/2"));
+    site.get("/strict").assert_status(502);
 
     let tags = |count: usize| {
         (0..count)
-            .map(|number| optional(&format!("/n?{number}")))
+            .map(|number| optional_include(&format!("/n?{number}")))
             .collect::<String>()
     };
-    stage.part("/n", "n");
-    stage.page("/many", &tags(40));
-    assert_eq!(stage.text("/many"), "n".repeat(32));
-    assert!(stage.runs("/n") <= 32);
-    stage.page("/too-many", &(tags(32) + &include("/n?last")));
-    stage.get("/too-many").assert_status(502);
+    site.add_part("/n", "n");
+    site.add_page("/many", &tags(40));
+    assert_eq!(site.get_text("/many"), "n".repeat(32));
+    assert!(site.runs("/n") <= 32);
+    site.add_page("/too-many", &(tags(32) + &include("/n?last")));
+    site.get("/too-many").assert_status(502);
 }
 
 #[test]
-fn pages_that_include_each_other_end() {
-    let stage = plan().workers(4).start();
-    stage.page("/self", &format!("s{}", optional("/self")));
-    stage.page("/one", &format!("1{}", optional("/two")));
-    stage.page("/two", &format!("2{}", optional("/one")));
-    stage.page("/strict", &include("/strict"));
+fn recursive_includes_end_at_the_depth_limit() {
+    let site = esi_builder().workers(4).start();
+    site.add_page("/self", &format!("s{}", optional_include("/self")));
+    site.add_page("/one", &format!("1{}", optional_include("/two")));
+    site.add_page("/two", &format!("2{}", optional_include("/one")));
+    site.add_page("/strict", &include("/strict"));
     let began = Instant::now();
-    assert_eq!(stage.text("/self"), "ssss");
+    assert_eq!(site.get_text("/self"), "ssss");
     let texts =
-        crate::support::run_concurrently(4, |index| stage.text(["/one", "/two"][index % 2]));
+        crate::support::run_concurrently(4, |index| site.get_text(["/one", "/two"][index % 2]));
     for text in texts {
         assert!(text.len() <= 4 && "1212 2121".contains(&text), "{text}");
     }
-    stage.get("/strict").assert_status(502);
+    site.get("/strict").assert_status(502);
     assert!(
         began.elapsed() < Duration::from_secs(20),
         "{:?}",
@@ -202,24 +217,25 @@ fn pages_that_include_each_other_end() {
 }
 
 #[test]
-fn a_part_that_is_larger_than_a_page_may_be_is_not_included() {
-    let stage = plan()
+fn pages_with_includes_are_limited_to_max_object() {
+    let site = esi_builder()
         .cache("memory = \"64MiB\"\nmax_object = \"64KiB\"")
         .start();
-    stage.part("/large", &"x".repeat(60 * 1024));
-    stage.page("/once", &optional("/large"));
-    stage.page("/twice", &(include("/large") + &include("/large?2")));
-    assert_eq!(stage.text("/once").len(), 60 * 1024);
-    stage.get("/twice").assert_status(502);
-    stage.print(
+    site.add_part("/large", &"x".repeat(60 * 1024));
+    site.add_page("/once", &optional_include("/large"));
+    site.add_page("/twice", &(include("/large") + &include("/large?2")));
+    assert_eq!(site.get_text("/once").len(), 60 * 1024);
+    site.get("/twice").assert_status(502);
+    site.set_response(
         "/too-large",
-        &[crate::esi_stage::TAGS],
+        &[crate::esi_support::SURROGATE_CONTROL],
         &"x".repeat(70 * 1024),
     );
-    assert_eq!(stage.get("/too-large").status, 502);
+    assert_eq!(site.get("/too-large").status, 502);
 }
 
-/// A page with a part, which both show all that they get. The page has the part of the same number, and what a visitor wrote in `say`.
+/// A page and its part, which print all values of the request. The page includes the part of the same number and prints the file
+/// `say-NUMBER`, which contains a visitor's text, unescaped.
 const ECHO: &str = r#"<?php
 header('Content-Type: text/html');
 $path = explode('?', $_SERVER['REQUEST_URI'])[0];
@@ -235,30 +251,34 @@ echo '</body></html>';
 "#;
 
 #[test]
-fn a_page_and_a_part_that_show_all_they_get_show_the_next_visitor_no_canary() {
-    let stage = SiteBuilder::php()
+fn request_values_reach_neither_stored_pages_nor_stored_parts() {
+    let site = SiteBuilder::php()
         .file("index.php", ECHO)
         .site("esi = true")
         .start();
-    let (mut tried, mut hits) = (0, 0);
+    let (mut total, mut hits) = (0, 0);
     for (number, attempt) in attempts().iter().enumerate().step_by(4) {
         let page = format!("/page-{number}");
-        // At once and behind a part that is stored already.
-        stage.send(attempt.request(&page));
-        stage.send(attempt.request(&format!("/part-{number}")));
+        // As a request for the page, which fetches the part, and for the part itself.
+        site.send(attempt.request(&page));
+        site.send(attempt.request(&format!("/part-{number}")));
         for target in [page, format!("/part-{number}")] {
-            let clean = stage.get(&target).expect_status(200);
-            tried += 1;
-            hits += usize::from(clean.is_hit());
-            let said = (attempt.kind, attempt.text);
-            assert!(!shows_a_canary(&clean), "{said:?}: {}", clean.beginning());
+            let response = site.get(&target).expect_status(200);
+            total += 1;
+            hits += usize::from(response.is_hit());
+            let attempt = (attempt.kind, attempt.text);
+            assert!(
+                !shows_a_canary(&response),
+                "{attempt:?}: {}",
+                response.beginning()
+            );
         }
     }
-    assert!(hits > tried * 3 / 4, "{hits} hits of {tried}");
+    assert!(hits > total * 3 / 4, "{hits} hits in {total} requests");
 }
 
-/// What stands between a page and what looks like a file, as in `wordpress::deception`.
-const BETWEEN: &[&str] = &[
+/// Separators between the path of a page and a file name, as in `wordpress::deception`.
+const SEPARATORS: &[&str] = &[
     "/",
     ";",
     "%3b",
@@ -286,39 +306,42 @@ const BETWEEN: &[&str] = &[
 ];
 
 #[test]
-fn a_tag_that_a_visitor_wrote_brings_nobody_the_page_of_a_member() {
-    let stage = SiteBuilder::php()
+fn tags_written_by_visitors_never_include_private_pages_of_members() {
+    let site = SiteBuilder::php()
         .file("index.php", ECHO)
         .site("esi = true")
         .start();
     let mut included = 0;
-    for (number, between) in BETWEEN.iter().enumerate() {
+    for (number, separator) in SEPARATORS.iter().enumerate() {
         let page = format!("/page-{number}");
         let tags = ["x.css", "x.js", "index.html"]
-            .map(|file| optional(&format!("/account{between}{file}")));
-        stage.note(&format!("say-{number}"), &tags.concat());
-        let member = stage.as_member(&page).expect_status(200).text();
-        // The page itself is theirs; no part is.
-        let own = member.matches("wordpress_logged_in_1").count();
-        let parts = member.matches("[REQUEST_URI] => /account").count();
-        let alone = stage.as_member("/alone").expect_status(200).text();
+            .map(|file| optional_include(&format!("/account{separator}{file}")));
+        site.note(&format!("say-{number}"), &tags.concat());
+        let page_of_member = site.get_logged_in(&page).expect_status(200).text();
+        // The page shows the member's cookie; its parts do not.
+        let own = page_of_member.matches("wordpress_logged_in_1").count();
+        let parts = page_of_member.matches("[REQUEST_URI] => /account").count();
+        let page_without_parts = site.get_logged_in("/alone").expect_status(200).text();
         assert_eq!(
             own,
-            alone.matches("wordpress_logged_in_1").count(),
-            "{between}"
+            page_without_parts.matches("wordpress_logged_in_1").count(),
+            "{separator}"
         );
         included += parts;
         for target in [
             page,
-            format!("/account{between}x.css").replace("&amp;", "&"),
+            format!("/account{separator}x.css").replace("&amp;", "&"),
         ] {
-            let stranger = stage.get(&target);
+            let response = site.get(&target);
             assert!(
-                !stranger.text().contains("secret"),
+                !response.text().contains("secret"),
                 "{target}: {}",
-                stranger.beginning()
+                response.beginning()
             );
         }
     }
-    assert!(included >= BETWEEN.len(), "{included} parts were included");
+    assert!(
+        included >= SEPARATORS.len(),
+        "{included} parts were included"
+    );
 }

@@ -1,4 +1,4 @@
-//! The fast path answers as the slow path does: the same requests to two servers, one without it, byte for byte.
+//! The fast path sends the same bytes as the slow path: two servers, one with `fast_path = false`, receive the same requests.
 
 use std::fmt::Write as _;
 
@@ -7,20 +7,20 @@ use galley_testkit::origin::Origin;
 
 use crate::support::{SiteBuilder, TIMEOUT, TestSite, json_number};
 
-/// Pages of several kinds, always the same.
+/// An origin with a constant page for each of [`PATHS`].
 pub fn origin() -> Origin {
-    Origin::start(|seen, writer| {
+    Origin::start(|request, writer| {
         let mut fields = vec![
             ("Date", "Sat, 21 Nov 2026 10:00:00 GMT"),
             ("Content-Type", "text/html; charset=utf-8"),
             ("X-Powered-By", "origin"),
         ];
-        // Nothing is purged by what is sent: pages stay as they are.
-        if !["GET", "HEAD"].contains(&seen.method.as_str()) {
+        // Disables purges by unsafe requests, so that all pages stay stored.
+        if !["GET", "HEAD"].contains(&request.method.as_str()) {
             fields.push(("Galley-Plugin", "0.3.0"));
         }
         let mut status = 200;
-        match seen.path() {
+        match request.path() {
             "/dated" => fields.push(("Last-Modified", "Fri, 20 Nov 2026 10:00:00 GMT")),
             "/tagged" => fields.push(("ETag", "\"v1\"")),
             "/weak" => fields.push(("ETag", "W/\"v1\"")),
@@ -36,7 +36,7 @@ pub fn origin() -> Origin {
         }
         let body = format!(
             "<html><body>{}</body></html>",
-            format!("<p>{}</p>", seen.path()).repeat(300)
+            format!("<p>{}</p>", request.path()).repeat(300)
         );
         writer.answer(status, &fields, body.as_bytes());
     })
@@ -48,69 +48,69 @@ pub const PATHS: [&str; 10] = [
     "/a?x=1",
 ];
 
-/// A server with the fast path, and one without.
-pub struct Both {
-    with: TestSite,
-    without: TestSite,
+/// A server with the fast path and a server without it, with the same origin.
+pub struct ServerPair {
+    enabled: TestSite,
+    disabled: TestSite,
     _origin: Origin,
 }
 
-impl Both {
+impl ServerPair {
     pub fn start() -> Self {
-        Self::with("preset = \"wordpress\"")
+        Self::with_option("preset = \"wordpress\"")
     }
 
-    /// The same with a line for the site.
-    pub fn with(line: &str) -> Self {
+    /// Starts both servers with a further option of the site.
+    pub fn with_option(line: &str) -> Self {
         let origin = origin();
         let site = |server: &str| {
             SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
                 .server(server)
                 .site(line)
-                // Codings come when they come; both have to have the same ones.
+                // With one coding, both servers have the same compressed copies after `settled`.
                 .site("compress = [\"gzip\"]\ncompress_passed = false\ndense_after = 0")
                 .site("remove_headers = [\"Server\"]\nadd_headers = [\"X-Site: 1\"]")
                 .more("[[site.rule]]\npath = \"/dated\"\nset_headers = [\"Cache-Control: max-age=9\", \"Date-Of: now\"]\n")
                 .more("[[site.rule]]\npattern = \"^/(weak|a)$\"\nremove_headers = [\"X-Powered-By\", \"ETag\"]\n")
                 .more("[[site.rule]]\npath = \"/passed\"\nredirect = \"/tagged\"\n")
-                // The origin's date is in the past, which counts without a preset.
+                // The `Date` of the origin is in the past. Without a preset it counts toward the age.
                 .more("[site.ttl]\ndefault = \"8760h\"\n\"404\" = \"8760h\"")
                 .start()
         };
-        let both = Self {
-            with: site("fast_path = true"),
-            without: site("fast_path = false"),
+        let pair = Self {
+            enabled: site("fast_path = true"),
+            disabled: site("fast_path = false"),
             _origin: origin,
         };
-        for site in [&both.with, &both.without] {
+        for site in [&pair.enabled, &pair.disabled] {
             settled(site);
         }
-        both
+        pair
     }
 
-    /// Sends the same bytes to both, and compares all that comes back until the connection closes: once where the heads are new,
-    /// once where the fast path takes them in, and once where it knows them.
-    pub fn agree_on(&self, bytes: &[u8]) {
-        for time in 1..=3 {
-            let [with, without] = [&self.with, &self.without].map(|site| site.send_raw(bytes));
-            let (with, without) = (comparable(&with), comparable(&without));
+    /// Sends the same bytes to both servers, and compares all bytes that they send until the connection closes. Repeats this three
+    /// times, since an earlier request may change the state that a later one finds.
+    pub fn assert_same_response(&self, bytes: &[u8]) {
+        for attempt in 1..=3 {
+            let [enabled, disabled] =
+                [&self.enabled, &self.disabled].map(|site| comparable(&site.send_raw(bytes)));
             assert!(
-                with == without,
-                "{}\n--- with the lane, time {time}:\n{with}\n--- without:\n{without}",
+                enabled == disabled,
+                "{}\n--- with the fast path, attempt {attempt}:\n{enabled}\n--- without:\n{disabled}",
                 bytes.escape_ascii()
             );
-            assert!(!with.is_empty(), "{}", bytes.escape_ascii());
+            assert!(!enabled.is_empty(), "{}", bytes.escape_ascii());
         }
     }
 }
 
-/// Has every page generated and compressed, for browsers and for applications.
+/// Waits until every page is stored and compressed, as HTML and as JSON.
 pub fn settled(site: &TestSite) {
     for path in PATHS {
         for accept in ["text/html", "application/json"] {
             let request = Request::get(path).field("Accept", accept);
             site.send(request.clone());
-            galley_testkit::wait_for("the page to be kept and coded", TIMEOUT, || {
+            galley_testkit::wait_for("the page to be stored and compressed", TIMEOUT, || {
                 let again = site.send(request.clone().field("Accept-Encoding", "gzip"));
                 !again.is_hit() || again.has("content-encoding") || path == "/moved"
             });
@@ -118,16 +118,16 @@ pub fn settled(site: &TestSite) {
     }
 }
 
-/// Without ages, dates of this moment, the ids of error pages and random boundaries.
-pub fn comparable(answer: &[u8]) -> String {
+/// A response without `Age`, the current date, request ids of error pages and multipart boundaries.
+pub fn comparable(response: &[u8]) -> String {
     let mut text = String::new();
     let mut boundary = String::new();
     let mut skips_length = false;
-    for line in answer.split_inclusive(|byte| *byte == b'\n') {
+    for line in response.split_inclusive(|byte| *byte == b'\n') {
         let line = line.escape_ascii().to_string();
         let lower = line.to_ascii_lowercase();
-        // Error pages hold the request's id, which is longer with the number of requests.
-        // A rule may have set another `Cache-Control`; no page of the origin has such a status.
+        // Error pages contain the request id, whose length grows with the number of requests. They are recognized by their
+        // `Cache-Control`, which a rule may replace, or by their status, which no page of the origin has.
         let is_error_page =
             lower.starts_with("cache-control: no-store") || lower.contains("http/1.1 5");
         if is_error_page {
@@ -152,7 +152,7 @@ pub fn comparable(answer: &[u8]) -> String {
     text
 }
 
-/// Error pages end with the request's id.
+/// Removes the request id at the end of an error page.
 fn without_id(line: &str) -> &str {
     line.split("<small>").next().unwrap_or(line)
 }
@@ -204,35 +204,38 @@ pub const FIELDS: [&str; 33] = [
 
 #[test]
 fn requests_of_every_kind_get_the_same_response() {
-    answers_alike(&Both::start(), &PATHS);
+    assert_same_responses(&ServerPair::start(), &PATHS);
 }
 
 #[test]
 fn requests_of_every_kind_get_the_same_response_without_a_preset() {
-    answers_alike(&Both::with("preset = \"none\""), STORED_BY_RFC9111);
+    assert_same_responses(
+        &ServerPair::with_option("preset = \"none\""),
+        STORED_BY_RFC9111,
+    );
 }
 
-/// Paths whose responses stay fresh. Without a preset others are fetched again at moments of their own, and it is remembered for two
-/// seconds that a response may not be stored: two servers cannot be compared on them.
+/// Paths whose responses stay fresh without a preset. The two servers fetch other responses at different times, and remember for two
+/// seconds that a response is not cacheable, so their responses differ.
 const STORED_BY_RFC9111: &[&str] = &["/", "/tagged", "/weak", "/missing", "/a?x=1"];
 
-fn answers_alike(both: &Both, paths: &[&str]) {
+fn assert_same_responses(pair: &ServerPair, paths: &[&str]) {
     for method in ["GET", "HEAD"] {
         for path in paths {
-            both.agree_on(&request(method, path, &["Connection: close"]));
+            pair.assert_same_response(&request(method, path, &["Connection: close"]));
             for field in FIELDS {
-                both.agree_on(&request(method, path, &[field, "Connection: close"]));
+                pair.assert_same_response(&request(method, path, &[field, "Connection: close"]));
             }
         }
     }
     for bytes in ODD {
-        both.agree_on(bytes);
+        pair.assert_same_response(bytes);
     }
 }
 
 pub const ODD: &[&[u8]] = &[
     b"GET / HTTP/1.0\r\n\r\n",
-    // As `ab` asks, with and without `-k`.
+    // Requests of `ab`, with and without `-k`.
     b"GET /tagged HTTP/1.0\r\nHost: example.test\r\n\r\n",
     b"HEAD /tagged HTTP/1.0\r\nHost: example.test\r\n\r\n",
     b"GET /tagged HTTP/1.0\r\nConnection: Keep-Alive\r\nHost: example.test\r\n\r\nGET /a HTTP/1.0\r\nHost: example.test\r\n\r\n",
@@ -260,14 +263,14 @@ pub const ODD: &[&[u8]] = &[
 
 #[test]
 fn pipelined_and_random_requests_get_the_same_response() {
-    let both = Both::start();
+    let pair = ServerPair::start();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     for _ in 0..150 {
         let mut bytes = Vec::new();
         for _ in 0..=random.below(5) {
             let method = ["GET", "HEAD", "GET"][random.below(3)];
             let count = random.below(4);
-            // What would end the pipeline early stands in the other test.
+            // Fields that end the pipeline early are covered by the other tests.
             let fields: Vec<&str> = (0..count)
                 .map(|_| FIELDS[random.below(FIELDS.len())])
                 .filter(|field| !field.starts_with("Transfer") && !field.starts_with("Content"))
@@ -275,7 +278,7 @@ fn pipelined_and_random_requests_get_the_same_response() {
             bytes.extend(request(method, PATHS[random.below(PATHS.len())], &fields));
         }
         bytes.extend(request("GET", "/tagged", &["Connection: close"]));
-        both.agree_on(&bytes);
+        pair.assert_same_response(&bytes);
     }
 }
 
@@ -292,17 +295,17 @@ impl Random {
 }
 
 #[test]
-fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
-    let both = Both::start();
-    let site = &both.with;
+fn a_pipelined_request_after_a_hit_is_looked_up_once() {
+    let pair = ServerPair::start();
+    let site = &pair.enabled;
     let hits = || json_number(&site.why("/moved"), "hits");
-    // What the fast path finds and hands to the slow path: it only answers with status 200.
+    // The fast path finds the entry and hands it to the slow path, because it sends only status 200.
     for before in 0..3 {
         let requests = [
             request("GET", "/tagged", &[]).repeat(before),
             request("GET", "/moved", &["Connection: close"]),
         ];
-        let counted = hits();
+        let hits_before = hits();
         let text = site.send_raw(&requests.concat());
         let text = String::from_utf8_lossy(&text);
         assert_eq!(
@@ -311,51 +314,50 @@ fn a_pipelined_request_behind_a_hit_is_looked_up_once() {
             "{text}"
         );
         assert_eq!(text.matches("HTTP/1.1 301").count(), 1, "{text}");
-        assert_eq!(hits(), counted + 1, "behind {before} hits");
+        assert_eq!(hits(), hits_before + 1, "after {before} hits");
     }
 }
 
 #[test]
 fn a_hit_of_the_fast_path_is_counted_and_logged() {
-    let both = Both::start();
-    let before = both.with.status_number("hit");
-    // From the third time on the head is known.
+    let pair = ServerPair::start();
+    let before = pair.enabled.status_number("hit");
     for _ in 0..4 {
-        both.with.send_raw(&request(
+        pair.enabled.send_raw(&request(
             "GET",
             "/tagged",
-            &["User-Agent: lane", "Connection: close"],
+            &["User-Agent: fast-path", "Connection: close"],
         ));
     }
-    let line = both.with.access_line("\"lane\"");
+    let line = pair.enabled.access_line("\"fast-path\"");
     assert!(
         line.contains("outcome=hit") && line.contains("GET /tagged"),
         "{line}"
     );
-    assert_eq!(both.with.status_number("hit"), before + 4);
+    assert_eq!(pair.enabled.status_number("hit"), before + 4);
 }
 
 #[test]
-fn an_endless_pipeline_starves_no_other_client() {
+fn an_endless_pipeline_does_not_block_other_clients() {
     use std::io::{Read, Write};
-    let both = Both::start();
-    let site = &both.with;
-    // One core serves all connections here.
-    let mut greedy = std::net::TcpStream::connect(site.addr()).unwrap();
-    let mut reading = greedy.try_clone().unwrap();
-    let many = request("GET", "/tagged", &[]).repeat(2000);
+    let pair = ServerPair::start();
+    let site = &pair.enabled;
+    // One core of the server handles all connections.
+    let mut sender = std::net::TcpStream::connect(site.addr()).unwrap();
+    let mut receiver = sender.try_clone().unwrap();
+    let requests = request("GET", "/tagged", &[]).repeat(2000);
     std::thread::scope(|scope| {
-        scope.spawn(move || while greedy.write_all(&many).is_ok() {});
+        scope.spawn(move || while sender.write_all(&requests).is_ok() {});
         scope.spawn(move || {
             let mut sink = vec![0; 1 << 16];
-            let mut left = 64_usize << 20;
-            while left > 0 {
-                match reading.read(&mut sink) {
-                    Ok(count) if count > 0 => left = left.saturating_sub(count),
+            let mut remaining = 64_usize << 20;
+            while remaining > 0 {
+                match receiver.read(&mut sink) {
+                    Ok(count) if count > 0 => remaining = remaining.saturating_sub(count),
                     _ => break,
                 }
             }
-            let _ = reading.shutdown(std::net::Shutdown::Both);
+            let _ = receiver.shutdown(std::net::Shutdown::Both);
         });
         for _ in 0..20 {
             assert!(site.get("/dated").is_hit());

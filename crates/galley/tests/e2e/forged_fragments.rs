@@ -1,5 +1,5 @@
-//! Fragments that somebody makes up: clients, upstreams that are no plugin, and a plugin that says what is not so. Behind the server
-//! stands a script that says what a test wants.
+//! Forged and invalid fragments: from clients, from upstreams without the plugin, and from a plugin that describes its page wrongly.
+//! The origin sends the fragment fields that a test defines.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,37 +10,37 @@ use serde_json::Value;
 
 use crate::support::{SiteBuilder, TIMEOUT, TestSite};
 
-/// The part is the 4 bytes from byte 12 on.
+/// A page whose fragment, described by [`PART`], is the 4 bytes from offset 12.
 const PAGE: &str = "<html><body>part</body></html>";
 const PART: &str = "widget/x 12 4 - d.m part";
 
-/// The fields and the body of a response to a request for fragments.
+/// The fragment fields and the body of a response to a request for fragments.
 type Rendering = (Vec<String>, &'static str);
 
-/// What an origin says of fragments.
+/// The fragment fields that an origin sends.
 #[derive(Clone, Copy)]
-struct Script {
-    /// Of each page, by its path.
+struct FragmentScript {
+    /// The fields of a page, by its path.
     of_page: fn(&str) -> Vec<String>,
-    /// In response to a request for these.
+    /// The response to a request for fragments.
     of_rendering: fn(&str) -> Rendering,
 }
 
-/// Requests for fragments that the origin got.
-type Renderings = Arc<Mutex<Vec<String>>>;
+/// The requests for fragments that the origin received.
+type FragmentRequests = Arc<Mutex<Vec<String>>>;
 
-fn origin(script: Script) -> (Origin, Renderings) {
-    let renderings = Renderings::default();
-    let noted = Arc::clone(&renderings);
+fn origin(script: FragmentScript) -> (Origin, FragmentRequests) {
+    let fragment_requests = FragmentRequests::default();
+    let received = Arc::clone(&fragment_requests);
     let origin = Origin::start(
-        move |seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            let (parts, body, kind) = match seen.field("galley-fragment") {
-                Some(wanted) => {
-                    noted.lock().unwrap().push(wanted.to_owned());
-                    let (parts, body) = (script.of_rendering)(wanted);
+        move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+            let (parts, body, kind) = match request.field("galley-fragment") {
+                Some(expected) => {
+                    received.lock().unwrap().push(expected.to_owned());
+                    let (parts, body) = (script.of_rendering)(expected);
                     (parts, body, "text/plain")
                 }
-                None => ((script.of_page)(&seen.target), PAGE, "text/html"),
+                None => ((script.of_page)(&request.target), PAGE, "text/html"),
             };
             let mut fields = vec![
                 ("Content-Type", kind),
@@ -48,16 +48,16 @@ fn origin(script: Script) -> (Origin, Renderings) {
                 ("Cache-Control", "max-age=600"),
             ];
             fields.extend(parts.iter().map(|part| ("Galley-Fragment", part.as_str())));
-            // Pieces that end within tags and fragments.
+            // Chunks that end within tags and fragments.
             if writer.chunked(200, &fields) {
-                for piece in body.as_bytes().chunks(3) {
-                    writer.chunk(piece);
+                for chunk in body.as_bytes().chunks(3) {
+                    writer.chunk(chunk);
                 }
                 writer.last_chunk();
             }
         },
     );
-    (origin.unwrap(), renderings)
+    (origin.unwrap(), fragment_requests)
 }
 
 fn nothing(_: &str) -> Rendering {
@@ -85,8 +85,8 @@ fn is_shared(site: &TestSite, path: &str) -> bool {
     parts(site, path).iter().any(|part| part["shared"] == true)
 }
 
-/// Fields that describe no fragments of [`PAGE`].
-fn senseless() -> Vec<(&'static str, Vec<String>)> {
+/// Paths and their fields, which describe no valid fragments of [`PAGE`].
+fn invalid_fields() -> Vec<(&'static str, Vec<String>)> {
     let one = |field: &str| vec![field.to_owned()];
     vec![
         ("/behind-the-end", one("widget/x 12 99 - d.m part")),
@@ -129,17 +129,17 @@ fn senseless() -> Vec<(&'static str, Vec<String>)> {
 }
 
 #[test]
-fn a_page_whose_fragments_make_no_sense_depends_on_everything() {
-    let (origin, _) = origin(Script {
+fn any_purge_removes_a_page_with_invalid_fragments() {
+    let (origin, _) = origin(FragmentScript {
         of_page: |path| {
-            let mut all = senseless().into_iter();
+            let mut all = invalid_fields().into_iter();
             let found = all.find(|(name, _)| *name == path);
             found.map_or_else(|| one_part(path), |(_, fields)| fields)
         },
         of_rendering: nothing,
     });
     let site = SiteBuilder::origin(&origin, "wordpress").start();
-    let paths: Vec<&str> = senseless().iter().map(|(path, _)| *path).collect();
+    let paths: Vec<&str> = invalid_fields().iter().map(|(path, _)| *path).collect();
     for path in paths.iter().chain(&["/fine"]) {
         for _ in 0..2 {
             let page = site.get(path);
@@ -156,8 +156,8 @@ fn a_page_whose_fragments_make_no_sense_depends_on_everything() {
 }
 
 #[test]
-fn clients_request_no_fragments() {
-    let (origin, renderings) = origin(Script {
+fn fragment_request_fields_of_clients_are_not_forwarded() {
+    let (origin, fragment_requests) = origin(FragmentScript {
         of_page: |_| Vec::new(),
         of_rendering: |_| (Vec::new(), "a fragment in place of a page"),
     });
@@ -187,12 +187,12 @@ fn clients_request_no_fragments() {
             }
         }
     }
-    assert!(renderings.lock().unwrap().is_empty());
+    assert!(fragment_requests.lock().unwrap().is_empty());
 }
 
 #[test]
-fn an_upstream_without_the_preset_has_no_fragments() {
-    let (origin, renderings) = origin(Script {
+fn preset_none_ignores_fragments() {
+    let (origin, fragment_requests) = origin(FragmentScript {
         of_page: one_part,
         of_rendering: rendered,
     });
@@ -202,14 +202,13 @@ fn an_upstream_without_the_preset_has_no_fragments() {
     }
     assert!(site.get("/page").is_hit());
     assert!(parts(&site, "/page").is_empty());
-    assert!(renderings.lock().unwrap().is_empty());
+    assert!(fragment_requests.lock().unwrap().is_empty());
 }
 
-/// A part that is right when it is rendered alone is shared. Responses with what is none of the requested fragments share nothing, and
-/// nothing of them is in the page.
+/// A part is shared if the origin can render it separately. Responses that are not the requested fragments are discarded.
 #[test]
-fn renderings_that_make_no_sense_are_in_no_page() {
-    let (origin, _) = origin(Script {
+fn invalid_fragment_responses_are_not_used_in_pages() {
+    let (origin, _) = origin(FragmentScript {
         of_page: one_part,
         of_rendering: rendered,
     });
@@ -218,7 +217,7 @@ fn renderings_that_make_no_sense_are_in_no_page() {
     wait_for("the shared part", TIMEOUT, || is_shared(&site, "/page"));
     drop(site);
 
-    let answers: [fn(&str) -> Rendering; 6] = [
+    let responses: [fn(&str) -> Rendering; 6] = [
         |_| (vec!["alone 0 4 - 7 part".to_owned()], "evil"),
         |_| (vec!["alone 0 99 - 0 part".to_owned()], "evil"),
         |_| (vec!["alone 0 4 - d.m part".to_owned()], "evil"),
@@ -234,15 +233,15 @@ fn renderings_that_make_no_sense_are_in_no_page() {
         |_| (vec!["alone 0 4 other-blocks 0 part".to_owned()], "evil"),
         |_| (Vec::new(), "evil"),
     ];
-    for of_rendering in answers {
-        let (origin, renderings) = self::origin(Script {
+    for of_rendering in responses {
+        let (origin, fragment_requests) = self::origin(FragmentScript {
             of_page: one_part,
             of_rendering,
         });
         let site = SiteBuilder::origin(&origin, "wordpress").start();
         site.get("/page");
-        wait_for("a rendering", TIMEOUT, || {
-            !renderings.lock().unwrap().is_empty()
+        wait_for("a request for fragments", TIMEOUT, || {
+            !fragment_requests.lock().unwrap().is_empty()
         });
         for _ in 0..3 {
             site.purge(&["--tag", "part"]);

@@ -1,4 +1,4 @@
-//! `/livez` and `/readyz`: for probes without a token, and true.
+//! `/livez` and `/readyz`, with and without a token.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,18 +13,19 @@ use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
 const TOKEN: &str = "a-token-of-the-server-0123456789";
 
-/// On a port, with a token for the server.
-fn on_a_port(plan: SiteBuilder) -> TestSite {
-    let file = plan.scratch.write("server.token", TOKEN).unwrap();
+/// Starts the site with its admin interface on a port, with a token for the server.
+fn start_with_admin_port(builder: SiteBuilder) -> TestSite {
+    let file = builder.scratch.write("server.token", TOKEN).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let file = file.display();
-    plan.admin(&format!(
-        "listen = \"127.0.0.1:0\"\ntoken_file = \"{file}\""
-    ))
-    .start()
+    builder
+        .admin(&format!(
+            "listen = \"127.0.0.1:0\"\ntoken_file = \"{file}\""
+        ))
+        .start()
 }
 
-fn send(site: &TestSite, path: &str, token: Option<&str>) -> Response {
+fn send_to_admin(site: &TestSite, path: &str, token: Option<&str>) -> Response {
     let admin = site.galley.admin().unwrap();
     let addr = admin.trim_start_matches("http://").trim_end_matches('/');
     let mut request = Request::get(path);
@@ -36,11 +37,11 @@ fn send(site: &TestSite, path: &str, token: Option<&str>) -> Response {
 
 #[test]
 fn a_server_is_ready_once_its_upstream_has_responded() {
-    let works = Arc::new(AtomicBool::new(false));
-    let is_up = Arc::clone(&works);
+    let is_up = Arc::new(AtomicBool::new(false));
+    let origin_is_up = Arc::clone(&is_up);
     let origin = Origin::start(
         move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            let status = if is_up.load(Ordering::SeqCst) {
+            let status = if origin_is_up.load(Ordering::SeqCst) {
                 200
             } else {
                 500
@@ -49,42 +50,50 @@ fn a_server_is_ready_once_its_upstream_has_responded() {
         },
     )
     .unwrap();
-    let site = on_a_port(SiteBuilder::origin(&origin, "wordpress"));
+    let site = start_with_admin_port(SiteBuilder::origin(&origin, "wordpress"));
     assert_eq!(
-        send(&site, "/livez", None).expect_status(200).text(),
+        send_to_admin(&site, "/livez", None)
+            .expect_status(200)
+            .text(),
         "ok\n"
     );
-    let unready = send(&site, "/readyz", None);
+    let not_ready = send_to_admin(&site, "/readyz", None);
     assert_eq!(
-        (unready.status, unready.text().as_str()),
+        (not_ready.status, not_ready.text().as_str()),
         (503, "{\"ready\":false}")
     );
-    assert_eq!(send(&site, "/readyz", Some("wrong")).text(), unready.text());
-    let reasons = send(&site, "/readyz", Some(TOKEN)).text();
+    assert_eq!(
+        send_to_admin(&site, "/readyz", Some("wrong")).text(),
+        not_ready.text()
+    );
+    let reasons = send_to_admin(&site, "/readyz", Some(TOKEN)).text();
     assert!(reasons.contains("responded with status 500"), "{reasons}");
-    works.store(true, Ordering::SeqCst);
-    let ready = send(&site, "/readyz", None);
+    is_up.store(true, Ordering::SeqCst);
+    let ready = send_to_admin(&site, "/readyz", None);
     assert_eq!(
         (ready.status, ready.text().as_str()),
         (200, "{\"ready\":true}")
     );
-    // It was asked for the front page of its own host, and is not asked again.
-    let seen = origin.requests();
-    assert!(seen.iter().all(|seen| seen.target == "/"), "{seen:?}");
-    works.store(false, Ordering::SeqCst);
-    send(&site, "/readyz", None).assert_status(200);
-    assert_eq!(origin.requests().len(), seen.len());
+    // Galley requests the front page, and no more once the upstream has responded.
+    let requests = origin.requests();
+    assert!(
+        requests.iter().all(|request| request.target == "/"),
+        "{requests:?}"
+    );
+    is_up.store(false, Ordering::SeqCst);
+    send_to_admin(&site, "/readyz", None).assert_status(200);
+    assert_eq!(origin.requests().len(), requests.len());
 }
 
 #[test]
 fn a_server_with_php_is_ready_when_php_has_responded() {
-    let site = on_a_port(SiteBuilder::php());
-    send(&site, "/readyz", None).assert_status(200);
+    let site = start_with_admin_port(SiteBuilder::php());
+    send_to_admin(&site, "/readyz", None).assert_status(200);
     assert_eq!(site.runs("/"), 1);
-    let plan =
+    let builder =
         SiteBuilder::upstream_line("php = \"unix:/nowhere/php.sock\"").file("index.php", "<?php");
-    let site = on_a_port(plan);
-    let reasons = send(&site, "/readyz", Some(TOKEN));
+    let site = start_with_admin_port(builder);
+    let reasons = send_to_admin(&site, "/readyz", Some(TOKEN));
     assert_eq!(reasons.status, 503);
     assert!(
         reasons.text().contains("example.test"),
@@ -94,8 +103,13 @@ fn a_server_with_php_is_ready_when_php_has_responded() {
 }
 
 #[test]
-fn a_server_of_files_is_ready_at_once() {
-    send(&on_a_port(SiteBuilder::files()), "/readyz", None).assert_status(200);
+fn a_server_without_upstream_is_ready_at_once() {
+    send_to_admin(
+        &start_with_admin_port(SiteBuilder::files()),
+        "/readyz",
+        None,
+    )
+    .assert_status(200);
 }
 
 #[test]
@@ -103,14 +117,14 @@ fn a_node_is_ready_while_it_reads_the_purges_of_its_cluster() {
     let scratch = Scratch::new().unwrap();
     let mut redis = Redis::start(&scratch.join("redis")).unwrap();
     let cluster = format!("[cluster]\nengine = \"{}\"\n", redis.url());
-    let site = on_a_port(SiteBuilder::files().more(&cluster));
-    let status = || send(&site, "/readyz", None).status;
+    let site = start_with_admin_port(SiteBuilder::files().more(&cluster));
+    let status = || send_to_admin(&site, "/readyz", None).status;
     wait_for("the node to be ready", TIMEOUT, || status() == 200);
     redis.kill();
     wait_for("the node to be unready", TIMEOUT, || status() == 503);
-    let reasons = send(&site, "/readyz", Some(TOKEN)).text();
+    let reasons = send_to_admin(&site, "/readyz", Some(TOKEN)).text();
     assert!(reasons.contains("does not read the purges"), "{reasons}");
     redis.restart().unwrap();
     wait_for("the node to be ready again", TIMEOUT, || status() == 200);
-    send(&site, "/livez", None).assert_status(200);
+    send_to_admin(&site, "/livez", None).assert_status(200);
 }

@@ -1,16 +1,16 @@
-//! Whose request it is: hosts in any spelling, wildcards, sites of one listener only, absolute targets.
+//! Selection of the site: host normalization, wildcards, sites with a separate listener, and absolute request targets.
 
 use galley_testkit::client::Request;
 
 use crate::support::{AssertStatus, HOST, SiteBuilder, TestSite};
 
-fn named(site: &TestSite, host: &str, target: &str) -> (u16, String) {
-    let answer = site.send(Request::get(target).host(host));
-    (answer.status, answer.text())
+fn status_and_body(site: &TestSite, host: &str, target: &str) -> (u16, String) {
+    let response = site.send(Request::get(target).host(host));
+    (response.status, response.text())
 }
 
 #[test]
-fn a_host_is_one_host_in_any_spelling() {
+fn hosts_are_compared_without_case_port_and_trailing_dot() {
     let site = SiteBuilder::files().file("a.txt", "mine").start();
     for host in [
         "example.test",
@@ -21,7 +21,7 @@ fn a_host_is_one_host_in_any_spelling() {
         "Example.Test.:80",
     ] {
         assert_eq!(
-            named(&site, host, "/a.txt"),
+            status_and_body(&site, host, "/a.txt"),
             (200, "mine".to_owned()),
             "{host}"
         );
@@ -29,7 +29,7 @@ fn a_host_is_one_host_in_any_spelling() {
 }
 
 #[test]
-fn a_page_is_one_page_in_any_spelling_of_its_host() {
+fn all_spellings_of_a_host_share_a_page() {
     let site = SiteBuilder::php().start();
     site.send(Request::get("/p").host("example.test"))
         .assert_status(200);
@@ -40,7 +40,7 @@ fn a_page_is_one_page_in_any_spelling_of_its_host() {
 }
 
 #[test]
-fn unknown_hosts_get_421_whatever_they_ask() {
+fn unknown_hosts_get_421_for_every_target_and_method() {
     let site = SiteBuilder::php().file("a.txt", "mine").start();
     site.get("/page");
     for host in [
@@ -61,7 +61,7 @@ fn unknown_hosts_get_421_whatever_they_ask() {
             "/../x",
             "/missing",
         ] {
-            let (status, text) = named(&site, host, target);
+            let (status, text) = status_and_body(&site, host, target);
             assert_eq!(status, 421, "{host} {target}: {text}");
             assert!(
                 !text.contains("mine") && !text.contains("example.test"),
@@ -69,33 +69,34 @@ fn unknown_hosts_get_421_whatever_they_ask() {
             );
         }
         for method in ["POST", "PURGE", "OPTIONS", "DELETE"] {
-            let answer = site.send(Request::new(method, "/page").host(host));
-            assert_eq!(answer.status, 421, "{method} {host}");
+            let response = site.send(Request::new(method, "/page").host(host));
+            assert_eq!(response.status, 421, "{method} {host}");
         }
     }
     assert!(
         site.get("/page").is_hit(),
-        "the purge for another host touched nothing"
+        "a purge for an unknown host has no effect"
     );
 }
 
 #[test]
-fn exact_names_win_over_wildcards_and_wildcards_over_any() {
-    let scratch_site = |name: &str, hosts: &str| {
+fn exact_hosts_precede_wildcards_and_wildcards_precede_any() {
+    let site_config = |name: &str, hosts: &str| {
         format!("[[site]]\nhosts = {hosts}\nroot = \"{{root}}/../{name}\"\n")
     };
-    let plan = SiteBuilder::files()
+    let builder = SiteBuilder::files()
         .file("who.txt", "exact")
-        .more(&scratch_site("wild", "[\"*.example.test\"]"))
-        .more(&scratch_site("deep", "[\"*.deep.example.test\"]"))
-        .more(&scratch_site("any", "[\"*\"]"));
+        .more(&site_config("wild", "[\"*.example.test\"]"))
+        .more(&site_config("deep", "[\"*.deep.example.test\"]"))
+        .more(&site_config("any", "[\"*\"]"));
     for name in ["wild", "deep", "any"] {
-        plan.scratch
+        builder
+            .scratch
             .write(&format!("{name}/who.txt"), name)
             .unwrap();
     }
-    let site = plan.start();
-    for (host, wanted) in [
+    let site = builder.start();
+    for (host, expected) in [
         ("example.test", "exact"),
         ("www.example.test", "wild"),
         ("WWW.example.test:99", "wild"),
@@ -108,14 +109,14 @@ fn exact_names_win_over_wildcards_and_wildcards_over_any() {
         ("[::1]", "any"),
     ] {
         assert_eq!(
-            named(&site, host, "/who.txt"),
-            (200, wanted.to_owned()),
+            status_and_body(&site, host, "/who.txt"),
+            (200, expected.to_owned()),
             "{host}"
         );
     }
-    // HTTP/1.0 may leave the host out.
-    let answer = site.send_raw(b"GET /who.txt HTTP/1.0\r\n\r\n");
-    let text = String::from_utf8_lossy(&answer);
+    // HTTP/1.0 requests may have no host.
+    let response = site.send_raw(b"GET /who.txt HTTP/1.0\r\n\r\n");
+    let text = String::from_utf8_lossy(&response);
     assert!(
         text.starts_with("HTTP/1.1 200 ") && text.ends_with("any"),
         "{text}"
@@ -123,7 +124,7 @@ fn exact_names_win_over_wildcards_and_wildcards_over_any() {
 }
 
 #[test]
-fn http_1_0_without_host_is_nobodys_where_no_site_takes_all() {
+fn http_1_0_without_a_host_gets_421_unless_a_site_accepts_any_host() {
     let site = SiteBuilder::files().file("a.txt", "mine").start();
     let text = String::from_utf8(site.send_raw(b"GET /a.txt HTTP/1.0\r\n\r\n")).unwrap();
     assert!(
@@ -133,50 +134,53 @@ fn http_1_0_without_host_is_nobodys_where_no_site_takes_all() {
 }
 
 #[test]
-fn an_absolute_target_names_the_host() {
-    let plan = SiteBuilder::files()
+fn an_absolute_target_overrides_the_host_field() {
+    let builder = SiteBuilder::files()
         .file("who.txt", "first")
         .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}/../other\"\n");
-    plan.scratch.write("other/who.txt", "second").unwrap();
-    let site = plan.start();
-    for (target, host, wanted) in [
+    builder.scratch.write("other/who.txt", "second").unwrap();
+    let site = builder.start();
+    for (target, host, expected) in [
         ("http://other.test/who.txt", HOST, "second"),
         ("http://OTHER.test:80/who.txt", HOST, "second"),
         ("http://example.test/who.txt", "other.test", "first"),
         ("http://example.test/who.txt", "nobody.test", "first"),
     ] {
         assert_eq!(
-            named(&site, host, target),
-            (200, wanted.to_owned()),
+            status_and_body(&site, host, target),
+            (200, expected.to_owned()),
             "{target} {host}"
         );
     }
-    assert_eq!(named(&site, HOST, "http://nobody.test/who.txt").0, 421);
+    assert_eq!(
+        status_and_body(&site, HOST, "http://nobody.test/who.txt").0,
+        421
+    );
     for target in [
         "http:///who.txt",
         "ftp://other.test/who.txt",
         "other.test/who.txt",
         "http://a@other.test/who.txt",
     ] {
-        let (status, text) = named(&site, HOST, target);
+        let (status, text) = status_and_body(&site, HOST, target);
         assert!(
             [400, 421].contains(&status) && text != "second",
             "{target}: {status} {text}"
         );
     }
-    // Also an absolute target needs a Host field in 1.1 (RFC 9112 section 3.2).
+    // HTTP/1.1 requires a `Host` field with an absolute target as well (RFC 9112 section 3.2).
     let text = String::from_utf8(site.send_raw(b"GET http://other.test/who.txt HTTP/1.1\r\n\r\n"))
         .unwrap();
     assert!(text.starts_with("HTTP/1.1 400 "), "{text}");
 }
 
 #[test]
-fn a_site_with_a_listener_of_its_own_is_reached_only_there() {
-    let plan = SiteBuilder::files()
+fn a_site_with_a_separate_listener_is_reachable_only_there() {
+    let builder = SiteBuilder::files()
         .file("who.txt", "public")
         .more("[[site]]\nhosts = [\"inner.test\"]\nlisten = [\"127.0.0.2:0\"]\nroot = \"{root}/../inner\"\n");
-    plan.scratch.write("inner/who.txt", "inner").unwrap();
-    let site = plan.start();
+    builder.scratch.write("inner/who.txt", "inner").unwrap();
+    let site = builder.start();
     let urls = site.galley.urls();
     assert_eq!(urls.len(), 2, "{urls:?}");
     let inner = urls
@@ -184,11 +188,11 @@ fn a_site_with_a_listener_of_its_own_is_reached_only_there() {
         .position(|url| url.contains("127.0.0.2"))
         .unwrap();
     let send = |listener: usize, host: &str| {
-        let answer = Request::get("/who.txt")
+        let response = Request::get("/who.txt")
             .host(host)
             .send(site.addr_of(listener))
             .unwrap();
-        (answer.status, answer.text())
+        (response.status, response.text())
     };
     assert_eq!(send(inner, "inner.test"), (200, "inner".to_owned()));
     assert_eq!(send(1 - inner, HOST), (200, "public".to_owned()));

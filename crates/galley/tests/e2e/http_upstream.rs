@@ -1,4 +1,4 @@
-//! Apache, and origins that break HTTP on command, behind Galley.
+//! HTTP upstreams: a real Apache, and origins that violate HTTP, time out or close connections.
 
 use galley_testkit::client::Request;
 use galley_testkit::origin::{Gate, Origin, ReceivedRequest, ResponseWriter};
@@ -9,63 +9,49 @@ use crate::support::{
     with_host,
 };
 
-fn behind(origin: &Origin, lines: &str) -> TestSite {
+fn with_origin(origin: &Origin, lines: &str) -> TestSite {
     SiteBuilder::upstream_line(&format!("upstream = [\"{}\"]", origin.url()))
         .site(lines)
         .start()
 }
 
-/// A site behind Apache.
-pub struct Legacy {
+/// A site with Apache as its upstream.
+pub struct ApacheSite {
     pub site: TestSite,
     pub apache: Apache,
 }
 
-/// Apache with PHP as a module, and Galley in front of it.
-pub fn apache() -> Legacy {
-    let plan = SiteBuilder::files();
-    plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
-    plan.scratch
+/// Starts Apache with PHP as a module, and Galley in front of it.
+pub fn apache() -> ApacheSite {
+    let builder = SiteBuilder::files();
+    builder.scratch.write("web/index.php", TEST_PAGE).unwrap();
+    builder
+        .scratch
         .write(
             "web/.htaccess",
             "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n",
         )
         .unwrap();
-    plan.scratch.write("web/own.txt", "of Apache").unwrap();
+    builder.scratch.write("web/own.txt", "of Apache").unwrap();
     let options = ApacheOptions {
         extra: "UseCanonicalName Off".to_owned(),
         ..ApacheOptions::default()
     };
     let apache = Apache::start(
-        &plan.scratch.join("apache"),
-        &plan.scratch.join("web"),
+        &builder.scratch.join("apache"),
+        &builder.scratch.join("web"),
         &options,
     )
     .unwrap();
-    let (scratch, fpm, config) = plan.prepare();
-    let config = config.replace(
-        &format!("hosts = [\"{HOST}\"]"),
-        &format!("hosts = [\"{HOST}\"]\nupstream = [\"{}\"]", apache.url()),
-    );
-    let galley = galley_testkit::Galley::start_binary(
-        crate::support::binary(),
-        &scratch.join("galley"),
-        &config,
-    )
-    .unwrap();
-    Legacy {
-        site: TestSite {
-            galley,
-            fpm,
-            scratch,
-        },
-        apache,
-    }
+    let site = builder
+        .site(&format!("upstream = [\"{}\"]", apache.url()))
+        .start();
+    ApacheSite { site, apache }
 }
 
 #[test]
-fn apache_generates_and_galley_caches() {
-    let Legacy { site, apache } = apache();
+fn pages_of_apache_are_cached() {
+    let ApacheSite { site, apache } = apache();
     let first = site
         .send(Request::get("/page?utm_source=canary").cookie("_ga=canary"))
         .expect_status(200);
@@ -94,15 +80,15 @@ fn apache_generates_and_galley_caches() {
 }
 
 #[test]
-fn apache_may_restart() {
-    let Legacy { site, mut apache } = apache();
+fn apache_restarts_cause_no_errors() {
+    let ApacheSite { site, mut apache } = apache();
     site.get("/kept").assert_status(200);
     for round in 0..3 {
         site.get(&format!("/before{round}")).assert_status(200);
         apache.restart().unwrap();
         site.get(&format!("/after{round}")).assert_status(200);
         apache.restart().unwrap();
-        // Also what may not be sent twice meets a living connection.
+        // An unsafe request cannot be retried, so it must get an open connection.
         site.send(Request::form(&format!("/form{round}"), &[("a", "b")]))
             .assert_status(200);
     }
@@ -114,9 +100,9 @@ fn apache_may_restart() {
 }
 
 #[test]
-fn more_visitors_than_apache_has_children() {
-    let Legacy { site, apache } = apache();
-    let answers = run_concurrently(30, |n| {
+fn more_clients_than_apache_children_are_served() {
+    let ApacheSite { site, apache } = apache();
+    let responses = run_concurrently(30, |n| {
         let mut connection = site.connect();
         (0..4).all(|round| {
             connection
@@ -129,14 +115,14 @@ fn more_visitors_than_apache_has_children() {
                 == 200
         })
     });
-    assert!(answers.into_iter().all(|fine| fine));
+    assert!(responses.into_iter().all(|fine| fine));
     drop(apache);
 }
 
 const PAGE: &str = "<html><body>a whole page</body></html>";
 
-fn broken(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
-    let rest = match seen.path() {
+fn send_broken(request: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
+    let rest = match request.path() {
         "/garbage" => {
             writer.write(b"\x00\x01\x02 what is this\r\n\r\n");
             return writer.close();
@@ -151,16 +137,16 @@ fn broken(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
         "/two-lengths" => "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
         "/bad-length" => "Content-Length: +5\r\n\r\nhello",
         "/bad-field" => "Bad Field: 1\r\nContent-Length: 5\r\n\r\nhello",
-        _ => return unusual(seen, writer),
+        _ => return send_unusual(request, writer),
     };
     writer.write(format!("{HEAD}{rest}").as_bytes());
     writer.close();
 }
 
-/// Responses that are unusual, and those that Galley accepts.
-fn unusual(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
+/// Unusual responses, some of which Galley accepts.
+fn send_unusual(request: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     let whole = |rest: &str| format!("{HEAD}{rest}");
-    match seen.path() {
+    match request.path() {
         "/large-head" => {
             writer.write(
                 whole(&format!(
@@ -181,7 +167,7 @@ fn unusual(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
             writer.write(
                 b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n",
             );
-            page(writer);
+            send_page(writer);
         }
         "/long" => {
             writer.write(whole(&format!("Content-Length: {}\r\n\r\n{PAGE}HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nevil", PAGE.len())).as_bytes());
@@ -196,11 +182,11 @@ fn unusual(seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
             );
             writer.close();
         }
-        _ => page(writer),
+        _ => send_page(writer),
     }
 }
 
-fn page(writer: &mut ResponseWriter<'_>) {
+fn send_page(writer: &mut ResponseWriter<'_>) {
     let fields = [
         ("Content-Type", "text/html"),
         ("Cache-Control", "max-age=600"),
@@ -211,14 +197,14 @@ fn page(writer: &mut ResponseWriter<'_>) {
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600\r\n";
 
 #[test]
-fn broken_answers_are_refused_or_broken_off_and_never_kept() {
-    let origin = Origin::start(broken).unwrap();
-    let site = behind(
+fn broken_http_responses_get_502_or_are_truncated_and_never_stored() {
+    let origin = Origin::start(send_broken).unwrap();
+    let site = with_origin(
         &origin,
         "first_byte_timeout = \"3s\"\nread_timeout = \"3s\"",
     );
-    // Before the head: 502. After it: an end before the end, or 502 where nothing had left.
-    for (path, head_is_fine) in [
+    // An invalid head gets 502. An error in the body gets 502, or a truncated response if its head was sent already.
+    for (path, has_valid_head) in [
         ("/garbage", false),
         ("/closes", false),
         ("/resets", false),
@@ -239,13 +225,13 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
         ] {
             let method = request.method.clone();
             match with_host(request).send(site.addr()) {
-                Ok(answer) => assert_eq!(
-                    answer.status,
+                Ok(response) => assert_eq!(
+                    response.status,
                     502,
                     "{method} {path}: {}",
-                    answer.beginning()
+                    response.beginning()
                 ),
-                Err(trouble) => assert!(head_is_fine, "{method} {path}: {trouble}"),
+                Err(error) => assert!(has_valid_head, "{method} {path}: {error}"),
             }
         }
         assert_eq!(
@@ -258,24 +244,28 @@ fn broken_answers_are_refused_or_broken_off_and_never_kept() {
 }
 
 #[test]
-fn odd_answers_that_are_whole() {
-    let origin = Origin::start(broken).unwrap();
-    let site = behind(&origin, "");
+fn interim_responses_and_close_delimited_bodies_are_accepted() {
+    let origin = Origin::start(send_broken).unwrap();
+    let site = with_origin(&origin, "");
     for path in ["/interims", "/until-close", "/http10"] {
-        let answer = site.get(path).expect_status(200);
-        assert_eq!(answer.text(), PAGE, "{path}");
-        assert!(answer.interim.is_empty(), "{path}: {:?}", answer.interim);
-        assert!(!answer.has("link"), "{path}");
+        let response = site.get(path).expect_status(200);
+        assert_eq!(response.text(), PAGE, "{path}");
+        assert!(
+            response.interim.is_empty(),
+            "{path}: {:?}",
+            response.interim
+        );
+        assert!(!response.has("link"), "{path}");
     }
 }
 
 #[test]
-fn what_follows_an_answer_is_nobodys_answer() {
-    let origin = Origin::start(broken).unwrap();
-    let site = behind(&origin, "");
+fn extra_bytes_after_a_response_are_discarded() {
+    let origin = Origin::start(send_broken).unwrap();
+    let site = with_origin(&origin, "");
     for round in 0..10 {
-        let answer = site.get(&format!("/long?{round}")).expect_status(200);
-        assert_eq!(answer.text(), PAGE);
+        let response = site.get(&format!("/long?{round}")).expect_status(200);
+        assert_eq!(response.text(), PAGE);
         let victim = site.get(&format!("/victim?{round}")).expect_status(200);
         assert_eq!(victim.text(), PAGE, "{round}");
         let posted = site
@@ -286,7 +276,7 @@ fn what_follows_an_answer_is_nobodys_answer() {
 }
 
 #[test]
-fn requests_reach_the_origin_in_one_form() {
+fn requests_are_normalized_before_they_are_forwarded() {
     let origin = Origin::start(|_, writer| {
         writer.body();
         writer.answer(
@@ -299,7 +289,7 @@ fn requests_reach_the_origin_in_one_form() {
         );
     })
     .unwrap();
-    let site = behind(&origin, "");
+    let site = with_origin(&origin, "");
     let request = Request::new("POST", "/x/../a%2fb//c?q=1&&z=%41")
         .field("Connection", "close, X-Secret-Hop, Cookie, Host")
         .field("X-Secret-Hop", "1")
@@ -311,25 +301,25 @@ fn requests_reach_the_origin_in_one_form() {
         .cookie("wordpress_logged_in_x=1")
         .chunked(&[b"one", b"two"]);
     site.send(request).assert_status(200);
-    let seen = origin.requests().remove(0);
-    assert_eq!(seen.target, "/a%2Fb//c?q=1&&z=%41");
-    assert_eq!(seen.body, b"onetwo");
-    assert_eq!(seen.field("content-length"), Some("6"));
-    assert_eq!(seen.field("transfer-encoding"), None);
-    assert_eq!(seen.field("host"), Some(HOST));
+    let received = origin.requests().remove(0);
+    assert_eq!(received.target, "/a%2Fb//c?q=1&&z=%41");
+    assert_eq!(received.body, b"onetwo");
+    assert_eq!(received.field("content-length"), Some("6"));
+    assert_eq!(received.field("transfer-encoding"), None);
+    assert_eq!(received.field("host"), Some(HOST));
     assert_eq!(
-        seen.field("cookie"),
+        received.field("cookie"),
         Some("wordpress_logged_in_x=1"),
-        "Connection cannot name a session away"
+        "Connection cannot remove cookies"
     );
-    assert_eq!(seen.field("x-forwarded-for"), Some("127.0.0.1"));
-    for gone in ["x-secret-hop", "x_under", "proxy", "te", "expect"] {
-        assert_eq!(seen.field(gone), None, "{gone}");
+    assert_eq!(received.field("x-forwarded-for"), Some("127.0.0.1"));
+    for removed in ["x-secret-hop", "x_under", "proxy", "te", "expect"] {
+        assert_eq!(received.field(removed), None, "{removed}");
     }
 }
 
 #[test]
-fn a_connection_that_the_origin_closed_is_not_held_against_a_visitor() {
+fn connections_closed_by_the_origin_cause_no_errors() {
     let origin = Origin::start(|_, writer| {
         writer.answer(
             200,
@@ -341,7 +331,7 @@ fn a_connection_that_the_origin_closed_is_not_held_against_a_visitor() {
         );
     })
     .unwrap();
-    let site = behind(&origin, "");
+    let site = with_origin(&origin, "");
     for round in 0..10 {
         site.get(&format!("/a{round}")).assert_status(200);
         origin.drop_connections();
@@ -349,23 +339,23 @@ fn a_connection_that_the_origin_closed_is_not_held_against_a_visitor() {
     }
     assert!(
         origin.connections() < 40,
-        "connections are kept: {}",
+        "connections are not reused: {}",
         origin.connections()
     );
 }
 
 #[test]
-fn an_unsafe_request_is_never_sent_twice() {
-    let origin = Origin::start(|seen, writer| {
+fn unsafe_requests_are_never_retried() {
+    let origin = Origin::start(|request, writer| {
         writer.body();
-        if seen.method == "POST" {
+        if request.method == "POST" {
             writer.close();
         } else {
             writer.answer(200, &[("Content-Type", "text/plain")], b"ok");
         }
     })
     .unwrap();
-    let site = behind(&origin, "");
+    let site = with_origin(&origin, "");
     for round in 0..5 {
         site.get(&format!("/{round}")).assert_status(200);
         site.send(Request::form("/once", &[("a", "b")]))
@@ -375,9 +365,9 @@ fn an_unsafe_request_is_never_sent_twice() {
 }
 
 #[test]
-fn slow_origins_are_given_up() {
-    let origin = Origin::start(|seen, writer| {
-        if seen.path() == "/half" {
+fn slow_origins_time_out() {
+    let origin = Origin::start(|request, writer| {
+        if request.path() == "/half" {
             writer.write(
                 b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 100\r\n\r\n<html>",
             );
@@ -385,7 +375,7 @@ fn slow_origins_are_given_up() {
         writer.wait_for_close();
     })
     .unwrap();
-    let site = behind(
+    let site = with_origin(
         &origin,
         "first_byte_timeout = \"400ms\"\nread_timeout = \"400ms\"",
     );
@@ -393,14 +383,15 @@ fn slow_origins_are_given_up() {
     assert!(
         with_host(Request::get("/half"))
             .send(site.addr())
-            .map_or(true, |answer| answer.status == 502 || answer.status == 504)
+            .map_or(true, |response| response.status == 502
+                || response.status == 504)
     );
 }
 
 #[test]
-fn a_client_that_leaves_ends_its_exchange() {
-    let origin = Origin::start(|seen, writer| {
-        if seen.path() == "/endless" {
+fn a_disconnected_client_frees_its_slot() {
+    let origin = Origin::start(|request, writer| {
+        if request.path() == "/endless" {
             writer.chunked(
                 200,
                 &[
@@ -415,7 +406,7 @@ fn a_client_that_leaves_ends_its_exchange() {
         }
     })
     .unwrap();
-    let site = behind(&origin, "in_flight = 1");
+    let site = with_origin(&origin, "in_flight = 1");
     for _ in 0..2 {
         let mut connection = site.connect();
         connection
@@ -423,15 +414,15 @@ fn a_client_that_leaves_ends_its_exchange() {
                 Request::get("/endless").cookie("wordpress_logged_in_x=1"),
             ))
             .unwrap();
-        let mut piece = [0; 16];
-        std::io::Read::read_exact(&mut connection.stream(), &mut piece).unwrap();
+        let mut first_bytes = [0; 16];
+        std::io::Read::read_exact(&mut connection.stream(), &mut first_bytes).unwrap();
         drop(connection);
         site.get("/next").assert_status(200);
     }
 }
 
 #[test]
-fn the_next_server_answers_when_one_is_down() {
+fn the_next_upstream_is_used_if_one_is_down() {
     let origin = Origin::constant(
         &[
             ("Content-Type", "text/plain"),
@@ -440,7 +431,7 @@ fn the_next_server_answers_when_one_is_down() {
         "ok",
     )
     .unwrap();
-    // A port that was free a moment ago: nobody listens there.
+    // A port on which no process listens.
     let closed = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -459,26 +450,26 @@ fn the_next_server_answers_when_one_is_down() {
 }
 
 #[test]
-fn uploads_pass_whole() {
+fn uploads_are_forwarded_completely() {
     let origin = Origin::start(|_, writer| {
         let body = writer.body();
         let text = format!("{} {}", body.len(), crate::support::sha256(&body));
         writer.answer(200, &[("Content-Type", "text/plain")], text.as_bytes());
     })
     .unwrap();
-    let site = behind(&origin, "");
+    let site = with_origin(&origin, "");
     for length in [0, 10, 100_000, 5_000_000] {
         let body = crate::support::random_bytes(length);
-        let wanted = format!("{length} {}", crate::support::sha256(&body));
-        let answer = site
+        let expected = format!("{length} {}", crate::support::sha256(&body));
+        let response = site
             .send(Request::post("/up", "application/octet-stream", body))
             .expect_status(200);
-        assert_eq!(answer.text(), wanted);
+        assert_eq!(response.text(), expected);
     }
 }
 
 #[test]
-fn a_long_answer_that_breaks_off_does_not_look_whole_to_http_10() {
+fn a_truncated_response_resets_http_1_0_connections() {
     let gate = Gate::new();
     let origin = {
         let gate = gate.clone();
@@ -491,15 +482,16 @@ fn a_long_answer_that_breaks_off_does_not_look_whole_to_http_10() {
         })
         .unwrap()
     };
-    let site = behind(&origin, "");
+    let site = with_origin(&origin, "");
     let mut client = site.connect();
     client
         .write(format!("GET /download HTTP/1.0\r\nHost: {HOST}\r\n\r\n").as_bytes())
         .unwrap();
-    // Broken off before the head has left, it would be a 502.
+    // Before the head is sent, the error would be a 502.
     client.stream().peek(&mut [0]).unwrap();
     gate.open();
-    let end = client.read_to_end();
-    let trouble = end.expect_err("the end looked like that of a whole answer");
-    assert!(trouble.to_string().contains("reset"), "{trouble}");
+    let error = client
+        .read_to_end()
+        .expect_err("the response looks complete");
+    assert!(error.to_string().contains("reset"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Files above `max_file`, compressed while they are sent.
+//! Files above `max_file`: compressed while they are sent.
 
 use std::io::Write;
 
@@ -6,63 +6,63 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
 use crate::compress::plain;
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host};
 
-/// Text of so many bytes.
+/// A script of `length` bytes.
 fn text(length: usize) -> Vec<u8> {
     let lines =
         (0_u64..).flat_map(|n| format!("const row{n} = {};\n", n * 7919 % 100_003).into_bytes());
     lines.take(length).collect()
 }
 
-fn send(stage: &TestSite, target: &str, accept: &str) -> Response {
-    stage.send(Request::get(target).field("Accept-Encoding", accept))
+fn send(site: &TestSite, target: &str, accept: &str) -> Response {
+    site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
 #[test]
-fn large_text_is_compressed_on_its_way() {
+fn large_text_files_are_compressed_while_they_are_sent() {
     let script = text(3_000_000);
-    let stage = SiteBuilder::files()
+    let site = SiteBuilder::files()
         .server("h2c = true")
         .site("compress = [\"br\", \"gzip\", \"zstd\"]")
         .file("app.js", &script)
         .file("photo.jpg", random_bytes(400_000))
         .start();
-    let identity = send(&stage, "/app.js", "identity").expect_status(200);
+    let identity = send(&site, "/app.js", "identity").expect_status(200);
     assert!(identity.body == script);
     assert_eq!(identity.field("vary"), Some("Accept-Encoding"));
-    let strong = identity.field("etag").unwrap();
+    let strong_etag = identity.field("etag").unwrap();
     for (accept, coding) in [
         ("gzip, deflate, br, zstd", "gzip"),
         ("br", "br"),
         ("zstd", "zstd"),
     ] {
-        for answer in [
-            send(&stage, "/app.js", accept),
-            Client::open(stage.addr())
+        for response in [
+            send(&site, "/app.js", accept),
+            Client::open(site.addr())
                 .send(&Request::get("/app.js").field("Accept-Encoding", accept)),
         ] {
-            let answer = answer.expect_status(200);
-            assert_eq!(answer.field("content-encoding"), Some(coding));
-            assert!(plain(&answer) == script, "{coding}");
+            let response = response.expect_status(200);
+            assert_eq!(response.field("content-encoding"), Some(coding));
+            assert!(plain(&response) == script, "{coding}");
             assert!(
-                answer.body.len() < script.len() / 2,
+                response.body.len() < script.len() / 2,
                 "{}",
-                answer.body.len()
+                response.body.len()
             );
-            let etag = format!("W/{};{coding}\"", strong.strip_suffix('"').unwrap());
-            assert_eq!(answer.field("etag"), Some(etag.as_str()));
-            assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
-            assert!(!answer.has("content-length") && !answer.has("accept-ranges"));
-            let same = Request::get("/app.js")
+            let etag = format!("W/{};{coding}\"", strong_etag.strip_suffix('"').unwrap());
+            assert_eq!(response.field("etag"), Some(etag.as_str()));
+            assert_eq!(response.field("vary"), Some("Accept-Encoding"));
+            assert!(!response.has("content-length") && !response.has("accept-ranges"));
+            let conditional = Request::get("/app.js")
                 .field("Accept-Encoding", accept)
                 .field("If-None-Match", &etag);
-            let same = stage.send(same).expect_status(304);
-            assert_eq!(same.field("etag"), Some(etag.as_str()));
-            assert_eq!(same.field("vary"), Some("Accept-Encoding"));
-            let head = stage.send(Request::head("/app.js").field("Accept-Encoding", accept));
+            let not_modified = site.send(conditional).expect_status(304);
+            assert_eq!(not_modified.field("etag"), Some(etag.as_str()));
+            assert_eq!(not_modified.field("vary"), Some("Accept-Encoding"));
+            let head = site.send(Request::head("/app.js").field("Accept-Encoding", accept));
             let head = head.expect_status(200);
             for name in [
                 "content-encoding",
@@ -71,70 +71,70 @@ fn large_text_is_compressed_on_its_way() {
                 "content-type",
                 "last-modified",
             ] {
-                assert_eq!(head.field(name), answer.field(name), "{name}");
+                assert_eq!(head.field(name), response.field(name), "{name}");
             }
             assert!(!head.has("content-length"));
-            // Parts are parts of the file, which the compressed form cannot vouch for.
-            let part = Request::get("/app.js")
+            // Ranges apply to the uncompressed file, which the weak `ETag` cannot identify.
+            let range = Request::get("/app.js")
                 .field("Accept-Encoding", accept)
                 .field("Range", "bytes=1000-1999");
-            let found = stage.send(part.clone()).expect_status(206);
-            assert!(found.body == script[1000..2000] && !found.has("content-encoding"));
-            assert_eq!(found.field("etag"), Some(strong));
-            let whole = stage.send(part.field("If-Range", &etag)).expect_status(200);
+            let part = site.send(range.clone()).expect_status(206);
+            assert!(part.body == script[1000..2000] && !part.has("content-encoding"));
+            assert_eq!(part.field("etag"), Some(strong_etag));
+            let whole = site.send(range.field("If-Range", &etag)).expect_status(200);
             assert!(plain(&whole) == script);
         }
     }
-    let image = send(&stage, "/photo.jpg", "gzip, br").expect_status(200);
+    let image = send(&site, "/photo.jpg", "gzip, br").expect_status(200);
     assert!(!image.has("content-encoding") && !image.has("vary"));
     assert_eq!(image.field("content-length"), Some("400000"));
 }
 
 #[test]
-fn a_compressed_file_beside_a_large_one_is_sent_as_it_is() {
+fn an_existing_gz_file_is_sent_for_a_large_file() {
     let script = text(1_000_000);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     gzip.write_all(&script).unwrap();
-    let beside = gzip.finish().unwrap();
-    let stage = SiteBuilder::files()
+    let gzipped = gzip.finish().unwrap();
+    let site = SiteBuilder::files()
         .file("app.js", &script)
-        .file("app.js.gz", &beside)
+        .file("app.js.gz", &gzipped)
         .start();
-    let answer = send(&stage, "/app.js", "gzip").expect_status(200);
-    assert!(answer.body == beside);
+    let response = send(&site, "/app.js", "gzip").expect_status(200);
+    assert!(response.body == gzipped);
     assert_eq!(
-        answer.field("content-length"),
-        Some(beside.len().to_string().as_str())
+        response.field("content-length"),
+        Some(gzipped.len().to_string().as_str())
     );
-    // Who takes only another coding gets that.
-    let answer = send(&stage, "/app.js", "br").expect_status(200);
-    assert_eq!(answer.field("content-encoding"), Some("br"));
-    assert!(plain(&answer) == script);
+    // Clients that do not accept gzip get the file compressed in another coding.
+    let response = send(&site, "/app.js", "br").expect_status(200);
+    assert_eq!(response.field("content-encoding"), Some("br"));
+    assert!(plain(&response) == script);
 }
 
 #[test]
-fn compressing_large_files_costs_little_memory_and_ends_with_the_client() {
+fn compression_of_large_files_uses_little_memory_and_stops_on_disconnect() {
     let script = text(48 << 20);
-    let stage = SiteBuilder::files().file("export.txt", &script).start();
-    send(&stage, "/export.txt", "identity").assert_status(200);
-    let before = stage.peak_memory();
-    let answer = send(&stage, "/export.txt", "gzip").expect_status(200);
-    assert!(plain(&answer) == script);
-    // Clients that read nothing, and leave.
-    let waiting: Vec<_> = (0..4)
+    let site = SiteBuilder::files().file("export.txt", &script).start();
+    send(&site, "/export.txt", "identity").assert_status(200);
+    let before = site.peak_memory();
+    let response = send(&site, "/export.txt", "gzip").expect_status(200);
+    assert!(plain(&response) == script);
+    // Clients that read nothing and disconnect.
+    let stalled: Vec<_> = (0..4)
         .map(|_| {
-            let mut connection = stage.connect();
+            let mut connection = site.connect();
             let request = Request::get("/export.txt").field("Accept-Encoding", "gzip");
             connection.send(&with_host(request)).unwrap();
             connection
         })
         .collect();
-    send(&stage, "/export.txt", "identity").assert_status(200);
-    drop(waiting);
-    let grown = stage.grown_since(before);
+    send(&site, "/export.txt", "identity").assert_status(200);
+    drop(stalled);
+    let grown = site.grown_since(before);
     assert!(grown < 12 * 1024 * 1024, "{grown} bytes");
-    wait_for("the memory to be free again", TIMEOUT, || {
-        let metrics = metrics(&stage);
+    wait_for("the reserved memory to be released", TIMEOUT, || {
+        let metrics = metrics(&site);
         let mut lines = metrics.lines();
         let reserved = lines.find_map(|line| line.strip_prefix("galley_store_reserved_bytes "));
         reserved == Some("0")
@@ -142,14 +142,17 @@ fn compressing_large_files_costs_little_memory_and_ends_with_the_client() {
 }
 
 #[test]
-fn without_compression_large_files_stay_as_they_are() {
+fn large_files_are_not_compressed_where_the_site_disables_it() {
     let script = text(1_000_000);
-    for site in ["compress = []", "compress_types = [\"text/html\"]"] {
-        let stage = SiteBuilder::files()
-            .site(site)
+    for options in ["compress = []", "compress_types = [\"text/html\"]"] {
+        let site = SiteBuilder::files()
+            .site(options)
             .file("app.js", &script)
             .start();
-        let answer = send(&stage, "/app.js", "gzip, br").expect_status(200);
-        assert!(answer.body == script && !answer.has("vary"), "{site}");
+        let response = send(&site, "/app.js", "gzip, br").expect_status(200);
+        assert!(
+            response.body == script && !response.has("vary"),
+            "{options}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `galley load` against Galley itself and against scripted servers: its figures, its refusals, its reports.
+//! `galley load` against Galley and against scripted servers: measurements, rejected arguments, reports.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use galley_testkit::Scratch;
 use galley_testkit::origin::Origin;
+use galley_testkit::{Scratch, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -40,16 +40,16 @@ pub fn report(output: &Output) -> Value {
 }
 
 fn p99(report: &Value) -> f64 {
-    let all = report["latency"].as_array().unwrap();
-    let found = all.iter().find(|one| one["percent"] == 99.0).unwrap();
-    found["ms"].as_f64().unwrap()
+    let percentiles = report["latency"].as_array().unwrap();
+    let p99 = percentiles.iter().find(|entry| entry["percent"] == 99.0);
+    p99.unwrap()["ms"].as_f64().unwrap()
 }
 
-/// A server whose request of that number, from 1, takes a second, and holds up all others.
-fn stalling(number: u64) -> Origin {
-    let (count, turn) = (AtomicU64::new(0), Mutex::new(()));
+/// Starts a server that serves one request at a time and takes a second for request `number`, counted from 1.
+fn stalling_origin(number: u64) -> Origin {
+    let (count, exclusive) = (AtomicU64::new(0), Mutex::new(()));
     Origin::start(move |_, writer| {
-        let _turn = turn.lock().unwrap();
+        let _exclusive = exclusive.lock().unwrap();
         if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
             thread::sleep(Duration::from_secs(1));
         }
@@ -59,7 +59,7 @@ fn stalling(number: u64) -> Origin {
 }
 
 #[test]
-fn a_site_of_galley_is_tested_and_reported() {
+fn a_run_against_galley_writes_all_reports() {
     let site = SiteBuilder::files().file("index.html", "hello").start();
     let dir = Scratch::new().unwrap();
     let file = |name: &str| dir.join(name).display().to_string();
@@ -110,15 +110,15 @@ fn a_site_of_galley_is_tested_and_reported() {
         &html,
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.contains("200  ->          50"), "{said}");
+    let comparison = String::from_utf8(output.stdout).unwrap();
+    assert!(comparison.contains("200  ->          50"), "{comparison}");
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("<h2>Before</h2>") && page.contains("<h2>After</h2>"));
 }
 
 #[test]
-fn a_stall_is_in_the_percentiles_of_a_constant_rate_and_not_of_a_closed_loop() {
-    let origin = stalling(150);
+fn a_stall_appears_in_the_percentiles_of_a_constant_rate_only() {
+    let origin = stalling_origin(150);
     let url = format!("http://{}/", origin.addr());
     let output = load(&[
         &url,
@@ -130,17 +130,20 @@ fn a_stall_is_in_the_percentiles_of_a_constant_rate_and_not_of_a_closed_loop() {
         "20",
         "--json",
     ]);
-    let open = p99(&report(&output));
-    assert!(open >= 800.0, "{open} ms at a constant rate");
-    let origin = stalling(150);
+    let constant_rate = p99(&report(&output));
+    assert!(
+        constant_rate >= 800.0,
+        "{constant_rate} ms at a constant rate"
+    );
+    let origin = stalling_origin(150);
     let url = format!("http://{}/", origin.addr());
     let output = load(&[&url, "-n", "300", "-c", "1", "-k", "--json"]);
-    let closed = p99(&report(&output));
-    assert!(closed < 500.0, "{closed} ms in a closed loop");
+    let closed_loop = p99(&report(&output));
+    assert!(closed_loop < 500.0, "{closed_loop} ms in a closed loop");
 }
 
 #[test]
-fn the_closed_mode_prints_the_lines_of_ab() {
+fn a_closed_loop_prints_the_lines_of_ab() {
     let origin = Origin::start(|_, writer| {
         writer.answer(200, &[("Connection", "keep-alive")], b"hello");
     })
@@ -148,22 +151,22 @@ fn the_closed_mode_prints_the_lines_of_ab() {
     let url = format!("http://{}/", origin.addr());
     let output = load(&[&url, "-n", "100", "-c", "4", "-k"]);
     assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
-    let said = String::from_utf8(output.stdout).unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
     for line in [
         "Concurrency Level:      4\n",
         "Complete requests:      100\n",
         "Failed requests:        0\n",
     ] {
-        assert!(said.contains(line), "{said}");
+        assert!(text.contains(line), "{text}");
     }
 }
 
 #[test]
-fn a_ramp_finds_the_rate_that_the_server_holds() {
+fn a_ramp_finds_the_highest_sustainable_rate() {
     // One request at a time, 10 ms each: 100 a second at most.
-    let turn = Mutex::new(());
+    let exclusive = Mutex::new(());
     let origin = Origin::start(move |_, writer| {
-        let _turn = turn.lock().unwrap();
+        let _exclusive = exclusive.lock().unwrap();
         thread::sleep(Duration::from_millis(10));
         writer.answer(200, &[], b"hello");
     })
@@ -189,7 +192,7 @@ fn a_ramp_finds_the_rate_that_the_server_holds() {
 }
 
 #[test]
-fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
+fn a_remote_host_needs_a_proof_of_ownership() {
     let output = load(&["http://192.0.2.1/", "--rate", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
@@ -198,16 +201,16 @@ fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
         output_text(&output)
     );
     let proof: Arc<Mutex<String>> = Arc::default();
-    let content = Arc::clone(&proof);
-    let origin = Origin::start(move |seen, writer| {
-        let text = match seen.path() {
-            "/.well-known/galley-load.txt" => content.lock().unwrap().clone(),
+    let origin_proof = Arc::clone(&proof);
+    let origin = Origin::start(move |request, writer| {
+        let text = match request.path() {
+            "/.well-known/galley-load.txt" => origin_proof.lock().unwrap().clone(),
             _ => "hello".to_owned(),
         };
         writer.answer(200, &[], text.as_bytes());
     })
     .unwrap();
-    // This address is not loopback to the check, and reaches this machine all the same.
+    // The check does not treat this address as loopback, but it reaches this machine.
     let url = format!("http://0.0.0.0:{}/", origin.addr().port());
     let arguments = [
         &*url,
@@ -220,13 +223,17 @@ fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
     ];
     let output = load(&arguments);
     assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
-    assert_eq!(origin.requests().len(), 1, "only the proof is fetched");
-    let said = output_text(&output);
-    let token = said
+    assert_eq!(
+        origin.requests().len(),
+        1,
+        "more than the proof was requested"
+    );
+    let text = output_text(&output);
+    let token = text
         .lines()
         .map(str::trim)
         .find(|line| line.len() == 32)
-        .unwrap_or_else(|| panic!("{said}"));
+        .unwrap_or_else(|| panic!("{text}"));
     *proof.lock().unwrap() = format!("{token}\n");
     let output = load(&arguments);
     assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
@@ -236,23 +243,21 @@ fn hosts_of_others_are_refused_and_ownership_is_proved_by_a_file() {
 #[test]
 fn pages_come_from_a_sitemap_or_an_access_log() {
     let address: Arc<Mutex<String>> = Arc::default();
-    let own = Arc::clone(&address);
-    let seen_targets: Arc<Mutex<Vec<String>>> = Arc::default();
-    let targets = Arc::clone(&seen_targets);
-    let origin = Origin::start(move |seen, writer| {
-        let own = own.lock().unwrap().clone();
-        let loc = |path: &str| format!("<loc>http://{own}{path}</loc>");
+    let origin_address = Arc::clone(&address);
+    let received: Arc<Mutex<Vec<String>>> = Arc::default();
+    let origin_received = Arc::clone(&received);
+    let origin = Origin::start(move |request, writer| {
+        let address = origin_address.lock().unwrap().clone();
+        let loc = |path: &str| format!("<loc>http://{address}{path}</loc>");
         let index = format!("<sitemapindex>{}</sitemapindex>", loc("/posts.xml.gz"));
         let (a, b) = (loc("/a/"), loc("/b/"));
         let posts = format!("<urlset>{a}{b}<loc>http://other/</loc></urlset>");
-        let body = match seen.path() {
+        let body = match request.path() {
             "/wp-sitemap.xml" => index.into_bytes(),
             "/posts.xml.gz" => gzip(posts.as_bytes()),
             _ => {
-                targets
-                    .lock()
-                    .unwrap()
-                    .push(format!("{} {}", seen.method, seen.target));
+                let line = format!("{} {}", request.method, request.target);
+                origin_received.lock().unwrap().push(line);
                 Vec::new()
             }
         };
@@ -271,10 +276,10 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
         "/wp-sitemap.xml",
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
-    let mut asked = std::mem::take(&mut *seen_targets.lock().unwrap());
-    asked.sort();
-    asked.dedup();
-    assert_eq!(asked, ["GET /a/", "GET /b/"]);
+    let mut requests = std::mem::take(&mut *received.lock().unwrap());
+    requests.sort();
+    requests.dedup();
+    assert_eq!(requests, ["GET /a/", "GET /b/"]);
     let dir = Scratch::new().unwrap();
     let line = |method: &str, path: &str| {
         format!(
@@ -302,13 +307,13 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
         "1",
     ]);
     assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
-    let asked = seen_targets.lock().unwrap().clone();
-    assert_eq!(asked, ["GET /one", "HEAD /three", "GET /four"]);
+    let requests = received.lock().unwrap().clone();
+    assert_eq!(requests, ["GET /one", "HEAD /three", "GET /four"]);
 }
 
 #[test]
-fn an_interrupt_ends_with_the_report_so_far() {
-    let origin = stalling(0);
+fn sigint_prints_the_report_so_far() {
+    let origin = stalling_origin(0);
     let url = format!("http://{}/", origin.addr());
     let mut command = command(&[&url, "--rate", "50", "--duration", "1h", "--json"]);
     let child: Child = command
@@ -316,7 +321,7 @@ fn an_interrupt_ends_with_the_report_so_far() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    galley_testkit::wait_for("requests", Duration::from_secs(20), || {
+    wait_for("requests", Duration::from_secs(20), || {
         origin.requests().len() > 20
     });
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
@@ -329,10 +334,10 @@ fn an_interrupt_ends_with_the_report_so_far() {
 }
 
 #[test]
-fn http1_and_http2_are_spoken_over_tls() {
+fn https_works_with_http1_and_http2() {
     let authority = Authority::new();
-    let plan = SiteBuilder::files().file("index.html", "hello");
-    let site = over_tls(plan, &authority).start();
+    let builder = SiteBuilder::files().file("index.html", "hello");
+    let site = over_tls(builder, &authority).start();
     let address = tls_addr(&site).to_string();
     let arguments = [
         "https://example.test/",
@@ -346,7 +351,7 @@ fn http1_and_http2_are_spoken_over_tls() {
     ];
     for (more, client) in [
         (&["--insecure"][..], "HTTP/1.1 over TLS, 200 connections"),
-        // With one protocol offered, a server that speaks only the other one ends the handshake.
+        // The client offers a single protocol, so a server without it aborts the handshake.
         (
             &["--insecure", "--http2"],
             "HTTP/2 over TLS, 200 connections",
@@ -363,15 +368,15 @@ fn http1_and_http2_are_spoken_over_tls() {
         );
         assert_eq!(run["cache"]["file"], 100, "{run}");
     }
-    // Nobody whom this machine trusts has signed the certificate.
+    // This machine does not trust the certificate authority.
     let output = load(&arguments);
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
-    let said = output_text(&output);
-    assert!(said.contains("certificate"), "{said}");
+    let text = output_text(&output);
+    assert!(text.contains("certificate"), "{text}");
 }
 
 #[test]
-fn wrong_usage_and_a_dead_server_have_their_exit_codes() {
+fn wrong_usage_and_a_dead_server_have_different_exit_codes() {
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

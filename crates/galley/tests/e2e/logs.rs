@@ -1,4 +1,4 @@
-//! Access records: one for each request, whatever became of it, in both formats.
+//! Access and error logs: one access record for each request, whatever its outcome, in both formats.
 
 use std::fs;
 
@@ -35,7 +35,7 @@ fn each_request_is_one_line() {
     });
     let log = site.access();
     assert_eq!(log.lines().count(), 10, "{log}");
-    for (words, end) in [
+    for (start, end) in [
         (
             "\"GET /a.txt HTTP/1.1\" 200 6 \"http://r.test/\" \"agent \\x22x\\x22\" outcome=file upstream=- time=",
             "",
@@ -60,8 +60,8 @@ fn each_request_is_one_line() {
     ] {
         assert!(
             log.lines()
-                .any(|line| line.contains(words) && line.contains(end)),
-            "{words}..{end} is not in\n{log}"
+                .any(|line| line.contains(start) && line.contains(end)),
+            "{start}..{end} is not in\n{log}"
         );
     }
     let mut ids: Vec<&str> = log
@@ -77,7 +77,7 @@ fn each_request_is_one_line() {
         .collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), 10, "ids are of one request each:\n{log}");
+    assert_eq!(ids.len(), 10, "each request has its own id:\n{log}");
     assert!(
         log.lines().all(|line| line.starts_with("127.0.0.1 - - [")),
         "{log}"
@@ -85,7 +85,7 @@ fn each_request_is_one_line() {
 }
 
 #[test]
-fn who_left_is_noted_once() {
+fn a_client_that_disconnects_is_logged_once() {
     let site = SiteBuilder::php().workers(4).start();
     site.hold("/held");
     site.pause("/paused");
@@ -129,7 +129,7 @@ fn who_left_is_noted_once() {
 }
 
 #[test]
-fn json_lines() {
+fn the_json_format_is_valid_and_complete() {
     let site = SiteBuilder::php().log("format = \"json\"").start();
     site.send(Request::get("/p\u{e4}ge?x=\"1\"").field("User-Agent", b"\xff\xfe\"\\"))
         .assert_status(400);
@@ -140,7 +140,7 @@ fn json_lines() {
         site.access().lines().count() >= 3
     });
     let log = site.access();
-    // Every line is read by a JSON reader, PHP's own.
+    // PHP's JSON parser reads every line.
     let script = "while (($l = fgets(STDIN)) !== false) { $o = json_decode($l); if ($o === null) { echo \"bad: $l\"; exit(1); } echo $o->status, ' ', $o->outcome, ' ', $o->host, ' ', $o->upstream_time === null ? 'null' : 'time', ' ', strlen($o->id) > 5 ? 'id' : '-', \"\\n\"; }";
     let Ok(mut child) = std::process::Command::new("php")
         .args(["-r", script])
@@ -168,7 +168,7 @@ fn json_lines() {
 }
 
 #[test]
-fn the_file_is_opened_anew_at_the_signal() {
+fn sigusr1_reopens_the_access_log() {
     let site = SiteBuilder::files().file("a.txt", "a").start();
     site.get("/a.txt?before").assert_status(200);
     site.access_line("?before");
@@ -184,7 +184,7 @@ fn the_file_is_opened_anew_at_the_signal() {
     });
     let old = fs::read_to_string(&moved).unwrap();
     assert!(old.contains("?before") && !site.access().contains("?before"));
-    // Each record is in one of the two.
+    // Each record is in one of the two files.
     wait_for("all records", TIMEOUT, || {
         let both = fs::read_to_string(&moved).unwrap() + &site.access();
         both.lines().count() == number + 1
@@ -192,23 +192,23 @@ fn the_file_is_opened_anew_at_the_signal() {
 }
 
 #[test]
-fn a_site_may_have_a_log_of_its_own() {
-    let plan = SiteBuilder::files().file("a.txt", "a").more("[site.log]\naccess = \"{root}/../own.log\"\n[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n");
-    let site = plan.start();
-    site.get("/a.txt?own").assert_status(200);
+fn a_site_can_have_a_separate_access_log() {
+    let builder = SiteBuilder::files().file("a.txt", "a").more("[site.log]\naccess = \"{root}/../site.log\"\n[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}\"\n");
+    let site = builder.start();
+    site.get("/a.txt?site").assert_status(200);
     site.send(Request::get("/a.txt?other").host("other.test"))
         .assert_status(200);
     site.access_line("?other");
-    wait_for("the site's own record", TIMEOUT, || {
-        fs::read_to_string(site.scratch.join("own.log"))
+    wait_for("the record in the log of the site", TIMEOUT, || {
+        fs::read_to_string(site.scratch.join("site.log"))
             .unwrap_or_default()
-            .contains("?own")
+            .contains("?site")
     });
-    assert!(!site.access().contains("?own"));
+    assert!(!site.access().contains("?site"));
 }
 
 #[test]
-fn standard_output_and_off() {
+fn the_access_log_can_be_standard_output_or_off() {
     let site = SiteBuilder::files()
         .file("a.txt", "a")
         .log("access = \"stdout\"")
@@ -219,13 +219,13 @@ fn standard_output_and_off() {
             .stdout()
             .contains("\"GET /a.txt HTTP/1.1\" 200 1 ")
     });
-    let mut silent = SiteBuilder::files()
+    let mut without_log = SiteBuilder::files()
         .file("a.txt", "a")
         .log("access = \"off\"")
         .start();
-    silent.get("/a.txt").assert_status(200);
-    silent.galley.stop();
-    assert_eq!(silent.galley.stdout(), "");
+    without_log.get("/a.txt").assert_status(200);
+    without_log.galley.stop();
+    assert_eq!(without_log.galley.stdout(), "");
 }
 
 #[test]
@@ -237,15 +237,15 @@ fn hostile_clients_do_not_fill_the_error_log() {
     wait_for("their records", TIMEOUT, || {
         site.access().lines().count() >= 300
     });
-    let loud = site
+    let warnings = site
         .galley
         .log()
         .lines()
         .filter(|line| line.contains("ERROR") || line.contains("WARN"))
         .count();
     assert!(
-        loud < 20,
-        "{loud} lines for 300 bad heads:\n{}",
+        warnings < 20,
+        "{warnings} lines for 300 bad heads:\n{}",
         site.galley.log()
     );
     assert!(
@@ -257,40 +257,42 @@ fn hostile_clients_do_not_fill_the_error_log() {
 }
 
 #[test]
-fn messages_may_go_to_a_file_that_is_opened_anew_too() {
-    let plan = SiteBuilder::php().file(
+fn sigusr1_reopens_the_error_log() {
+    let builder = SiteBuilder::php().file(
         "log.php",
-        "<?php error_log('said-' . $_GET['n']); echo 'ok';",
+        "<?php error_log('php-message-' . $_GET['n']); echo 'ok';",
     );
-    let path = plan.scratch.join("error.log");
-    let site = plan.log(&format!("error = \"{}\"", path.display())).start();
+    let path = builder.scratch.join("error.log");
+    let site = builder
+        .log(&format!("error = \"{}\"", path.display()))
+        .start();
     let read = |path: &std::path::Path| fs::read_to_string(path).unwrap_or_default();
     site.get("/log.php?n=first").assert_status(200);
     wait_for("the first message", TIMEOUT, || {
-        read(&path).contains("said-first")
+        read(&path).contains("php-message-first")
     });
     let moved = site.scratch.join("error.log.1");
     fs::rename(&path, &moved).unwrap();
     site.galley.signal(Signal::USR1);
     wait_for("messages in a new file", TIMEOUT, || {
         site.get("/log.php?n=second").assert_status(200);
-        read(&path).contains("said-second")
+        read(&path).contains("php-message-second")
     });
-    assert!(!site.galley.log().contains("said-"));
+    assert!(!site.galley.log().contains("php-message-"));
 }
 
 #[test]
-fn what_php_says_of_a_site_is_in_the_error_log_of_the_site() {
-    let plan = SiteBuilder::php().file(
+fn php_messages_go_to_the_error_log_of_their_site() {
+    let builder = SiteBuilder::php().file(
         "warns.php",
         "<?php error_log('a note of PHP'); echo 'page';",
     );
-    let own = plan.scratch.join("own-errors.log");
-    let site = plan
-        .more(&format!("[site.log]\nerror = \"{}\"", own.display()))
+    let site_log = builder.scratch.join("site-errors.log");
+    let site = builder
+        .more(&format!("[site.log]\nerror = \"{}\"", site_log.display()))
         .start();
     site.get("/warns.php").assert_status(200);
-    let read = || std::fs::read_to_string(&own).unwrap_or_default();
+    let read = || std::fs::read_to_string(&site_log).unwrap_or_default();
     wait_for("the note of PHP", TIMEOUT, || {
         read().contains("a note of PHP")
     });
@@ -300,25 +302,25 @@ fn what_php_says_of_a_site_is_in_the_error_log_of_the_site() {
         "{}",
         site.galley.log()
     );
-    // After a reload the messages go where the configuration says now.
+    // After a reload the messages go to the new file.
     let text = std::fs::read_to_string(site.galley.config()).unwrap();
     std::fs::write(
         site.galley.config(),
-        text.replace("own-errors.log", "other.log"),
+        text.replace("site-errors.log", "other.log"),
     )
     .unwrap();
     assert!(site.galley.cli(&["reload"]).unwrap().status.success());
     site.get("/warns.php?again").assert_status(200);
-    let other = own.with_file_name("other.log");
+    let other = site_log.with_file_name("other.log");
     let read = || std::fs::read_to_string(&other).unwrap_or_default();
     wait_for("the note of PHP", TIMEOUT, || {
         read().contains("a note of PHP")
     });
 }
 
-/// Selected fields are the same for a miss, a hit and a file, over HTTP/1 and from the fast path.
+/// A miss, a hit, a file and a request that bypasses the cache have the selected fields, also on the fast path.
 #[test]
-fn the_configuration_selects_the_fields() {
+fn the_fields_option_selects_the_fields_of_a_record() {
     let site = SiteBuilder::php()
         .file("a.txt", "a file")
         .log(

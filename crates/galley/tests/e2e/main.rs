@@ -1,97 +1,109 @@
-//! The server as a whole: the real binary, real PHP and Apache, raw clients. Each module tries to break one side of it.
+//! End-to-end tests: the real `galley` binary with real PHP, Apache, nginx, Redis and WordPress, scripted origins, and clients
+//! that send arbitrary bytes. Each module tests one feature.
 
-#![expect(clippy::unwrap_used, reason = "tests, their helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed unwrap fails the test, also in helpers"
+)]
 #![expect(
     clippy::format_collect,
-    reason = "a few hundred fields, written to be read"
+    reason = "a few hundred fields; readable code matters more than speed"
 )]
 
-mod access;
-mod balancing;
+mod access_control;
+mod access_countries;
 mod caching;
+mod caching_freshness;
 mod caching_rules;
-mod check;
+mod check_command;
 mod cluster;
 mod cluster_pages;
-mod codings_live;
-mod codings_upstream;
 mod collapsing;
-mod coming_from;
 mod compress;
+mod compress_streaming;
+mod compress_upstream;
 mod contract;
 mod cron;
-mod dialects;
-mod durable;
-mod durable_large;
+mod denied_files;
+mod disk_large_objects;
+mod disk_persistence;
+mod early_refresh;
 mod esi;
 mod esi_hostile;
-mod esi_stage;
+mod esi_support;
+mod fast_path;
 mod fastcgi;
-mod fastcgi_broken;
+mod fastcgi_errors;
+mod fastcgi_limits;
+mod fastcgi_programs;
 mod files;
+mod files_forbidden;
 mod forged_fragments;
-mod forged_private;
-mod front_rules;
-mod greedy;
-mod heal;
+mod forged_private_fragments;
 mod health;
 mod hosts;
-
-mod fast_path;
-mod http;
+mod http1;
+mod http1_limits;
 mod http2;
-mod http_limits;
 mod http_upstream;
-mod import_try;
-mod imported;
+mod image_formats;
+mod import;
+mod import_comparison;
+mod invalid_private_fragments;
+mod invalid_upstream_cases;
+mod invalid_upstream_responses;
 mod large_files;
 mod listeners;
 mod load;
+mod load_balancing;
+mod lock_age;
 mod logs;
-mod managed;
+mod managed_php;
 mod members;
-mod neighbors;
-mod outages;
+mod missing_generated_files;
+mod nginx_migration;
 mod overload;
 mod overload_outage;
 mod page_markers;
 mod php_sandbox;
-mod pictures;
+mod plugin_protocols;
 mod poison;
 mod pool;
 mod privileged;
-mod privileged_upgrade;
 mod process;
-mod program;
-mod proxied;
 mod purge;
 mod purge_forward;
+mod purge_races;
+mod purge_tiers;
+mod purge_tokens;
+mod redirects_and_headers;
 mod reload;
-mod renewal;
 mod revalidation;
-mod secrets;
 mod serving;
 mod shared_limits;
-mod silence;
+mod site_isolation;
+mod slow_attacks;
 mod slow_clients;
 mod small_files;
-mod stored;
 mod stream_request;
 mod streaming;
 mod support;
 mod system_calls;
-mod tiers;
+mod test_cluster;
+mod thread_scheduling;
 mod tls;
-mod tls_alike;
+mod tls_certificates;
+mod tls_equivalence;
 mod tls_support;
 mod tls_upstream;
 mod traces;
-mod turns;
-mod unread;
+mod trusted_proxies;
+mod unread_responses;
 mod unsafe_requests;
-mod upgrade;
+mod unstorable_bodies;
 mod upgrade_certificates;
 mod uploads;
-mod upstream_strict;
-mod waiting;
+mod upstream_outages;
+mod waiters;
+mod websocket;
 mod wordpress;

@@ -1,4 +1,4 @@
-//! An upstream that is away, and the connections that it is spared.
+//! Upstream outages: the circuit breaker, and the limits for idle connections to the upstream.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,30 +9,30 @@ use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Apache, ApacheOptions, Galley, wait_for};
 
 use crate::support::{
-    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, page_value,
+    AssertStatus, HOST, SiteBuilder, TEST_PAGE, TIMEOUT, TestSite, binary, json_number, page_value,
     run_concurrently, with_host,
 };
 
-/// Asks until the circuit breaker opens.
-fn wait_for_pause(stage: &TestSite) {
+/// Sends requests until the circuit breaker opens.
+fn wait_for_open_breaker(site: &TestSite) {
     wait_for("the circuit breaker to open", TIMEOUT, || {
-        let answer = stage.get("/never-seen");
+        let response = site.get("/never-seen");
         assert!(
-            [502, 503].contains(&answer.status),
+            [502, 503].contains(&response.status),
             "{}",
-            answer.beginning()
+            response.beginning()
         );
-        answer.cache_status() == "galley; detail=upstream-paused"
+        response.cache_status() == "galley; detail=upstream-paused"
     });
 }
 
-fn lines_with(text: &str, words: &str) -> usize {
-    text.lines().filter(|line| line.contains(words)).count()
+fn count_lines(text: &str, part: &str) -> usize {
+    text.lines().filter(|line| line.contains(part)).count()
 }
 
 /// The metrics, from the admin socket.
-pub fn metrics(stage: &TestSite) -> String {
-    let admin = stage.galley.admin().unwrap();
+pub fn metrics(site: &TestSite) -> String {
+    let admin = site.galley.admin().unwrap();
     let mut socket = UnixStream::connect(admin.trim_start_matches("unix:")).unwrap();
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let request = b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n";
@@ -42,8 +42,8 @@ pub fn metrics(stage: &TestSite) -> String {
     text
 }
 
-fn metric(stage: &TestSite, name: &str) -> String {
-    let text = metrics(stage);
+fn metric(site: &TestSite, name: &str) -> String {
+    let text = metrics(site);
     let line = text
         .lines()
         .find(|line| line.starts_with(&format!("{name}{{")));
@@ -52,101 +52,99 @@ fn metric(stage: &TestSite, name: &str) -> String {
 }
 
 #[test]
-fn a_dead_php_is_left_alone_and_asked_again_by_one() {
-    let mut stage = SiteBuilder::php()
+fn the_circuit_breaker_opens_for_dead_php_and_closes_after_a_probe() {
+    let mut site = SiteBuilder::php()
         .more("[site.ttl]\ndefault = \"1s\"\nstale_while_revalidate = \"0s\"\nstale_if_error = \"1h\"\n")
         .start();
-    let kept = stage.get("/kept").expect_status(200);
-    stage.wait_until_stale("/kept");
-    stage.fpm.as_mut().unwrap().kill();
-    stage.get("/never-seen").assert_status(502);
-    wait_for_pause(&stage);
-    // A stale page where there is one; to all others, when to come back. A request that tries PHP may be among them.
-    let stale = stage.get("/kept").expect_status(200);
-    assert_eq!(stale.body, kept.body);
+    let stored = site.get("/stored").expect_status(200);
+    site.wait_until_stale("/stored");
+    site.fpm.as_mut().unwrap().kill();
+    site.get("/never-seen").assert_status(502);
+    wait_for_open_breaker(&site);
+    // Stored pages are served stale, other requests get `Retry-After`. One of the requests may be the probe.
+    let stale = site.get("/stored").expect_status(200);
+    assert_eq!(stale.body, stored.body);
     assert!(stale.cache_status().ends_with("; detail=upstream-error"));
-    let answers = run_concurrently(50, |n| stage.get(&format!("/other/{n}")));
-    let paused = answers.iter().filter(|answer| answer.status == 503);
+    let responses = run_concurrently(50, |n| site.get(&format!("/other/{n}")));
+    let rejected = responses.iter().filter(|response| response.status == 503);
     let mut count = 0;
-    for answer in paused {
-        let wait: u32 = answer.field("retry-after").unwrap().parse().unwrap();
+    for response in rejected {
+        let wait: u32 = response.field("retry-after").unwrap().parse().unwrap();
         assert!((1..=8).contains(&wait), "{wait}");
         count += 1;
     }
     assert!(count >= 45, "{count} of 50");
-    for asked in ["status", "why"] {
-        let said = match asked {
-            "status" => stage.status(),
-            _ => stage.why("/never-seen"),
-        };
-        assert!(said.contains("\"state\":\"paused\""), "{asked}: {said}");
+    for output in [site.status(), site.why("/never-seen")] {
+        assert!(output.contains("\"state\":\"paused\""), "{output}");
     }
-    let text = stage.galley.cli(&["status"]).unwrap();
+    let text = site.galley.cli(&["status"]).unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("and is tried now and then"), "{text}");
-    assert_eq!(metric(&stage, "galley_upstream_paused"), "1");
-    assert_eq!(metric(&stage, "galley_upstream_pauses_total"), "1");
-    let log = stage.galley.log();
-    assert_eq!(lines_with(&log, "the circuit breaker is open"), 1, "{log}");
+    assert_eq!(metric(&site, "galley_upstream_paused"), "1");
+    assert_eq!(metric(&site, "galley_upstream_pauses_total"), "1");
+    let log = site.galley.log();
+    assert_eq!(count_lines(&log, "the circuit breaker is open"), 1, "{log}");
 
-    stage.fpm.as_mut().unwrap().restart().unwrap();
-    wait_for("an answer", TIMEOUT, || {
-        stage.get("/never-seen").status == 200
+    site.fpm.as_mut().unwrap().restart().unwrap();
+    wait_for("a response", TIMEOUT, || {
+        site.get("/never-seen").status == 200
     });
-    // It is not run over: two at a time to begin with, one more with each answer.
-    assert_eq!(stage.status_number("slots"), 2);
+    // The number of slots starts at two and grows by one with each response.
+    assert_eq!(site.status_number("slots"), 2);
     for number in 0..4 {
-        stage.get(&format!("/again/{number}")).assert_status(200);
+        site.get(&format!("/again/{number}")).assert_status(200);
     }
-    assert_eq!(stage.status_number("slots"), 6);
+    assert_eq!(site.status_number("slots"), 6);
     for number in 4..40 {
-        stage.get(&format!("/again/{number}")).assert_status(200);
+        site.get(&format!("/again/{number}")).assert_status(200);
     }
-    assert_eq!(stage.status_number("slots"), 20);
-    assert_eq!(metric(&stage, "galley_upstream_paused"), "0");
-    let log = stage.galley.log();
-    assert_eq!(lines_with(&log, "the upstream responds again"), 1, "{log}");
-    assert_eq!(lines_with(&log, "the circuit breaker is open"), 1, "{log}");
+    assert_eq!(site.status_number("slots"), 20);
+    assert_eq!(metric(&site, "galley_upstream_paused"), "0");
+    let log = site.galley.log();
+    assert_eq!(count_lines(&log, "the upstream responds again"), 1, "{log}");
+    assert_eq!(count_lines(&log, "the circuit breaker is open"), 1, "{log}");
 }
 
 #[test]
-fn a_php_that_hangs_is_left_alone_too() {
-    let stage = SiteBuilder::php()
+fn the_circuit_breaker_opens_for_hung_php() {
+    let site = SiteBuilder::php()
         .workers(1)
         .site("first_byte_timeout = \"200ms\"\nlock_age = \"1m\"\nin_flight = 4")
         .start();
-    stage.hold("/hangs");
-    let mut answers = Vec::new();
+    site.hold("/hangs");
+    let mut statuses = Vec::new();
     wait_for("the circuit breaker to open", TIMEOUT, || {
-        let number = answers.len();
-        let asked = Request::form("/hangs", &[("n", &number.to_string())]);
-        answers.push(stage.send(asked).status);
-        answers.last() == Some(&503)
+        let number = statuses.len();
+        let request = Request::form("/hangs", &[("n", &number.to_string())]);
+        statuses.push(site.send(request).status);
+        statuses.last() == Some(&503)
     });
-    let timeouts = answers.iter().filter(|status| **status == 504).count();
-    assert_eq!(timeouts, 5, "{answers:?}");
-    stage.release("/hangs");
-    stage.unhold("/hangs");
-    wait_for("an answer", TIMEOUT, || stage.get("/page").status == 200);
+    let timeouts = statuses.iter().filter(|status| **status == 504).count();
+    assert_eq!(timeouts, 5, "{statuses:?}");
+    site.release("/hangs");
+    site.unhold("/hangs");
+    wait_for("a response", TIMEOUT, || site.get("/page").status == 200);
 }
 
 #[test]
-fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
-    let origin = Origin::start(|seen: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-        writer.answer(200, &[], seen.path().as_bytes());
-    })
+fn a_dead_server_of_two_is_skipped_without_failures() {
+    let origin = Origin::start(
+        |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
+            writer.answer(200, &[], request.path().as_bytes());
+        },
+    )
     .unwrap();
-    // Nobody listens on port 1.
+    // No process listens on port 1.
     let line = format!(
         "upstream = [\"http://127.0.0.1:1\", \"{}\"]\nidle_share = 0",
         origin.url()
     );
-    let stage = SiteBuilder::upstream_line(&line).start();
+    let site = SiteBuilder::upstream_line(&line).start();
     for number in 0..30 {
         let path = format!("/page/{number}");
-        assert_eq!(stage.get(&path).expect_status(200).text(), path);
+        assert_eq!(site.get(&path).expect_status(200).text(), path);
     }
-    let status = stage.status();
+    let status = site.status();
     assert_eq!(
         status.matches("\"state\":\"paused\"").count(),
         1,
@@ -154,119 +152,125 @@ fn one_dead_server_of_two_is_passed_over_and_nobody_waits_for_it() {
     );
     assert_eq!(status.matches("\"state\":\"up\"").count(), 1, "{status}");
     assert_eq!(
-        stage.status_number("slots"),
+        site.status_number("slots"),
         20,
-        "the other one is as good as ever"
+        "the other server has lost slots"
     );
 }
 
-/// Connections of this machine to a port that stand, by their client's end.
-fn standing(port: u16) -> usize {
+/// Number of established connections to a local port, counted at the client side.
+fn established_connections(port: u16) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let peer = format!("0100007F:{port:04X}");
-    let is_one = |line: &&str| {
+    let is_match = |line: &&str| {
         let mut columns = line.split_whitespace().skip(2);
         columns.next() == Some(peer.as_str()) && columns.next() == Some("01")
     };
-    table.lines().filter(is_one).count()
+    table.lines().filter(is_match).count()
 }
 
-fn behind_apache(lines: &str) -> (TestSite, Apache) {
-    let plan = SiteBuilder::files();
-    plan.scratch.write("web/index.php", TEST_PAGE).unwrap();
+/// Starts two sites with one Apache as upstream and these lines in each `[[site]]`.
+fn sites_with_apache(lines: &str) -> (TestSite, Apache) {
+    let builder = SiteBuilder::files();
+    builder.scratch.write("web/index.php", TEST_PAGE).unwrap();
     let rewrite =
         "RewriteEngine On\nRewriteCond %{REQUEST_FILENAME} !-f\nRewriteRule . /index.php [L]\n";
-    plan.scratch.write("web/.htaccess", rewrite).unwrap();
+    builder.scratch.write("web/.htaccess", rewrite).unwrap();
     let options = ApacheOptions {
         max_request_workers: 8,
         keep_alive_timeout_s: 3600,
         ..ApacheOptions::default()
     };
-    let dir = plan.scratch.join("apache");
-    let apache = Apache::start(&dir, &plan.scratch.join("web"), &options).unwrap();
-    let (scratch, fpm, config) = plan.prepare();
-    // Two sites on one Apache.
+    let dir = builder.scratch.join("apache");
+    let apache = Apache::start(&dir, &builder.scratch.join("web"), &options).unwrap();
+    let (scratch, fpm, config) = builder.prepare();
     let url = apache.url();
-    let site = |host: &str| {
+    let site_config = |host: &str| {
         format!("[[site]]\nhosts = [\"{host}\"]\nupstream = [\"{url}\"]\nin_flight = 8\n{lines}\n")
     };
     let (server, _) = config.split_once("[[site]]").unwrap();
-    let config = format!("{server}{}{}", site(HOST), site("second.test"));
+    let config = format!(
+        "{server}{}{}",
+        site_config(HOST),
+        site_config("second.test")
+    );
     let galley = Galley::start_binary(binary(), &scratch.join("galley"), &config).unwrap();
-    let stage = TestSite {
+    let site = TestSite {
         galley,
         fpm,
         scratch,
     };
-    (stage, apache)
+    (site, apache)
 }
 
-/// Four requests at the same time for each of two sites: as many connections as Apache has children.
-fn all_children(stage: &TestSite, round: usize) {
+/// Sends four concurrent requests to each of the two sites, which takes all Apache children.
+fn use_all_children(site: &TestSite, round: usize) {
     let page = format!("/page{round}");
-    stage.hold(&page);
+    site.hold(&page);
     std::thread::scope(|scope| {
-        let asked: Vec<_> = (0..8)
+        let requests: Vec<_> = (0..8)
             .map(|number| {
                 let host = if number % 2 == 0 { HOST } else { "second.test" };
                 let form = Request::form(&page, &[("n", &number.to_string())]);
-                scope.spawn(move || stage.send(form.host(host)).status)
+                scope.spawn(move || site.send(form.host(host)).status)
             })
             .collect();
-        wait_for("all of them at Apache", TIMEOUT, || {
-            let status = stage.status();
+        wait_for("all requests at Apache", TIMEOUT, || {
+            let status = site.status();
             let upstream = status.split("\"upstream\":").last().unwrap_or_default();
-            crate::support::json_number(upstream, "in_flight") == 8
+            json_number(upstream, "in_flight") == 8
         });
-        wait_for("all of them in PHP", TIMEOUT, || stage.runs(&page) == 8);
-        stage.release(&page);
-        for one in asked {
-            assert_eq!(one.join().unwrap(), 200);
+        wait_for("all requests in PHP", TIMEOUT, || site.runs(&page) == 8);
+        site.release(&page);
+        for request in requests {
+            assert_eq!(request.join().unwrap(), 200);
         }
     });
 }
 
 #[test]
-fn idle_connections_leave_apaches_children_to_others() {
-    let (stage, apache) = behind_apache("idle_age = \"30m\"");
+fn idle_connections_do_not_occupy_all_apache_children() {
+    let (site, apache) = sites_with_apache("idle_age = \"30m\"");
     for round in 0..3 {
-        all_children(&stage, round);
-        // A quarter of eight, of both sites together; Apache itself would keep all of them for an hour.
-        wait_for("the others to be closed", TIMEOUT, || {
-            standing(apache.addr().port()) <= 2
+        use_all_children(&site, round);
+        // A quarter of eight stays open for both sites together; Apache itself would keep all for an hour.
+        wait_for("the other connections to be closed", TIMEOUT, || {
+            established_connections(apache.addr().port()) <= 2
         });
     }
-    // A client that asks Apache directly gets the other six, all at once.
-    stage.hold("/direct");
+    // A client that connects to Apache directly can use the other six children at once.
+    site.hold("/direct");
     std::thread::scope(|scope| {
-        let asked: Vec<_> = (0..6)
+        let requests: Vec<_> = (0..6)
             .map(|_| {
                 let direct = with_host(Request::get("/direct"));
                 let addr = apache.addr();
                 scope.spawn(move || direct.send(addr).unwrap().text())
             })
             .collect();
-        wait_for("six in PHP at once", TIMEOUT, || stage.runs("/direct") == 6);
-        stage.release("/direct");
-        for one in asked {
-            assert_eq!(page_value(&one.join().unwrap(), "path"), "/direct");
+        wait_for("six concurrent requests in PHP", TIMEOUT, || {
+            site.runs("/direct") == 6
+        });
+        site.release("/direct");
+        for request in requests {
+            assert_eq!(page_value(&request.join().unwrap(), "path"), "/direct");
         }
     });
-    // What is kept is used: the next request makes no connection of its own.
-    let kept = standing(apache.addr().port());
+    // The next requests reuse the idle connections.
+    let idle = established_connections(apache.addr().port());
     for number in 0..10 {
-        stage.get(&format!("/again/{number}")).assert_status(200);
+        site.get(&format!("/again/{number}")).assert_status(200);
     }
-    assert!(standing(apache.addr().port()) <= kept.max(1));
+    assert!(established_connections(apache.addr().port()) <= idle.max(1));
 }
 
 #[test]
-fn idle_connections_are_closed_when_nobody_needs_them() {
-    let (stage, apache) = behind_apache("idle_age = \"100ms\"\nidle_share = 100");
-    all_children(&stage, 0);
-    wait_for("all of them to be closed", TIMEOUT, || {
-        standing(apache.addr().port()) == 0
+fn idle_connections_are_closed_after_idle_age() {
+    let (site, apache) = sites_with_apache("idle_age = \"100ms\"\nidle_share = 100");
+    use_all_children(&site, 0);
+    wait_for("all connections to be closed", TIMEOUT, || {
+        established_connections(apache.addr().port()) == 0
     });
-    assert_eq!(stage.status_number("idle_connections"), 0);
-    stage.get("/page").assert_status(200);
+    assert_eq!(site.status_number("idle_connections"), 0);
+    site.get("/page").assert_status(200);
 }

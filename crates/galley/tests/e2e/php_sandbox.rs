@@ -1,4 +1,4 @@
-//! PHP-FPM with `php_sandbox`: what a script reaches, and what it does not, beside one without.
+//! `php_sandbox`: which files, ports and programs a script can use with and without it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use galley_testkit::client::Request;
 use galley_testkit::runs_as_root;
 
-use crate::support::{SiteBuilder, TestSite, page_value};
+use crate::support::{SiteBuilder, TestSite, account, page_value};
 
-/// Says for each thing that a site's code may try whether it worked.
+/// Prints for each operation that the code of a site can try whether it succeeded.
 const PROBE: &str = r#"<?php
 ob_start();
 function say($what, $works) { echo $what, '=', $works ? 'yes' : 'no', "\n"; }
@@ -38,68 +38,69 @@ say('name', gethostbyname('localhost') === '127.0.0.1');
 say('opcache', opcache_get_status(false)['opcache_enabled']);
 "#;
 
-/// A folder that PHP's user may read and write, and no folder of temporary files is around it. The build's may be in one.
-struct Outside(PathBuf);
+/// A folder that PHP's user may read and write, outside of all folders for temporary files, because the sandbox permits those. The
+/// build folder can be below one.
+struct OutsideFolder(PathBuf);
 
-impl Outside {
+impl OutsideFolder {
     fn new(name: &str) -> Option<Self> {
         let built = std::env::current_exe().unwrap();
         let home = std::env::var_os("HOME").map(PathBuf::from);
-        let places = [
+        let candidates = [
             built.parent().map(Path::to_owned),
             home,
             Some("/srv".into()),
         ];
         let name = format!("galley-test-{name}-{}", std::process::id());
-        let is_temporary = |place: &Path| {
+        let is_temporary = |candidate: &Path| {
             ["/tmp", "/var/tmp", "/dev/shm"]
                 .iter()
-                .any(|one| place.starts_with(one))
+                .any(|one| candidate.starts_with(one))
         };
-        // PHP's user is somebody else than root.
-        let is_open = |place: &Path| {
+        // As root, PHP runs as another user, who needs access to the folder.
+        let is_open = |candidate: &Path| {
             !runs_as_root()
-                || place.ancestors().all(|one| {
+                || candidate.ancestors().all(|one| {
                     fs::metadata(one).is_ok_and(|one| one.permissions().mode() & 0o5 == 0o5)
                 })
         };
-        let mut places = places.into_iter().flatten();
-        let made = places.find_map(|place| {
-            let folder = place.join(&name);
-            let is_good = !is_temporary(&place) && is_open(&place);
-            (is_good && fs::create_dir(&folder).is_ok()).then_some(folder)
+        let mut candidates = candidates.into_iter().flatten();
+        let folder = candidates.find_map(|candidate| {
+            let folder = candidate.join(&name);
+            let is_usable = !is_temporary(&candidate) && is_open(&candidate);
+            (is_usable && fs::create_dir(&folder).is_ok()).then_some(folder)
         });
-        let made = made.map(Self);
-        if let Some(Self(folder)) = &made {
+        let folder = folder.map(Self);
+        if let Some(Self(folder)) = &folder {
             fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
             fs::write(folder.join("secret"), "secret").unwrap();
         } else {
-            eprintln!("SKIPPED: no folder outside those of temporary files can be written");
+            eprintln!("SKIPPED: no folder outside of the temporary ones is writable");
         }
-        made
+        folder
     }
 }
 
-impl Drop for Outside {
+impl Drop for OutsideFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// What the script says with these lines in the site, and how far the kernel went along.
-struct Told {
+/// Output of the probe, and the level of confinement that the kernel supports.
+struct ProbeOutcome {
     text: String,
     level: String,
 }
 
-impl Told {
-    /// Checks what worked and what did not; what is in neither list is not looked at.
+impl ProbeOutcome {
+    /// Checks that some operations work and others fail. Ignores operations in neither list.
     fn check(&self, works: &[&str], fails: &[&str]) {
-        for (names, wanted) in [(works, "yes"), (fails, "no")] {
+        for (names, expected) in [(works, "yes"), (fails, "no")] {
             for name in names {
                 assert_eq!(
                     page_value(&self.text, name),
-                    wanted,
+                    expected,
                     "{name}:\n{}",
                     self.text
                 );
@@ -108,48 +109,48 @@ impl Told {
     }
 
     fn is_confined(&self) -> bool {
-        let is_whole = self.level == "whole";
-        if !is_whole {
+        let is_confined = self.level == "whole";
+        if !is_confined {
             eprintln!(
                 "SKIPPED: this kernel confines PHP `{}`, not `whole`",
                 self.level
             );
         }
-        is_whole
+        is_confined
     }
 }
 
-/// What is around the site: files, ports and a socket.
-struct Around {
-    /// The site's root: the test's own folder is among those of temporary files, which PHP may write.
-    root: Outside,
-    outside: Outside,
-    shared: Outside,
+/// Files and ports outside of the site.
+struct Surroundings {
+    /// Document root. It cannot be in the folder of the test, which is a temporary one and therefore writable for PHP.
+    root: OutsideFolder,
+    outside: OutsideFolder,
+    shared: OutsideFolder,
     listed: TcpListener,
     other: TcpListener,
 }
 
-impl Around {
+impl Surroundings {
     fn new(name: &str) -> Option<Self> {
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
         Some(Self {
-            root: Outside::new(&format!("{name}-root"))?,
-            outside: Outside::new(&format!("{name}-outside"))?,
-            shared: Outside::new(&format!("{name}-shared"))?,
+            root: OutsideFolder::new(&format!("{name}-root"))?,
+            outside: OutsideFolder::new(&format!("{name}-outside"))?,
+            shared: OutsideFolder::new(&format!("{name}-shared"))?,
             listed: listener(),
             other: listener(),
         })
     }
 
-    /// Lines for the port and the folder that the site names.
+    /// Options that permit a port and a folder.
     fn lines(&self) -> String {
         let port = self.listed.local_addr().unwrap().port();
         let shared = self.shared.0.display();
         format!("php_connect_ports = [{port}]\nphp_paths = [\"{shared}\"]")
     }
 
-    fn send(&self, plan: SiteBuilder) -> Told {
-        let root = plan.scratch.join("root");
+    fn run_probe(&self, builder: SiteBuilder) -> ProbeOutcome {
+        let root = builder.scratch.join("root");
         fs::remove_dir(&root).unwrap();
         symlink(&self.root.0, &root).unwrap();
         fs::create_dir_all(root.join("wp-content/uploads")).unwrap();
@@ -157,17 +158,17 @@ impl Around {
             let mode = fs::Permissions::from_mode(0o777);
             fs::set_permissions(root.join(folder), mode).unwrap();
         }
-        let site = plan.file("probe.php", PROBE).start();
-        let text = self.probe(&site);
+        let site = builder.file("probe.php", PROBE).start();
+        let text = self.request_probe(&site);
         let status: serde_json::Value = serde_json::from_str(&site.status()).unwrap();
         let level = status["sites"][0]["php"]["sandbox"].as_str().unwrap();
-        Told {
+        ProbeOutcome {
             text,
             level: level.to_owned(),
         }
     }
 
-    fn probe(&self, site: &TestSite) -> String {
+    fn request_probe(&self, site: &TestSite) -> String {
         let socket = site.scratch.join("database.sock");
         let _database = UnixListener::bind(&socket).unwrap();
         fs::set_permissions(&socket, fs::Permissions::from_mode(0o777)).unwrap();
@@ -179,8 +180,8 @@ impl Around {
             ("other", &port(&self.other)),
             ("socket", socket.to_str().unwrap()),
         ];
-        let answer = site.send(Request::form("/probe.php", &form));
-        answer.expect_status(200).text()
+        let response = site.send(Request::form("/probe.php", &form));
+        response.expect_status(200).text()
     }
 }
 
@@ -188,7 +189,7 @@ fn managed(lines: &str) -> SiteBuilder {
     SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1").site(lines)
 }
 
-/// What every PHP needs, confined or not.
+/// Operations that PHP always needs.
 const NEEDED: &[&str] = &[
     "upload",
     "temporary",
@@ -202,29 +203,29 @@ const NEEDED: &[&str] = &[
 ];
 
 #[test]
-fn without_it_php_reaches_what_its_user_does() {
-    let Some(around) = Around::new("off") else {
+fn without_a_sandbox_php_has_all_permissions_of_its_user() {
+    let Some(surroundings) = Surroundings::new("off") else {
         return;
     };
-    let told = around.send(managed(""));
-    assert_eq!(told.level, "off");
-    told.check(NEEDED, &[]);
-    told.check(
+    let outcome = surroundings.run_probe(managed(""));
+    assert_eq!(outcome.level, "off");
+    outcome.check(NEEDED, &[]);
+    outcome.check(
         &["planted", "outside", "shared", "code", "other", "dropped"],
         &[],
     );
 }
 
 #[test]
-fn with_it_php_reaches_its_root_and_what_the_site_names() {
-    let Some(around) = Around::new("root") else {
+fn a_sandbox_permits_the_document_root_and_the_configured_paths_and_ports() {
+    let Some(surroundings) = Surroundings::new("root") else {
         return;
     };
-    let lines = format!("php_sandbox = \"root\"\n{}", around.lines());
-    let told = around.send(managed(&lines));
-    told.check(NEEDED, &[]);
-    if told.is_confined() {
-        told.check(
+    let lines = format!("php_sandbox = \"root\"\n{}", surroundings.lines());
+    let outcome = surroundings.run_probe(managed(&lines));
+    outcome.check(NEEDED, &[]);
+    if outcome.is_confined() {
+        outcome.check(
             &["code", "shared"],
             &["planted", "outside", "other", "dropped"],
         );
@@ -232,15 +233,15 @@ fn with_it_php_reaches_its_root_and_what_the_site_names() {
 }
 
 #[test]
-fn code_can_be_closed_to_php() {
-    let Some(around) = Around::new("content") else {
+fn the_wp_content_sandbox_makes_code_read_only() {
+    let Some(surroundings) = Surroundings::new("content") else {
         return;
     };
-    let told = around.send(managed("php_sandbox = \"wp-content\""));
-    // Without a list of ports all are open.
-    told.check(NEEDED, &[]);
-    if told.is_confined() {
-        told.check(
+    let outcome = surroundings.run_probe(managed("php_sandbox = \"wp-content\""));
+    // Without `php_connect_ports` all ports are permitted.
+    outcome.check(NEEDED, &[]);
+    if outcome.is_confined() {
+        outcome.check(
             &["other"],
             &["planted", "outside", "shared", "code", "dropped"],
         );
@@ -248,29 +249,27 @@ fn code_can_be_closed_to_php() {
 }
 
 #[test]
-fn php_of_another_user_is_confined_too() {
+fn php_of_another_user_is_sandboxed() {
     if !runs_as_root() {
-        eprintln!("SKIPPED: only root can start PHP as somebody else");
+        eprintln!("SKIPPED: only root can start PHP as another user");
         return;
     }
-    let Some(around) = Around::new("user") else {
+    let Some(surroundings) = Surroundings::new("user") else {
         return;
     };
     let lines = format!(
         "php_user = \"games\"\nphp_sandbox = \"root\"\n{}",
-        around.lines()
+        surroundings.lines()
     );
-    let plan = managed(&lines).server("user = \"www-data\"");
-    let accounts = fs::read_to_string("/etc/passwd").unwrap();
-    let row = accounts.lines().find(|row| row.starts_with("www-data:"));
-    let uid: u32 = row.unwrap().split(':').nth(2).unwrap().parse().unwrap();
+    let builder = managed(&lines).server("user = \"www-data\"");
+    let (uid, _) = account("www-data");
     for folder in ["", "galley"] {
-        chown(plan.scratch.dir(folder).unwrap(), Some(uid), None).unwrap();
+        chown(builder.scratch.dir(folder).unwrap(), Some(uid), None).unwrap();
     }
-    let told = around.send(plan);
-    told.check(NEEDED, &[]);
-    if told.is_confined() {
-        told.check(
+    let outcome = surroundings.run_probe(builder);
+    outcome.check(NEEDED, &[]);
+    if outcome.is_confined() {
+        outcome.check(
             &["code", "shared"],
             &["planted", "outside", "other", "dropped"],
         );

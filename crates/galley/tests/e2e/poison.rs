@@ -1,17 +1,17 @@
-//! Cache poisoning: whatever a stranger sends, the next visitor sees nothing of it. Behind the WordPress preset stands a page
-//! that shows all that it gets.
+//! Cache poisoning: no request of an attacker changes the response of the next visitor. The site has the WordPress preset and a
+//! page that prints the whole request.
 
 use galley_testkit::TestkitError;
 use galley_testkit::client::{Connection, Request, Response};
 
 use crate::support::{SiteBuilder, TIMEOUT, TestSite, with_host};
 
-/// What a stranger tries.
+/// One attempt to poison the cache.
 pub struct Attempt {
     pub kind: Kind,
-    /// As it stands in the list.
+    /// The line of `poison.txt`.
     pub text: &'static str,
-    /// Found nowhere else.
+    /// A host name that appears in no other attempt.
     pub canary: String,
 }
 
@@ -22,7 +22,7 @@ pub enum Kind {
     Cookie,
 }
 
-/// The list.
+/// All attempts in `poison.txt`.
 pub fn attempts() -> Vec<Attempt> {
     let mut kind = None;
     let mut attempts = Vec::new();
@@ -44,7 +44,7 @@ pub fn attempts() -> Vec<Attempt> {
 }
 
 impl Attempt {
-    /// A field or the part of a query, with the canary.
+    /// The field value, query or cookie with the canary.
     pub fn filled(&self) -> String {
         match self.kind {
             Kind::Header => self.canary.clone(),
@@ -53,7 +53,7 @@ impl Attempt {
         }
     }
 
-    /// A request for a path that says it.
+    /// A request for `path` that makes the attempt.
     pub fn request(&self, path: &str) -> Request {
         match self.kind {
             Kind::Header => Request::get(path).field(self.text, self.filled()),
@@ -63,15 +63,15 @@ impl Attempt {
     }
 }
 
-/// Whether any canary is anywhere in an answer.
-pub fn shows_a_canary(answer: &Response) -> bool {
-    let text = String::from_utf8_lossy(&answer.raw).to_ascii_lowercase();
+/// Whether a response contains a canary.
+pub fn shows_a_canary(response: &Response) -> bool {
+    let text = String::from_utf8_lossy(&response.raw).to_ascii_lowercase();
     text.contains("canary") && text.contains("evil.test")
 }
 
 const ECHO: &str = r#"<?php
 header('Content-Type: text/html');
-header('X-Said: ' . strtr($_SERVER['QUERY_STRING'] . ($_SERVER['HTTP_COOKIE'] ?? ''), "\r\n", '  '));
+header('X-Echo: ' . strtr($_SERVER['QUERY_STRING'] . ($_SERVER['HTTP_COOKIE'] ?? ''), "\r\n", '  '));
 echo '<html><body>';
 foreach ([$_SERVER, $_GET, $_POST, $_COOKIE, $_ENV] as $all) {
     print_r($all);
@@ -79,7 +79,7 @@ foreach ([$_SERVER, $_GET, $_POST, $_COOKIE, $_ENV] as $all) {
 echo file_get_contents('php://input'), '</body></html>';
 "#;
 
-/// One connection after another, whichever side closes.
+/// A client that keeps its connection and opens another when the server closes it.
 struct Client<'s> {
     site: &'s TestSite,
     connection: Option<Connection>,
@@ -91,50 +91,51 @@ impl Client<'_> {
             Some(connection) => connection,
             None => Connection::within(self.site.addr(), TIMEOUT)?,
         };
-        let answer = connection.exchange(&with_host(request))?;
-        let closes = answer
+        let response = connection.exchange(&with_host(request))?;
+        let closes = response
             .field("connection")
             .is_some_and(|option| option.contains("close"));
         if !closes {
             self.connection = Some(connection);
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 
 #[test]
-fn a_page_that_shows_all_it_gets_shows_the_next_visitor_no_canary() {
+fn no_canary_of_an_attacker_reaches_the_next_visitor() {
     let site = SiteBuilder::php().file("index.php", ECHO).start();
     let mut client = Client {
         site: &site,
         connection: None,
     };
-    // It does show what it gets: from who has a session, whose requests bypass the cache.
-    let own = Request::get("/own?a=canary.evil.test").field("Cookie", "wordpress_logged_in_x=1");
-    let own = client.send(own).unwrap().expect_status(200);
-    assert!(shows_a_canary(&own) && !own.cache_status().contains("stored"));
+    // Control: the page prints the canary of a logged-in user, whose requests bypass the cache.
+    let authenticated =
+        Request::get("/session?a=canary.evil.test").field("Cookie", "wordpress_logged_in_x=1");
+    let authenticated = client.send(authenticated).unwrap().expect_status(200);
+    assert!(shows_a_canary(&authenticated) && !authenticated.cache_status().contains("stored"));
 
-    let (mut stored, mut hits, mut complaints) = (0, 0, Vec::new());
+    let (mut stored, mut hits, mut failures) = (0, 0, Vec::new());
     let attempts = attempts();
     for (number, attempt) in attempts.iter().enumerate() {
         let path = format!("/page-{number}");
-        let dirty = client.send(attempt.request(&path)).unwrap();
-        stored += usize::from(dirty.cache_status().contains("stored"));
-        // The same again from somebody else, now and then with a parameter that every site ignores.
+        let poisoned_response = client.send(attempt.request(&path)).unwrap();
+        stored += usize::from(poisoned_response.cache_status().contains("stored"));
+        // The same page for another visitor, for every fifth attempt also with a parameter that every site ignores.
         for target in [path.clone(), format!("{path}?utm_source=other")]
             .iter()
             .take(if number % 5 == 0 { 2 } else { 1 })
         {
-            let clean = client.send(Request::get(target)).unwrap();
-            hits += usize::from(clean.is_hit());
-            if clean.status != 200 || shows_a_canary(&clean) {
+            let next_response = client.send(Request::get(target)).unwrap();
+            hits += usize::from(next_response.is_hit());
+            if next_response.status != 200 || shows_a_canary(&next_response) {
                 let (kind, text) = (attempt.kind, attempt.text);
-                complaints.push(format!("{kind:?} {text}: {}", clean.beginning()));
+                failures.push(format!("{kind:?} {text}: {}", next_response.beginning()));
             }
         }
     }
-    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
-    // Most are stored as if nothing had been page_value, or else nothing would have been tried.
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    // Most responses are stored like those of ordinary requests. Otherwise the test would try nothing.
     assert!(stored > attempts.len() * 3 / 4, "{stored} stored");
     assert!(hits > attempts.len() * 3 / 4, "{hits} hits");
 }

@@ -1,8 +1,8 @@
-//! The managed PHP-FPM fits itself to the memory: places follow what workers take, workers that grow or hang are ended, and
-//! no request is lost by it.
+//! The managed PHP-FPM pool adapts to the memory: the number of slots follows the memory of workers, workers that grow or hang are
+//! replaced, and no request is lost.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
@@ -10,13 +10,14 @@ use galley::php::{MachineMemory, MemoryDivision};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 
+use crate::overload_outage::metrics;
 use crate::support::{
     AssertStatus, SiteBuilder, TIMEOUT, TestSite, json_number, output_text, page_value,
-    run_concurrently,
+    run_concurrently, with_host,
 };
 
-/// Keeps memory in its worker: each pattern takes some 48 KiB in the cache of compiled patterns, which lives as long as the
-/// process and is not counted by `memory_limit`. Waits where a file says so.
+/// A script that makes its worker grow: each pattern takes about 48 KiB in the cache of compiled patterns, which lives as long as the
+/// process and does not count towards `memory_limit`. With `wait` it waits for the note `go`.
 pub const GROWS: &str = r#"<?php
 ini_set('pcre.jit', '0');
 $notes = __DIR__ . '/../notes';
@@ -33,70 +34,70 @@ if (isset($_GET['wait'])) {
 echo 'pid=', getmypid(), "\n";
 "#;
 
-/// Memory of the machine, divided so that 200 MiB are left for PHP, whatever the machine has: the cache may take the rest.
-fn small() -> (u64, MemoryDivision) {
+/// Returns a cache size that leaves 200 MiB for PHP on this machine, and the resulting division of memory.
+fn cache_with_little_for_php() -> (u64, MemoryDivision) {
     let machine = |cache| MachineMemory::at(Path::new("/"), cache, 1);
-    let left = |cache| {
-        let budget = MemoryDivision::of(machine(cache));
-        budget.share + budget.opcache
+    let left_for_php = |cache| {
+        let division = MemoryDivision::of(machine(cache));
+        division.share + division.opcache
     };
-    let too_much = left(0).saturating_sub(200 << 20);
-    // An eighth of it is for bookkeeping.
-    let cache = too_much / 9 * 8;
+    let excess = left_for_php(0).saturating_sub(200 << 20);
+    // In addition, an eighth of the cache size is set aside for bookkeeping.
+    let cache = excess / 9 * 8;
     (cache, MemoryDivision::of(machine(cache)))
 }
 
-fn measured() -> (TestSite, MemoryDivision) {
-    let (cache, budget) = small();
+fn site_with_little_memory() -> (TestSite, MemoryDivision) {
+    let (cache, division) = cache_with_little_for_php();
     let site = SiteBuilder::upstream_line("php = \"managed\"")
         .cache(&format!("memory = {cache}"))
         .file("grows.php", GROWS)
         .start();
-    (site, budget)
+    (site, division)
 }
 
-/// Past the cache, always.
+/// Sends a request that bypasses the cache.
 fn post(site: &TestSite, target: &str) -> Response {
     site.send(Request::form(target, &[("a", "b")]))
 }
 
-/// A number of what the status says of the PHP of the first site.
-fn of_php(site: &TestSite, name: &str) -> u64 {
+/// A number that the status reports for PHP of the first site.
+fn status_php(site: &TestSite, name: &str) -> u64 {
     let status = site.status();
     json_number(status.split("\"php\":{").nth(1).unwrap_or_default(), name)
 }
 
 #[test]
-fn places_follow_what_workers_take() {
-    let (site, budget) = measured();
-    let at_start = budget.slots_at_start() as u64;
-    assert!(at_start > 2, "{budget:?}");
-    assert_eq!(of_php(&site, "slots"), at_start);
+fn the_number_of_slots_follows_the_memory_of_workers() {
+    let (site, division) = site_with_little_memory();
+    let at_start = division.slots_at_start() as u64;
+    assert!(at_start > 2, "{division:?}");
+    assert_eq!(status_php(&site, "slots"), at_start);
     post(&site, "/grows.php?patterns=1100").assert_status(200);
-    wait_for("fewer places", TIMEOUT, || {
-        of_php(&site, "slots") < at_start
+    wait_for("fewer slots", TIMEOUT, || {
+        status_php(&site, "slots") < at_start
     });
-    // The first look may have come while it grew.
-    wait_for("what it holds to be seen", TIMEOUT, || {
-        (48 << 20..96 << 20).contains(&of_php(&site, "worker_bytes"))
+    // The first sample may be from before the worker had grown completely.
+    wait_for("its memory to be measured", TIMEOUT, || {
+        (48 << 20..96 << 20).contains(&status_php(&site, "worker_bytes"))
     });
-    wait_for("as many as fit", TIMEOUT, || {
+    wait_for("as many slots as fit", TIMEOUT, || {
         let status = site.status();
         let number = |name| json_number(&status, name);
-        number("slots") == budget.slots(number("worker_bytes"), number("largest_bytes")) as u64
+        number("slots") == division.slots(number("worker_bytes"), number("largest_bytes")) as u64
     });
     site.galley
         .wait_for_log("adjusted the number of concurrent requests", TIMEOUT);
-    // And no more than that are at PHP at a time, nor is anyone turned away.
-    let answers = run_concurrently(12, |_| post(&site, "/grows.php").status);
-    assert_eq!(answers, vec![200; 12]);
+    // More requests than slots are queued, not rejected.
+    let statuses = run_concurrently(12, |_| post(&site, "/grows.php").status);
+    assert_eq!(statuses, vec![200; 12]);
 }
 
 #[test]
 fn a_worker_that_has_grown_is_replaced_after_its_request() {
-    let (site, _) = measured();
+    let (site, _) = site_with_little_memory();
     let mut busy = site.connect();
-    busy.send(&crate::support::with_host(Request::form(
+    busy.send(&with_host(Request::form(
         "/grows.php?patterns=1700&wait",
         &[("a", "b")],
     )))
@@ -104,40 +105,40 @@ fn a_worker_that_has_grown_is_replaced_after_its_request() {
     site.wait_for_note("held");
     site.galley
         .wait_for_log("it has exceeded the memory limit", TIMEOUT);
-    wait_for("it to be counted", TIMEOUT, || {
-        of_php(&site, "replaced") == 1
+    wait_for("the replacement to be counted", TIMEOUT, || {
+        status_php(&site, "replaced") == 1
     });
     site.note("go", "");
-    let answer = busy.receive("POST").unwrap().expect_status(200);
-    let grown: u32 = page_value(&answer.text(), "pid").parse().unwrap();
-    wait_for("its end", TIMEOUT, || {
+    let response = busy.receive("POST").unwrap().expect_status(200);
+    let grown: u32 = page_value(&response.text(), "pid").parse().unwrap();
+    wait_for("the worker to end", TIMEOUT, || {
         fs::read(format!("/proc/{grown}/cmdline")).map_or(true, |line| line.is_empty())
     });
-    let answer = post(&site, "/grows.php").expect_status(200).text();
-    assert_ne!(page_value(&answer, "pid"), grown.to_string());
+    let body = post(&site, "/grows.php").expect_status(200).text();
+    assert_ne!(page_value(&body, "pid"), grown.to_string());
 }
 
 #[test]
-fn workers_that_have_answered_many_requests_are_replaced_and_nobody_sees_it() {
+fn workers_are_replaced_after_many_requests_without_failures() {
     let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .file("grows.php", GROWS)
         .start();
     let pids = run_concurrently(4, |_| {
         let mut connection = site.connect();
-        let request = crate::support::with_host(Request::form("/grows.php", &[("a", "b")]));
-        let mut pids = std::collections::BTreeSet::new();
+        let request = with_host(Request::form("/grows.php", &[("a", "b")]));
+        let mut pids = BTreeSet::new();
         for _ in 0..1000 {
-            let answer = connection.exchange(&request).unwrap().expect_status(200);
-            pids.insert(page_value(&answer.text(), "pid").to_owned());
+            let response = connection.exchange(&request).unwrap().expect_status(200);
+            pids.insert(page_value(&response.text(), "pid").to_owned());
         }
         pids
     });
-    let all: std::collections::BTreeSet<String> = pids.into_iter().flatten().collect();
+    let all: BTreeSet<String> = pids.into_iter().flatten().collect();
     assert!(all.len() > 2, "{all:?}");
 }
 
 #[test]
-fn a_hung_worker_is_ended_and_named() {
+fn a_hung_worker_is_killed_and_logged_with_its_request() {
     let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .site("first_byte_timeout = \"1s\"\nphp_timeout = \"1s\"")
         .file(
@@ -146,11 +147,11 @@ fn a_hung_worker_is_ended_and_named() {
         )
         .file("grows.php", GROWS)
         .start();
-    let answer = post(&site, "/hangs.php?a=1");
+    let response = post(&site, "/hangs.php?a=1");
     assert!(
-        [502, 504].contains(&answer.status),
+        [502, 504].contains(&response.status),
         "{}",
-        answer.beginning()
+        response.beginning()
     );
     site.galley
         .wait_for_log("a request exceeded `php_timeout`", TIMEOUT);
@@ -162,15 +163,15 @@ fn a_hung_worker_is_ended_and_named() {
     for word in ["example.test", "root/hangs.php", "POST /hangs.php"] {
         assert!(line.contains(word), "no {word} in {line}");
     }
-    assert_eq!(of_php(&site, "overdue"), 1);
-    // The only worker was hung.
-    wait_for("an answer", TIMEOUT, || {
+    assert_eq!(status_php(&site, "overdue"), 1);
+    // It was the only worker.
+    wait_for("a response", TIMEOUT, || {
         post(&site, "/grows.php").status == 200
     });
 }
 
 #[test]
-fn what_hangs_after_its_answer_is_ended_too() {
+fn a_worker_that_hangs_after_its_response_is_killed() {
     let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
         .site("first_byte_timeout = \"1s\"\nphp_timeout = \"1s\"")
         .file(
@@ -182,30 +183,24 @@ fn what_hangs_after_its_answer_is_ended_too() {
     let text = post(&site, "/task.php").expect_status(200).text();
     assert_eq!(text, "begun");
     site.galley.wait_for_log("root/task.php", TIMEOUT);
-    wait_for("an answer", TIMEOUT, || {
+    wait_for("a response", TIMEOUT, || {
         post(&site, "/grows.php").status == 200
     });
 }
 
 #[test]
-fn numbers_are_in_the_metrics_and_in_the_table() {
+fn the_pool_is_in_the_metrics_and_in_the_status() {
     let site = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 2")
         .disk()
         .file("grows.php", GROWS)
         .start();
-    wait_for("two workers", TIMEOUT, || of_php(&site, "workers") == 2);
+    wait_for("two workers", TIMEOUT, || status_php(&site, "workers") == 2);
     let table = output_text(&site.galley.cli(&["status"]).unwrap());
     assert!(
         table.contains("php       example.test: 2 workers for 2 requests at a time"),
         "{table}"
     );
-    let mut admin =
-        std::os::unix::net::UnixStream::connect(site.scratch.join("galley/admin.sock")).unwrap();
-    admin
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut metrics = String::new();
-    admin.read_to_string(&mut metrics).unwrap();
+    let metrics = metrics(&site);
     for line in [
         "galley_php_slots{site=\"example.test\"} 2\n",
         "galley_php_workers{site=\"example.test\"} 2\n",
@@ -213,12 +208,12 @@ fn numbers_are_in_the_metrics_and_in_the_table() {
     ] {
         assert!(metrics.contains(line), "no {line} in {metrics}");
     }
-    // Every metric of this server is in the manual.
+    // The manual documents every metric.
     let manual = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/metrics.md"
     );
-    let manual = std::fs::read_to_string(manual).unwrap();
+    let manual = fs::read_to_string(manual).unwrap();
     let families = metrics
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE "));
@@ -232,14 +227,15 @@ fn numbers_are_in_the_metrics_and_in_the_table() {
 }
 
 #[test]
-fn what_php_lacks_is_named_by_check_and_at_the_start() {
-    let plan = SiteBuilder::upstream_line(
+fn missing_php_extensions_are_reported_by_check_and_at_start() {
+    let builder = SiteBuilder::upstream_line(
         "php = \"managed\"\nphp_workers = 1\nphp_binary = \"{dir}/php-fpm-poor\"",
     );
-    let path = plan.scratch.join("php-fpm-poor");
-    // Has everything but says little.
-    let real = fs::read_dir("/usr/sbin").unwrap().flatten();
-    let real = real
+    let path = builder.scratch.join("php-fpm-poor");
+    // The real PHP-FPM, except that `-m` lists a single extension.
+    let real = fs::read_dir("/usr/sbin")
+        .unwrap()
+        .flatten()
         .map(|entry| entry.path())
         .find(|path| path.to_string_lossy().contains("/php-fpm"))
         .unwrap();
@@ -249,38 +245,38 @@ fn what_php_lacks_is_named_by_check_and_at_the_start() {
     );
     fs::write(&path, text).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    let site = plan.start();
-    let checked = site.galley.cli(&["check"]).unwrap();
-    assert!(checked.status.success(), "{}", output_text(&checked));
-    for said in [output_text(&checked), site.galley.log()] {
+    let site = builder.start();
+    let output = site.galley.cli(&["check"]).unwrap();
+    assert!(output.status.success(), "{}", output_text(&output));
+    for text in [output_text(&output), site.galley.log()] {
         for word in ["json", "php-gd", "no opcache"] {
-            assert!(said.contains(word), "no {word} in {said}");
+            assert!(text.contains(word), "no {word} in {text}");
         }
-        assert!(!said.contains("php-mysql"), "{said}");
+        assert!(!text.contains("php-mysql"), "{text}");
     }
     let json = output_text(&site.galley.cli(&["check", "--json"]).unwrap());
     assert!(json.contains("\"warnings\":[{"), "{json}");
 }
 
 #[test]
-fn each_site_has_the_user_who_owns_its_files() {
+fn php_of_each_site_runs_as_the_owner_of_its_files() {
     if !runs_as_root() {
         return;
     }
-    const WHO: &str = "<?php echo 'uid=', posix_geteuid(), \"\\n\";";
-    let plan = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
-        .file("who.php", WHO)
+    const UID_PAGE: &str = "<?php echo 'uid=', posix_geteuid(), \"\\n\";";
+    let builder = SiteBuilder::upstream_line("php = \"managed\"\nphp_workers = 1")
+        .file("uid.php", UID_PAGE)
         .more("[[site]]\nhosts = [\"other.test\"]\nroot = \"{root}/../other\"\nphp = \"managed\"\nphp_workers = 1\n");
-    let other = plan.scratch.dir("other").unwrap();
-    fs::write(other.join("who.php"), WHO).unwrap();
+    let other = builder.scratch.dir("other").unwrap();
+    fs::write(other.join("uid.php"), UID_PAGE).unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
     // Debian's `games` and `www-data`.
     chown(&other, Some(5), Some(60)).unwrap();
-    chown(plan.scratch.join("root"), Some(33), Some(33)).unwrap();
-    let site = plan.start();
-    let first = site.get("/who.php").expect_status(200).text();
+    chown(builder.scratch.join("root"), Some(33), Some(33)).unwrap();
+    let site = builder.start();
+    let first = site.get("/uid.php").expect_status(200).text();
     let second = site
-        .send(Request::get("/who.php").host("other.test"))
+        .send(Request::get("/uid.php").host("other.test"))
         .expect_status(200)
         .text();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The process: commands and their exit codes, starting, draining, running out of descriptors, asking for its status.
+//! The server process: commands and their exit codes, start, drain and stop, signals, few descriptors, connection limit, status.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,11 +10,11 @@ use galley_testkit::{Galley, Scratch, Signal, wait_for};
 
 use crate::support::{
     AssertStatus, HOST, SHORT_TIMEOUT, SiteBuilder, TIMEOUT, TestSite, binary, json_number,
-    output_text, with_host,
+    output_text, run_concurrently, with_host,
 };
 
 fn galley(arguments: &[&str]) -> Output {
-    // A server that should not start but does must not hang the test.
+    // Ends a server that starts although it should not.
     Command::new("timeout")
         .arg("20")
         .arg(binary())
@@ -28,7 +28,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn check_says_what_is_wrong() {
+fn check_reports_configuration_errors() {
     let scratch = Scratch::new().unwrap();
     let root = scratch.dir("root").unwrap();
     let good = scratch
@@ -43,19 +43,19 @@ fn check_says_what_is_wrong() {
     let bad = scratch.write("bad.toml", "[server]\nlisen = [\"x\"]\n[[site]]\nhosts = [\"a b\"]\nroot = \"/nowhere\"\nin_flight = -1\n").unwrap();
     let broken = scratch.write("broken.toml", "[server\n").unwrap();
     let path = |path: &std::path::Path| path.display().to_string();
-    let fine = galley(&["check", "--config", &path(&good)]);
-    assert_eq!(fine.status.code(), Some(0), "{}", output_text(&fine));
-    assert!(text(&fine.stdout).contains("a.test"));
+    let valid = galley(&["check", "--config", &path(&good)]);
+    assert_eq!(valid.status.code(), Some(0), "{}", output_text(&valid));
+    assert!(text(&valid.stdout).contains("a.test"));
     let json = galley(&["check", "--json", "--config", &path(&good)]);
     assert!(
         json.status.success() && text(&json.stdout).contains("\"ok\":true"),
         "{}",
         output_text(&json)
     );
-    let wrong = galley(&["check", "--config", &path(&bad)]);
-    assert_eq!(wrong.status.code(), Some(2), "{}", output_text(&wrong));
-    assert!(wrong.stdout.is_empty());
-    let said = text(&wrong.stderr);
+    let invalid = galley(&["check", "--config", &path(&bad)]);
+    assert_eq!(invalid.status.code(), Some(2), "{}", output_text(&invalid));
+    assert!(invalid.stdout.is_empty());
+    let errors = text(&invalid.stderr);
     for word in [
         "lisen",
         "listen",
@@ -64,14 +64,14 @@ fn check_says_what_is_wrong() {
         "in_flight",
         "bad.toml",
     ] {
-        assert!(said.contains(word), "`{word}` is not in\n{said}");
+        assert!(errors.contains(word), "`{word}` is not in\n{errors}");
     }
     let json = galley(&["check", "--json", "--config", &path(&bad)]);
     assert_eq!(json.status.code(), Some(2));
-    let found = text(&json.stdout);
+    let json = text(&json.stdout);
     assert!(
-        found.contains("\"ok\":false") && found.contains("\"line\":2") && found.contains("lisen"),
-        "{found}"
+        json.contains("\"ok\":false") && json.contains("\"line\":2") && json.contains("lisen"),
+        "{json}"
     );
     for file in [
         path(&broken),
@@ -101,22 +101,22 @@ fn check_says_what_is_wrong() {
 
 #[test]
 fn a_port_in_use_is_reported() {
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = taken.local_addr().unwrap().to_string();
-    let plan = SiteBuilder::files().server(&format!("listen = [\"{address}\"]"));
-    let (scratch, _, config) = plan.prepare();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let builder = SiteBuilder::files().server(&format!("listen = [\"{address}\"]"));
+    let (scratch, _, config) = builder.prepare();
     let file = scratch.write("galley.toml", config).unwrap();
     let output = galley(&["run", "--config", &file.display().to_string()]);
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
-    let said = text(&output.stderr);
+    let errors = text(&output.stderr);
     assert!(
-        said.contains(&address) && said.to_lowercase().contains("in use"),
-        "{said}"
+        errors.contains(&address) && errors.to_lowercase().contains("in use"),
+        "{errors}"
     );
 }
 
 #[test]
-fn two_servers_do_not_share_a_port_by_accident() {
+fn a_second_server_does_not_share_the_port() {
     let site = SiteBuilder::files().file("a.txt", "first").start();
     let address = site.addr().to_string();
     let (scratch, _, config) = SiteBuilder::files()
@@ -128,7 +128,7 @@ fn two_servers_do_not_share_a_port_by_accident() {
     assert_eq!(
         output.status.code(),
         Some(1),
-        "two servers answer at one port: {}",
+        "two servers share one port: {}",
         output_text(&output)
     );
     assert!(
@@ -139,17 +139,17 @@ fn two_servers_do_not_share_a_port_by_accident() {
 }
 
 #[test]
-fn a_stopped_server_leaves_its_port_and_its_socket() {
+fn a_stopped_server_frees_its_port_and_removes_its_socket() {
     let mut site = SiteBuilder::files().file("a.txt", "a").start();
     site.get("/a.txt").assert_status(200);
-    let kept = site.connect();
+    let open = site.connect();
     let address = site.addr().to_string();
-    let began = Instant::now();
+    let started = Instant::now();
     assert_eq!(site.galley.stop().code(), Some(0));
-    // Nothing is under way that `drain_timeout` would wait for.
-    assert!(began.elapsed() < SHORT_TIMEOUT, "{:?}", began.elapsed());
+    // No request is in progress, so the server does not wait for `drain_timeout`.
+    assert!(started.elapsed() < SHORT_TIMEOUT, "{:?}", started.elapsed());
     assert!(!site.scratch.join("galley/admin.sock").exists());
-    drop(kept);
+    drop(open);
     let again = SiteBuilder::files()
         .file("a.txt", "again")
         .server(&format!("listen = [\"{address}\"]"))
@@ -158,7 +158,7 @@ fn a_stopped_server_leaves_its_port_and_its_socket() {
 }
 
 #[test]
-fn a_request_under_way_is_finished_before_the_end() {
+fn requests_in_progress_are_finished_before_the_server_stops() {
     let mut site = SiteBuilder::php()
         .workers(2)
         .server("drain_timeout = \"10m\"")
@@ -180,20 +180,23 @@ fn a_request_under_way_is_finished_before_the_end() {
     used.exchange(&with_host(Request::get("/warm")))
         .unwrap()
         .assert_status(200);
-    // The kernel reports a silent one after a second.
-    wait_for("the idle connection", TIMEOUT, || {
+    // The kernel reports a connection without a request after a second.
+    wait_for("the idle connection to be accepted", TIMEOUT, || {
         json_number(&site.status(), "connections") == 4
     });
     site.galley.signal(Signal::TERM);
-    let began = Instant::now();
+    let started = Instant::now();
     assert!(
         idle.is_closed_within(TIMEOUT) && used.is_closed_within(TIMEOUT),
-        "idle connections end at once"
+        "idle connections stayed open"
     );
     wait_for("new connections to be refused", TIMEOUT, || {
         TcpStream::connect(addr).is_err()
     });
-    assert!(!site.galley.has_ended(), "two are still served");
+    assert!(
+        !site.galley.has_ended(),
+        "the server ended before its requests"
+    );
     site.release("/slow");
     site.resume("/half");
     let slow = slow.join().unwrap().expect_status(200);
@@ -210,8 +213,8 @@ fn a_request_under_way_is_finished_before_the_end() {
             .ends_with("</html>\n")
     );
     assert_eq!(site.galley.stop().code(), Some(0));
-    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
-    // Their records were written before the end.
+    assert!(started.elapsed() < TIMEOUT, "{:?}", started.elapsed());
+    // Their access log lines were written before the server ended.
     assert_eq!(
         site.access()
             .lines()
@@ -222,7 +225,7 @@ fn a_request_under_way_is_finished_before_the_end() {
 }
 
 #[test]
-fn draining_has_an_end() {
+fn the_server_stops_after_drain_timeout() {
     let mut site = SiteBuilder::php()
         .server("drain_timeout = \"700ms\"")
         .start();
@@ -232,21 +235,21 @@ fn draining_has_an_end() {
         .send(&with_host(Request::form("/slow", &[("a", "b")])))
         .unwrap();
     site.wait_until_held("/slow");
-    let began = Instant::now();
+    let started = Instant::now();
     assert_eq!(site.galley.stop().code(), Some(0));
     assert!(
-        (Duration::from_millis(600)..SHORT_TIMEOUT).contains(&began.elapsed()),
+        (Duration::from_millis(600)..SHORT_TIMEOUT).contains(&started.elapsed()),
         "{:?}",
-        began.elapsed()
+        started.elapsed()
     );
     site.release("/slow");
 }
 
 #[test]
-fn what_the_kernel_had_taken_in_is_answered_at_the_end() {
+fn requests_in_the_accept_queue_are_served_before_the_server_stops() {
     let mut site = SiteBuilder::files().file("a.txt", "a").start();
     site.get("/a.txt").assert_status(200);
-    // While the server stands still, clients connect and ask, and the signal arrives.
+    // Clients connect and send requests, and the signal arrives, while the server is paused.
     site.galley.signal(Signal::STOP);
     let mut waiting: Vec<Connection> = (0..10).map(|_| site.connect()).collect();
     for connection in &mut waiting {
@@ -255,21 +258,21 @@ fn what_the_kernel_had_taken_in_is_answered_at_the_end() {
     site.galley.signal(Signal::TERM);
     site.galley.signal(Signal::CONT);
     for connection in &mut waiting {
-        let answer = connection.receive("GET").unwrap().expect_status(200);
-        assert_eq!(answer.text(), "a");
+        let response = connection.receive("GET").unwrap().expect_status(200);
+        assert_eq!(response.text(), "a");
     }
     assert_eq!(site.galley.stop().code(), Some(0));
 }
 
 #[test]
-fn few_descriptors_slow_it_down_and_end_nothing() {
-    let plan = SiteBuilder::files().file("a.txt", "a");
+fn the_server_survives_a_lack_of_descriptors() {
+    let builder = SiteBuilder::files().file("a.txt", "a");
     // 64 descriptors, soft and hard, for the server itself.
     let script = format!(
         "#!/bin/sh\nulimit -n 64\nexec '{}' \"$@\"\n",
         binary().display()
     );
-    let wrapper = plan.scratch.join("few");
+    let wrapper = builder.scratch.join("galley-64-descriptors");
     let made = Command::new("/bin/sh")
         .args([
             "-c",
@@ -281,7 +284,7 @@ fn few_descriptors_slow_it_down_and_end_nothing() {
         .status()
         .unwrap();
     assert!(made.success());
-    let (scratch, fpm, config) = plan.prepare();
+    let (scratch, fpm, config) = builder.prepare();
     let galley = Galley::start_binary(&wrapper, &scratch.join("galley"), &config).unwrap();
     let site = TestSite {
         galley,
@@ -289,61 +292,62 @@ fn few_descriptors_slow_it_down_and_end_nothing() {
         scratch,
     };
     let addr = site.addr();
-    let mut many: Vec<TcpStream> = Vec::new();
+    let mut clients: Vec<TcpStream> = Vec::new();
     for _ in 0..200 {
         let Ok(mut stream) = TcpStream::connect_timeout(&addr, TIMEOUT) else {
             continue;
         };
         let _ = stream.write_all(format!("GET /a.txt HTTP/1.1\r\nHost: {HOST}\r\n").as_bytes());
-        many.push(stream);
+        clients.push(stream);
     }
-    assert!(many.len() >= 100, "{}", many.len());
+    assert!(clients.len() >= 100, "{}", clients.len());
     assert!(!site.galley.has_ended());
-    drop(many);
+    drop(clients);
     for _ in 0..5 {
         assert_eq!(site.get("/a.txt").expect_status(200).text(), "a");
     }
-    // A second wave that is served to its end.
-    let mut served = crate::support::run_concurrently(100, |_| site.get("/a.txt").status);
-    served.sort_unstable();
-    served.dedup();
-    assert_eq!(served, [200]);
+    // A second wave of clients is served completely.
+    let mut statuses = run_concurrently(100, |_| site.get("/a.txt").status);
+    statuses.sort_unstable();
+    statuses.dedup();
+    assert_eq!(statuses, [200]);
 }
 
 #[test]
-fn max_connections_holds() {
+fn connections_above_max_connections_wait_in_the_accept_queue() {
     let site = SiteBuilder::php()
         .file("a.txt", "a")
         .server("max_connections = 10\nworkers = 1")
         .start();
-    // Busy ones: an idle one would give way to the eleventh.
+    // With requests in progress: an idle connection would be closed for the eleventh.
     site.hold("/slow/");
     let mut busy: Vec<Connection> = (0..10).map(|_| site.start_request("/slow/")).collect();
     site.wait_until_held("/slow/");
     wait_for("ten connections", TIMEOUT, || {
         json_number(&site.status(), "connections") == 10
     });
-    let mut late = site.connect();
-    late.send(&with_host(Request::get("/a.txt"))).unwrap();
-    late.stream()
+    let mut eleventh = site.connect();
+    eleventh.send(&with_host(Request::get("/a.txt"))).unwrap();
+    eleventh
+        .stream()
         .set_read_timeout(Some(Duration::from_millis(400)))
         .unwrap();
     let mut byte = [0; 1];
     assert!(
-        (&mut late.stream()).read(&mut byte).is_err(),
-        "the eleventh waits in the kernel"
+        (&mut eleventh.stream()).read(&mut byte).is_err(),
+        "the eleventh connection was served"
     );
-    late.stream().set_read_timeout(Some(TIMEOUT)).unwrap();
+    eleventh.stream().set_read_timeout(Some(TIMEOUT)).unwrap();
     site.release("/slow/");
     for connection in &mut busy {
         connection.receive("GET").unwrap().assert_status(200);
     }
     drop(busy);
-    late.receive("GET").unwrap().assert_status(200);
+    eleventh.receive("GET").unwrap().assert_status(200);
 }
 
 #[test]
-fn status_tells_what_there_is() {
+fn status_reports_sites_counters_and_entries() {
     let site = SiteBuilder::php()
         .file("a.txt", "a")
         .more("[[site]]\nhosts = [\"*.files.test\"]\nroot = \"{root}\"\n")
@@ -372,16 +376,16 @@ fn status_tells_what_there_is() {
     }
     assert_eq!(json_number(&json, "entries"), 1);
     let output = site.galley.cli(&["status"]).unwrap();
-    let said = text(&output.stdout);
+    let table = text(&output.stdout);
     assert!(
-        output.status.success() && said.contains("example.test") && said.contains("in 1 entries"),
-        "{said}"
+        output.status.success() && table.contains("example.test") && table.contains("in 1 entries"),
+        "{table}"
     );
-    assert!(said.contains("hit 1"), "{said}");
+    assert!(table.contains("hit 1"), "{table}");
 }
 
 #[test]
-fn commands_say_when_no_server_is_there() {
+fn commands_report_that_no_server_is_running() {
     let mut site = SiteBuilder::files().start();
     site.galley.stop();
     for arguments in [&["status"][..], &["status", "--json"], &["purge", "--all"]] {
@@ -396,7 +400,7 @@ fn commands_say_when_no_server_is_there() {
 }
 
 #[test]
-fn a_dead_servers_socket_is_taken_over_and_a_living_ones_is_not() {
+fn only_the_admin_socket_of_a_dead_server_is_replaced() {
     let mut site = SiteBuilder::files().file("a.txt", "a").start();
     let (_scratch, _, config) = SiteBuilder::files()
         .admin(&format!(
@@ -412,17 +416,20 @@ fn a_dead_servers_socket_is_taken_over_and_a_living_ones_is_not() {
         "{}",
         output_text(&second)
     );
-    assert!(!site.status().is_empty(), "the first is still asked");
+    assert!(
+        !site.status().is_empty(),
+        "the first server has lost its socket"
+    );
     site.galley.kill();
     let third = Galley::start_binary(binary(), &site.scratch.join("third"), &config).unwrap();
     assert!(third.cli(&["status"]).unwrap().status.success());
 }
 
 #[test]
-fn a_wordpress_directory_needs_no_file() {
-    // The port is fixed; where somebody has it already, there is nothing to see.
+fn run_with_root_needs_no_configuration_file() {
+    // The port is fixed; the test is skipped if another process uses it.
     if TcpListener::bind("0.0.0.0:8080").is_err() {
-        eprintln!("skipped: port 8080 is taken");
+        eprintln!("skipped: port 8080 is in use");
         return;
     }
     let scratch = Scratch::new().unwrap();
@@ -443,30 +450,29 @@ fn a_wordpress_directory_needs_no_file() {
         .stderr(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
     let addr = "127.0.0.1:8080".parse().unwrap();
-    let mut said = String::new();
+    let mut log = String::new();
     let mut stderr = std::io::BufReader::new(child.stderr.take().unwrap());
-    while !said.contains("galley: ready\n")
-        && std::io::BufRead::read_line(&mut stderr, &mut said).unwrap() > 0
+    while !log.contains("galley: ready\n")
+        && std::io::BufRead::read_line(&mut stderr, &mut log).unwrap() > 0
     {}
     let page = Request::get("/hello/").send(addr);
     let hit = Request::get("/hello/").send(addr);
     let file = Request::get("/a.txt").send(addr);
-    let ended = Command::new("kill").arg(child.id().to_string()).status();
+    let killed = Command::new("kill").arg(child.id().to_string()).status();
     let status = child.wait().unwrap();
-    assert!(ended.unwrap().success());
+    assert!(killed.unwrap().success());
     assert_eq!(
-        page.unwrap_or_else(|trouble| panic!("{trouble}\n{said}"))
-            .text(),
+        page.unwrap_or_else(|error| panic!("{error}\n{log}")).text(),
         "<html>/hello/</html>",
-        "{said}"
+        "{log}"
     );
     assert!(hit.unwrap().is_hit());
     assert_eq!(file.unwrap().text(), "a");
-    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(status.code(), Some(0), "{log}");
 }
 
 #[test]
-fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
+fn sighup_reloads_the_configuration_and_keeps_the_server_running() {
     let site = SiteBuilder::files().file("a.txt", "a").start();
     site.galley.signal(Signal::HUP);
     site.galley
@@ -474,9 +480,9 @@ fn a_hangup_reads_the_configuration_again_and_ends_nothing() {
     site.get("/a.txt").assert_status(200);
 }
 
-/// It ends the workers of nginx.
+/// In nginx, SIGWINCH ends the workers.
 #[test]
-fn sigwinch_ends_nothing() {
+fn sigwinch_does_not_end_the_server() {
     let site = SiteBuilder::files().file("a.txt", "a").start();
     site.galley.signal(Signal::WINCH);
     site.get("/a.txt").assert_status(200);
@@ -484,7 +490,7 @@ fn sigwinch_ends_nothing() {
 }
 
 #[test]
-fn sigquit_ends_after_the_requests_under_way() {
+fn sigquit_stops_after_the_requests_in_progress() {
     let site = SiteBuilder::php().start();
     site.hold("/slow");
     let mut slow = site.start_request("/slow");

@@ -1,4 +1,4 @@
-//! Purges for caches in front, against scripted APIs with the responses and limits that their documentation describes.
+//! Forwarding of purges to CDNs and caches in front, against scripted APIs with the documented responses and limits.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite};
 
 const SECRET: &str = "a token of sixteen bytes or more";
 
-/// A scripted API, and a Galley that forwards to it.
+/// A scripted purge API, and a site that forwards purges to it.
 struct Edge {
     api: Origin,
     site: TestSite,
@@ -25,26 +25,26 @@ impl Edge {
         target: &str,
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
-        Self::with(target, SiteBuilder::files(), script)
+        Self::start_with(target, SiteBuilder::files(), script)
     }
 
-    fn with(
+    fn start_with(
         target: &str,
-        plan: SiteBuilder,
+        builder: SiteBuilder,
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
         let scratch = Scratch::new().unwrap();
         let token = scratch.write("token", SECRET).unwrap();
         std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let api = Origin::start(move |seen, writer| {
+        let api = Origin::start(move |request, writer| {
             writer.body();
-            script(seen, writer);
+            script(request, writer);
         })
         .unwrap();
         let target = target
             .replace("API", &api.url())
             .replace("TOKEN", &token.display().to_string());
-        let site = plan
+        let site = builder
             .site(&format!(
                 "purge_forward = [{target}]\ntag_header = \"Cache-Tag\""
             ))
@@ -56,6 +56,7 @@ impl Edge {
         }
     }
 
+    /// The purge target in the status of the site.
     fn target(&self) -> Value {
         let status: Value = serde_json::from_str(&self.site.status()).unwrap();
         status["sites"][0]["purge_forward"][0].clone()
@@ -69,36 +70,42 @@ impl Edge {
     }
 
     fn bodies(&self) -> Vec<Value> {
-        let seen = self.api.requests();
-        seen.iter()
-            .map(|one| serde_json::from_slice(&one.body).unwrap_or_default())
+        let requests = self.api.requests();
+        requests
+            .iter()
+            .map(|request| serde_json::from_slice(&request.body).unwrap_or_default())
             .collect()
     }
 
-    fn targets(&self) -> Vec<String> {
+    /// The request lines that the API has received, without the version.
+    fn request_lines(&self) -> Vec<String> {
         self.api
             .requests()
             .iter()
-            .map(|one| format!("{} {}", one.method, one.target))
+            .map(|request| format!("{} {}", request.method, request.target))
             .collect()
     }
 }
 
-const GOOD: &[u8] = br#"{"success":true,"errors":[],"messages":[],"result":{"id":"1"}}"#;
+const CLOUDFLARE_SUCCESS: &[u8] =
+    br#"{"success":true,"errors":[],"messages":[],"result":{"id":"1"}}"#;
 
 #[test]
-fn cloudflare_gets_tags_in_batches_and_is_left_alone_as_long_as_it_asks() {
-    let refusals = Arc::new(AtomicUsize::new(0));
-    let refused = Arc::clone(&refusals);
+fn cloudflare_receives_tags_in_batches_and_its_retry_after_is_respected() {
+    let received = AtomicUsize::new(0);
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
         move |_, writer| {
             // The third request of the batch.
-            if refused.fetch_add(1, Ordering::SeqCst) == 2 {
+            if received.fetch_add(1, Ordering::SeqCst) == 2 {
                 let body = br#"{"success":false,"errors":[{"code":971,"message":"Please wait and consider throttling your request rate"}]}"#;
                 writer.answer(429, &[("Retry-After", "2")], body);
             } else {
-                writer.answer(200, &[("Content-Type", "application/json")], GOOD);
+                writer.answer(
+                    200,
+                    &[("Content-Type", "application/json")],
+                    CLOUDFLARE_SUCCESS,
+                );
             }
         },
     );
@@ -108,9 +115,9 @@ fn cloudflare_gets_tags_in_batches_and_is_left_alone_as_long_as_it_asks() {
     let output = edge.site.galley.cli(&arguments).unwrap();
     assert!(
         output.status.success(),
-        "acknowledged without waiting for the edge"
+        "not acknowledged before the edge has responded"
     );
-    wait_for("the refusal", TIMEOUT, || edge.target()["failures"] == 1);
+    wait_for("the rejection", TIMEOUT, || edge.target()["failures"] == 1);
     let target = edge.target();
     assert!(
         target["error"].as_str().unwrap().contains("429"),
@@ -119,35 +126,38 @@ fn cloudflare_gets_tags_in_batches_and_is_left_alone_as_long_as_it_asks() {
     assert_eq!(target["pending"], 120);
     edge.wait_until_sent(120);
     assert!(edge.target()["error"].is_null());
-    let seen = edge.api.requests();
+    let requests = edge.api.requests();
     assert!(
-        seen.iter()
-            .all(|one| one.target == "/client/v4/zones/0abc/purge_cache")
+        requests
+            .iter()
+            .all(|request| request.target == "/client/v4/zones/0abc/purge_cache")
     );
     assert!(
-        seen.iter()
-            .all(|one| one.field("authorization") == Some(format!("Bearer {SECRET}").as_str()))
+        requests
+            .iter()
+            .all(|request| request.field("authorization")
+                == Some(format!("Bearer {SECRET}").as_str()))
     );
     let bodies = edge.bodies();
-    assert_eq!(bodies[2], bodies[3], "what was taken is not sent again");
-    let taken = bodies[..2].iter().chain(&bodies[3..]);
-    let sizes: Vec<usize> = taken
+    assert_eq!(bodies[2], bodies[3], "accepted batches are not repeated");
+    let accepted = bodies[..2].iter().chain(&bodies[3..]);
+    let sizes: Vec<usize> = accepted
         .map(|body| body["tags"].as_array().unwrap().len())
         .collect();
     assert_eq!(
         sizes,
         [30, 30, 30, 30, 1],
-        "at most thirty, with the tag of pages whose tags are not known"
+        "at most thirty tags, including the tag of pages with unknown tags"
     );
     assert!(!edge.site.galley.log().contains(SECRET) && !edge.site.status().contains(SECRET));
 }
 
 #[test]
-fn cloudflare_gets_urls_with_both_schemes_and_everything_for_the_rest() {
+fn cloudflare_receives_urls_with_both_schemes_and_purge_everything_otherwise() {
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", api = \"API\" }",
         |_, writer| {
-            writer.answer(200, &[], GOOD);
+            writer.answer(200, &[], CLOUDFLARE_SUCCESS);
         },
     );
     edge.site
@@ -167,12 +177,12 @@ fn cloudflare_gets_urls_with_both_schemes_and_everything_for_the_rest() {
 }
 
 #[test]
-fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
-    let asked = Arc::new(AtomicUsize::new(0));
+fn fastly_receives_keys_and_urls_and_its_rate_limit_is_respected() {
+    let received = AtomicUsize::new(0);
     let edge = Edge::start(
         "{ fastly = \"SU1Z0\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
         move |_, writer| {
-            if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            if received.fetch_add(1, Ordering::SeqCst) == 0 {
                 let reset = std::time::SystemTime::now()
                     .duration_since(std::time::UNIX_EPOCH)
                     .unwrap()
@@ -192,7 +202,7 @@ fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
     assert!(edge.target()["failures"] == 1);
     edge.site.purge(&["--all"]);
     edge.wait_until_sent(3);
-    let targets = edge.targets();
+    let targets = edge.request_lines();
     assert!(
         targets.contains(&"POST /service/SU1Z0/purge".to_owned()),
         "{targets:?}"
@@ -206,12 +216,12 @@ fn fastly_gets_keys_urls_and_its_limit_is_honoured() {
         edge.api
             .requests()
             .iter()
-            .all(|one| one.field("fastly-key") == Some(SECRET))
+            .all(|request| request.field("fastly-key") == Some(SECRET))
     );
 }
 
 #[test]
-fn bunny_gets_tags_urls_and_zones() {
+fn bunny_receives_tags_urls_and_zones() {
     let edge = Edge::start(
         "{ bunny = \"12345\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
         |_, writer| {
@@ -223,7 +233,7 @@ fn bunny_gets_tags_urls_and_zones() {
     edge.wait_until_sent(2);
     edge.site.purge(&["--all"]);
     edge.wait_until_sent(3);
-    let targets = edge.targets();
+    let targets = edge.request_lines();
     assert!(
         targets.contains(&format!(
             "POST /purge?url=https%3A%2F%2F{HOST}%2Fa%2F&async=false"
@@ -236,21 +246,21 @@ fn bunny_gets_tags_urls_and_zones() {
         edge.api
             .requests()
             .iter()
-            .all(|one| one.field("accesskey") == Some(SECRET))
+            .all(|request| request.field("accesskey") == Some(SECRET))
     );
 }
 
 #[test]
-fn a_rejected_purge_becomes_one_of_everything() {
-    let asked = AtomicUsize::new(0);
+fn a_rejected_purge_is_replaced_by_purge_everything() {
+    let received = AtomicUsize::new(0);
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
         move |_, writer| {
-            if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            if received.fetch_add(1, Ordering::SeqCst) == 0 {
                 let body = br#"{"success":false,"errors":[{"code":1107,"message":"Only enterprise zones can purge by tag"}]}"#;
                 writer.answer(400, &[], body);
             } else {
-                writer.answer(200, &[], GOOD);
+                writer.answer(200, &[], CLOUDFLARE_SUCCESS);
             }
         },
     );
@@ -263,7 +273,7 @@ fn a_rejected_purge_becomes_one_of_everything() {
 }
 
 #[test]
-fn varnish_gets_purge_requests_with_the_host() {
+fn varnish_receives_purge_requests_with_the_host() {
     let edge = Edge::start("{ purge = \"API\" }", |_, writer| {
         writer.answer(200, &[], b"");
     });
@@ -273,20 +283,31 @@ fn varnish_gets_purge_requests_with_the_host() {
     edge.wait_until_sent(2);
     edge.site.purge(&["--prefix", "/shop"]);
     edge.wait_until_sent(3);
-    assert_eq!(edge.targets(), ["PURGE /a/", "PURGE /.*", "PURGE /shop.*"]);
-    let seen = edge.api.requests();
-    assert!(seen.iter().all(|one| one.field("host") == Some(HOST)));
-    assert_eq!(seen[1].field("x-purge-method"), Some("regex"));
+    assert_eq!(
+        edge.request_lines(),
+        ["PURGE /a/", "PURGE /.*", "PURGE /shop.*"]
+    );
+    let requests = edge.api.requests();
+    assert!(
+        requests
+            .iter()
+            .all(|request| request.field("host") == Some(HOST))
+    );
+    assert_eq!(requests[1].field("x-purge-method"), Some("regex"));
 }
 
 #[test]
-fn a_purge_with_tags_and_a_ban_reach_other_caches() {
+fn other_caches_receive_xkey_purges_and_bans() {
     let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, writer| {
         writer.answer(404, &[], b"");
     });
     edge.site.purge(&["--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(1);
-    assert_eq!(edge.target()["failures"], 0, "404: it is not stored there");
+    assert_eq!(
+        edge.target()["failures"],
+        0,
+        "404: the page is not stored there"
+    );
     let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, writer| {
         writer.answer(200, &[], b"");
     });
@@ -300,15 +321,15 @@ fn a_purge_with_tags_and_a_ban_reach_other_caches() {
     edge.wait_until_sent(1);
     edge.site.purge(&["--prefix", "/shop"]);
     edge.wait_until_sent(2);
-    assert_eq!(edge.targets(), ["BAN /", "BAN /shop"]);
+    assert_eq!(edge.request_lines(), ["BAN /", "BAN /shop"]);
 }
 
-/// A cache that resets connections until it is back.
-fn edge_that_is_away(plan: SiteBuilder) -> (Edge, Arc<AtomicBool>) {
-    let is_back = Arc::new(AtomicBool::new(false));
-    let back = Arc::clone(&is_back);
-    let edge = Edge::with("{ purge = \"API\" }", plan, move |_, writer| {
-        if back.load(Ordering::SeqCst) {
+/// An edge with a pending purge that resets all connections until the flag is set.
+fn failing_edge(builder: SiteBuilder) -> (Edge, Arc<AtomicBool>) {
+    let is_up = Arc::new(AtomicBool::new(false));
+    let up = Arc::clone(&is_up);
+    let edge = Edge::start_with("{ purge = \"API\" }", builder, move |_, writer| {
+        if up.load(Ordering::SeqCst) {
             writer.answer(200, &[], b"");
         } else {
             writer.reset();
@@ -318,62 +339,66 @@ fn edge_that_is_away(plan: SiteBuilder) -> (Edge, Arc<AtomicBool>) {
     wait_for("a failure", TIMEOUT, || {
         edge.target()["failures"].as_u64() >= Some(1)
     });
-    (edge, is_back)
+    (edge, is_up)
 }
 
 #[test]
-fn a_reload_keeps_what_waits_and_a_target_that_is_removed_is_left_alone() {
-    let (edge, is_back) = edge_that_is_away(SiteBuilder::files());
+fn pending_purges_survive_a_reload_and_removed_targets_receive_no_more() {
+    let (edge, is_up) = failing_edge(SiteBuilder::files());
     let config = std::fs::read_to_string(edge.site.galley.config()).unwrap();
     let reload = |text: &str| {
         std::fs::write(edge.site.galley.config(), text).unwrap();
         let output = edge.site.galley.cli(&["reload"]).unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     };
-    let more = config.replace("tag_header", "request_body = \"1MiB\"\ntag_header");
-    reload(&more);
-    assert_eq!(edge.target()["pending"], 1, "a reload keeps what waits");
+    let changed = config.replace("tag_header", "request_body = \"1MiB\"\ntag_header");
+    reload(&changed);
+    assert_eq!(
+        edge.target()["pending"],
+        1,
+        "pending purges survive a reload"
+    );
     let text = String::from_utf8(edge.site.galley.cli(&["status"]).unwrap().stdout).unwrap();
     assert!(text.contains("1 purges wait for purge http://"), "{text}");
     let metrics = metrics(&edge.site);
     let pending = format!("galley_purge_forward_pending{{site=\"{HOST}\",target=\"purge http://");
     assert!(metrics.contains(&pending), "{metrics}");
-    is_back.store(true, Ordering::SeqCst);
+    is_up.store(true, Ordering::SeqCst);
     edge.wait_until_sent(1);
-    let without: Vec<&str> = more
+    let without: Vec<&str> = changed
         .lines()
         .filter(|line| !line.starts_with("purge_forward"))
         .collect();
-    let seen = edge.api.requests().len();
+    let count = edge.api.requests().len();
     reload(&without.join("\n"));
     edge.site.purge(&["--all"]);
     assert!(edge.target().is_null());
     edge.site.get("/").assert_status(404);
-    assert_eq!(edge.api.requests().len(), seen);
+    assert_eq!(edge.api.requests().len(), count);
 }
 
 #[test]
-fn what_waits_survives_a_crash() {
-    let (mut edge, is_back) = edge_that_is_away(SiteBuilder::files().disk());
+fn pending_purges_survive_a_crash() {
+    let (mut edge, is_up) = failing_edge(SiteBuilder::files().disk());
     edge.site.galley.kill();
-    is_back.store(true, Ordering::SeqCst);
+    is_up.store(true, Ordering::SeqCst);
     edge.site.restart();
     edge.wait_until_sent(1);
-    assert_eq!(edge.targets().last().unwrap(), "PURGE /a/");
-    let count = edge.targets().len();
+    assert_eq!(edge.request_lines().last().unwrap(), "PURGE /a/");
+    let count = edge.request_lines().len();
     edge.site.galley.kill();
     edge.site.restart();
     edge.site.purge(&["--url", &format!("http://{HOST}/b/")]);
     edge.wait_until_sent(1);
     assert_eq!(
-        edge.targets()[count..],
+        edge.request_lines()[count..],
         ["PURGE /b/"],
-        "what was sent is not sent again"
+        "sent purges are not repeated"
     );
 }
 
 #[test]
-fn pages_name_their_tags_and_a_soft_purge_is_hard_for_a_cache_in_front() {
+fn responses_list_their_tags_and_soft_purges_are_forwarded_as_hard_purges() {
     let fields = [("Galley-Tags", "p1,t2"), ("Cache-Control", "max-age=600")];
     let origin = Origin::start(move |_, writer| {
         writer.answer(200, &fields, b"page");
@@ -398,6 +423,6 @@ fn pages_name_their_tags_and_a_soft_purge_is_hard_for_a_cache_in_front() {
     site.purge(&["--tag", "p1", "--soft"]);
     assert!(
         !site.get("/a/").is_hit(),
-        "an old page would be stored in front"
+        "the cache in front would store a stale page"
     );
 }

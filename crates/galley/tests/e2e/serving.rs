@@ -1,4 +1,4 @@
-//! The process that serves a stage, through upgrades.
+//! The process that serves a test site, also after upgrades.
 
 use std::cell::Cell;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::{TIMEOUT, TestSite, output_text};
 
-/// The process that serves, after upgrades; it ends with this.
+/// The process that serves the site after upgrades; ended on drop.
 pub(crate) struct Serving<'s> {
     site: &'s TestSite,
     pub(crate) pid: Cell<u32>,
@@ -23,7 +23,7 @@ impl<'s> Serving<'s> {
         }
     }
 
-    /// Upgrades; what the command says.
+    /// Upgrades the server; returns the output of the command.
     #[track_caller]
     pub(crate) fn upgrade(&self) -> Value {
         let output = self.site.galley.cli(&["upgrade", "--json"]).unwrap();
@@ -34,10 +34,10 @@ impl<'s> Serving<'s> {
             "{}\n{log}",
             output_text(&output)
         );
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let pid = said["pid"].as_u64().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let pid = report["pid"].as_u64().unwrap();
         self.pid.set(u32::try_from(pid).unwrap());
-        said
+        report
     }
 
     fn signal(&self, signal: Signal) {
@@ -47,13 +47,13 @@ impl<'s> Serving<'s> {
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
-        let own = self.site.galley.pid();
-        if self.pid.get() == own {
+        let first = self.site.galley.pid();
+        if self.pid.get() == first {
             return;
         }
         self.signal(Signal::TERM);
-        let limit = Instant::now() + TIMEOUT;
-        while is_alive(self.pid.get()) && Instant::now() < limit {
+        let deadline = Instant::now() + TIMEOUT;
+        while is_alive(self.pid.get()) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.signal(Signal::KILL);
@@ -64,7 +64,7 @@ pub(crate) fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
 }
 
-/// Whether a process runs; one that nobody has waited for does not.
+/// True if a process runs; a zombie does not.
 pub(crate) fn is_alive(number: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
     let state = stat

@@ -1,4 +1,4 @@
-//! Limits that the nodes of a cluster count run_concurrently, with a real Redis.
+//! Rate limits that the nodes of a cluster share, with a real Redis.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use galley_testkit::{Galley, Redis, Scratch, wait_for};
 
 use crate::support::{TIMEOUT, run_concurrently};
 
-/// Nodes that permit few logins.
+/// Nodes with a login limit.
 struct Nodes {
     galleys: Vec<Galley>,
     redis: Redis,
@@ -40,79 +40,82 @@ impl Nodes {
         }
     }
 
-    /// Whether a node lets a login of a client through.
-    fn lets_in(&self, node: usize, client: &str) -> bool {
+    /// Sends a login through a node; returns whether it was accepted.
+    fn log_in(&self, node: usize, client: &str) -> bool {
         let request = Request::form("/wp-login.php", &[("log", "a")])
             .host("a.test")
             .field("X-Forwarded-For", client);
         request.send(self.galleys[node].addr()).unwrap().status != 429
     }
 
-    /// How many of some logins are let through, each a while after the one before.
-    fn let_in(&self, client: &str, node: impl Fn(usize) -> usize, times: usize) -> usize {
-        let mut count = 0;
-        for time in 0..times {
-            count += usize::from(self.lets_in(node(time), client));
-            std::thread::sleep(WHILE);
+    /// Sends logins with pauses in between; returns how many were accepted.
+    fn log_in_slowly(&self, client: &str, node: impl Fn(usize) -> usize, logins: usize) -> usize {
+        let mut accepted = 0;
+        for number in 0..logins {
+            accepted += usize::from(self.log_in(node(number), client));
+            std::thread::sleep(SYNC_TIME);
         }
-        count
+        accepted
     }
 
-    /// Waits until the nodes exchange counts: a client that has used up one node's tokens is stopped at the other.
+    /// Waits until the nodes exchange counts: the other nodes reject a client that has used up the tokens of one node.
     fn wait_until_shared(&self) {
         let mut number = 0;
         wait_for("counts of another node", TIMEOUT, || {
             number += 1;
             let client = format!("198.51.100.{number}");
-            while self.lets_in(0, &client) {}
-            std::thread::sleep(WHILE);
+            while self.log_in(0, &client) {}
+            std::thread::sleep(SYNC_TIME);
             let mut others = 1..self.galleys.len();
-            others.all(|node| !self.lets_in(node, &client))
+            others.all(|node| !self.log_in(node, &client))
         });
     }
 }
 
 #[test]
-fn a_client_that_alternates_between_nodes_gets_what_one_node_grants() {
+fn a_client_that_alternates_between_nodes_has_one_shared_limit() {
     let limit = "login_limit = { rate = \"5/d\", burst = 5, shared = true }";
     let nodes = Nodes::start(2, limit);
     nodes.wait_until_shared();
-    let granted = nodes.let_in("203.0.113.1", |time| time % 2, 10);
-    assert_eq!(granted, 5, "as on one node");
-    // At the same moment, each node may grant what it has left; then nobody does.
+    let accepted = nodes.log_in_slowly("203.0.113.1", |number| number % 2, 10);
+    assert_eq!(accepted, 5, "as on one node");
+    // Concurrently, each node may accept up to its own limit. Afterwards both reject.
     let counts = run_concurrently(2, |node| {
         (0..20)
-            .filter(|_| nodes.lets_in(node, "203.0.113.2"))
+            .filter(|_| nodes.log_in(node, "203.0.113.2"))
             .count()
     });
-    let granted: usize = counts.iter().sum();
-    assert!((5..=10).contains(&granted), "{counts:?}");
-    std::thread::sleep(WHILE);
-    assert_eq!(nodes.let_in("203.0.113.2", |time| time % 2, 4), 0);
+    let accepted: usize = counts.iter().sum();
+    assert!((5..=10).contains(&accepted), "{counts:?}");
+    std::thread::sleep(SYNC_TIME);
     assert_eq!(
-        nodes.let_in("203.0.113.3", |time| time % 2, 1),
+        nodes.log_in_slowly("203.0.113.2", |number| number % 2, 4),
+        0
+    );
+    assert_eq!(
+        nodes.log_in_slowly("203.0.113.3", |number| number % 2, 1),
         1,
         "another client"
     );
 }
 
 #[test]
-fn without_the_engine_each_node_counts_by_itself_and_nobody_waits() {
+fn without_the_engine_each_node_applies_the_limit_alone_without_delay() {
     let limit = "login_limit = { rate = \"5/d\", burst = 5, shared = true }";
     let mut nodes = Nodes::start(2, limit);
     nodes.wait_until_shared();
     nodes.redis.kill();
     for node in 0..2 {
-        let began = std::time::Instant::now();
-        let granted = (0..10)
-            .filter(|_| nodes.lets_in(node, "203.0.113.1"))
+        let started = std::time::Instant::now();
+        let accepted = (0..10)
+            .filter(|_| nodes.log_in(node, "203.0.113.1"))
             .count();
-        assert_eq!(granted, 5, "what each node grants");
-        assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
+        assert_eq!(accepted, 5, "the limit of each node");
+        assert!(started.elapsed() < TIMEOUT, "{:?}", started.elapsed());
     }
     nodes.redis.restart().unwrap();
     nodes.wait_until_shared();
 }
 
-/// Longer than counts take to the other node.
-const WHILE: Duration = Duration::from_millis(400);
+/// Longer than counts need to reach the other node.
+const SYNC_TIME: Duration = Duration::from_millis(400);

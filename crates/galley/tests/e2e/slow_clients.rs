@@ -1,20 +1,20 @@
-//! Slow clients: dozens send or receive a body slowly, while others request pages of the same two PHP workers.
+//! Slow clients: dozens send or receive a body slowly, while other clients request pages from the same two PHP workers.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
+use crate::overload_outage::metrics;
 use crate::support::{
     AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, doctor_finding, output_text, random_bytes,
-    sha256, with_host,
+    sha256,
 };
 
-/// Sends 5 MB, or so many `pieces`, which tell who asked, and notes it when it has said everything.
+/// Sends 5 MB, or the requested number of `pieces`, whose content depends on `n`; writes the note `sent-N` at the end.
 const LARGE: &str = r#"<?php
 $n = (int) $_GET['n'];
 header('Content-Type: application/octet-stream');
@@ -26,19 +26,20 @@ for ($i = 0; $i < $pieces; $i++) {
     echo str_repeat(chr(33 + ($n + $i) % 90), 65536);
     @file_put_contents(__DIR__ . "/../notes/piece-$n", $i);
 }
-touch(__DIR__ . "/../notes/said-$n");
+touch(__DIR__ . "/../notes/sent-$n");
 "#;
 
-const SLOW: u8 = 50;
+const CLIENTS: u8 = 50;
 
-fn large(number: u8) -> Vec<u8> {
-    of_pieces(number, PIECES)
+/// The default response of [`LARGE`] for `n`.
+fn large(n: u8) -> Vec<u8> {
+    large_with_pieces(n, PIECES)
 }
 
-fn of_pieces(number: u8, pieces: u8) -> Vec<u8> {
+fn large_with_pieces(n: u8, pieces: u8) -> Vec<u8> {
     (0..pieces)
         .flat_map(|i| {
-            let letter = (u16::from(number) + u16::from(i)) % 90 + 33;
+            let letter = (u16::from(n) + u16::from(i)) % 90 + 33;
             vec![u8::try_from(letter).unwrap(); 65_536]
         })
         .collect()
@@ -47,9 +48,9 @@ fn of_pieces(number: u8, pieces: u8) -> Vec<u8> {
 const PIECES: u8 = 80;
 
 /// 15 MB: more than the kernel buffers for a client that does not read.
-const MANY: u8 = 240;
+const MANY_PIECES: u8 = 240;
 
-fn plan() -> SiteBuilder {
+fn builder() -> SiteBuilder {
     SiteBuilder::php()
         .workers(2)
         .site("in_flight = 2")
@@ -57,21 +58,8 @@ fn plan() -> SiteBuilder {
         .ini("output_buffering", "0")
 }
 
-/// A client that asks and does not read.
-fn asks_and_waits(site: &TestSite, target: &str) -> Connection {
-    let mut connection = site.connect();
-    connection.send(&with_host(Request::get(target))).unwrap();
-    connection
-}
-
 fn metric(site: &TestSite, name: &str) -> u64 {
-    let path = site.scratch.join("galley/admin.sock");
-    let mut socket = UnixStream::connect(path).unwrap();
-    socket
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n")
-        .unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
+    let text = metrics(site);
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -80,10 +68,10 @@ fn metric(site: &TestSite, name: &str) -> u64 {
         .unwrap()
 }
 
-/// No worker is occupied: as many pages as there are workers are generated at one time.
-fn both_workers_are_free(site: &TestSite, round: &str) {
-    let pages = [format!("/{round}-one"), format!("/{round}-two")];
-    let held: Vec<Connection> = pages
+/// Asserts that no worker is occupied: PHP generates two pages at the same time.
+fn assert_both_workers_are_free(site: &TestSite, prefix: &str) {
+    let pages = [format!("/{prefix}-one"), format!("/{prefix}-two")];
+    let requests: Vec<Connection> = pages
         .iter()
         .map(|page| {
             site.hold(page);
@@ -93,100 +81,107 @@ fn both_workers_are_free(site: &TestSite, round: &str) {
     for page in &pages {
         site.wait_until_held(page);
     }
-    for (page, mut connection) in pages.iter().zip(held) {
+    for (page, mut connection) in pages.iter().zip(requests) {
         site.release(page);
         connection.receive("GET").unwrap().assert_status(200);
     }
 }
 
-fn all_said(site: &TestSite, count: u8) {
-    wait_for("PHP to have said everything", TIMEOUT * 4, || {
-        (0..count).all(|n| site.notes().join(format!("said-{n}")).exists())
+/// Waits until PHP has sent the complete responses for `n` below `count`.
+fn wait_until_php_has_sent(site: &TestSite, count: u8) {
+    wait_for("PHP to send everything", TIMEOUT * 4, || {
+        (0..count).all(|n| site.notes().join(format!("sent-{n}")).exists())
     });
 }
 
 #[test]
-fn slow_readers_hold_no_worker() {
-    let site = plan().start();
+fn slow_readers_do_not_occupy_workers() {
+    let site = builder().start();
     site.get("/page").assert_status(200);
     let before = site.peak_memory();
-    let readers: Vec<Connection> = (0..SLOW)
-        .map(|n| asks_and_waits(&site, &format!("/large.php?n={n}")))
+    let readers: Vec<Connection> = (0..CLIENTS)
+        .map(|n| site.start_request(&format!("/large.php?n={n}")))
         .collect();
-    all_said(&site, SLOW);
-    both_workers_are_free(&site, "readers");
+    wait_until_php_has_sent(&site, CLIENTS);
+    assert_both_workers_are_free(&site, "readers");
     assert_eq!(
         metric(&site, "galley_spool_responses_total"),
-        u64::from(SLOW)
+        u64::from(CLIENTS)
     );
     assert_eq!(metric(&site, "galley_spool_blocked_total"), 0);
     assert!(metric(&site, "galley_spool_disk_bytes") > 0);
     for (n, mut reader) in (0..).zip(readers) {
-        let answer = reader.receive("GET").unwrap().expect_status(200);
-        assert!(answer.body == large(n), "reader {n} got something else");
+        let response = reader.receive("GET").unwrap().expect_status(200);
+        assert!(
+            response.body == large(n),
+            "reader {n} received another body"
+        );
     }
     let grown = site.grown_since(before);
-    // Of 262 MB. What is left is the helper threads', and on a machine with little time for each there are many of them.
-    assert!(grown < 48 * 1024 * 1024, "{grown} bytes for {SLOW} readers");
-    wait_for("all room to be given back", TIMEOUT, || {
+    // Of 262 MB sent. The rest is memory of blocking threads, which are numerous on a busy machine.
+    assert!(
+        grown < 48 * 1024 * 1024,
+        "{grown} bytes for {CLIENTS} readers"
+    );
+    wait_for("all spool space to be freed", TIMEOUT, || {
         metric(&site, "galley_spool_disk_bytes") == 0
             && metric(&site, "galley_spool_memory_bytes") == 0
     });
 }
 
 #[test]
-fn a_slow_reader_of_what_is_too_large_to_be_stored_holds_no_worker() {
-    let site = plan()
+fn a_slow_reader_of_a_response_above_max_object_occupies_no_worker() {
+    let site = builder()
         .cache("memory = \"64MiB\"\nmax_object = \"64KiB\"")
         .file(
             "large/index.php",
             LARGE.replace("/../notes", "/../../notes"),
         )
         .start();
-    let mut reader = asks_and_waits(&site, "/large/?n=0&head=Cache-Control:max-age=60");
-    all_said(&site, 1);
-    both_workers_are_free(&site, "fill");
-    let answer = reader.receive("GET").unwrap().expect_status(200);
-    assert_eq!(answer.cache_status(), "galley; fwd=uri-miss; stored");
-    assert!(answer.body == large(0));
+    let mut reader = site.start_request("/large/?n=0&head=Cache-Control:max-age=60");
+    wait_until_php_has_sent(&site, 1);
+    assert_both_workers_are_free(&site, "fill");
+    let response = reader.receive("GET").unwrap().expect_status(200);
+    assert_eq!(response.cache_status(), "galley; fwd=uri-miss; stored");
+    assert!(response.body == large(0));
     assert_eq!(metric(&site, "galley_spool_responses_total"), 1);
 }
 
-/// Waits until PHP, which is to say [`MANY`] pieces, has been stopped by its reader: it says nothing new.
-fn until_held(site: &TestSite, number: u8) {
-    let said = || fs::read_to_string(site.notes().join(format!("piece-{number}")));
+/// Waits until the slow reader has stopped PHP before the end of [`MANY_PIECES`]: it has sent no further piece for a while.
+fn wait_until_php_is_blocked(site: &TestSite, n: u8) {
+    let piece = || fs::read_to_string(site.notes().join(format!("piece-{n}")));
     let (mut last, mut since) = (String::new(), Instant::now());
-    wait_for("PHP to be held up", TIMEOUT, || {
-        let now = said().unwrap_or_default();
-        if now != last {
-            (last, since) = (now, Instant::now());
+    wait_for("PHP to be blocked", TIMEOUT, || {
+        let current = piece().unwrap_or_default();
+        if current != last {
+            (last, since) = (current, Instant::now());
         }
         !last.is_empty() && since.elapsed() > Duration::from_millis(400)
     });
-    assert_ne!(last, (MANY - 1).to_string(), "PHP was let go");
+    assert_ne!(last, (MANY_PIECES - 1).to_string(), "PHP was not blocked");
 }
 
 #[test]
-fn without_spool_space_php_goes_at_the_readers_pace() {
-    let site = plan()
+fn without_spool_space_php_sends_at_the_rate_of_the_reader() {
+    let site = builder()
         .server("request_body = \"64KiB\"\nspool_size = \"1MiB\"")
         .start();
-    let mut reader = asks_and_waits(&site, &format!("/large.php?n=0&pieces={MANY}"));
-    wait_for("it to be held up", TIMEOUT, || {
+    let mut reader = site.start_request(&format!("/large.php?n=0&pieces={MANY_PIECES}"));
+    wait_for("the response to be blocked", TIMEOUT, || {
         metric(&site, "galley_spool_blocked_total") == 1
     });
-    until_held(&site, 0);
+    wait_until_php_is_blocked(&site, 0);
     assert!(metric(&site, "galley_spool_disk_bytes") <= 1024 * 1024);
     site.galley
         .wait_for_log("slow clients occupy the upstream", TIMEOUT);
     site.get("/page").assert_status(200);
-    let answer = reader.receive("GET").unwrap().expect_status(200);
-    assert!(answer.body == of_pieces(0, MANY));
+    let response = reader.receive("GET").unwrap().expect_status(200);
+    assert!(response.body == large_with_pieces(0, MANY_PIECES));
 }
 
 #[test]
-fn a_request_for_a_stream_is_not_spooled() {
-    let site = plan()
+fn a_streamed_response_is_not_spooled() {
+    let site = builder()
         .more("[[site.rule]]\npath = \"/stream/*\"\nstream = true")
         .file(
             "stream/large.php",
@@ -200,32 +195,35 @@ fn a_request_for_a_stream_is_not_spooled() {
         ),
         (1, "/stream/large.php?n=1"),
     ] {
-        let mut reader = asks_and_waits(&site, &format!("{target}&pieces={MANY}"));
-        until_held(&site, n);
-        let answer = reader.receive("GET").unwrap().expect_status(200);
-        assert!(answer.body == of_pieces(n, MANY), "{target}");
+        let mut reader = site.start_request(&format!("{target}&pieces={MANY_PIECES}"));
+        wait_until_php_is_blocked(&site, n);
+        let response = reader.receive("GET").unwrap().expect_status(200);
+        assert!(
+            response.body == large_with_pieces(n, MANY_PIECES),
+            "{target}"
+        );
     }
     assert_eq!(metric(&site, "galley_spool_responses_total"), 0);
     assert_eq!(metric(&site, "galley_spool_blocked_total"), 0);
 }
 
 #[test]
-fn a_client_with_a_spool_gets_all_of_a_stream() {
-    let site = plan().start();
+fn an_http_1_0_client_gets_a_complete_stream() {
+    let site = builder().start();
     let target = "/large.php?n=0&head=X-Accel-Buffering:%20no|Cache-Control:%20no-store";
-    let asked = format!("GET {target} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
-    let got = site.send_raw(asked.as_bytes());
-    assert!(got.starts_with(b"HTTP/1.") && got.ends_with(&large(0)));
+    let request = format!("GET {target} HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
+    let response = site.send_raw(request.as_bytes());
+    assert!(response.starts_with(b"HTTP/1.") && response.ends_with(&large(0)));
 }
 
 #[test]
-fn a_disconnected_reader_leaves_nothing_behind() {
-    let site = plan().start();
-    let reader = asks_and_waits(&site, "/large.php?n=0");
-    all_said(&site, 1);
+fn the_spool_of_a_disconnected_reader_is_freed() {
+    let site = builder().start();
+    let reader = site.start_request("/large.php?n=0");
+    wait_until_php_has_sent(&site, 1);
     assert!(metric(&site, "galley_spool_disk_bytes") > 0);
     drop(reader);
-    wait_for("its room to be given back", TIMEOUT, || {
+    wait_for("its spool space to be freed", TIMEOUT, || {
         metric(&site, "galley_spool_disk_bytes") == 0
             && metric(&site, "galley_spool_memory_bytes") == 0
     });
@@ -233,8 +231,8 @@ fn a_disconnected_reader_leaves_nothing_behind() {
 
 const HASH: &str = "<?php echo hash('sha256', file_get_contents('php://input'));";
 
-/// Sends the head of an upload and a part of its body.
-fn begins_upload(site: &TestSite, body: &[u8], upto: usize) -> TcpStream {
+/// Sends the head of an upload and the first `count` bytes of its body.
+fn start_upload(site: &TestSite, body: &[u8], count: usize) -> TcpStream {
     let mut stream = TcpStream::connect(site.addr()).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let head = format!(
@@ -242,36 +240,36 @@ fn begins_upload(site: &TestSite, body: &[u8], upto: usize) -> TcpStream {
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
-    stream.write_all(&body[..upto]).unwrap();
+    stream.write_all(&body[..count]).unwrap();
     stream
 }
 
-fn answer_of(stream: &mut TcpStream) -> String {
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+fn read_response(stream: &mut TcpStream) -> String {
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]
-fn slow_uploads_hold_no_worker() {
-    let site = plan().file("hash.php", HASH).start();
+fn slow_uploads_do_not_occupy_workers() {
+    let site = builder().file("hash.php", HASH).start();
     let body = random_bytes(400_000);
-    let mut uploads: Vec<TcpStream> = (0..SLOW)
-        .map(|_| begins_upload(&site, &body, 300_000))
+    let mut uploads: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| start_upload(&site, &body, 300_000))
         .collect();
-    wait_for("all uploads to be under way", TIMEOUT, || {
-        metric(&site, "galley_spool_requests_total") == u64::from(SLOW)
+    wait_for("all uploads to start", TIMEOUT, || {
+        metric(&site, "galley_spool_requests_total") == u64::from(CLIENTS)
     });
-    both_workers_are_free(&site, "uploads");
+    assert_both_workers_are_free(&site, "uploads");
     let limit = metric(&site, "galley_spool_memory_limit_bytes");
     assert!(metric(&site, "galley_spool_memory_bytes") <= limit);
-    let wanted = sha256(&body);
+    let expected = sha256(&body);
     for upload in &mut uploads {
         upload.write_all(&body[300_000..]).unwrap();
-        let answer = answer_of(upload);
-        assert!(answer.contains(&wanted), "{answer}");
+        let response = read_response(upload);
+        assert!(response.contains(&expected), "{response}");
     }
-    wait_for("all room to be given back", TIMEOUT, || {
+    wait_for("all spool space to be freed", TIMEOUT, || {
         metric(&site, "galley_spool_disk_bytes") == 0
             && metric(&site, "galley_spool_memory_bytes") == 0
     });
@@ -279,13 +277,13 @@ fn slow_uploads_hold_no_worker() {
 
 #[test]
 fn an_upload_without_spool_space_is_rejected() {
-    let site = plan()
+    let site = builder()
         .file("hash.php", HASH)
         .server("request_body = \"1MiB\"\nspool_size = \"1MiB\"")
         .start();
     let body = random_bytes(1_000_000);
-    let mut first = begins_upload(&site, &body, 900_000);
-    wait_for("the first to be in a file", TIMEOUT, || {
+    let mut first = start_upload(&site, &body, 900_000);
+    wait_for("the first upload to be spooled", TIMEOUT, || {
         metric(&site, "galley_spool_disk_bytes") > 700_000
     });
     let other = || {
@@ -295,26 +293,26 @@ fn an_upload_without_spool_space_is_rejected() {
             random_bytes(500_000),
         )
     };
-    let refused = site.send(other()).expect_status(503);
-    assert_eq!(refused.cache_status(), "galley; detail=no-room");
-    assert_eq!(refused.field("retry-after"), Some("10"));
-    // In chunks no length is announced, so it is found out on the way.
+    let rejected = site.send(other()).expect_status(503);
+    assert_eq!(rejected.cache_status(), "galley; detail=no-room");
+    assert_eq!(rejected.field("retry-after"), Some("10"));
+    // The length of a chunked body is not known in advance, so Galley rejects it while it arrives.
     let pieces: Vec<&[u8]> = body.chunks(50_000).collect();
     let chunked = site.send(Request::new("POST", "/hash.php").chunked(&pieces));
     assert_eq!(chunked.status, 503, "{}", chunked.beginning());
     assert_eq!(metric(&site, "galley_spool_rejected_total"), 2);
     site.galley
         .wait_for_log("rejecting request bodies", TIMEOUT);
-    // Small ones need none.
+    // Small bodies need no spool space.
     site.send(Request::form("/hash.php", &[("a", "b")]))
         .assert_status(200);
     let finding = doctor_finding(&site, "spools");
     assert_ne!(finding["level"], "fine", "{finding}");
-    let seen = finding["seen"].as_str().unwrap();
-    assert!(seen.contains("2 request bodies were rejected"), "{seen}");
+    let text = finding["seen"].as_str().unwrap();
+    assert!(text.contains("2 request bodies were rejected"), "{text}");
     first.write_all(&body[900_000..]).unwrap();
-    assert!(answer_of(&mut first).contains(&sha256(&body)));
-    wait_for("there to be room again", TIMEOUT, || {
+    assert!(read_response(&mut first).contains(&sha256(&body)));
+    wait_for("free spool space", TIMEOUT, || {
         site.send(other()).status == 200
     });
     let finding = doctor_finding(&site, "spools");
@@ -324,11 +322,11 @@ fn an_upload_without_spool_space_is_rejected() {
 }
 
 #[test]
-fn a_missing_spool_folder_fails_uploads_only() {
-    let plan = plan().file("hash.php", HASH);
-    let folder = plan.scratch.dir("spool").unwrap();
-    let site = plan.server("spool = \"{dir}/spool\"").start();
-    fs::remove_dir(&folder).unwrap();
+fn a_missing_spool_directory_affects_only_uploads() {
+    let builder = builder().file("hash.php", HASH);
+    let directory = builder.scratch.dir("spool").unwrap();
+    let site = builder.server("spool = \"{dir}/spool\"").start();
+    fs::remove_dir(&directory).unwrap();
     let upload = Request::post(
         "/hash.php",
         "application/octet-stream",
@@ -337,10 +335,10 @@ fn a_missing_spool_folder_fails_uploads_only() {
     site.send(upload.clone()).assert_status(503);
     site.galley
         .wait_for_log("cannot write to the spool folder", TIMEOUT);
-    let mut reader = asks_and_waits(&site, "/large.php?n=0");
+    let mut reader = site.start_request("/large.php?n=0");
     site.get("/hash.php").assert_status(200);
-    let answer = reader.receive("GET").unwrap().expect_status(200);
-    assert!(answer.body == large(0));
-    fs::create_dir(folder).unwrap();
+    let response = reader.receive("GET").unwrap().expect_status(200);
+    assert!(response.body == large(0));
+    fs::create_dir(directory).unwrap();
     site.send(upload).assert_status(200);
 }

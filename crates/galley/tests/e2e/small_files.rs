@@ -1,4 +1,4 @@
-//! Small files in memory: what changes on the disk is seen, and answers are those of the disk, byte for byte.
+//! Small files in memory: changes on disk are noticed, and responses are the same with and without the memory cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -17,8 +17,8 @@ impl TestSite {
         self.scratch.join("root").join(name)
     }
 
-    /// Asks until each of them answers from memory.
-    fn wait_until_kept(&self, targets: &[&str]) {
+    /// Requests each file until it is sent from memory.
+    fn wait_until_in_memory(&self, targets: &[&str]) {
         for target in targets {
             wait_for(&format!("{target} in memory"), TIMEOUT, || {
                 self.get(target);
@@ -27,42 +27,46 @@ impl TestSite {
         }
     }
 
-    /// Waits, without asking for it, until a file may not answer before the disk has been looked at again.
-    fn wait_until_at_rest(&self, target: &str) {
-        wait_for(&format!("{target} at rest"), TIMEOUT, || {
+    /// Waits, without requests for the file, until the next request has to check the file on disk.
+    fn wait_until_check_is_due(&self, target: &str) {
+        wait_for(&format!("the check of {target} to be due"), TIMEOUT, || {
             self.why(target).contains("once the disk has been")
         });
     }
 }
 
 #[test]
-fn a_file_that_is_asked_for_often_is_hardly_looked_at() {
+fn frequent_requests_for_a_file_rarely_check_the_disk() {
     let site = SiteBuilder::files().file("a.css", "body{}").start();
-    site.wait_until_kept(&["/a.css"]);
+    site.wait_until_in_memory(&["/a.css"]);
     assert!(site.why("/a.css").contains("from memory"));
-    let (looks, reads) = (
+    let (checks, reads) = (
         site.status_small_files("looks"),
         site.status_small_files("reads"),
     );
     let mut connection = site.connect();
     for _ in 0..2000 {
-        let answer = connection
+        let response = connection
             .exchange(&Request::get("/a.css").host(HOST))
             .unwrap();
-        assert_eq!(answer.text(), "body{}");
+        assert_eq!(response.text(), "body{}");
     }
     assert!(
-        site.status_small_files("looks") < looks + 1000,
-        "a look for each request"
+        site.status_small_files("looks") < checks + 1000,
+        "too many checks of the disk"
     );
     assert_eq!(site.status_small_files("reads"), reads);
-    assert_eq!(site.status_number("entries"), 0, "no page");
-    let text = site.access_line("/a.css");
-    assert!(text.contains("outcome=file"), "{text}");
+    assert_eq!(
+        site.status_number("entries"),
+        0,
+        "files are not in the page cache"
+    );
+    let line = site.access_line("/a.css");
+    assert!(line.contains("outcome=file"), "{line}");
 }
 
 #[test]
-fn a_change_is_seen_at_the_first_request_after_a_rest() {
+fn the_first_request_after_a_pause_notices_every_change() {
     let names = [
         "written.css",
         "renamed.css",
@@ -76,24 +80,24 @@ fn a_change_is_seen_at_the_first_request_after_a_rest() {
         "sibling.css",
         "script.css",
     ];
-    let mut plan = SiteBuilder::files();
+    let mut builder = SiteBuilder::files();
     for name in names.iter().filter(|name| **name != "link.css") {
-        plan = plan.file(name, "old");
+        builder = builder.file(name, "old");
     }
-    plan = plan.file("one.txt", "old").file("two.txt", "new");
-    symlink("one.txt", plan.scratch.join("root/link.css")).unwrap();
-    let site = plan.start();
+    builder = builder.file("one.txt", "old").file("two.txt", "new");
+    symlink("one.txt", builder.scratch.join("root/link.css")).unwrap();
+    let site = builder.start();
     let targets = names.map(|name| format!("/{name}"));
-    site.wait_until_kept(&targets.each_ref().map(String::as_str));
+    site.wait_until_in_memory(&targets.each_ref().map(String::as_str));
     for target in &targets {
-        site.wait_until_at_rest(target);
+        site.wait_until_check_is_due(target);
     }
 
-    changed_content_is_seen(&site);
-    changed_kinds_are_seen(&site);
+    assert_new_content(&site);
+    assert_new_file_kinds(&site);
 }
 
-fn changed_content_is_seen(site: &TestSite) {
+fn assert_new_content(site: &TestSite) {
     let root = |name: &str| site.root(name);
     let new = |name: &str| assert_eq!(site.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("written.css"), "new").unwrap();
@@ -116,7 +120,7 @@ fn changed_content_is_seen(site: &TestSite) {
         .set_len(1)
         .unwrap();
     assert_eq!(site.get("/cut.css").text(), "o");
-    // As long as before, and as old by its own word.
+    // The same size and the same modification time.
     let modified = fs::metadata(root("same-time.css"))
         .unwrap()
         .modified()
@@ -129,12 +133,12 @@ fn changed_content_is_seen(site: &TestSite) {
     new("/same-time.css");
 }
 
-fn changed_kinds_are_seen(site: &TestSite) {
+fn assert_new_file_kinds(site: &TestSite) {
     let root = |name: &str| site.root(name);
     let new = |name: &str| assert_eq!(site.get(name).expect_status(200).text(), "new", "{name}");
     fs::write(root("closed/.htaccess"), "Require all denied").unwrap();
-    // Rules that were read are valid for a second of their own.
-    wait_for("the folder to be closed", TIMEOUT, || {
+    // Galley uses loaded `.htaccess` rules for up to one second.
+    wait_for("access to be denied", TIMEOUT, || {
         site.get("/closed/a.css").status == 403
     });
     fs::remove_file(root("folder.css")).unwrap();
@@ -144,21 +148,21 @@ fn changed_kinds_are_seen(site: &TestSite) {
     symlink("two.txt", root("link.css")).unwrap();
     new("/link.css");
     fs::write(root("sibling.css.gz"), "zipped").unwrap();
-    let answer = site.send(Request::get("/sibling.css").field("Accept-Encoding", "gzip"));
+    let response = site.send(Request::get("/sibling.css").field("Accept-Encoding", "gzip"));
     assert_eq!(
-        (answer.text(), answer.field("content-encoding")),
+        (response.text(), response.field("content-encoding")),
         ("zipped".to_owned(), Some("gzip"))
     );
-    // A link out of the root, to what nobody may see.
+    // A link to a file outside the root.
     fs::remove_file(root("script.css")).unwrap();
     symlink("/etc/passwd", root("script.css")).unwrap();
     site.get("/script.css").assert_status(404);
 }
 
 #[test]
-fn a_change_is_seen_while_everybody_asks() {
+fn changes_are_noticed_during_continuous_requests() {
     let site = SiteBuilder::php().file("a.css", "old").start();
-    site.wait_until_kept(&["/a.css"]);
+    site.wait_until_in_memory(&["/a.css"]);
     let mut connection = site.connect();
     let mut send = || {
         connection
@@ -168,18 +172,18 @@ fn a_change_is_seen_while_everybody_asks() {
     assert_eq!(send().text(), "old");
     fs::write(site.root("a.css"), "new").unwrap();
     wait_for("the new content", TIMEOUT, || send().text() == "new");
-    site.wait_until_kept(&["/a.css"]);
+    site.wait_until_in_memory(&["/a.css"]);
     assert_eq!(send().text(), "new");
     fs::remove_file(site.root("a.css")).unwrap();
-    // What is no file is WordPress's.
-    wait_for("PHP to be asked", TIMEOUT, || {
+    // Paths without a file go to PHP.
+    wait_for("the response of PHP", TIMEOUT, || {
         send().text().contains("path=/a.css")
     });
     assert!(!site.get("/a.css").text().contains("new"));
 }
 
 #[test]
-fn what_is_young_is_not_kept_and_never_wrong() {
+fn recently_changed_files_are_sent_from_disk() {
     let site = SiteBuilder::files().file("a.txt", "").start();
     let whole: String = (0..4000).map(|n| format!("{n};")).collect();
     let mut file = OpenOptions::new()
@@ -191,19 +195,19 @@ fn what_is_young_is_not_kept_and_never_wrong() {
         let text = site.get("/a.txt").text();
         assert!(whole.starts_with(&text), "{text}");
     }
-    // A time of change in the future is a file's own word.
+    // A modification time in the future does not prevent caching.
     file.set_modified(SystemTime::now() + TIMEOUT * 1000)
         .unwrap();
     assert_eq!(site.get("/a.txt").text(), whole);
-    site.wait_until_kept(&["/a.txt"]);
+    site.wait_until_in_memory(&["/a.txt"]);
     assert_eq!(site.get("/a.txt").text(), whole);
 }
 
-fn coded(site: &TestSite, target: &str, accept: &str) -> Response {
+fn get_with_coding(site: &TestSite, target: &str, accept: &str) -> Response {
     site.send(Request::get(target).field("Accept-Encoding", accept))
 }
 
-fn unzipped(bytes: &[u8]) -> String {
+fn decompress(bytes: &[u8]) -> String {
     let mut plain = String::new();
     flate2::read::GzDecoder::new(bytes)
         .read_to_string(&mut plain)
@@ -212,7 +216,7 @@ fn unzipped(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn text_is_coded_beside_what_its_owner_coded() {
+fn text_files_are_compressed_and_precompressed_files_are_preferred() {
     let text = "p { margin: 0 }\n".repeat(500);
     let site = SiteBuilder::files()
         .file("a.css", &text)
@@ -222,31 +226,31 @@ fn text_is_coded_beside_what_its_owner_coded() {
         .file("short.css", "p{}")
         .start();
     let all = ["/a.css", "/b.css", "/c.png", "/short.css"];
-    // The first answer says already that a coding is chosen.
+    // `Vary` is present before a compressed copy exists.
     assert_eq!(site.get("/a.css").field("vary"), Some("Accept-Encoding"));
-    site.wait_until_kept(&all);
-    let mut zipped = coded(&site, "/a.css", "gzip");
-    wait_for("the coded file", TIMEOUT, || {
-        zipped = coded(&site, "/a.css", "gzip");
-        zipped.has("content-encoding")
+    site.wait_until_in_memory(&all);
+    let mut gzip = get_with_coding(&site, "/a.css", "gzip");
+    wait_for("the compressed file", TIMEOUT, || {
+        gzip = get_with_coding(&site, "/a.css", "gzip");
+        gzip.has("content-encoding")
     });
-    assert_eq!(unzipped(&zipped.body), text);
+    assert_eq!(decompress(&gzip.body), text);
     let plain = site.get("/a.css");
     assert_eq!(plain.text(), text);
-    let brotli = coded(&site, "/a.css", "br");
-    let tags = [&plain, &zipped, &brotli].map(|answer| answer.field("etag").unwrap().to_owned());
+    let brotli = get_with_coding(&site, "/a.css", "br");
+    let tags = [&plain, &gzip, &brotli].map(|response| response.field("etag").unwrap().to_owned());
     assert!(tags.iter().all(|tag| tag.starts_with('"')), "strong");
     assert!(tags[0] != tags[1] && tags[1] != tags[2] && tags[0] != tags[2]);
-    for answer in [&plain, &zipped, &brotli] {
-        assert_eq!(answer.field("vary"), Some("Accept-Encoding"));
-        assert_eq!(answer.field("content-type"), plain.field("content-type"));
+    for response in [&plain, &gzip, &brotli] {
+        assert_eq!(response.field("vary"), Some("Accept-Encoding"));
+        assert_eq!(response.field("content-type"), plain.field("content-type"));
     }
-    let known = |tag: &str| {
+    let status_for = |tag: &str| {
         let request = Request::get("/a.css").field("Accept-Encoding", "gzip");
         site.send(request.field("If-None-Match", tag)).status
     };
-    assert_eq!((known(&tags[1]), known(&tags[0])), (304, 200));
-    // Parts are parts of the file as it lies there.
+    assert_eq!((status_for(&tags[1]), status_for(&tags[0])), (304, 200));
+    // Ranges apply to the uncompressed file.
     let part = Request::get("/a.css").field("Accept-Encoding", "gzip");
     let part = site
         .send(part.field("Range", "bytes=4-9"))
@@ -255,21 +259,21 @@ fn text_is_coded_beside_what_its_owner_coded() {
         (part.text().as_str(), part.has("content-encoding")),
         ("margin"[..6].into(), false)
     );
-    // The owner's own, also when another coding has been made beside it.
-    wait_for("the other coding", TIMEOUT, || {
-        coded(&site, "/b.css", "br").has("content-encoding")
+    // The precompressed file is sent, also when Galley has added another coding.
+    wait_for("the Brotli copy", TIMEOUT, || {
+        get_with_coding(&site, "/b.css", "br").has("content-encoding")
     });
-    assert_eq!(coded(&site, "/b.css", "gzip").text(), "OWN");
-    assert!(!coded(&site, "/c.png", "gzip").has("content-encoding"));
-    assert!(!coded(&site, "/short.css", "gzip").has("content-encoding"));
-    // Coded copies end with the file.
+    assert_eq!(get_with_coding(&site, "/b.css", "gzip").text(), "OWN");
+    assert!(!get_with_coding(&site, "/c.png", "gzip").has("content-encoding"));
+    assert!(!get_with_coding(&site, "/short.css", "gzip").has("content-encoding"));
+    // Compressed copies are discarded when the file changes.
     fs::write(site.root("a.css"), text.replace('p', "q")).unwrap();
     wait_for("the new content", TIMEOUT, || {
         site.get("/a.css").text().starts_with('q')
     });
-    let new = coded(&site, "/a.css", "gzip");
+    let new = get_with_coding(&site, "/a.css", "gzip");
     let new = if new.has("content-encoding") {
-        unzipped(&new.body)
+        decompress(&new.body)
     } else {
         new.text()
     };
@@ -277,7 +281,7 @@ fn text_is_coded_beside_what_its_owner_coded() {
 }
 
 #[test]
-fn two_sites_of_one_host_keep_their_files_apart() {
+fn two_sites_with_the_same_host_have_separate_files() {
     let site = SiteBuilder::files()
         .file("a.css", "one")
         .file("inner/a.css", "two")
@@ -287,23 +291,29 @@ fn two_sites_of_one_host_keep_their_files_apart() {
             "[[site]]\nhosts = [\"{HOST}\"]\nroot = \"{{root}}/inner\"\nlisten = [\"127.0.0.2:0\"]"
         ))
         .start();
-    site.wait_until_kept(&["/a.css"]);
-    let of = |index: usize| {
+    site.wait_until_in_memory(&["/a.css"]);
+    let text_from = |index: usize| {
         let request = Request::get("/a.css").host(HOST);
         request.send(site.addr_of(index)).unwrap().text()
     };
     wait_for("both in memory", TIMEOUT, || {
-        assert_eq!((of(0).as_str(), of(1).as_str()), ("one", "two"));
+        assert_eq!(
+            (text_from(0).as_str(), text_from(1).as_str()),
+            ("one", "two")
+        );
         site.status_small_files("entries") == 2
     });
-    assert_eq!((of(0).as_str(), of(1).as_str()), ("one", "two"));
+    assert_eq!(
+        (text_from(0).as_str(), text_from(1).as_str()),
+        ("one", "two")
+    );
 }
 
 #[test]
-fn pages_and_files_of_one_path_are_never_mixed_up() {
+fn pages_and_files_with_similar_paths_are_never_confused() {
     let site = SiteBuilder::php().file("style.css", "file").start();
-    site.wait_until_kept(&["/style.css"]);
-    // Web cache deception: what looks like a file is PHP's unless it is one.
+    site.wait_until_in_memory(&["/style.css"]);
+    // Web cache deception: URLs that look like files go to PHP unless the file exists.
     for target in [
         "/account/style.css",
         "/style.css/x.css",
@@ -313,15 +323,15 @@ fn pages_and_files_of_one_path_are_never_mixed_up() {
         assert_ne!(site.get(target).text(), "file", "{target}");
     }
     let session = Request::get("/style.css").field("Cookie", "wordpress_logged_in_1=me");
-    let answer = site.send(session);
+    let response = site.send(session);
     assert_eq!(
-        (answer.text().as_str(), answer.cache_status()),
+        (response.text().as_str(), response.cache_status()),
         ("file", "galley; detail=file")
     );
     site.send(Request::new("POST", "/style.css"))
         .assert_status(405);
     assert_eq!(site.status_small_files("entries"), 1);
-    // A page that was there before the file stays until it is purged, as without memory.
+    // A page that was stored before the file existed stays until it is purged, as without the memory cache.
     assert!(site.get("/later.txt").text().contains("path=/later.txt"));
     fs::write(site.root("later.txt"), "file").unwrap();
     assert!(site.get("/later.txt").is_hit());
@@ -330,8 +340,8 @@ fn pages_and_files_of_one_path_are_never_mixed_up() {
     assert_eq!(site.get("/style.css").text(), "file");
 }
 
-/// Three servers for the same files: by the fast path, the slow path, and without memory.
-struct Ways(Vec<TestSite>);
+/// Servers with the same files and different settings.
+struct ServerGroup(Vec<TestSite>);
 
 const FILES: [&str; 6] = [
     "/style.css",
@@ -342,8 +352,8 @@ const FILES: [&str; 6] = [
     "/folder/",
 ];
 
-impl Ways {
-    /// `compress`: for all of them; `settings`: of `[server]` and `[cache]` for each.
+impl ServerGroup {
+    /// `compress` applies to all servers; `settings` has lines of `[server]` and `[cache]` for each.
     fn start(compress: &str, settings: &[(&str, &str)]) -> Self {
         let names = [
             "style.css",
@@ -357,13 +367,13 @@ impl Ways {
             "closed/x.txt",
             "closed/.htaccess",
         ];
-        let mut plans = settings.iter().map(|(server, cache)| {
+        let mut builders = settings.iter().map(|(server, cache)| {
             SiteBuilder::files()
                 .server(server)
                 .cache(&format!("memory = \"64MiB\"\n{cache}"))
                 .site(&format!("compress = {compress}\ndense_after = 0"))
         });
-        let mut first = plans.next().unwrap();
+        let mut first = builders.next().unwrap();
         for name in names {
             first = match name {
                 "empty.txt" => first.file(name, ""),
@@ -373,52 +383,58 @@ impl Ways {
                 _ => first.file(name, format!("/* {name} */\n").repeat(200)),
             };
         }
-        let mut stages = Vec::new();
-        for plan in plans {
-            // The very same files: their tags tell the inode.
+        let mut sites = Vec::new();
+        for builder in builders {
+            // Hard links, because the `ETag` contains the inode.
             for name in names {
-                let to = plan.scratch.join("root").join(name);
+                let to = builder.scratch.join("root").join(name);
                 fs::create_dir_all(to.parent().unwrap()).unwrap();
                 fs::hard_link(first.scratch.join("root").join(name), to).unwrap();
             }
-            stages.push(plan.start());
+            sites.push(builder.start());
         }
-        stages.insert(0, first.start());
-        Self(stages)
+        sites.insert(0, first.start());
+        Self(sites)
     }
 
-    fn agree_on(&self, bytes: &[u8]) {
-        let answers: Vec<String> = self
+    fn assert_same_response(&self, bytes: &[u8]) {
+        let responses: Vec<String> = self
             .0
             .iter()
             .map(|site| comparable(&site.send_raw(bytes)))
             .collect();
-        for other in &answers[1..] {
+        for other in &responses[1..] {
             assert!(
-                *other == answers[0],
-                "{}\n--- one way:\n{}\n--- another:\n{other}",
+                *other == responses[0],
+                "{}\n--- first server:\n{}\n--- another server:\n{other}",
                 bytes.escape_ascii(),
-                answers[0]
+                responses[0]
             );
         }
-        assert!(!answers[0].is_empty(), "{}", bytes.escape_ascii());
+        assert!(!responses[0].is_empty(), "{}", bytes.escape_ascii());
     }
 
-    fn agree_on_all(&self) {
-        let mut own = Vec::new();
+    fn assert_same_responses(&self) {
+        let mut conditions = Vec::new();
         for accept in ["", "gzip", "br"] {
             for path in FILES {
-                let answer = coded(&self.0[0], path, accept).expect_status(200);
-                own.push(format!("If-None-Match: {}", answer.field("etag").unwrap()));
-                own.push(format!("If-Match: {}", answer.field("etag").unwrap()));
-                own.push(format!(
+                let response = get_with_coding(&self.0[0], path, accept).expect_status(200);
+                conditions.push(format!(
+                    "If-None-Match: {}",
+                    response.field("etag").unwrap()
+                ));
+                conditions.push(format!("If-Match: {}", response.field("etag").unwrap()));
+                conditions.push(format!(
                     "If-Modified-Since: {}",
-                    answer.field("last-modified").unwrap()
+                    response.field("last-modified").unwrap()
                 ));
             }
         }
-        let fields = FIELDS.iter().copied().chain(own.iter().map(String::as_str));
-        let fields: Vec<&str> = fields.chain(["X-None: of these"]).collect();
+        let fields = FIELDS
+            .iter()
+            .copied()
+            .chain(conditions.iter().map(String::as_str));
+        let fields: Vec<&str> = fields.chain(["X-Unused: 1"]).collect();
         let others = [
             "/style.css?ver=6.1",
             "/style.css?utm_source=a",
@@ -430,28 +446,34 @@ impl Ways {
         for method in ["GET", "HEAD"] {
             for path in FILES.iter().chain(&others) {
                 for field in &fields {
-                    self.agree_on(&request(method, path, &[field, "Connection: close"]));
+                    self.assert_same_response(&request(
+                        method,
+                        path,
+                        &[field, "Connection: close"],
+                    ));
                 }
                 let twice = [
                     "Accept-Encoding: gzip, br",
                     "Range: bytes=2-5",
                     "Connection: close",
                 ];
-                self.agree_on(&request(method, path, &twice));
+                self.assert_same_response(&request(method, path, &twice));
             }
         }
-        self.agree_on(b"GET /style.css HTTP/1.0\r\nHost: example.test\r\n\r\n");
-        self.agree_on(b"POST /style.css HTTP/1.1\r\nHost: example.test\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        self.assert_same_response(b"GET /style.css HTTP/1.0\r\nHost: example.test\r\n\r\n");
+        self.assert_same_response(b"POST /style.css HTTP/1.1\r\nHost: example.test\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
         let pipeline = FILES
             .map(|path| request("GET", path, &["Accept-Encoding: gzip"]))
             .concat();
-        self.agree_on(&[pipeline, request("GET", "/", &["Connection: close"])].concat());
+        self.assert_same_response(
+            &[pipeline, request("GET", "/", &["Connection: close"])].concat(),
+        );
     }
 }
 
 #[test]
-fn files_are_answered_alike_with_memory_and_without() {
-    let ways = Ways::start(
+fn files_get_the_same_response_with_and_without_the_memory_cache() {
+    let servers = ServerGroup::start(
         "[]",
         &[
             ("fast_path = true", ""),
@@ -459,21 +481,21 @@ fn files_are_answered_alike_with_memory_and_without() {
             ("", "max_file = 0"),
         ],
     );
-    for site in &ways.0[..2] {
-        site.wait_until_kept(&FILES);
+    for site in &servers.0[..2] {
+        site.wait_until_in_memory(&FILES);
     }
-    assert!(!ways.0[2].why("/style.css").contains("from memory"));
-    ways.agree_on_all();
+    assert!(!servers.0[2].why("/style.css").contains("from memory"));
+    servers.assert_same_responses();
 }
 
 #[test]
-fn coded_files_are_the_same_on_both_paths() {
-    let ways = Ways::start(
+fn compressed_files_are_the_same_on_the_fast_and_slow_path() {
+    let servers = ServerGroup::start(
         "[\"br\", \"gzip\"]",
         &[("fast_path = true", ""), ("fast_path = false", "")],
     );
-    for site in &ways.0 {
-        site.wait_until_kept(&FILES);
+    for site in &servers.0 {
+        site.wait_until_in_memory(&FILES);
         for (path, accept) in [
             ("/style.css", "gzip"),
             ("/own.css", "br"),
@@ -481,9 +503,9 @@ fn coded_files_are_the_same_on_both_paths() {
             ("/folder/", "gzip"),
         ] {
             wait_for("all codings", TIMEOUT, || {
-                coded(site, path, accept).has("content-encoding")
+                get_with_coding(site, path, accept).has("content-encoding")
             });
         }
     }
-    ways.agree_on_all();
+    servers.assert_same_responses();
 }

@@ -1,4 +1,4 @@
-//! `stream_request`: uploads that the upstream gets while they arrive, and what becomes of those that do not arrive.
+//! `stream_request`: request bodies that Galley forwards to the upstream while they arrive, also incomplete and rejected ones.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use galley_testkit::client::{Connection, Request};
+use galley_testkit::client::Request;
 use galley_testkit::origin::{FastCgiOrigin, Gate, Origin};
 use galley_testkit::wait_for;
 
@@ -26,8 +26,8 @@ fn head(target: &str, fields: &str) -> String {
     )
 }
 
-/// Request bodies that went to a file.
-fn spooled(site: &TestSite) -> u64 {
+/// Number of request bodies that were spooled to a file.
+fn spooled_requests(site: &TestSite) -> u64 {
     let status = site.status();
     json_number(
         status.split("\"spools\":").nth(1).unwrap_or_default(),
@@ -35,75 +35,54 @@ fn spooled(site: &TestSite) -> u64 {
     )
 }
 
-/// A site in front of a scripted FastCGI program with one slot.
-fn before(responder: &FastCgiOrigin) -> SiteBuilder {
-    SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
+/// A site with one slot for this FastCGI origin.
+fn with_fastcgi_origin(origin: &FastCgiOrigin) -> SiteBuilder {
+    SiteBuilder::upstream_line(&format!("php = \"{}\"", origin.address()))
         .file("index.php", "")
         .site("in_flight = 1")
         .more(RULE)
 }
 
-/// Sends `count` pieces, each only when the upstream has the one before.
-fn in_pieces(connection: &mut Connection, received: &AtomicUsize, pieces: &[Vec<u8>], frame: bool) {
-    let mut sent = 0;
-    for piece in pieces {
-        if frame {
-            let size = format!("{:x}\r\n", piece.len());
-            connection.write(size.as_bytes()).unwrap();
-        }
-        connection.write(piece).unwrap();
-        if frame {
-            connection.write(b"\r\n").unwrap();
-        }
-        sent += piece.len();
-        wait_for("the piece at the upstream", TIMEOUT, || {
-            received.load(Ordering::SeqCst) >= sent
-        });
-    }
-}
-
 #[test]
-fn php_gets_each_part_when_it_has_arrived() {
+fn php_gets_each_part_of_the_body_when_it_arrives() {
     let received = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&received);
-    let responder = FastCgiOrigin::start(move |_, app| {
+    let origin_received = Arc::clone(&received);
+    let origin = FastCgiOrigin::start(move |_, app| {
         while let Some(piece) = app.stdin_piece() {
-            count.fetch_add(piece.len(), Ordering::SeqCst);
+            origin_received.fetch_add(piece.len(), Ordering::SeqCst);
         }
         app.answer("Content-Type: text/plain", b"all of it");
     })
     .unwrap();
-    // The upload takes longer than the upstream may be silent.
-    let site = before(&responder)
+    // The upload takes longer than `first_byte_timeout`.
+    let site = with_fastcgi_origin(&origin)
         .site("first_byte_timeout = \"500ms\"")
         .start();
     let pieces: Vec<Vec<u8>> = (0..4).map(|_| random_bytes(10_000)).collect();
     let mut connection = site.connect();
-    let announced = head("/upload", "Content-Length: 40000");
-    connection.write(announced.as_bytes()).unwrap();
+    let request_head = head("/upload", "Content-Length: 40000");
+    connection.write(request_head.as_bytes()).unwrap();
     for piece in &pieces {
-        in_pieces(
-            &mut connection,
-            &received,
-            std::slice::from_ref(piece),
-            false,
-        );
+        connection.write(piece).unwrap();
+        wait_for("the piece at the upstream", TIMEOUT, || {
+            received.load(Ordering::SeqCst) >= piece.len()
+        });
         received.store(0, Ordering::SeqCst);
         std::thread::sleep(Duration::from_millis(300));
     }
-    let answer = connection.receive("POST").unwrap().expect_status(200);
-    assert_eq!(answer.text(), "all of it");
-    let asked = responder.requests();
-    assert_eq!(asked[0].param("CONTENT_LENGTH"), "40000");
-    assert!(asked[0].stdin == pieces.concat());
-    // The connection lives on.
+    let response = connection.receive("POST").unwrap().expect_status(200);
+    assert_eq!(response.text(), "all of it");
+    let requests = origin.requests();
+    assert_eq!(requests[0].param("CONTENT_LENGTH"), "40000");
+    assert!(requests[0].stdin == pieces.concat());
+    // The connection stays open.
     let next = with_host(Request::post("/next", "text/plain", "small"));
     connection.exchange(&next).unwrap().assert_status(200);
-    assert_eq!(responder.requests()[1].stdin, b"small");
+    assert_eq!(origin.requests()[1].stdin, b"small");
 }
 
 #[test]
-fn an_http_server_gets_a_body_without_a_length_in_chunks() {
+fn a_chunked_body_is_forwarded_in_chunks_over_http() {
     let origin = Origin::start(|_, writer| {
         let length = writer.body().len();
         writer.answer(200, &[], length.to_string().as_bytes());
@@ -117,24 +96,24 @@ fn an_http_server_gets_a_body_without_a_length_in_chunks() {
             Request::new("POST", "/chunks").chunked(&pieces),
             Request::post("/length", "application/octet-stream", body.clone()),
         ] {
-            let answer = site.send(request).expect_status(200);
-            assert_eq!(answer.text(), length.to_string());
+            let response = site.send(request).expect_status(200);
+            assert_eq!(response.text(), length.to_string());
         }
-        let seen = origin.requests();
-        let [.., chunked, whole] = seen.as_slice() else {
-            panic!("two requests");
+        let requests = origin.requests();
+        let [.., chunked, with_length] = requests.as_slice() else {
+            panic!("fewer than two requests");
         };
         assert_eq!(chunked.field("transfer-encoding"), Some("chunked"));
         assert_eq!(chunked.field("content-length"), None);
-        let announced = length.to_string();
-        assert_eq!(whole.field("content-length"), Some(announced.as_str()));
-        assert!(chunked.body == body && whole.body == body, "{length}");
+        let expected = length.to_string();
+        assert_eq!(with_length.field("content-length"), Some(expected.as_str()));
+        assert!(chunked.body == body && with_length.body == body, "{length}");
     }
-    assert_eq!(spooled(&site), 0);
+    assert_eq!(spooled_requests(&site), 0);
 }
 
 #[test]
-fn a_large_upload_costs_neither_memory_nor_disk() {
+fn a_large_upload_takes_neither_memory_nor_disk() {
     let site = SiteBuilder::php()
         .file("hash.php", HASH)
         .server("request_body = \"200MiB\"")
@@ -150,29 +129,29 @@ fn a_large_upload_costs_neither_memory_nor_disk() {
     site.send(small).assert_status(200);
     let before = site.peak_memory();
     let body = random_bytes(100 * 1024 * 1024);
-    let wanted = format!("{} {}", body.len(), sha256(&body));
+    let expected = format!("{} {}", body.len(), sha256(&body));
     let request = Request::post("/hash.php", "application/octet-stream", body);
-    let answer = site.send(request).expect_status(200);
-    assert_eq!(answer.text(), wanted);
+    let response = site.send(request).expect_status(200);
+    assert_eq!(response.text(), expected);
     let grown = site.grown_since(before);
     assert!(grown < 4 * 1024 * 1024, "{grown} bytes for one upload");
-    assert_eq!(spooled(&site), 0);
-    // CGI wants to know the length, so this one is received first.
+    assert_eq!(spooled_requests(&site), 0);
+    // CGI requires the length, so Galley receives a chunked body completely first.
     let body = random_bytes(1_000_000);
     let pieces: Vec<&[u8]> = body.chunks(50_021).collect();
     let chunked = Request::new("POST", "/hash.php").chunked(&pieces);
-    let answer = site.send(chunked).expect_status(200);
-    assert_eq!(answer.text(), format!("1000000 {}", sha256(&body)));
-    assert_eq!(spooled(&site), 1);
+    let response = site.send(chunked).expect_status(200);
+    assert_eq!(response.text(), format!("1000000 {}", sha256(&body)));
+    assert_eq!(spooled_requests(&site), 1);
 }
 
 #[test]
-fn an_upstream_that_takes_nothing_stops_its_client() {
+fn an_upstream_that_does_not_read_stops_the_upload() {
     let gate = Arc::new(Gate::new());
-    let held = Arc::clone(&gate);
-    let origin = Origin::start(move |seen, writer| {
-        if seen.method == "POST" {
-            held.pass();
+    let origin_gate = Arc::clone(&gate);
+    let origin = Origin::start(move |request, writer| {
+        if request.method == "POST" {
+            origin_gate.pass();
         }
         let length = writer.body().len();
         writer.answer(200, &[], length.to_string().as_bytes());
@@ -203,34 +182,34 @@ fn an_upstream_that_takes_nothing_stops_its_client() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(sent < body.len(), "all of it was taken");
+    assert!(sent < body.len(), "Galley accepted the complete body");
     let grown = site.grown_since(before);
     assert!(
         grown < 4 * 1024 * 1024,
-        "{grown} bytes while nobody takes it"
+        "{grown} bytes while the upstream does not read"
     );
     gate.open();
     stream.set_write_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(&body[sent..]).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.ends_with(&body.len().to_string()), "{answer}");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert!(response.ends_with(&body.len().to_string()), "{response}");
 }
 
 #[test]
-fn a_client_is_told_to_continue_when_its_body_is_wanted() {
+fn a_client_gets_100_continue_when_its_request_has_a_slot() {
     let gate = Arc::new(Gate::new());
-    let held = Arc::clone(&gate);
-    let responder = FastCgiOrigin::start(move |asked, app| {
-        if asked.param("REQUEST_URI") == "/busy" {
-            held.pass();
-        } else if asked.param("REQUEST_URI") == "/upload" {
+    let origin_gate = Arc::clone(&gate);
+    let origin = FastCgiOrigin::start(move |request, app| {
+        if request.param("REQUEST_URI") == "/busy" {
+            origin_gate.pass();
+        } else if request.param("REQUEST_URI") == "/upload" {
             app.stdin();
         }
         app.answer("Status: 201 Created\r\nContent-Type: text/plain", b"");
     })
     .unwrap();
-    let site = before(&responder).start();
+    let site = with_fastcgi_origin(&origin).start();
     let mut busy = site.connect();
     busy.send(&with_host(Request::post("/busy", "text/plain", "x")))
         .unwrap();
@@ -242,8 +221,11 @@ fn a_client_is_told_to_continue_when_its_body_is_wanted() {
     stream
         .set_read_timeout(Some(Duration::from_millis(300)))
         .unwrap();
-    let early = stream.peek(&mut [0; 16]);
-    assert!(early.is_err(), "told before there was a slot");
+    let peeked = stream.peek(&mut [0; 16]);
+    assert!(
+        peeked.is_err(),
+        "100 Continue was sent before a slot was free"
+    );
     gate.open();
     busy.receive("POST").unwrap().assert_status(201);
     let mut line = [0; 25];
@@ -253,13 +235,13 @@ fn a_client_is_told_to_continue_when_its_body_is_wanted() {
     assert_eq!(&line, b"HTTP/1.1 100 Continue\r\n\r\n");
     connection.write(b"12345").unwrap();
     connection.receive("POST").unwrap().assert_status(201);
-    assert_eq!(responder.requests()[1].stdin, b"12345");
+    assert_eq!(origin.requests()[1].stdin, b"12345");
 }
 
 #[test]
-fn an_answer_before_the_end_of_the_upload_is_an_answer() {
-    let responder = FastCgiOrigin::start(|asked, app| {
-        let target = asked.param("REQUEST_URI");
+fn a_response_before_the_end_of_the_upload_is_forwarded() {
+    let origin = FastCgiOrigin::start(|request, app| {
+        let target = request.param("REQUEST_URI");
         if target.contains("some") {
             app.stdin_piece();
         }
@@ -270,28 +252,28 @@ fn an_answer_before_the_end_of_the_upload_is_an_answer() {
         if target.contains("close") {
             app.close();
         } else if target.contains("silent") {
-            // It neither reads nor ends before its response has to be sent.
+            // Galley must send the response although this neither reads nor ends the request.
             std::thread::sleep(Duration::from_secs(3));
             app.end(0, 0);
         }
     })
     .unwrap();
-    let site = before(&responder).start();
+    let site = with_fastcgi_origin(&origin).start();
     for target in ["/early", "/early?close", "/some", "/some?close", "/silent"] {
         let mut connection = site.connect();
         let upload = Request::post(target, "application/octet-stream", random_bytes(20 << 20));
-        // The rest is not read any more once the response was sent.
+        // Galley does not read the rest after it has sent the response.
         let _ = connection.send(&with_host(upload));
-        let answer = connection.receive("POST").unwrap().expect_status(403);
-        assert_eq!(answer.text(), "no", "{target}");
+        let response = connection.receive("POST").unwrap().expect_status(403);
+        assert_eq!(response.text(), "no", "{target}");
         let next = site.send(Request::post("/next", "text/plain", "small"));
         assert_eq!(next.expect_status(403).text(), "no", "after {target}");
     }
 }
 
 #[test]
-fn a_response_that_begins_early_is_whole() {
-    // It echoes: the response begins with the first part of the request.
+fn a_response_that_starts_during_the_upload_is_complete() {
+    // The response starts before the request body is complete.
     let origin = Origin::start(|_, writer| {
         writer.chunked(200, &[]);
         writer.chunk(b"begun ");
@@ -304,40 +286,38 @@ fn a_response_that_begins_early_is_whole() {
     let mut connection = site.connect();
     for _ in 0..2 {
         let upload = Request::post("/echo", "application/octet-stream", random_bytes(8 << 20));
-        let answer = connection.exchange(&with_host(upload)).unwrap();
-        assert_eq!(answer.expect_status(200).text(), "begun 8388608");
+        let response = connection.exchange(&with_host(upload)).unwrap();
+        assert_eq!(response.expect_status(200).text(), "begun 8388608");
     }
 }
 
 #[test]
-fn an_upload_that_breaks_off_aborts_its_request_and_frees_the_slot() {
+fn an_incomplete_upload_aborts_the_fastcgi_request_and_frees_the_slot() {
     let aborted = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&aborted);
-    let responder = FastCgiOrigin::start(move |asked, app| {
-        let announced: usize = asked.param("CONTENT_LENGTH").parse().unwrap();
-        if app.stdin().len() < announced {
-            count.fetch_add(1, Ordering::SeqCst);
+    let origin_aborted = Arc::clone(&aborted);
+    let origin = FastCgiOrigin::start(move |request, app| {
+        let length: usize = request.param("CONTENT_LENGTH").parse().unwrap();
+        if app.stdin().len() < length {
+            origin_aborted.fetch_add(1, Ordering::SeqCst);
             app.wait_for_abort();
         }
         app.answer("Content-Type: text/plain", b"whole");
     })
     .unwrap();
-    let site = before(&responder)
+    let site = with_fastcgi_origin(&origin)
         .server("body_timeout = \"1s\"\nmin_rate = \"100B\"")
         .start();
     for round in 1..=3 {
-        let mut broken = site.connect();
-        let announced = head("/upload", "Content-Length: 1000000");
-        broken.write(announced.as_bytes()).unwrap();
-        broken.write(&random_bytes(100_000)).unwrap();
-        wait_for("the request", TIMEOUT, || {
-            responder.count() == 2 * round - 1
-        });
-        // Gone, or silent.
+        let mut incomplete = site.connect();
+        let request_head = head("/upload", "Content-Length: 1000000");
+        incomplete.write(request_head.as_bytes()).unwrap();
+        incomplete.write(&random_bytes(100_000)).unwrap();
+        wait_for("the request", TIMEOUT, || origin.count() == 2 * round - 1);
+        // The first client stays connected and gets a time-out, the others disconnect.
         if round == 1 {
-            broken.receive("POST").unwrap().assert_status(408);
+            incomplete.receive("POST").unwrap().assert_status(408);
         }
-        drop(broken);
+        drop(incomplete);
         wait_for("the abort", TIMEOUT, || {
             aborted.load(Ordering::SeqCst) == round
         });
@@ -347,7 +327,7 @@ fn an_upload_that_breaks_off_aborts_its_request_and_frees_the_slot() {
 }
 
 #[test]
-fn php_whose_upload_breaks_off_works_on() {
+fn php_serves_the_next_requests_after_incomplete_uploads() {
     let script = "<?php $n = strlen(file_get_contents('php://input')); $f = __DIR__ . '/../notes/got'; \
         file_put_contents(\"$f.new\", \"$n of $_SERVER[CONTENT_LENGTH]\"); rename(\"$f.new\", $f);";
     let site = SiteBuilder::php()
@@ -356,30 +336,30 @@ fn php_whose_upload_breaks_off_works_on() {
         .site("in_flight = 1")
         .more(RULE)
         .start();
-    let announced = head("/form.php", "Content-Length: 1000000");
+    let request_head = head("/form.php", "Content-Length: 1000000");
     for _ in 0..5 {
-        let mut broken = site.connect();
-        broken.write(announced.as_bytes()).unwrap();
-        broken.write(&random_bytes(100_000)).unwrap();
+        let mut incomplete = site.connect();
+        incomplete.write(request_head.as_bytes()).unwrap();
+        incomplete.write(&random_bytes(100_000)).unwrap();
     }
     site.get("/one").assert_status(200);
     site.send(Request::post("/two", "text/plain", "small"))
         .assert_status(200);
-    // As the manual warns: the script runs with what has arrived.
+    // As the manual warns, the script runs with the part that has arrived.
     site.wait_for_note("got");
-    let got = std::fs::read_to_string(site.notes().join("got")).unwrap();
-    let (received, announced) = got.split_once(" of ").unwrap();
-    assert_eq!(announced, "1000000");
-    assert!(received.parse::<u32>().unwrap() <= 100_000, "{got}");
+    let note = std::fs::read_to_string(site.notes().join("got")).unwrap();
+    let (received, length) = note.split_once(" of ").unwrap();
+    assert_eq!(length, "1000000");
+    assert!(received.parse::<u32>().unwrap() <= 100_000, "{note}");
 }
 
 #[test]
-fn a_body_without_a_length_beyond_the_limit_is_rejected() {
-    let whole = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&whole);
+fn a_chunked_body_above_the_limit_is_rejected() {
+    let complete = Arc::new(AtomicUsize::new(0));
+    let origin_complete = Arc::clone(&complete);
     let origin = Origin::start(move |_, writer| {
         if !writer.body().is_empty() {
-            count.fetch_add(1, Ordering::SeqCst);
+            origin_complete.fetch_add(1, Ordering::SeqCst);
         }
         writer.answer(200, &[], b"");
     })
@@ -390,21 +370,25 @@ fn a_body_without_a_length_beyond_the_limit_is_rejected() {
         .start();
     let body = random_bytes(1_000_000);
     let pieces: Vec<&[u8]> = body.chunks(10_000).collect();
-    let answer = site.send(Request::new("POST", "/upload").chunked(&pieces));
-    answer.assert_status(413);
+    let response = site.send(Request::new("POST", "/upload").chunked(&pieces));
+    response.assert_status(413);
     site.get("/after").assert_status(200);
-    assert_eq!(whole.load(Ordering::SeqCst), 0, "the end arrived");
+    assert_eq!(
+        complete.load(Ordering::SeqCst),
+        0,
+        "the upstream got a complete body"
+    );
 }
 
 #[test]
-fn a_request_whose_body_was_begun_is_sent_once() {
-    let begun = Arc::new(AtomicUsize::new(0));
+fn a_request_is_not_retried_after_a_part_of_its_body_was_sent() {
+    let started = Arc::new(AtomicUsize::new(0));
     let servers: Vec<Origin> = (0..2)
         .map(|_| {
-            let count = Arc::clone(&begun);
-            Origin::start(move |seen, writer| {
-                if seen.method == "POST" {
-                    count.fetch_add(1, Ordering::SeqCst);
+            let origin_started = Arc::clone(&started);
+            Origin::start(move |request, writer| {
+                if request.method == "POST" {
+                    origin_started.fetch_add(1, Ordering::SeqCst);
                     writer.reset();
                 } else {
                     writer.answer(200, &[], b"");
@@ -419,7 +403,7 @@ fn a_request_whose_body_was_begun_is_sent_once() {
         servers[1].url()
     );
     let site = SiteBuilder::upstream_line(&upstream).more(RULE).start();
-    // A kept connection may have been closed, for which other requests are repeated.
+    // Galley retries other requests if a persistent connection has been closed.
     for _ in 0..4 {
         site.get("/warm");
     }
@@ -430,20 +414,20 @@ fn a_request_whose_body_was_begun_is_sent_once() {
             random_bytes(3_000_000),
         );
         site.send(upload).assert_status(502);
-        assert_eq!(begun.load(Ordering::SeqCst), round);
+        assert_eq!(started.load(Ordering::SeqCst), round);
     }
 }
 
 #[test]
-fn what_access_rules_have_to_read_is_received_first() {
-    let responder = FastCgiOrigin::start(|_, app| {
+fn a_body_that_access_rules_inspect_is_received_first() {
+    let origin = FastCgiOrigin::start(|_, app| {
         app.stdin();
         app.answer("Content-Type: text/plain", b"php");
     })
     .unwrap();
-    let site = before(&responder).file("xmlrpc.php", "").start();
+    let site = with_fastcgi_origin(&origin).file("xmlrpc.php", "").start();
     let call = "<?xml version=\"1.0\"?><methodCall><methodName>system.multicall</methodName><params/></methodCall>";
-    let answer = site.send(Request::post("/xmlrpc.php", "text/xml", call));
-    assert!(answer.expect_status(200).text().contains("faultString"));
-    assert_eq!(responder.count(), 0);
+    let response = site.send(Request::post("/xmlrpc.php", "text/xml", call));
+    assert!(response.expect_status(200).text().contains("faultString"));
+    assert_eq!(origin.count(), 0);
 }

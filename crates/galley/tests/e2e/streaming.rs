@@ -1,4 +1,4 @@
-//! Responses that arrive in pieces: each piece leaves when it is there, the head too.
+//! Streamed responses: Galley sends the head and each part of the body as soon as it arrives.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, with_host};
 
 const LOGGED_IN: &str = "wordpress_logged_in_x=1";
 
-/// Reads until `wanted` has arrived; all that has.
-fn read_until(connection: &Connection, wanted: &str) -> String {
+/// Reads until `expected` has arrived; returns everything that was read.
+fn read_until(connection: &Connection, expected: &str) -> String {
     let mut stream = connection.stream();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut text = String::new();
     let mut part = [0; 4096];
-    while !text.contains(wanted) {
-        let count = stream.read(&mut part).expect(wanted);
-        assert!(count > 0, "closed before {wanted:?}: {text}");
+    while !text.contains(expected) {
+        let count = stream.read(&mut part).expect(expected);
+        assert!(count > 0, "closed before {expected:?}: {text}");
         text.push_str(&String::from_utf8_lossy(&part[..count]));
     }
     text
 }
 
-/// A request whose response is sent as far as `gates` let it: head, "first", "second".
-fn in_three_steps(request: Request, preset: &str) {
+/// Sends a request to an origin that sends the head, "first" and "second" one after the other, each after the client has the part before.
+fn assert_streamed(request: Request, preset: &str) {
     let gates = [Arc::new(Gate::new()), Arc::new(Gate::new())];
-    let held = gates.clone();
+    let origin_gates = gates.clone();
     let origin = Origin::start(move |_, writer| {
         writer.chunked(200, &[("Content-Type", "text/event-stream")]);
-        held[0].pass();
+        origin_gates[0].pass();
         writer.chunk(b"first");
-        held[1].pass();
+        origin_gates[1].pass();
         writer.chunk(b"second");
         writer.last_chunk();
     })
@@ -51,40 +51,40 @@ fn in_three_steps(request: Request, preset: &str) {
 }
 
 #[test]
-fn a_page_is_passed_on_as_it_comes() {
-    in_three_steps(Request::get("/events"), "wordpress");
+fn a_page_is_streamed() {
+    assert_streamed(Request::get("/events"), "wordpress");
 }
 
 #[test]
-fn what_is_not_stored_is_passed_on_as_it_comes() {
-    in_three_steps(Request::get("/events").cookie(LOGGED_IN), "wordpress");
+fn a_response_that_is_not_stored_is_streamed() {
+    assert_streamed(Request::get("/events").cookie(LOGGED_IN), "wordpress");
 }
 
-/// It purges a page when it begins and when it has ended, and its client is complete only then.
+/// The request purges a page at the start and at the end of its response, and the client has the complete response only after that.
 #[test]
-fn the_response_to_an_unsafe_request_is_passed_on_as_it_comes() {
+fn the_response_to_an_unsafe_request_is_streamed() {
     for preset in ["wordpress", "none"] {
-        in_three_steps(Request::post("/events", "text/plain", "ask"), preset);
+        assert_streamed(Request::post("/events", "text/plain", "ask"), preset);
     }
 }
 
-/// A page that is stored while the response is in transit may lack what the request changed: it is purged before its client has
-/// the whole response, whether its length or its end says that it is whole.
+/// A page that is stored while the response to an unsafe request is in transit may lack the change. Galley purges it before the client
+/// has the complete response, with `Content-Length` as well as with chunks.
 #[test]
-fn whoever_has_the_whole_response_sees_no_page_of_the_time_before_its_end() {
-    for whole in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
+fn a_client_with_the_complete_unsafe_response_gets_no_older_page() {
+    for framing in ["Content-Length: 2", "Transfer-Encoding: chunked"] {
         let gate = Arc::new(Gate::new());
-        let held = Arc::clone(&gate);
-        let is_chunked = whole.starts_with("Transfer");
-        let origin = Origin::start(move |seen, writer| {
-            if seen.method == "GET" {
+        let origin_gate = Arc::clone(&gate);
+        let is_chunked = framing.starts_with("Transfer");
+        let origin = Origin::start(move |request, writer| {
+            if request.method == "GET" {
                 writer.answer(200, &[("Cache-Control", "max-age=600")], b"page");
                 return;
             }
-            let head = format!("HTTP/1.1 200 OK\r\n{whole}\r\n\r\n");
+            let head = format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n");
             writer.write(head.as_bytes());
             writer.write(if is_chunked { b"1\r\nx\r\n" } else { b"x" });
-            held.pass();
+            origin_gate.pass();
             writer.write(if is_chunked {
                 b"1\r\ny\r\n0\r\n\r\n"
             } else {
@@ -105,6 +105,6 @@ fn whoever_has_the_whole_response_sees_no_page_of_the_time_before_its_end() {
         gate.open();
         let rest = if is_chunked { "0\r\n\r\n" } else { "y" };
         read_until(&connection, rest);
-        assert!(!site.get("/a").is_hit(), "{whole}");
+        assert!(!site.get("/a").is_hit(), "{framing}");
     }
 }

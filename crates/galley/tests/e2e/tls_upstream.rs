@@ -1,14 +1,14 @@
-//! Upstreams over TLS: an Apache with `mod_ssl`, whose certificate is in order, for another name, or nobody's that we trust.
+//! Upstreams over TLS: Apache with `mod_ssl`, whose certificate is valid, expired, for another name, or from an untrusted authority.
 
 use std::fs;
 use std::net::TcpListener;
 
-use galley_testkit::{Apache, ApacheOptions, Scratch};
+use galley_testkit::{Apache, ApacheOptions, Galley, Scratch};
 
-use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
-use crate::tls_support::{Authority, Ends, Key};
+use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, binary};
+use crate::tls_support::{Authority, KeyType, Validity};
 
-/// An Apache that speaks TLS at the port that comes with it; certificates lie in `dir`.
+/// Starts Apache with TLS and this certificate of the scratch folder. Returns its port.
 fn apache(scratch: &Scratch, certificate: &str) -> (Apache, u16) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
@@ -34,29 +34,25 @@ fn apache(scratch: &Scratch, certificate: &str) -> (Apache, u16) {
 }
 
 fn site(certificate: &str, lines: &str) -> (TestSite, Apache) {
-    let plan = SiteBuilder::upstream_line("upstream = [\"https://127.0.0.1:{port}\"]").site(lines);
+    let builder =
+        SiteBuilder::upstream_line("upstream = [\"https://127.0.0.1:{port}\"]").site(lines);
     let authority = Authority::new();
-    let dir = plan.scratch.path();
+    let dir = builder.scratch.path();
     authority.issue(dir, "named", &["apache.internal"]);
     authority.issue(dir, "addressed", &["127.0.0.1"]);
     authority.issue_as(
         dir,
         "expired",
         &["apache.internal"],
-        (Key::Ecdsa, Ends::Past),
+        (KeyType::Ecdsa, Validity::Expired),
     );
     fs::copy(dir.join("ca.pem"), dir.join("trusted.pem")).unwrap();
-    let stranger = Authority::new();
-    stranger.issue(dir, "strange", &["apache.internal"]);
-    let (apache, port) = apache(&plan.scratch, certificate);
-    let (scratch, fpm, text) = plan.prepare();
+    let untrusted_authority = Authority::new();
+    untrusted_authority.issue(dir, "strange", &["apache.internal"]);
+    let (apache, port) = apache(&builder.scratch, certificate);
+    let (scratch, fpm, text) = builder.prepare();
     let text = text.replace("{port}", &port.to_string());
-    let galley = galley_testkit::Galley::start_binary(
-        crate::support::binary(),
-        &scratch.join("galley"),
-        &text,
-    )
-    .unwrap();
+    let galley = Galley::start_binary(binary(), &scratch.join("galley"), &text).unwrap();
     let site = TestSite {
         galley,
         fpm,
@@ -65,48 +61,49 @@ fn site(certificate: &str, lines: &str) -> (TestSite, Apache) {
     (site, apache)
 }
 
-const NAMED: &str = "upstream_tls = { name = \"apache.internal\", ca = \"{dir}/trusted.pem\" }";
+const TRUSTED_NAME: &str =
+    "upstream_tls = { name = \"apache.internal\", ca = \"{dir}/trusted.pem\" }";
 
 #[test]
-fn pages_come_over_tls_and_connections_are_kept() {
-    let (site, _apache) = site("named", NAMED);
-    let answers = ["/", "/a", "/b"].map(|path| site.get(&format!("/index.php{path}")).text());
-    for answer in &answers {
+fn pages_are_fetched_over_one_persistent_tls_connection() {
+    let (site, _apache) = site("named", TRUSTED_NAME);
+    let responses = ["/", "/a", "/b"].map(|path| site.get(&format!("/index.php{path}")).text());
+    for response in &responses {
         assert!(
-            answer.starts_with("on apache.internal example.test "),
-            "{answer}"
+            response.starts_with("on apache.internal example.test "),
+            "{response}"
         );
     }
-    // One after the other they come over one connection.
+    // The page prints the client's port: all requests used one connection.
     assert!(
-        answers.windows(2).all(|two| two[0] == two[1]),
-        "{answers:?}"
+        responses.windows(2).all(|two| two[0] == two[1]),
+        "{responses:?}"
     );
 }
 
 #[test]
-fn an_address_may_stand_in_the_certificate() {
+fn the_certificate_of_an_upstream_can_name_an_ip_address() {
     let (site, _apache) = site("addressed", "upstream_tls = { ca = \"{dir}/trusted.pem\" }");
-    let answer = site.get("/index.php").text();
-    // There is no name to ask for (RFC 6066 section 3).
-    assert!(answer.starts_with("on - example.test"), "{answer}");
+    let response = site.get("/index.php").text();
+    // SNI does not permit an address (RFC 6066 section 3).
+    assert!(response.starts_with("on - example.test"), "{response}");
 }
 
 #[test]
-fn an_upstream_that_is_not_who_it_should_be_gets_no_request() {
-    let by_system = "upstream_tls = { name = \"apache.internal\" }";
-    for (certificate, lines, why) in [
-        ("addressed", NAMED, "not valid for name"),
-        ("expired", NAMED, "xpired"),
-        ("strange", NAMED, "UnknownIssuer"),
-        ("named", by_system, "UnknownIssuer"),
+fn an_upstream_with_an_invalid_certificate_gets_no_request() {
+    let system_roots = "upstream_tls = { name = \"apache.internal\" }";
+    for (certificate, lines, reason) in [
+        ("addressed", TRUSTED_NAME, "not valid for name"),
+        ("expired", TRUSTED_NAME, "xpired"),
+        ("strange", TRUSTED_NAME, "UnknownIssuer"),
+        ("named", system_roots, "UnknownIssuer"),
     ] {
         let (site, apache) = site(certificate, lines);
         site.get("/index.php").assert_status(502);
         site.galley
             .wait_for_log("the TLS handshake with the upstream failed", TIMEOUT);
         let log = site.galley.log();
-        assert!(log.contains(why), "{certificate}: {log}");
+        assert!(log.contains(reason), "{certificate}: {log}");
         assert!(
             !apache.access_log().contains("example.test"),
             "{}",
@@ -116,11 +113,11 @@ fn an_upstream_that_is_not_who_it_should_be_gets_no_request() {
 }
 
 #[test]
-fn whoever_answers_is_believed_where_the_file_says_so() {
+fn verify_false_accepts_any_certificate() {
     let lines = "upstream_tls = { name = \"apache.internal\", verify = false }";
     let (site, _apache) = site("strange", lines);
-    let answer = site.get("/index.php").text();
-    assert!(answer.starts_with("on apache.internal"), "{answer}");
+    let response = site.get("/index.php").text();
+    assert!(response.starts_with("on apache.internal"), "{response}");
     site.galley.wait_for_log(
         "Galley does not notice a server that impersonates the upstream",
         TIMEOUT,

@@ -1,4 +1,4 @@
-//! Traces: the fields that PHP and upstreams get, and the spans that a scripted collector gets.
+//! Distributed tracing: the trace fields that PHP and upstreams get, and the spans that Galley exports to a collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,32 +8,31 @@ use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 use serde_json::Value;
 
-use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// Says what PHP was told.
+/// Prints the trace fields that PHP gets.
 const ECHO: &str = "<?php header('Content-Type: text/plain'); \
      echo $_SERVER['HTTP_TRACEPARENT'] ?? 'none', ' ', $_SERVER['HTTP_TRACESTATE'] ?? 'none';";
 
-/// A collector that answers with the status that `statuses` has for each request, and then with 200. Any 503 asks for a second.
+/// A collector that responds with the given statuses in order and then with 200. A 503 has `Retry-After: 1`.
 fn collector(statuses: &'static [u16]) -> (Origin, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+    let request_count = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&request_count);
     let origin = Origin::start(move |_, writer| {
         writer.body();
         let number = count.fetch_add(1, Ordering::SeqCst);
         let status = statuses.get(number).copied().unwrap_or(200);
-        let pause: &[_] = &[("Retry-After", "1")];
-        writer.answer(status, if status == 503 { pause } else { &[] }, b"{}");
+        let retry_after: &[_] = &[("Retry-After", "1")];
+        writer.answer(status, if status == 503 { retry_after } else { &[] }, b"{}");
     });
-    (origin.unwrap(), asked)
+    (origin.unwrap(), request_count)
 }
 
-fn traced(plan: SiteBuilder, collector: &Origin, more: &str) -> SiteBuilder {
-    plan.log(&format!(
+fn traced(builder: SiteBuilder, collector: &Origin, more: &str) -> SiteBuilder {
+    builder.log(&format!(
         "format = \"json\"\nfields = [\"target\", \"outcome\", \"trace_id\"]\notlp = \"{}\"\n{more}",
         collector.url()
     ))
@@ -72,13 +71,18 @@ fn wait_for_spans(collector: &Origin, count: usize) -> Vec<Value> {
 
 fn attribute<'s>(span: &'s Value, name: &str) -> &'s Value {
     let all = span["attributes"].as_array().unwrap();
-    let one = all.iter().find(|one| one["key"] == name);
-    one.map_or(&Value::Null, |one| {
-        one["value"].as_object().unwrap().values().next().unwrap()
+    let attribute = all.iter().find(|attribute| attribute["key"] == name);
+    attribute.map_or(&Value::Null, |attribute| {
+        attribute["value"]
+            .as_object()
+            .unwrap()
+            .values()
+            .next()
+            .unwrap()
     })
 }
 
-/// The span of this kind and name; there is one.
+/// The only span of this kind and name.
 fn span<'s>(spans: &'s [Value], kind: u64, name: &str) -> &'s Value {
     let mut found = spans
         .iter()
@@ -94,8 +98,8 @@ fn time(span: &Value, name: &str) -> u64 {
     span[name].as_str().unwrap().parse().unwrap()
 }
 
-/// What PHP says in `target`.
-fn told(site: &TestSite, request: Request) -> Vec<String> {
+/// `Traceparent` and `Tracestate` that PHP gets for a request.
+fn trace_fields(site: &TestSite, request: Request) -> Vec<String> {
     let text = site.send(request).expect_status(200).text();
     text.split(' ').map(str::to_owned).collect()
 }
@@ -104,7 +108,7 @@ fn told(site: &TestSite, request: Request) -> Vec<String> {
 fn a_miss_has_a_trace_and_a_hit_has_none() {
     let (collector, _) = collector(&[]);
     let site = traced(SiteBuilder::php().file("index.php", ECHO), &collector, "").start();
-    let sent = told(&site, Request::get("/page?a=secret"));
+    let received = trace_fields(&site, Request::get("/page?a=secret"));
     site.get("/page?a=secret").assert_status(200);
     let spans = wait_for_spans(&collector, 5);
     let (server, client) = (span(&spans, 2, "GET"), span(&spans, 3, "GET"));
@@ -113,13 +117,13 @@ fn a_miss_has_a_trace_and_a_hit_has_none() {
         server["traceId"].as_str().unwrap(),
         client["spanId"].as_str().unwrap()
     );
-    assert_eq!(sent, [parent.as_str(), "none"]);
+    assert_eq!(received, [parent.as_str(), "none"]);
     assert_eq!(server["parentSpanId"], Value::Null);
-    for (name, below) in [("queue", server), ("store", server), ("connect", client)] {
-        let part = span(&spans, 1, name);
-        assert_eq!(part["parentSpanId"], below["spanId"], "{name}");
-        assert_eq!(part["traceId"], server["traceId"]);
-        assert!(time(part, "startTimeUnixNano") <= time(part, "endTimeUnixNano"));
+    for (name, parent_span) in [("queue", server), ("store", server), ("connect", client)] {
+        let child = span(&spans, 1, name);
+        assert_eq!(child["parentSpanId"], parent_span["spanId"], "{name}");
+        assert_eq!(child["traceId"], server["traceId"]);
+        assert!(time(child, "startTimeUnixNano") <= time(child, "endTimeUnixNano"));
     }
     for (name, value) in [
         ("http.request.method", "GET"),
@@ -136,7 +140,7 @@ fn a_miss_has_a_trace_and_a_hit_has_none() {
     assert_eq!(attribute(client, "galley.upstream.protocol"), "fastcgi");
     let all = format!("{spans:?}");
     assert!(!all.contains("secret"), "{all}");
-    // The hit came before: had it spans, they would be here.
+    // The hit was earlier. If Galley exported spans for it, they would be here.
     wait_for("two records", TIMEOUT, || {
         site.access().lines().count() >= 2
     });
@@ -154,13 +158,13 @@ fn a_miss_has_a_trace_and_a_hit_has_none() {
         };
         assert_eq!(record["trace_id"], *trace, "{record}");
     }
-    assert!(metrics(&site).contains("galley_spans_exported_total 5\n"));
+    assert!(site.metrics().contains("galley_spans_exported_total 5\n"));
 }
 
 #[test]
-fn a_trace_is_continued_for_whom_the_configuration_says() {
+fn trace_parent_selects_the_clients_whose_trace_is_continued() {
     let state = "vendor=1";
-    let head = |request: Request, flags: &str| {
+    let with_trace_fields = |request: Request, flags: &str| {
         request
             .field("Traceparent", format!("00-{TRACE}-{PARENT}-{flags}"))
             .field("Tracestate", state)
@@ -173,20 +177,27 @@ fn a_trace_is_continued_for_whom_the_configuration_says() {
         (proxies, "otlp_sample = 0", true),
     ] {
         let (collector, _) = collector(&[]);
-        let plan = SiteBuilder::php().file("index.php", ECHO).server(server);
-        let site = traced(plan, &collector, more).start();
-        let form = || Request::form("/page", &[("a", "b")]);
-        // Not recorded, as the client asks for.
-        let sent = told(&site, head(form(), "00"));
+        let builder = SiteBuilder::php().file("index.php", ECHO).server(server);
+        let site = traced(builder, &collector, more).start();
+        let post = || Request::form("/page", &[("a", "b")]);
+        // The flags of a trace that is not sampled.
+        let received = trace_fields(&site, with_trace_fields(post(), "00"));
         let flags = if is_continued { "-00" } else { "-01" };
-        assert!(sent[0].ends_with(flags), "{more}: {sent:?}");
-        let sent = told(&site, head(form(), "01"));
-        assert_eq!(sent[0].contains(TRACE), is_continued, "{more}: {sent:?}");
-        assert!(!sent[0].contains(PARENT), "{sent:?}");
-        assert_eq!(sent[1], if is_continued { state } else { "none" });
-        let page = told(&site, head(Request::get("/page"), "01"));
+        assert!(received[0].ends_with(flags), "{more}: {received:?}");
+        let received = trace_fields(&site, with_trace_fields(post(), "01"));
+        assert_eq!(
+            received[0].contains(TRACE),
+            is_continued,
+            "{more}: {received:?}"
+        );
+        assert!(!received[0].contains(PARENT), "{received:?}");
+        assert_eq!(received[1], if is_continued { state } else { "none" });
+        let page = trace_fields(&site, with_trace_fields(Request::get("/page"), "01"));
         assert_eq!(page[0].contains(TRACE), is_continued, "{more}: {page:?}");
-        assert_eq!(page[1], "none", "what is unkeyed is unseen");
+        assert_eq!(
+            page[1], "none",
+            "a stored page must not depend on a field outside the key"
+        );
         wait_for_spans(&collector, 8);
         let spans = spans(&collector);
         let servers: Vec<&Value> = spans.iter().filter(|span| span["kind"] == 2).collect();
@@ -198,43 +209,50 @@ fn a_trace_is_continued_for_whom_the_configuration_says() {
 }
 
 #[test]
-fn php_gets_no_invalid_parent_and_no_stranger_s_for_a_page_of_all() {
+fn php_gets_no_invalid_trace_fields_and_none_for_a_cacheable_page() {
     let site = SiteBuilder::php().file("index.php", ECHO).start();
     let valid = format!("00-{TRACE}-{PARENT}-01");
-    let form = || Request::form("/page", &[("a", "b")]).field("Tracestate", "vendor=1");
-    let sent = told(&site, form().field("Traceparent", &valid));
-    assert_eq!(sent, [valid.as_str(), "vendor=1"]);
+    let post = || Request::form("/page", &[("a", "b")]).field("Tracestate", "vendor=1");
+    let received = trace_fields(&site, post().field("Traceparent", &valid));
+    assert_eq!(received, [valid.as_str(), "vendor=1"]);
     for invalid in [
         "junk",
         "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
         "ff-x",
         "",
     ] {
-        let sent = told(&site, form().field("Traceparent", invalid));
-        assert_eq!(sent, ["none", "none"], "{invalid}");
+        let received = trace_fields(&site, post().field("Traceparent", invalid));
+        assert_eq!(received, ["none", "none"], "{invalid}");
     }
-    let twice = form()
+    let twice = post()
         .field("Traceparent", &valid)
         .field("Traceparent", &valid);
-    assert_eq!(told(&site, twice), ["none", "none"]);
+    assert_eq!(trace_fields(&site, twice), ["none", "none"]);
     let page = Request::get("/other").field("Traceparent", &valid);
-    assert_eq!(told(&site, page), ["none", "none"]);
+    assert_eq!(trace_fields(&site, page), ["none", "none"]);
 }
 
 #[test]
-fn an_upstream_is_told_and_each_attempt_is_a_span() {
+fn an_upstream_gets_the_trace_and_each_attempt_is_a_span() {
     let (collector, _) = collector(&[]);
-    let origin = Origin::start(|seen, writer| {
-        let status = if seen.path() == "/broken" { 500 } else { 200 };
-        let told = seen.field("traceparent").unwrap_or("none");
-        writer.answer(status, &[], told.as_bytes());
+    let origin = Origin::start(|request, writer| {
+        let status = if request.path() == "/broken" {
+            500
+        } else {
+            200
+        };
+        let parent = request.field("traceparent").unwrap_or("none");
+        writer.answer(status, &[], parent.as_bytes());
     })
     .unwrap();
     let site = traced(SiteBuilder::origin(&origin, "none"), &collector, "").start();
-    let sent = site.get("/broken").expect_status(500).text();
+    let received = site.get("/broken").expect_status(500).text();
     let spans = wait_for_spans(&collector, 4);
     let (server, client) = (span(&spans, 2, "GET"), span(&spans, 3, "GET"));
-    assert!(sent.contains(client["spanId"].as_str().unwrap()), "{sent}");
+    assert!(
+        received.contains(client["spanId"].as_str().unwrap()),
+        "{received}"
+    );
     assert_eq!(client["status"]["code"], 2);
     assert_eq!(server["status"]["code"], 2);
     assert_eq!(attribute(server, "error.type"), "500");
@@ -254,25 +272,25 @@ fn an_upstream_is_told_and_each_attempt_is_a_span() {
 }
 
 #[test]
-fn a_busy_collector_is_asked_again_and_an_absent_one_costs_no_request() {
-    let (collector, asked) = collector(&[503, 429, 400]);
+fn a_busy_collector_gets_retries_and_a_missing_one_delays_no_request() {
+    let (collector, request_count) = collector(&[503, 429, 400]);
     let site = traced(SiteBuilder::php().file("index.php", ECHO), &collector, "").start();
-    told(&site, Request::get("/page"));
+    trace_fields(&site, Request::get("/page"));
     wait_for("three attempts", TIMEOUT, || {
-        asked.load(Ordering::SeqCst) >= 3
+        request_count.load(Ordering::SeqCst) >= 3
     });
     let bodies = collector.requests();
     assert_eq!(bodies[0].body, bodies[1].body);
     assert_eq!(bodies[1].body, bodies[2].body);
     wait_for("the rejected batch to be counted", TIMEOUT, || {
-        metrics(&site).contains("galley_spans_dropped_total 5\n")
+        site.metrics().contains("galley_spans_dropped_total 5\n")
     });
     drop(collector);
-    // More spans than may wait: requests go on, and what has no room is counted.
+    // More spans than the queue holds: requests are served, and the dropped spans are counted.
     for number in 0..600 {
-        told(&site, Request::get(&format!("/page?n={number}")));
+        trace_fields(&site, Request::get(&format!("/page?n={number}")));
     }
-    let text = metrics(&site);
+    let text = site.metrics();
     let dropped = text.lines().find_map(|line| {
         let count = line.strip_prefix("galley_spans_dropped_total ")?;
         count.parse::<u64>().ok()

@@ -1,4 +1,4 @@
-//! What requests that change something do to stored pages: nothing more than they must, and a bounded number of times.
+//! Effects of unsafe requests on stored pages: purges, their limits per client and per page, and unknown methods.
 
 use std::collections::BTreeSet;
 
@@ -6,20 +6,21 @@ use galley_testkit::client::Request;
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
-use crate::http2::ask::Client;
+use crate::http2::client::Client;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, page_value};
 
 const SESSION: &str = "wordpress_logged_in_0123=editor|1|x";
 
-/// What the plugin says of each response that it has seen.
+/// The field that the WordPress plugin adds to responses.
 const PLUGIN: &str = "Galley-Plugin: 0.3.0";
 
+/// Requests a page and returns its run of PHP.
 fn run(site: &TestSite, page: &str) -> u64 {
     let response = site.get(page).expect_status(200);
     page_value(&response.text(), "run").parse().unwrap()
 }
 
-/// Stores a page; which run of PHP it is.
+/// Stores a page and returns its run of PHP.
 fn fill(site: &TestSite, page: &str) -> u64 {
     wait_for(&format!("{page} to be stored"), TIMEOUT, || {
         site.get(page).is_hit()
@@ -32,7 +33,7 @@ fn post(page: &str) -> Request {
 }
 
 #[track_caller]
-fn is_stale_once(site: &TestSite, page: &str, old: u64) {
+fn assert_stale_once(site: &TestSite, page: &str, old: u64) {
     let response = site.get(page);
     let status = response.cache_status();
     assert!(status.contains("detail=revalidating"), "{page}: {status}");
@@ -41,13 +42,13 @@ fn is_stale_once(site: &TestSite, page: &str, old: u64) {
         old.to_string(),
         "{page}"
     );
-    wait_for(&format!("a newer {page}"), TIMEOUT, || {
+    wait_for(&format!("a new response of {page}"), TIMEOUT, || {
         run(site, page) != old
     });
 }
 
 #[test]
-fn an_anonymous_post_does_not_purge_where_the_plugin_says_what_changed() {
+fn an_anonymous_post_does_not_purge_if_the_plugin_is_active() {
     let site = SiteBuilder::php().start();
     site.head("/a", &[PLUGIN]);
     site.head("/comment", &[PLUGIN, "Location: /a#c1", "Status: 302"]);
@@ -68,9 +69,9 @@ fn an_anonymous_post_does_not_purge_where_the_plugin_says_what_changed() {
             );
         }
     }
-    // What the plugin orders holds, and a session purges softly on top of that.
+    // Purges by the plugin are effective, and a request with a session purges softly in addition.
     site.send(post("/a").cookie(SESSION)).assert_status(200);
-    is_stale_once(&site, "/a", first);
+    assert_stale_once(&site, "/a", first);
     fill(&site, "/a");
     site.head("/edit", &[PLUGIN, "Galley-Purge: id=x1,/a"]);
     site.send(post("/edit")).assert_status(200);
@@ -83,18 +84,18 @@ fn an_anonymous_post_purges_softly_without_the_plugin() {
     site.head("/comment", &["Location: /b#c1", "Status: 302"]);
     let first = fill(&site, "/a");
     site.send(post("/a")).assert_status(200);
-    is_stale_once(&site, "/a", first);
+    assert_stale_once(&site, "/a", first);
     let first = fill(&site, "/b");
     site.send(post("/comment")).assert_status(302);
-    is_stale_once(&site, "/b", first);
-    // Who has a session has changed something.
+    assert_stale_once(&site, "/b", first);
+    // A request with a session purges hard.
     fill(&site, "/c");
     site.send(post("/c").cookie(SESSION)).assert_status(200);
     assert!(!site.get("/c").is_hit());
 }
 
 #[test]
-fn one_post_leaves_a_page_to_fall_back_on_when_php_goes_down() {
+fn a_stale_page_is_served_if_php_fails_after_a_post() {
     let mut site = SiteBuilder::php().start();
     let first = fill(&site, "/a");
     site.send(post("/a")).assert_status(200);
@@ -106,27 +107,27 @@ fn one_post_leaves_a_page_to_fall_back_on_when_php_goes_down() {
 }
 
 #[test]
-fn posts_without_end_refresh_a_page_a_few_times_and_once_more_at_last() {
+fn repeated_posts_refresh_a_page_at_a_limited_rate_and_once_at_the_end() {
     let site = SiteBuilder::php().workers(2).start();
     for cookie in [None, Some(SESSION)] {
         let page = if cookie.is_some() { "/s" } else { "/a" };
-        let posts = || cookie.map_or(post(page), |cookie| post(page).cookie(cookie));
-        let began = std::time::Instant::now();
+        let unsafe_request = || cookie.map_or(post(page), |cookie| post(page).cookie(cookie));
+        let start = std::time::Instant::now();
         let mut runs = BTreeSet::from([fill(&site, page)]);
-        let (mut misses, mut last) = (0, 0);
+        let (mut misses, mut last_run) = (0, 0);
         for _ in 0..120 {
-            let response = site.send(posts()).expect_status(200);
-            last = page_value(&response.text(), "run").parse().unwrap();
-            let read = site.get(page).expect_status(200);
-            misses += usize::from(!read.is_hit());
-            runs.insert(page_value(&read.text(), "run").parse().unwrap());
+            let response = site.send(unsafe_request()).expect_status(200);
+            last_run = page_value(&response.text(), "run").parse().unwrap();
+            let page_response = site.get(page).expect_status(200);
+            misses += usize::from(!page_response.is_hit());
+            runs.insert(page_value(&page_response.text(), "run").parse().unwrap());
         }
-        // Five at once, then one each five seconds, and one that was put off each five seconds.
-        let most = 8 + 2 * usize::try_from(began.elapsed().as_secs() / 5).unwrap();
-        assert!(runs.len() <= most, "{page}: {runs:?}");
-        let waited = if cookie.is_some() { most } else { 0 };
-        assert!(misses <= waited, "{page}: {misses} visitors waited");
-        wait_for("the last change", TIMEOUT, || run(&site, page) > last);
+        // Five purges immediately, then one every five seconds, and one delayed purge every five seconds.
+        let limit = 8 + 2 * usize::try_from(start.elapsed().as_secs() / 5).unwrap();
+        assert!(runs.len() <= limit, "{page}: {runs:?}");
+        let max_misses = if cookie.is_some() { limit } else { 0 };
+        assert!(misses <= max_misses, "{page}: {misses} visitors waited");
+        wait_for("the last change", TIMEOUT, || run(&site, page) > last_run);
     }
 }
 
@@ -134,53 +135,61 @@ fn posts_without_end_refresh_a_page_a_few_times_and_once_more_at_last() {
 fn one_client_purges_a_bounded_number_of_pages() {
     let site = SiteBuilder::php().workers(2).start();
     let pages: Vec<String> = (0..60).map(|number| format!("/p{number}")).collect();
-    let began = std::time::Instant::now();
+    let start = std::time::Instant::now();
     for page in &pages {
         site.get(page).assert_status(200);
         assert!(site.get(page).is_hit(), "{page}");
         site.send(post(page)).assert_status(200);
     }
-    let touched = |page: &&String| {
+    let is_revalidating = |page: &&String| {
         let status = site.get(page).cache_status().to_owned();
         assert!(status.starts_with("galley; hit"), "{page}: {status}");
         status.contains("detail=revalidating")
     };
-    let touched = pages.iter().filter(touched).count();
-    let most = 21 + usize::try_from(began.elapsed().as_secs() / 2).unwrap();
-    assert!((10..=most).contains(&touched), "{touched} of 60");
+    let revalidating = pages.iter().filter(is_revalidating).count();
+    let limit = 21 + usize::try_from(start.elapsed().as_secs() / 2).unwrap();
+    assert!((10..=limit).contains(&revalidating), "{revalidating} of 60");
 }
 
 #[test]
-fn unknown_methods_reach_nobody_unless_a_rule_names_them() {
+fn unknown_methods_get_501_unless_a_rule_permits_them() {
     let rule = "[[site.rule]]\npath = \"/dav*\"\nmethods = [\"PROPFIND\", \"GET\"]\n";
     let site = SiteBuilder::php().server("h2c = true").more(rule).start();
     let http2 = Client::open(site.addr());
     let first = fill(&site, "/a");
     for method in ["FOO", "get", "Post", "PROPFIND", "MKCOL", "M-SEARCH"] {
-        for (by, response) in [
+        for (protocol, response) in [
             ("HTTP/1", site.send(Request::new(method, "/a"))),
             ("HTTP/2", http2.send(&Request::new(method, "/a"))),
         ] {
-            assert_eq!(response.status, 501, "{by} {method}");
+            assert_eq!(response.status, 501, "{protocol} {method}");
             let status = response.cache_status();
-            assert_eq!(status, "galley; detail=unknown-method", "{by} {method}");
+            assert_eq!(
+                status, "galley; detail=unknown-method",
+                "{protocol} {method}"
+            );
         }
     }
     for method in ["TRACE", "PURGE", "BAN"] {
-        let told = site.send(Request::new(method, "/a").field("Via", "1.1 x"));
-        told.assert_status(405);
-        assert!(told.has("Allow"));
+        let response = site.send(Request::new(method, "/a").field("Via", "1.1 x"));
+        response.assert_status(405);
+        assert!(response.has("Allow"));
     }
-    assert_eq!(site.runs("/a"), 1, "PHP was asked");
+    assert_eq!(site.runs("/a"), 1, "the request reached PHP");
     assert!(site.get("/a").is_hit());
     assert_eq!(run(&site, "/a"), first);
-    let named = site.send(Request::new("PROPFIND", "/dav/x"));
-    assert!(named.expect_status(200).text().contains("method=PROPFIND"));
+    let permitted = site.send(Request::new("PROPFIND", "/dav/x"));
+    assert!(
+        permitted
+            .expect_status(200)
+            .text()
+            .contains("method=PROPFIND")
+    );
     site.send(Request::new("MKCOL", "/dav/x"))
         .assert_status(501);
     site.send(Request::new("propfind", "/dav/x"))
         .assert_status(501);
-    // It changes nothing that is stored.
+    // PROPFIND is safe and purges nothing.
     fill(&site, "/dav/y");
     site.send(Request::new("PROPFIND", "/dav/y"))
         .assert_status(200);
@@ -188,38 +197,41 @@ fn unknown_methods_reach_nobody_unless_a_rule_names_them() {
 }
 
 #[test]
-fn without_a_preset_unknown_methods_go_to_http_and_invalidate() {
-    let origin = Origin::start(|seen, writer| {
+fn without_a_preset_unknown_methods_are_forwarded_and_invalidate() {
+    let origin = Origin::start(|request, writer| {
         let fields = [("Cache-Control", "max-age=600")];
-        writer.answer(200, &fields, seen.method.as_bytes());
+        writer.answer(200, &fields, request.method.as_bytes());
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "none").start();
-    let stored = || {
+    let store = || {
         site.get("/a").assert_status(200);
         assert!(site.get("/a").is_hit());
     };
-    stored();
+    store();
     assert_eq!(site.send(Request::new("FOO", "/a")).text(), "FOO");
-    assert!(!site.get("/a").is_hit(), "section 4.4 of RFC 9111");
-    stored();
-    // Registered as safe.
+    assert!(
+        !site.get("/a").is_hit(),
+        "not invalidated (RFC 9111 section 4.4)"
+    );
+    store();
+    // PROPFIND is registered as a safe method.
     site.send(Request::new("PROPFIND", "/a")).assert_status(200);
     assert!(site.get("/a").is_hit());
-    // Posts without end: five, then one each five seconds; the last one holds in the end.
-    let began = std::time::Instant::now();
+    // Repeated posts: five purges, then one every five seconds. The last one becomes effective in the end.
+    let start = std::time::Instant::now();
     let mut misses = 0;
     for _ in 0..100 {
         site.send(post("/a")).assert_status(200);
         misses += usize::from(!site.get("/a").is_hit());
     }
-    let most = 8 + 2 * usize::try_from(began.elapsed().as_secs() / 5).unwrap();
-    assert!((1..=most).contains(&misses), "{misses} misses of 100");
+    let limit = 8 + 2 * usize::try_from(start.elapsed().as_secs() / 5).unwrap();
+    assert!((1..=limit).contains(&misses), "{misses} misses of 100");
     wait_for("the last change", TIMEOUT, || !site.get("/a").is_hit());
 }
 
 #[test]
-fn php_without_a_preset_gets_no_unknown_method() {
+fn unknown_methods_are_not_sent_to_php_without_a_preset() {
     let site = SiteBuilder::php().site("preset = \"none\"").start();
     site.send(Request::new("FOO", "/a")).assert_status(501);
     assert_eq!(site.runs("/a"), 0);

@@ -1,4 +1,4 @@
-//! Large request bodies: whole, without memory, and without a slot at PHP while they arrive.
+//! Large request bodies: complete, without much memory, and without a PHP slot during their transfer.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ const HASH: &str = "<?php header('Content-Type: text/plain'); $h = hash_init('sh
     while (!feof($in)) { $d = fread($in, 65536); $n += strlen($d); hash_update($h, $d); } echo $n, ' ', hash_final($h);";
 
 #[test]
-fn a_hundred_megabytes_arrive_whole_and_cost_no_memory() {
+fn an_upload_of_100_mib_is_complete_and_uses_little_memory() {
     let site = SiteBuilder::php()
         .file("hash.php", HASH)
         .server("request_body = \"200MiB\"")
@@ -27,7 +27,7 @@ fn a_hundred_megabytes_arrive_whole_and_cost_no_memory() {
     .assert_status(200);
     let before = site.peak_memory();
     let body = random_bytes(100 * 1024 * 1024);
-    let wanted = format!("{} {}", body.len(), sha256(&body));
+    let expected = format!("{} {}", body.len(), sha256(&body));
     let mut stream = TcpStream::connect(site.addr()).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(TIMEOUT)).unwrap();
@@ -37,47 +37,47 @@ fn a_hundred_megabytes_arrive_whole_and_cost_no_memory() {
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(&body).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
     assert!(
-        answer.starts_with("HTTP/1.1 200 ") && answer.contains(&wanted),
-        "wanted {wanted}, got\n{answer}"
+        response.starts_with("HTTP/1.1 200 ") && response.contains(&expected),
+        "expected {expected}, got\n{response}"
     );
     let grown = site.grown_since(before);
-    // 11 to 23 MB, by how many helper threads wrote and read the file in turns: each takes some memory of its own.
+    // 11 to 23 MB, depending on the number of helper threads that write and read the file. Each uses some memory.
     assert!(grown < 32 * 1024 * 1024, "{grown} bytes for one upload");
 }
 
 #[test]
-fn chunked_uploads_of_every_size_arrive_whole() {
+fn uploads_of_various_sizes_are_complete_with_both_framings() {
     let site = SiteBuilder::php().file("hash.php", HASH).start();
     for length in [
         0, 1, 65_535, 65_536, 65_537, 131_072, 262_144, 1_000_003, 3_000_000,
     ] {
         let body = random_bytes(length);
-        let pieces: Vec<&[u8]> = body.chunks(50_021).collect();
-        let wanted = format!("{length} {}", sha256(&body));
+        let chunks: Vec<&[u8]> = body.chunks(50_021).collect();
+        let expected = format!("{length} {}", sha256(&body));
         let chunked = site.send(
             Request::new("POST", "/hash.php")
                 .field("Content-Type", "application/octet-stream")
-                .chunked(&pieces),
+                .chunked(&chunks),
         );
         assert_eq!(
             chunked.expect_status(200).text(),
-            wanted,
-            "{length} in chunks"
+            expected,
+            "{length} bytes, chunked"
         );
-        let whole = site.send(Request::post("/hash.php", "application/octet-stream", body));
+        let with_length = site.send(Request::post("/hash.php", "application/octet-stream", body));
         assert_eq!(
-            whole.expect_status(200).text(),
-            wanted,
-            "{length} by length"
+            with_length.expect_status(200).text(),
+            expected,
+            "{length} bytes, with Content-Length"
         );
     }
 }
 
 #[test]
-fn files_of_forms_reach_php() {
+fn php_gets_the_files_of_a_multipart_form() {
     use galley_testkit::client::Part;
     let script = "<?php echo $_POST['title'], ' ', $_FILES['f']['name'], ' ', $_FILES['f']['size'], ' ', hash_file('sha256', $_FILES['f']['tmp_name']);";
     let site = SiteBuilder::php()
@@ -98,24 +98,24 @@ fn files_of_forms_reach_php() {
             content: &content,
         },
     ];
-    let answer = site
+    let response = site
         .send(Request::multipart("/upload.php", &parts))
         .expect_status(200);
     assert_eq!(
-        answer.text(),
+        response.text(),
         format!("a picture p.png 5000000 {}", sha256(&content))
     );
 }
 
 #[test]
-fn an_answer_before_the_upload_is_read_is_an_answer() {
-    // One that ends the request at once, one that closes at once, and one that keeps the connection unread.
-    let responder = FastCgiOrigin::start(|asked, app| {
-        let closes = asked.param("REQUEST_URI").contains("close");
-        app.answer("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
-        app.end(0, 0);
+fn a_response_before_the_end_of_the_upload_is_sent() {
+    // The application ends the request before it has read the body, and then keeps or closes the connection.
+    let responder = FastCgiOrigin::start(|request, writer| {
+        let closes = request.param("REQUEST_URI").contains("close");
+        writer.answer("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
+        writer.end(0, 0);
         if closes {
-            app.close();
+            writer.close();
         }
     })
     .unwrap();
@@ -124,36 +124,36 @@ fn an_answer_before_the_upload_is_read_is_an_answer() {
         .site("in_flight = 1")
         .start();
     for target in ["/early", "/early?close", "/early", "/early?close"] {
-        let answer = site.send(Request::post(
+        let response = site.send(Request::post(
             target,
             "application/octet-stream",
             random_bytes(20 * 1024 * 1024),
         ));
-        assert_eq!(answer.expect_status(403).text(), "no", "{target}");
+        assert_eq!(response.expect_status(403).text(), "no", "{target}");
         let next = site.send(Request::post("/next", "text/plain", "small"));
         assert_eq!(next.expect_status(403).text(), "no", "after {target}");
     }
 }
 
 #[test]
-fn php_that_ignores_its_input_answers() {
+fn the_response_of_a_script_that_ignores_its_input_is_sent() {
     let site = SiteBuilder::php()
-        .file("deaf.php", "<?php echo 'deaf';")
+        .file("ignores.php", "<?php echo 'ignored';")
         .site("in_flight = 1")
         .start();
     for _ in 0..3 {
-        let answer = site.send(Request::post(
-            "/deaf.php",
+        let response = site.send(Request::post(
+            "/ignores.php",
             "application/octet-stream",
             random_bytes(20 * 1024 * 1024),
         ));
-        assert_eq!(answer.expect_status(200).text(), "deaf");
+        assert_eq!(response.expect_status(200).text(), "ignored");
     }
     site.get("/next").assert_status(200);
 }
 
 #[test]
-fn an_upload_that_stalls_or_breaks_off_holds_no_place() {
+fn a_stalled_or_aborted_upload_occupies_no_php_slot() {
     let site = SiteBuilder::php().workers(1).site("in_flight = 1").start();
     let head = format!("POST /form HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 1000000\r\n\r\n");
     let mut stalled = site.connect();

@@ -1,52 +1,61 @@
-//! The exactness of purging in its short form: a real WordPress with our plugin behind the real server, edited, and every page
-//! compared with a freshly generated one after each edit.
+//! The short suite of the exactness of purges: a real WordPress with our plugin runs behind the real server. After each edit,
+//! the test compares every page with a newly generated one.
 //!
-//! What is done is in the kit; `make exactness` runs the long form of the same. A failure names the pages and what differs.
+//! The measurement is in [`galley_testkit::exactness`]; `make exactness` runs the long suite. A failure lists the pages and
+//! their differences.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use galley_testkit::exactness::{self, Form, Outcome, Progress, Setting, With};
+use galley_testkit::exactness::{
+    self, ExactnessReport, ExactnessSettings, Progress, PurgeMethod, Suite,
+};
 
 #[test]
-fn every_edit_purges_what_it_changes_and_little_else() {
-    let setting = Setting {
+fn each_edit_purges_every_changed_page_and_few_others() {
+    let settings = ExactnessSettings {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
         plugin: Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wordpress-plugin/galley"),
-        // Beside our plugin a site that nobody purges: what is stale there shows that the comparison sees it.
-        with: vec![With::Galley, With::None],
+        // The stale pages of a site without purges show that the comparison detects them.
+        methods: vec![PurgeMethod::Galley, PurgeMethod::None],
         only: Vec::new(),
-        form: Form::Short,
-        cost: false,
+        suite: Suite::Short,
+        measure_cost: false,
     };
-    let outcome = exactness::run(&setting, &mut |progress| {
-        if let Progress::Event(event, number, all) = progress {
-            eprintln!("{number}/{all} {}", event.name);
+    let report = exactness::run(&settings, &mut |progress| {
+        if let Progress::Event(event, number, total) = progress {
+            eprintln!("{number}/{total} {}", event.name);
         }
     })
     .unwrap();
-    assert_eq!(outcome.events.len(), exactness::short_names().len());
-    let (ours, nobody) = (outcome.total(0), outcome.total(1));
-    assert!(nobody.changed > 0);
-    assert_eq!((nobody.stale, nobody.purged), (nobody.changed, 0));
-    assert_eq!(ours.stale, 0, "{}", findings(&outcome));
+    assert_eq!(report.events.len(), exactness::short_names().len());
+    let (with_plugin, without_purges) = (report.total(0), report.total(1));
+    assert!(without_purges.changed > 0);
+    assert_eq!(
+        (without_purges.stale, without_purges.purged),
+        (without_purges.changed, 0)
+    );
+    assert_eq!(with_plugin.stale, 0, "{}", findings(&report));
     assert!(
-        ours.over * 100 < ours.purged * 5,
-        "{} of {} pages purged without need\n{}",
-        ours.over,
-        ours.purged,
-        findings(&outcome)
+        with_plugin.overpurged * 100 < with_plugin.purged * 5,
+        "{} of {} purged pages were unchanged\n{}",
+        with_plugin.overpurged,
+        with_plugin.purged,
+        findings(&report)
     );
 }
 
-fn findings(outcome: &Outcome) -> String {
+fn findings(report: &ExactnessReport) -> String {
     let mut out = String::new();
-    for event in &outcome.events {
-        for finding in event.tallies.first().iter().flat_map(|it| &it.findings) {
+    for event in &report.events {
+        for finding in event.counts.first().iter().flat_map(|it| &it.findings) {
             let _ = writeln!(
                 out,
-                "{}: {:?} {}\n{}",
-                event.name, finding.what, finding.page, finding.difference
+                "{}: {} {}\n{}",
+                event.name,
+                finding.kind.name(),
+                finding.page,
+                finding.difference
             );
         }
     }

@@ -6,7 +6,7 @@
 mod batch;
 mod cache_listing;
 #[expect(dead_code, reason = "shared with the end-to-end tests")]
-#[path = "../e2e/http2/ask.rs"]
+#[path = "../e2e/http2/client.rs"]
 mod http2_client;
 mod listeners;
 mod prediction;

@@ -1,80 +1,80 @@
-//! The fault tests in their short form: the real binary with a disk, killed, filled up, damaged, shut out, misled by clocks
-//! and upstreams, and every response compared with what the upstream generates.
+//! The short fault tests: the real binary with a disk cache, while it is killed, its disk is full, damaged or inaccessible, the
+//! clock changes, or the upstream breaks. Every response is compared with the upstream's content.
 //!
-//! What is done is in the kit; `make faults` runs the long form of the same. A failure says the first things that were
-//! wrong. What the machine does not allow is said on stderr.
+//! The test kit contains the tests; `make faults` runs them with more rounds. A failure prints the first findings. Tests that the
+//! machine does not allow are skipped with a note on stderr.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
-use galley_testkit::faults::{Form, Part, Setting, Tally};
+use galley_testkit::faults::{FaultReport, FaultSettings, FaultTest, TestLength};
 
-/// Fixed, so that what is drawn is the same each time.
+/// A fixed seed, so that every run uses the same random numbers.
 const SEED: u64 = 20_260_101;
 
-fn run(part: Part) -> Tally {
-    let setting = Setting {
+fn run(test: FaultTest) -> FaultReport {
+    let settings = FaultSettings {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
         seed: SEED,
-        form: Form::Short,
+        length: TestLength::Short,
     };
-    let tally = part.run(&setting).unwrap();
-    for what in &tally.left_out {
-        eprintln!("left out of `{}`: {what}", part.name());
+    let report = test.run(&settings).unwrap();
+    for skipped in &report.skipped {
+        eprintln!("skipped in `{}`: {skipped}", test.name());
     }
     assert!(
-        tally.is_clean(),
+        report.is_clean(),
         "seed {SEED}: {} stale, {} torn, {} failed, {} broken\n{}",
-        tally.stale,
-        tally.torn,
-        tally.failed,
-        tally.broken,
-        tally.complaints.join("\n")
+        report.stale,
+        report.torn,
+        report.failed,
+        report.broken,
+        report.findings.join("\n")
     );
-    tally
+    report
 }
 
 #[test]
-fn nothing_old_or_torn_comes_back_from_kill_9() {
-    let tally = run(Part::Kill);
+fn kill_9_causes_no_stale_or_torn_response() {
+    let report = run(FaultTest::Kill);
     assert!(
-        tally.rounds == 8 && tally.purges > 0 && tally.hits > 0,
-        "{tally:?}"
+        report.rounds == 8 && report.purges > 0 && report.hits > 0,
+        "{report:?}"
     );
 }
 
 #[test]
-fn a_purge_is_on_the_disk_before_its_answer_leaves() {
-    run(Part::Sync);
+fn a_purge_is_on_disk_before_it_is_acknowledged() {
+    run(FaultTest::Sync);
 }
 
 #[test]
-fn a_full_disk_turns_storing_off_and_nothing_else() {
-    run(Part::Full);
+fn a_full_disk_only_turns_storing_off() {
+    run(FaultTest::Full);
 }
 
 #[test]
-fn damaged_files_are_never_believed() {
-    run(Part::Damage);
+fn damaged_cache_files_cause_no_wrong_response() {
+    run(FaultTest::Damage);
 }
 
 #[test]
-fn a_closed_folder_turns_storing_off_and_nothing_else() {
-    run(Part::Denied);
+fn an_inaccessible_cache_directory_only_turns_storing_off() {
+    run(FaultTest::Denied);
 }
 
 #[test]
-fn no_clock_brings_back_what_was_purged() {
-    run(Part::Clock);
+fn clock_changes_do_not_revive_purged_pages() {
+    run(FaultTest::Clock);
 }
 
 #[test]
-fn broken_upstreams_tear_nothing_and_old_copies_help() {
-    run(Part::Upstream);
+fn broken_upstreams_cause_no_torn_response_and_stale_copies_are_served() {
+    run(FaultTest::Upstream);
 }
 
 #[test]
-fn a_full_disk_of_entries_answers_at_once() {
-    run(Part::Start);
+fn the_first_hit_follows_soon_after_a_start_with_many_entries() {
+    run(FaultTest::Start);
 }

@@ -1,60 +1,58 @@
-//! The growth measurements in their short form: what must be right on any machine is judged, times are not.
-//!
-//! What is done is in the kit; `make growth` runs the long form of the same.
+//! The growth measurements in their short version, which judges counts and sizes but not times. `make growth` runs the long version.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::path::Path;
 
-use galley_testkit::growth::{Form, Part, Promise, Setting};
+use galley_testkit::growth::{Goal, GrowthPart, GrowthSettings, RunLength};
 
-fn run(part: Part) {
-    let setting = Setting {
+fn run(part: GrowthPart) {
+    let settings = GrowthSettings {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
-        form: Form::Short,
+        length: RunLength::Short,
         progress: |_| {},
     };
-    let figures = part.run(&setting).unwrap();
-    assert!(!figures.is_empty());
-    for figure in &figures {
-        if figure.promise == Promise::LeftOut {
-            eprintln!("left out: {}: {}", figure.what, figure.case);
+    let measurements = part.run(&settings).unwrap();
+    assert!(!measurements.is_empty());
+    for measurement in &measurements {
+        if measurement.goal == Goal::Skipped {
+            eprintln!("skipped: {}: {}", measurement.what, measurement.case);
         }
-        assert!(figure.is_kept(setting.form), "{figure:?}");
+        assert!(measurement.meets_goal(settings.length), "{measurement:?}");
     }
 }
 
 #[test]
-fn entries_stay_hits_and_only_purged_ones_are_fetched_again() {
-    run(Part::Entries);
+fn a_purge_refetches_only_the_purged_entries() {
+    run(GrowthPart::Entries);
 }
 
 #[test]
-fn connections_that_take_turns_get_hits() {
-    run(Part::Connections);
+fn requests_over_many_connections_are_hits() {
+    run(GrowthPart::Connections);
 }
 
 #[test]
-fn hits_stay_hits_while_other_work_goes_on() {
-    run(Part::Beside);
+fn hits_stay_hits_during_other_work() {
+    run(GrowthPart::ConcurrentWork);
 }
 
 #[test]
 fn hits_stay_hits_while_dashboards_are_open() {
-    run(Part::Dashboards);
+    run(GrowthPart::Dashboards);
 }
 
 #[test]
 fn hits_stay_hits_in_a_cluster() {
-    run(Part::Cluster);
+    run(GrowthPart::Cluster);
 }
 
 #[test]
-fn a_page_of_wordpress_takes_little_memory() {
-    run(Part::Pages);
+fn a_wordpress_page_takes_little_memory() {
+    run(GrowthPart::Pages);
 }
 
 #[test]
-fn the_defaults_keep_within_256_mb() {
-    run(Part::Limit);
+fn the_default_settings_fit_into_256_mb() {
+    run(GrowthPart::MemoryLimit);
 }

@@ -1,22 +1,22 @@
-//! The soak in its short form: 200,000 requests over 250 connections, a tenth of them uncached through FastCGI, without a
-//! failure and with flat memory and descriptors. `make soak` runs the long form of the same.
+//! The soak test in its short version: 200,000 requests over 250 connections, a tenth of them uncached through FastCGI, without a
+//! failure and with constant memory and descriptors. `make soak` runs the long version.
 
 use std::path::Path;
 
-use galley_testkit::stress::{Form, Part, Setting};
+use galley_testkit::stress::{RunLength, StressPart, StressSettings};
 
 #[test]
-fn a_long_load_fails_no_request_and_leaks_nothing() {
-    let setting = Setting {
+fn a_long_load_causes_no_failures_and_no_leaks() {
+    let settings = StressSettings {
         galley: Path::new(env!("CARGO_BIN_EXE_galley")).to_owned(),
-        form: Form::Short,
+        length: RunLength::Short,
         requests: None,
         connections: None,
         killed_for: None,
         progress: |_| {},
     };
-    let row = Part::Soak.run(&setting).unwrap();
-    assert_eq!(row.requests, 200_000);
-    let complaints = row.complaints(setting.form);
-    assert!(complaints.is_empty(), "{complaints:?}\n{row:#?}");
+    let report = StressPart::Soak.run(&settings).unwrap();
+    assert_eq!(report.requests, 200_000);
+    let complaints = report.complaints(settings.length);
+    assert!(complaints.is_empty(), "{complaints:?}\n{report:#?}");
 }

@@ -1,22 +1,22 @@
-//! What a person's browser does in tests: keeps one connection and the cookies of one host.
+//! A simple browser: one persistent connection and the cookies of one host.
 
 use std::net::SocketAddr;
 
 use super::{Connection, Jar, Part, Request, Response};
 use crate::TestkitError;
 
-/// Asks one server as one host, with cookies. Redirects are returned, not followed.
+/// Sends requests with cookies to one host of one server. Returns redirects instead of following them.
 #[derive(Debug)]
 pub struct Browser {
     addr: SocketAddr,
     host: String,
-    /// Its cookies; may be changed at will.
+    /// The cookies; tests may change them.
     pub jar: Jar,
     connection: Option<Connection>,
 }
 
 impl Browser {
-    /// A browser without cookies. `host` is what it names in `Host`; it need not resolve.
+    /// Creates a browser without cookies. `host` is the value of `Host`; it need not resolve.
     pub fn new(addr: SocketAddr, host: &str) -> Self {
         Self {
             addr,
@@ -26,12 +26,12 @@ impl Browser {
         }
     }
 
-    /// GET.
+    /// Sends a GET request.
     pub fn get(&mut self, target: &str) -> Result<Response, TestkitError> {
         self.send(Request::get(target))
     }
 
-    /// POST of a form.
+    /// Submits a form with POST.
     pub fn post(
         &mut self,
         target: &str,
@@ -40,12 +40,12 @@ impl Browser {
         self.send(Request::form(target, fields))
     }
 
-    /// POST of a form with files.
+    /// Submits a form with files with POST.
     pub fn upload(&mut self, target: &str, parts: &[Part<'_>]) -> Result<Response, TestkitError> {
         self.send(Request::multipart(target, parts))
     }
 
-    /// Sends a request with the host and the cookies added, and keeps the cookies of the answer.
+    /// Adds the host and the cookies to a request, sends it, and stores the cookies of the response.
     pub fn send(&mut self, request: Request) -> Result<Response, TestkitError> {
         let mut request = request.host(&self.host);
         if let Some(cookies) = self.jar.field(&request.target) {
@@ -55,7 +55,7 @@ impl Browser {
         let safe = matches!(request.method.as_str(), "GET" | "HEAD");
         let mut connection = match reused {
             Some(connection) if safe => connection,
-            // A kept connection may be closed at any moment, and only a safe method may be sent twice.
+            // The server may close a persistent connection at any time, and only a safe method may be sent again.
             _ => Connection::within(self.addr, request.timeout)?,
         };
         let response = match connection.exchange(&request) {
@@ -72,10 +72,10 @@ impl Browser {
         Ok(response)
     }
 
-    /// Logs in to WordPress through its form.
+    /// Logs in to WordPress with its login form.
     ///
     /// # Errors
-    /// [`TestkitError::Malformed`] when no login cookie is set; the message has the answer's beginning.
+    /// [`TestkitError::Malformed`] with the beginning of the response if it sets no login cookie.
     pub fn login(&mut self, user: &str, password: &str) -> Result<(), TestkitError> {
         self.get("/wp-login.php")?;
         let form = [
@@ -85,13 +85,13 @@ impl Browser {
             ("redirect_to", "/wp-admin/"),
             ("testcookie", "1"),
         ];
-        let answer = self.post("/wp-login.php", &form)?;
+        let response = self.post("/wp-login.php", &form)?;
         if self.jar.starting_with("wordpress_logged_in_").is_some() {
             return Ok(());
         }
         Err(TestkitError::Malformed(format!(
             "login as `{user}` set no cookie:\n{}",
-            answer.beginning()
+            response.beginning()
         )))
     }
 }

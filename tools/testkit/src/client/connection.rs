@@ -1,4 +1,4 @@
-//! One TCP connection: requests and raw bytes out, answers in, each with a deadline.
+//! One TCP connection: sends requests and raw bytes and reads responses, each with a deadline.
 
 use std::{
     io::{self, Read, Write},
@@ -15,26 +15,26 @@ use super::{
 };
 use crate::error::{Context, TestkitError};
 
-/// A connection that stays open between requests.
+/// A persistent connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     addr: SocketAddr,
     timeout: Duration,
     deadline: Instant,
-    /// Received and not yet part of an answer.
+    /// Received bytes that are not yet part of a response.
     buffer: Vec<u8>,
-    /// All bytes taken from the buffer for the answer that is being read.
+    /// The bytes of the current response so far.
     raw: Vec<u8>,
 }
 
 impl Connection {
-    /// Connects with a timeout of 20 seconds for this and for each answer.
+    /// Connects, with the default timeout for this and for each response.
     pub fn open(addr: SocketAddr) -> Result<Self, TestkitError> {
         Self::within(addr, TIMEOUT)
     }
 
-    /// Connects with another timeout.
+    /// Connects, with this timeout for this and for each response.
     pub fn within(addr: SocketAddr, timeout: Duration) -> Result<Self, TestkitError> {
         let stream = TcpStream::connect_timeout(&addr, timeout)
             .context(format_args!("connect to {addr}"))?;
@@ -56,51 +56,53 @@ impl Connection {
         })
     }
 
-    /// Connects from this address of the machine, such as 127.0.0.9: to the server it is another client.
+    /// Connects from this local address, such as 127.0.0.9, to appear as another client.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when the address is not one of this machine's or nobody listens.
+    /// [`TestkitError::Io`] if the machine does not have this address, or the connection is refused.
     pub fn from_address(
         from: Ipv4Addr,
         addr: SocketAddr,
         timeout: Duration,
     ) -> Result<Self, TestkitError> {
         let what = format!("connect from {from} to {addr}");
-        let stream = bound(from, addr).map_err(io::Error::from).context(what)?;
+        let stream = connect_from(from, addr)
+            .map_err(io::Error::from)
+            .context(what)?;
         Self::over(stream, addr, timeout)
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request and reads its response.
     pub fn exchange(&mut self, request: &Request) -> Result<Response, TestkitError> {
         self.send(request)?;
         self.receive(&request.method)
     }
 
-    /// Sends a request without waiting for its answer: pipelining.
+    /// Sends a request without waiting for its response, for pipelining.
     pub fn send(&mut self, request: &Request) -> Result<(), TestkitError> {
         let bytes = request.to_bytes(&self.addr.to_string());
         self.write(&bytes)
     }
 
-    /// Sends these bytes, whatever they mean.
+    /// Sends raw bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TestkitError> {
         self.stream
             .write_all(bytes)
             .context(format_args!("write to {}", self.addr))
     }
 
-    /// Says that no more bytes will be sent.
+    /// Shuts down the sending side of the connection.
     pub fn finish_writing(&mut self) -> Result<(), TestkitError> {
         self.stream
             .shutdown(Shutdown::Write)
-            .context("shut down the writing side")
+            .context("shut down the sending side")
     }
 
-    /// Reads the next answer; `method` is that of its request, since an answer to HEAD has no body.
+    /// Reads the next response; `method` is that of its request, because a response to HEAD has no body.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when time runs out or the connection ends before the answer does; [`TestkitError::Malformed`] when the
-    /// answer breaks the protocol.
+    /// [`TestkitError::Io`] after the timeout, or if the connection ends before the response; [`TestkitError::Malformed`] if the
+    /// response violates the protocol.
     pub fn receive(&mut self, method: &str) -> Result<Response, TestkitError> {
         self.deadline = Instant::now() + self.timeout;
         self.raw.clear();
@@ -108,7 +110,7 @@ impl Connection {
         let mut response = loop {
             let head = self.take_through(b"\r\n\r\n")?;
             let response = parse_head(&head)?;
-            // 101 is final: what follows is another protocol.
+            // 101 is a final response: another protocol follows.
             if !(100..=199).contains(&response.status) || response.status == 101 {
                 break response;
             }
@@ -123,6 +125,11 @@ impl Connection {
         Ok(response)
     }
 
+    /// True after a failed [`receive`](Self::receive) if a part of the response has arrived.
+    pub fn has_partial_response(&self) -> bool {
+        !self.raw.is_empty() || !self.buffer.is_empty()
+    }
+
     /// Everything that still comes until the other side closes.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>, TestkitError> {
         self.deadline = Instant::now() + self.timeout;
@@ -130,22 +137,22 @@ impl Connection {
         Ok(std::mem::take(&mut self.buffer))
     }
 
-    /// True when the other side closes (or resets) without a further byte; false when bytes come or `timeout` passes.
+    /// Waits until the server closes or resets the connection; false if it sends bytes first or `timeout` expires.
     pub fn is_closed_within(&mut self, timeout: Duration) -> bool {
         self.deadline = Instant::now() + timeout;
         self.buffer.is_empty()
             && match self.fill() {
                 Ok(count) => count == 0,
-                Err(trouble) => !trouble.is_timeout(),
+                Err(error) => !error.is_timeout(),
             }
     }
 
-    /// Our own address, as the other side sees it.
+    /// The local address of the connection.
     pub fn local_addr(&self) -> Result<SocketAddr, TestkitError> {
-        self.stream.local_addr().context("ask for our address")
+        self.stream.local_addr().context("get the local address")
     }
 
-    /// The stream itself, for what this type does not offer (small receive buffers, resets).
+    /// The stream, for operations that this type does not have (small receive buffers, resets).
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -169,7 +176,7 @@ impl Connection {
             let line = self.take_through(b"\r\n")?;
             let size = chunk_size(line.strip_suffix(b"\r\n").unwrap_or(&line))?;
             if size == 0 {
-                // Trailers, up to the empty line.
+                // Trailers up to the empty line.
                 while self.take_through(b"\r\n")? != b"\r\n" {}
                 return Ok(body);
             }
@@ -180,18 +187,18 @@ impl Connection {
         }
     }
 
-    /// After `Connection: close` nothing may follow.
+    /// After `Connection: close`, no bytes may follow.
     fn expect_end(&mut self) -> Result<(), TestkitError> {
         while self.buffer.is_empty() {
-            // A reset after the whole answer is an end like another.
+            // A reset after the whole response is a valid end.
             match self.fill() {
                 Ok(0) => return Ok(()),
                 Ok(_) => {}
-                Err(trouble) if trouble.is_timeout() => return Err(trouble),
+                Err(error) if error.is_timeout() => return Err(error),
                 Err(_) => return Ok(()),
             }
         }
-        Err(bad("bytes after the last answer"))
+        Err(bad("bytes after the last response"))
     }
 
     fn take(&mut self, count: usize) -> Result<Vec<u8>, TestkitError> {
@@ -212,8 +219,8 @@ impl Connection {
                 return self.take(from + found + end.len());
             }
             from = self.buffer.len().saturating_sub(end.len() - 1);
-            if self.buffer.len() > LONGEST_HEAD {
-                return Err(bad("a head without end"));
+            if self.buffer.len() > MAX_HEAD {
+                return Err(bad("a head that is too long"));
             }
             self.fill_or_fail()?;
         }
@@ -228,12 +235,12 @@ impl Connection {
             .context(format_args!("{} closed after {so_far} bytes", self.addr))
     }
 
-    /// Reads once; 0 means that the other side has closed.
+    /// Reads once; 0 means that the server has closed the connection.
     fn fill(&mut self) -> Result<usize, TestkitError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        let what = format_args!("read from {}", self.addr).to_string();
         if left.is_zero() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut)).context(what);
+            return Err(io::Error::from(io::ErrorKind::TimedOut))
+                .context(format_args!("read from {}", self.addr));
         }
         self.stream
             .set_read_timeout(Some(left))
@@ -242,7 +249,7 @@ impl Connection {
         let count = loop {
             match self.stream.read(&mut piece) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => break other.context(&what)?,
+                other => break other.context(format_args!("read from {}", self.addr))?,
             }
         };
         self.buffer
@@ -251,13 +258,13 @@ impl Connection {
     }
 }
 
-/// Binds first, which the standard library does not offer.
-fn bound(from: Ipv4Addr, addr: SocketAddr) -> Result<TcpStream, rustix::io::Errno> {
+/// Connects after a bind, which the standard library does not support.
+fn connect_from(from: Ipv4Addr, addr: SocketAddr) -> Result<TcpStream, rustix::io::Errno> {
     let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None)?;
     net::bind(&socket, &SocketAddrV4::new(from, 0))?;
     net::connect(&socket, &addr)?;
     Ok(TcpStream::from(socket))
 }
 
-/// No head or chunk line that a server sends may be longer.
-const LONGEST_HEAD: usize = 256 * 1024;
+/// Maximum length of a head or of a chunk line.
+const MAX_HEAD: usize = 256 * 1024;

@@ -1,7 +1,7 @@
-//! An HTTP/2 client that sends what the test wrote, frame by frame, and shows the frames that come.
+//! An HTTP/2 client that sends the raw frames of a test and returns the received frames.
 //!
-//! It keeps no rule of the protocol: windows, states of streams and limits are the test's affair. Heads are written without
-//! compression; of heads that come only the status is read, and that only where it has an index of its own.
+//! It does not enforce the protocol: the test handles flow control, stream states and limits. It encodes header blocks without
+//! compression. Of received header blocks, it decodes only a status with an entry in the static table.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,26 +10,26 @@ use std::time::Duration;
 use self::kinds::{DATA, GOAWAY, HEADERS, RST_STREAM, SETTINGS};
 use crate::error::{Context, TestkitError};
 
-/// A frame as it came.
+/// A received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// Its type; see the constants.
+    /// Frame type; see [`kinds`].
     pub kind: u8,
-    /// Its flags.
+    /// Flags.
     pub flags: u8,
-    /// Its stream.
+    /// Stream identifier.
     pub stream: u32,
-    /// What it holds.
+    /// Payload.
     pub payload: Vec<u8>,
 }
 
 impl Frame {
-    /// Whether it is the last one of its stream.
+    /// Whether it is a `DATA` or `HEADERS` frame with `END_STREAM`.
     pub fn ends_stream(&self) -> bool {
         matches!(self.kind, DATA | HEADERS) && self.flags & END_STREAM != 0
     }
 
-    /// The status, of a head that begins with one of those that have an index (RFC 7541, appendix A).
+    /// The status, if the header block begins with a status of the static table (RFC 7541, appendix A).
     pub fn status(&self) -> Option<u16> {
         match (self.kind, self.payload.first()) {
             (HEADERS, Some(0x88)) => Some(200),
@@ -43,7 +43,7 @@ impl Frame {
         }
     }
 
-    /// The error code of a reset, or of a farewell.
+    /// The error code of `RST_STREAM` or `GOAWAY`.
     pub fn code(&self) -> Option<u32> {
         let at = match self.kind {
             RST_STREAM => 0,
@@ -55,14 +55,14 @@ impl Frame {
     }
 }
 
-/// A connection.
+/// An HTTP/2 connection.
 #[derive(Debug)]
 pub struct Frames {
     stream: TcpStream,
 }
 
 impl Frames {
-    /// Connects and sends the greeting with these settings. Each wait may take so long.
+    /// Connects and sends the connection preface with these settings. The timeout is for each read and write.
     pub fn open(
         addr: SocketAddr,
         settings: &[(u16, u32)],
@@ -77,20 +77,20 @@ impl Frames {
             .set_write_timeout(Some(timeout))
             .context("set a deadline")?;
         let mut frames = Self { stream };
-        let greeting = [PREFACE, &settings_frame(settings)].concat();
-        frames.write(&greeting)?;
+        let preface = [PREFACE, &settings_frame(settings)].concat();
+        frames.write(&preface)?;
         Ok(frames)
     }
 
-    /// Sends bytes, whatever they mean.
+    /// Sends raw bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), TestkitError> {
         self.stream.write_all(bytes).context("write frames")
     }
 
-    /// The next frame; settings are acknowledged.
+    /// Reads the next frame; acknowledges `SETTINGS`.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when none comes in time or the connection has ended.
+    /// [`TestkitError::Io`] after the timeout, or if the connection has ended.
     pub fn receive(&mut self) -> Result<Frame, TestkitError> {
         let mut head = [0; 9];
         self.read(&mut head)?;
@@ -105,24 +105,24 @@ impl Frames {
             payload,
         };
         if frame.kind == SETTINGS && frame.flags & ACK == 0 {
-            // The other side may have closed already; then the next read says so.
+            // If the server has closed the connection, the next read fails.
             let _ = self.write(&bytes_of(SETTINGS, ACK, 0, &[]));
         }
         Ok(frame)
     }
 
-    /// Frames up to the first one that is wanted, that one included.
+    /// Reads frames up to and including the first that satisfies the condition.
     ///
     /// # Errors
     /// As [`Frames::receive`].
     pub fn until(
         &mut self,
-        is_wanted: impl Fn(&Frame) -> bool,
+        condition: impl Fn(&Frame) -> bool,
     ) -> Result<Vec<Frame>, TestkitError> {
         let mut frames = Vec::new();
         loop {
             let frame = self.receive()?;
-            let is_last = is_wanted(&frame);
+            let is_last = condition(&frame);
             frames.push(frame);
             if is_last {
                 return Ok(frames);
@@ -130,22 +130,22 @@ impl Frames {
         }
     }
 
-    /// All frames until the connection ends.
+    /// Reads all frames until the connection ends.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when it does not end in time.
+    /// [`TestkitError::Io`] if it does not end in time.
     pub fn until_closed(&mut self) -> Result<Vec<Frame>, TestkitError> {
         let mut frames = Vec::new();
         loop {
             match self.receive() {
                 Ok(frame) => frames.push(frame),
-                Err(trouble) if trouble.is_timeout() => return Err(trouble),
+                Err(error) if error.is_timeout() => return Err(error),
                 Err(_) => return Ok(frames),
             }
         }
     }
 
-    /// The stream itself.
+    /// The TCP stream.
     pub fn stream(&self) -> &TcpStream {
         &self.stream
     }
@@ -155,7 +155,7 @@ impl Frames {
     }
 }
 
-/// The bytes of a frame.
+/// Encodes a frame.
 pub fn bytes_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap_or_default();
     let [_, a, b, c] = length.to_be_bytes();
@@ -165,7 +165,7 @@ pub fn bytes_of(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `SETTINGS` with these identifiers and values.
+/// Encodes a `SETTINGS` frame with these identifiers and values.
 pub fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
     let payload: Vec<u8> = settings
         .iter()
@@ -174,7 +174,7 @@ pub fn settings_frame(settings: &[(u16, u32)]) -> Vec<u8> {
     bytes_of(SETTINGS, 0, 0, &payload)
 }
 
-/// A header block: each field literal, neither compressed nor remembered (RFC 7541 section 6.2.2).
+/// Encodes a header block with literal fields without indexing (RFC 7541 section 6.2.2).
 pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -187,7 +187,7 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// An integer with a prefix of seven bits (RFC 7541 section 5.1).
+/// Encodes an integer with a prefix of seven bits (RFC 7541 section 5.1).
 fn write_length(block: &mut Vec<u8>, length: usize) {
     let byte = |part: usize| u8::try_from(part).unwrap_or_default();
     if length < 127 {
@@ -202,12 +202,12 @@ fn write_length(block: &mut Vec<u8>, length: usize) {
     block.push(byte(rest));
 }
 
-/// The head of a request in one frame.
+/// Encodes a `HEADERS` frame with a whole header block.
 pub fn head_frame(stream: u32, flags: u8, fields: &[(&str, &str)]) -> Vec<u8> {
     bytes_of(HEADERS, flags | END_HEADERS, stream, &block(fields))
 }
 
-/// What a client says first (RFC 9113 section 3.4).
+/// The connection preface of a client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Frame types (RFC 9113 section 6).
@@ -235,17 +235,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_written_as_hpack_has_them() {
-        let written = |length| {
+    fn lengths_are_encoded_as_hpack_integers() {
+        let encoded = |length| {
             let mut block = Vec::new();
             write_length(&mut block, length);
             block
         };
-        assert_eq!(written(5), [5]);
-        assert_eq!(written(126), [126]);
-        assert_eq!(written(127), [127, 0]);
-        // RFC 7541, appendix C.1.2, with two bits more.
-        assert_eq!(written(1337), [127, 186, 9]);
+        assert_eq!(encoded(5), [5]);
+        assert_eq!(encoded(126), [126]);
+        assert_eq!(encoded(127), [127, 0]);
+        // RFC 7541, appendix C.1.2, with a prefix of two more bits.
+        assert_eq!(encoded(1337), [127, 186, 9]);
         assert_eq!(block(&[("a", "bc")]), [0, 1, b'a', 2, b'b', b'c']);
         assert_eq!(
             bytes_of(DATA, END_STREAM, 5, b"x"),

@@ -1,8 +1,8 @@
-//! A blocking HTTP/1.1 client that hides nothing: what is sent is what the test wrote, and the answer keeps its raw bytes.
+//! A blocking HTTP/1.1 client for raw requests: it sends exactly the bytes of the test, and returns the raw bytes of responses.
 //!
-//! It checks framing strictly (an answer with two lengths, a bad chunk or bytes after its end is an error, never repaired),
-//! has a deadline on everything, and makes no redirect or retry by itself. [`Browser`] adds cookies and one kept
-//! connection; [`login`] logs in to WordPress. [`frames`] speaks HTTP/2.
+//! It checks framing strictly: a response with two lengths, an invalid chunk, or bytes after its end is an error. All
+//! operations have a deadline. It does not follow redirects or retry. [`Browser`] adds cookies and a persistent connection;
+//! [`login`] logs in to WordPress. [`frames`] is a client for HTTP/2.
 
 mod browser;
 mod connection;

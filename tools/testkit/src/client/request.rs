@@ -1,4 +1,4 @@
-//! Building a request: a head exactly as given, and a body by length or in chunks.
+//! Builds requests: the head exactly as given, and a body with `Content-Length` or chunked.
 
 use std::{fmt::Write as _, net::SocketAddr, time::Duration};
 
@@ -8,11 +8,11 @@ use crate::TestkitError;
 /// A body and how it is framed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// None; no length is announced.
+    /// No body and no length.
     None,
     /// With `Content-Length`.
     Length(Vec<u8>),
-    /// With `Transfer-Encoding: chunked`, in these chunks.
+    /// With `Transfer-Encoding: chunked` and these chunks.
     Chunked(Vec<Vec<u8>>),
 }
 
@@ -23,27 +23,27 @@ pub struct Part<'a> {
     pub name: &'a str,
     /// File name and content type; `None` for a plain field.
     pub file: Option<(&'a str, &'a str)>,
-    /// Its content.
+    /// Content of the field.
     pub content: &'a [u8],
 }
 
-/// A request. Nothing is added but `Host` (unless given or refused) and the framing of the body.
+/// A request. Only the framing of the body and `Host` are added; [`without_host`](Self::without_host) omits the latter.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Method, for example `GET`.
     pub method: String,
-    /// Target as it stands in the request line.
+    /// Target of the request line.
     pub target: String,
-    /// Fields in order.
+    /// Header fields in order.
     pub fields: Vec<(String, Vec<u8>)>,
     /// Body and framing.
     pub body: Body,
     pub(super) timeout: Duration,
-    names_host: bool,
+    adds_host: bool,
 }
 
 impl Request {
-    /// Any method.
+    /// Creates a request with any method.
     pub fn new(method: &str, target: &str) -> Self {
         Self {
             method: method.to_owned(),
@@ -51,28 +51,28 @@ impl Request {
             fields: Vec::new(),
             body: Body::None,
             timeout: TIMEOUT,
-            names_host: true,
+            adds_host: true,
         }
     }
 
-    /// GET.
+    /// Creates a GET request.
     pub fn get(target: &str) -> Self {
         Self::new("GET", target)
     }
 
-    /// HEAD.
+    /// Creates a HEAD request.
     pub fn head(target: &str) -> Self {
         Self::new("HEAD", target)
     }
 
-    /// POST with a body and its content type.
+    /// Creates a POST request with a body and its content type.
     pub fn post(target: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::new("POST", target)
             .field("Content-Type", content_type)
             .body(body)
     }
 
-    /// POST of a form, `application/x-www-form-urlencoded`.
+    /// Creates a POST request with a form, `application/x-www-form-urlencoded`.
     pub fn form(target: &str, fields: &[(&str, &str)]) -> Self {
         let pairs: Vec<String> = fields
             .iter()
@@ -81,7 +81,7 @@ impl Request {
         Self::post(target, "application/x-www-form-urlencoded", pairs.join("&"))
     }
 
-    /// POST of a form with files, `multipart/form-data`.
+    /// Creates a POST request with a form with files, `multipart/form-data`.
     pub fn multipart(target: &str, parts: &[Part<'_>]) -> Self {
         let mut body = Vec::new();
         for part in parts {
@@ -108,23 +108,23 @@ impl Request {
         )
     }
 
-    /// Adds a field; the same name may come several times.
+    /// Adds a field; does not replace an earlier field with the same name.
     #[must_use]
     pub fn field(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.fields.push((name.to_owned(), value.as_ref().to_vec()));
         self
     }
 
-    /// Sets `Host`; without it the address is named.
+    /// Sets `Host`, which is the address of the server by default.
     #[must_use]
     pub fn host(self, host: &str) -> Self {
         self.field("Host", host)
     }
 
-    /// Sends no `Host` at all.
+    /// Omits `Host`.
     #[must_use]
     pub fn without_host(mut self) -> Self {
-        self.names_host = false;
+        self.adds_host = false;
         self
     }
 
@@ -148,17 +148,17 @@ impl Request {
         self
     }
 
-    /// How long the whole answer may take, and how long connecting may take. 20 seconds by default.
+    /// Sets the timeout of the connection attempt and of the whole response. 28 seconds by default.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// The bytes on the wire. `authority` is named as Host unless the request says otherwise.
+    /// Encodes the request. `authority` is the default for `Host`.
     pub fn to_bytes(&self, authority: &str) -> Vec<u8> {
         let mut out = format!("{} {} HTTP/1.1\r\n", self.method, self.target).into_bytes();
-        if self.names_host
+        if self.adds_host
             && !self
                 .fields
                 .iter()
@@ -191,16 +191,17 @@ impl Request {
         out
     }
 
-    /// Sends it on a connection of its own and returns the answer. The connection ends with it.
+    /// Sends the request on a new connection, returns the response, and closes the connection.
     ///
     /// # Errors
-    /// [`TestkitError::Io`] when nothing answers or time runs out, [`TestkitError::Malformed`] when the answer breaks the protocol.
+    /// [`TestkitError::Io`] if the connection fails or after the timeout, [`TestkitError::Malformed`] if the response violates
+    /// the protocol.
     pub fn send(&self, addr: SocketAddr) -> Result<Response, TestkitError> {
         Connection::within(addr, self.timeout)?.exchange(self)
     }
 }
 
-/// Percent-encoding of forms: everything but letters, digits and `-_.`; a space becomes `+`.
+/// Percent-encodes text for forms, except letters, digits and `-_.`; a space becomes `+`.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -217,7 +218,7 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// Shorter than Galley waits for PHP by default: who sets a shorter time-out notices if it is not heeded.
+/// Shorter than Galley's default timeouts for PHP, so that a test with a shorter timeout fails if Galley ignores it.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(28);
 const BOUNDARY: &str = "galley-testkit-7f3a9c51e2";
 
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_on_the_wire() {
+    fn requests_are_encoded_exactly() {
         let rows = [
             (
                 Request::get("/x?y=1"),
@@ -257,13 +258,13 @@ mod tests {
                 "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n",
             ),
         ];
-        for (request, wanted) in rows {
-            assert_eq!(text(&request), wanted);
+        for (request, expected) in rows {
+            assert_eq!(text(&request), expected);
         }
     }
 
     #[test]
-    fn files_are_sent_as_multipart() {
+    fn files_are_encoded_as_multipart() {
         let parts = [
             Part {
                 name: "action",

@@ -1,31 +1,31 @@
-//! An answer: status, fields and body for assertions, the raw bytes for byte-exact ones.
+//! Responses: status, fields and body, and the raw bytes for exact comparisons.
 
 use crate::TestkitError;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// `HTTP/1.1` or `HTTP/1.0`.
     pub version: String,
-    /// Status code of the final answer.
+    /// Status code of the final response.
     pub status: u16,
-    /// Fields in order, as sent.
+    /// Header fields in the order received.
     pub fields: Vec<(String, Vec<u8>)>,
-    /// Body without its framing; compressed if it came so.
+    /// Body without its transfer coding; content codings are not decoded.
     pub body: Vec<u8>,
-    /// Status codes of interim answers (1xx) that came before.
+    /// Status codes of the interim responses (1xx) before it.
     pub interim: Vec<u16>,
-    /// All bytes of this answer, interim ones included.
+    /// The raw bytes, including interim responses.
     pub raw: Vec<u8>,
 }
 
 impl Response {
-    /// The first field of this name, in any case; `None` when missing or not text.
+    /// The value of the first field with this name, ignoring case; `None` if missing or not UTF-8.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.all(name).into_iter().next()
     }
 
-    /// All fields of this name that are text.
+    /// The values of all fields with this name that are UTF-8.
     pub fn all(&self, name: &str) -> Vec<&str> {
         let same = self
             .fields
@@ -35,57 +35,57 @@ impl Response {
             .collect()
     }
 
-    /// True if there is a field of this name.
+    /// True if the response has a field with this name.
     pub fn has(&self, name: &str) -> bool {
         self.fields
             .iter()
             .any(|(other, _)| other.eq_ignore_ascii_case(name))
     }
 
-    /// The body as text; what is not UTF-8 is replaced.
+    /// The body as text; replaces invalid UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// `Cache-Status`, or nothing.
+    /// The value of `Cache-Status`; empty if missing.
     pub fn cache_status(&self) -> &str {
         self.field("cache-status").unwrap_or_default()
     }
 
-    /// True if `Cache-Status` says that it came from the cache.
+    /// True if `Cache-Status` contains `hit`.
     pub fn is_hit(&self) -> bool {
         self.cache_status()
             .split(';')
             .any(|part| part.trim() == "hit")
     }
 
-    /// `Age` in seconds.
+    /// The value of `Age` in seconds.
     pub fn age(&self) -> Option<u64> {
         self.field("age")?.trim().parse().ok()
     }
 
-    /// Returns itself if it has this status.
+    /// Returns the response if it has this status.
     ///
     /// # Panics
-    /// When it has another one; head and beginning of the body are shown.
+    /// If the status differs; the message has the head and the beginning of the body.
     #[track_caller]
     #[must_use]
     pub fn expect_status(self, status: u16) -> Self {
         assert!(
             self.status == status,
-            "wanted status {status}, got:\n{}",
+            "expected status {status}, got:\n{}",
             self.beginning()
         );
         self
     }
 
-    /// The beginning of the raw answer, for messages.
+    /// The beginning of the raw response, for messages.
     pub fn beginning(&self) -> String {
         String::from_utf8_lossy(self.raw.get(..1500).unwrap_or(&self.raw)).into_owned()
     }
 
     /// True if no further answer can come on this connection.
-    pub(super) fn closes(&self) -> bool {
+    pub(crate) fn closes(&self) -> bool {
         let connection = self
             .field("connection")
             .unwrap_or_default()
@@ -95,7 +95,7 @@ impl Response {
     }
 }
 
-/// How the body of an answer ends (RFC 9112 section 6.3).
+/// How the length of a response body is determined (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     None,
@@ -104,7 +104,7 @@ pub(super) enum Framing {
     UntilClose,
 }
 
-/// The head of an answer, without its body.
+/// Parses the head of a response.
 pub(super) fn parse_head(head: &[u8]) -> Result<Response, TestkitError> {
     let text = head
         .strip_suffix(b"\r\n\r\n")
@@ -149,7 +149,7 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Response, TestkitError> {
     })
 }
 
-/// How the body ends; strict: what leaves a doubt is an error.
+/// Determines how the body ends; any ambiguity is an error.
 pub(super) fn framing(response: &Response, method: &str) -> Result<Framing, TestkitError> {
     let lengths = response.all("content-length");
     let codings = response.all("transfer-encoding");
@@ -177,7 +177,7 @@ pub(super) fn framing(response: &Response, method: &str) -> Result<Framing, Test
         .ok_or_else(|| bad("content length"))
 }
 
-/// Size of a chunk from its line (without the line end); extensions are allowed.
+/// Parses the size of a chunk from its line without the line end; allows extensions.
 pub(super) fn chunk_size(line: &[u8]) -> Result<usize, TestkitError> {
     let line = std::str::from_utf8(line).map_err(|_| bad("chunk size"))?;
     let digits = line.split(';').next().unwrap_or_default().trim_end();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_is_strict() {
+    fn ambiguous_framing_is_rejected() {
         let rows = [
             ("", "GET", Some(Framing::UntilClose)),
             ("Content-Length: 5\r\n", "GET", Some(Framing::Length(5))),
@@ -226,17 +226,17 @@ mod tests {
             ("Content-Length: +5\r\n", "GET", None),
             ("Content-Length: \r\n", "GET", None),
         ];
-        for (fields, method, wanted) in rows {
+        for (fields, method, expected) in rows {
             assert_eq!(
                 framing(&head(fields), method).ok(),
-                wanted,
+                expected,
                 "{fields:?} {method}"
             );
         }
     }
 
     #[test]
-    fn fields_are_found_in_any_case() {
+    fn field_names_are_case_insensitive() {
         let response = head(
             "Cache-Status: galley; hit; ttl=5\r\nAge: 7\r\nSet-Cookie: a\r\nset-cookie: b\r\n",
         );
@@ -247,8 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn chunk_sizes() {
-        for (line, wanted) in [
+    fn chunk_sizes_are_parsed_strictly() {
+        for (line, expected) in [
             ("0", Some(0)),
             ("1aF", Some(0x1af)),
             ("5;x=y", Some(5)),
@@ -257,13 +257,13 @@ mod tests {
             ("0x5", None),
             ("fffffffffffffffff", None),
         ] {
-            assert_eq!(chunk_size(line.as_bytes()).ok(), wanted, "{line}");
+            assert_eq!(chunk_size(line.as_bytes()).ok(), expected, "{line}");
         }
     }
 
     proptest! {
         #[test]
-        fn no_head_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn parsing_any_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut whole = b"HTTP/1.1 200 OK\r\n".to_vec();
             whole.extend_from_slice(&bytes);
             whole.extend_from_slice(b"\r\n\r\n");

@@ -1,14 +1,15 @@
-//! A cluster that is harmed in every way while its pages are edited and read: what was read is compared with what was acknowledged.
+//! Checks a cluster for stale reads under faults, in the style of Jepsen.
 //!
-//! Three Galleys share an engine, each on a machine of its own (`network.rs`). A round edits a post of a real WordPress before,
-//! during and after one [`Scenario`]. Visitors read all the time at each node. A read that began after WordPress knew that the
-//! purges of a version were final must show this version or a later one: anything else is stale. In the style of Jepsen.
+//! Three Galley nodes share an engine; each runs on a simulated machine (`network.rs`). A round edits a post of a real WordPress
+//! before, during and after one [`Scenario`], while clients continuously read the pages from every node. A read that started after
+//! WordPress knew that the purges of a version were final must return this version or a later one. Any other read is stale.
 
+mod edited_post;
+mod engine_delay;
 mod network;
 mod purge_rate;
-mod reader;
-mod slowness;
-mod stage;
+mod readers;
+mod test_cluster;
 
 use std::{
     path::PathBuf,
@@ -17,73 +18,73 @@ use std::{
     time::{Duration, Instant},
 };
 
+use self::{
+    engine_delay::EngineDelay,
+    readers::{Read, ReadOutcome, Readers},
+    test_cluster::{NODES, TestCluster},
+};
 pub use self::{
     network::may_make_networks,
     purge_rate::{PurgeRates, purge_rates},
 };
-use self::{
-    reader::{Read, ReadOutcome, Readers},
-    slowness::Slowness,
-    stage::{NODES, Stage},
-};
 use crate::{
     Signal, TestkitError,
-    faults::{Tally, dice::Dice},
+    faults::{FaultReport, random::Random},
     wait::poll_until,
 };
 
-/// What is run, and how often.
+/// Settings of a cluster test.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// The server.
+pub struct ClusterTestSettings {
+    /// The server binary.
     pub galley: PathBuf,
-    /// The folder of the plugin.
+    /// The directory of the plugin.
     pub plugin: PathBuf,
-    /// Of everything that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Rounds; the scenarios take turns.
+    /// The number of rounds, distributed over the scenarios in turn.
     pub rounds: usize,
-    /// What is done.
+    /// The scenarios to run.
     pub scenarios: Vec<Scenario>,
     /// How nodes find the engine.
-    pub finding: Finding,
+    pub discovery: EngineDiscovery,
 }
 
 /// How nodes find the primary of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
-    /// By an address, which moves to the replica that takes over.
+pub enum EngineDiscovery {
+    /// By an address, which moves to the replica at a failover.
     Address,
-    /// By three sentinels, which promote the replica.
+    /// By three Sentinels, which promote the replica.
     Sentinels,
 }
 
-/// One kind of harm.
+/// A fault in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scenario {
-    /// None.
+    /// No fault.
     Calm,
     /// The engine is killed and restarted with its data.
     EngineKilled,
     /// The engine is restarted without data.
     EngineEmpty,
-    /// All data of the running engine are removed.
+    /// All data of the running engine is removed.
     EngineFlushed,
-    /// The stream of purges is deleted, twice within a moment.
+    /// The purge stream is deleted twice in quick succession.
     StreamDeleted,
     /// The replica takes over without the newest entries.
     FailOver,
-    /// A node, the primary and one sentinel are separated from all others.
+    /// A node, the primary and one Sentinel are partitioned from all others.
     SplitBrain,
     /// The engine is paused for 1, 5 or 60 seconds.
     EnginePaused,
-    /// The engine refuses writes, because its memory is full.
+    /// The engine rejects writes because its memory is full.
     EngineFull,
     /// The engine takes 50 ms for each reply.
     EngineSlow,
-    /// The engine gets another password.
+    /// The password of the engine changes.
     Password,
-    /// A node is cut off from the engine.
+    /// A node is partitioned from the engine.
     Partition,
     /// A node is killed.
     NodeKilled,
@@ -94,7 +95,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// Those of nodes that find the engine by sentinels, in the order in which they take turns.
+    /// The scenarios for [`EngineDiscovery::Sentinels`], in the order in which they run.
     pub const WITH_SENTINELS: [Self; 4] = [
         Self::SplitBrain,
         Self::FailOver,
@@ -102,7 +103,7 @@ impl Scenario {
         Self::NodeKilled,
     ];
 
-    /// Those of nodes that know its address.
+    /// The scenarios for [`EngineDiscovery::Address`], in the order in which they run.
     pub const WITH_ADDRESS: [Self; 14] = [
         Self::Calm,
         Self::EngineKilled,
@@ -120,7 +121,7 @@ impl Scenario {
         Self::Password,
     ];
 
-    /// One word.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calm => "calm",
@@ -142,145 +143,156 @@ impl Scenario {
     }
 }
 
-/// What one scenario came to.
+/// The results of one scenario.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
-    /// Counts.
-    pub tally: Tally,
-    /// How long edits took to be acknowledged, each.
+pub struct ScenarioReport {
+    /// The counts and findings.
+    pub counts: FaultReport,
+    /// The time from each edit to its acknowledgement.
     pub acknowledged_after: Vec<Duration>,
 }
 
-/// Runs the rounds; `progress` gets each as it ends.
+/// Runs the rounds and calls `progress` after each.
 ///
 /// # Errors
-/// When the tools of the test fail, not the server. A server that does not start is an error too.
+/// When the test's tools fail or the server does not start. All other failures of the server are in the reports.
 pub fn run(
-    setting: &Setting,
-    mut progress: impl FnMut(usize, Scenario, &Outcome),
-) -> Result<Vec<(Scenario, Outcome)>, TestkitError> {
-    // The names of the networks belong to the process.
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut outcomes: Vec<(Scenario, Outcome)> = setting
+    settings: &ClusterTestSettings,
+    mut progress: impl FnMut(usize, Scenario, &ScenarioReport),
+) -> Result<Vec<(Scenario, ScenarioReport)>, TestkitError> {
+    // Namespaces are named after the process, so only one cluster can run at a time.
+    let _lock = NETWORK_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reports: Vec<(Scenario, ScenarioReport)> = settings
         .scenarios
         .iter()
-        .map(|scenario| (*scenario, Outcome::default()))
+        .map(|scenario| (*scenario, ScenarioReport::default()))
         .collect();
-    let stage = Stage::start(setting)?;
-    let nodes = (0..NODES).map(|number| (stage.addr(number), stage.state(number)));
-    let readers = Readers::start(nodes, &stage.targets);
-    let mut run = Run {
-        stage,
+    let cluster = TestCluster::start(settings)?;
+    let nodes = (0..NODES).map(|number| (cluster.addr(number), cluster.state(number)));
+    let readers = Readers::start(nodes, &cluster.targets);
+    let mut test = ClusterTest {
+        cluster,
         readers,
-        dice: Dice::new(setting.seed),
+        random: Random::new(settings.seed),
         version: 1,
         acknowledged: Vec::new(),
-        slowness: None,
+        engine_delay: None,
     };
-    run.settle(&mut Outcome::default());
-    let count = outcomes.len().max(1);
-    for round in 0..setting.rounds {
-        let Some((scenario, outcome)) = outcomes.get_mut(round % count) else {
+    test.settle(&mut ScenarioReport::default());
+    let count = reports.len().max(1);
+    for round in 0..settings.rounds {
+        let Some((scenario, report)) = reports.get_mut(round % count) else {
             break;
         };
-        let mut one = Outcome::default();
-        run.round(*scenario, &mut one)?;
-        progress(round + 1, *scenario, &one);
-        outcome.tally += one.tally;
-        outcome.acknowledged_after.extend(one.acknowledged_after);
+        let mut round_report = ScenarioReport::default();
+        test.round(*scenario, &mut round_report)?;
+        progress(round + 1, *scenario, &round_report);
+        report.counts += round_report.counts;
+        (report.acknowledged_after).extend(round_report.acknowledged_after);
     }
-    Ok(outcomes)
+    Ok(reports)
 }
 
-struct Run {
-    stage: Stage,
+struct ClusterTest {
+    cluster: TestCluster,
     readers: Readers,
-    dice: Dice,
-    /// The newest that was written.
+    random: Random,
+    /// The newest written version.
     version: u64,
-    /// Versions whose purges were final at that moment.
+    /// Versions and the times at which their purges were known to be final.
     acknowledged: Vec<(Instant, u64)>,
-    slowness: Option<Slowness>,
+    engine_delay: Option<EngineDelay>,
 }
 
-impl Run {
-    fn round(&mut self, scenario: Scenario, outcome: &mut Outcome) -> Result<(), TestkitError> {
-        outcome.tally.rounds += 1;
-        self.edit(outcome, ACKNOWLEDGED_WITHIN);
-        let node = self.dice.below(NODES);
-        if self.dice.once_in(2) {
-            // Into the middle of an edit.
-            let delay = self.dice.time(Duration::from_millis(120));
+impl ClusterTest {
+    fn round(
+        &mut self,
+        scenario: Scenario,
+        report: &mut ScenarioReport,
+    ) -> Result<(), TestkitError> {
+        report.counts.rounds += 1;
+        self.edit(report, ACKNOWLEDGED_WITHIN);
+        let node = self.random.below(NODES);
+        if self.random.once_in(2) {
+            // Start the fault during an edit.
+            let delay = self.random.time(Duration::from_millis(120));
             self.begin(scenario, node, delay)?;
         } else {
             self.begin(scenario, node, Duration::ZERO)?;
         }
         if scenario == Scenario::SplitBrain {
-            self.edit_while_split(node, outcome);
+            self.edit_while_split(node, report);
         }
         for _ in 0..2 {
-            thread::sleep(self.dice.time(Duration::from_millis(1_500)));
-            self.edit(outcome, Duration::from_secs(4));
+            thread::sleep(self.random.time(Duration::from_millis(1_500)));
+            self.edit(report, Duration::from_secs(4));
         }
         if scenario == Scenario::EnginePaused {
-            let seconds = [1, 1, 5, 5, 60][self.dice.below(5)];
+            let seconds = [1, 1, 5, 5, 60][self.random.below(5)];
             thread::sleep(Duration::from_secs(seconds));
         }
         self.end(scenario, node)?;
-        self.edit(outcome, ACKNOWLEDGED_WITHIN);
-        self.settle(outcome);
-        self.judge(outcome);
+        self.edit(report, ACKNOWLEDGED_WITHIN);
+        self.settle(report);
+        self.check_reads(report);
         Ok(())
     }
 
-    /// Edits over a node that is up, and waits for a while until that is acknowledged.
-    fn edit(&mut self, outcome: &mut Outcome, timeout: Duration) {
-        let up: Vec<usize> = (0..NODES).filter(|node| self.stage.is_up(*node)).collect();
-        let Some(node) = up.get(self.dice.below(up.len())) else {
+    /// Edits through a random node that is up, and waits until the edit is acknowledged or the timeout.
+    fn edit(&mut self, report: &mut ScenarioReport, timeout: Duration) {
+        let up: Vec<usize> = (0..NODES)
+            .filter(|node| self.cluster.is_up(*node))
+            .collect();
+        let Some(node) = up.get(self.random.below(up.len())) else {
             return;
         };
-        self.edit_over(*node, outcome, timeout);
+        self.edit_through(*node, report, timeout);
     }
 
-    fn edit_over(&mut self, node: usize, outcome: &mut Outcome, timeout: Duration) {
+    fn edit_through(&mut self, node: usize, report: &mut ScenarioReport, timeout: Duration) {
         self.version += 1;
-        let began = Instant::now();
-        self.stage.edit(node, self.version);
-        self.note_acknowledged(outcome, began, timeout);
+        let started = Instant::now();
+        self.cluster.edit(node, self.version);
+        self.record_acknowledged(report, started, timeout);
     }
 
-    /// Edits on one side only, for long enough that the absence of the other side's nodes is believed.
-    fn edit_while_split(&mut self, minority: usize, outcome: &mut Outcome) {
-        let node = if self.dice.once_in(2) {
+    /// Edits on one side of the partition, for long enough that it treats the nodes of the other side as absent.
+    fn edit_while_split(&mut self, minority: usize, report: &mut ScenarioReport) {
+        let node = if self.random.once_in(2) {
             minority
         } else {
             (minority + 1) % NODES
         };
         for _ in 0..2 {
-            self.edit_over(node, outcome, Duration::from_secs(20));
+            self.edit_through(node, report, Duration::from_secs(20));
         }
     }
 
-    fn note_acknowledged(&mut self, outcome: &mut Outcome, began: Instant, timeout: Duration) {
-        if let Some((version, at)) = self.stage.wait_until_acknowledged(timeout) {
+    fn record_acknowledged(
+        &mut self,
+        report: &mut ScenarioReport,
+        started: Instant,
+        timeout: Duration,
+    ) {
+        if let Some((version, at)) = self.cluster.wait_until_acknowledged(timeout) {
             self.acknowledged.push((at, version));
-            outcome.tally.purges += 1;
-            outcome.acknowledged_after.push(at - began);
+            report.counts.purges += 1;
+            report.acknowledged_after.push(at - started);
         }
     }
 
-    /// Waits until everything is acknowledged, and every node sends stored pages of the newest version again.
-    fn settle(&mut self, outcome: &mut Outcome) {
-        let is_final = self.stage.wait_until_acknowledged(ACKNOWLEDGED_WITHIN);
+    /// Waits until all purges are acknowledged and every node serves cache hits again.
+    fn settle(&mut self, report: &mut ScenarioReport) {
+        let is_final = self.cluster.wait_until_acknowledged(ACKNOWLEDGED_WITHIN);
         if let Some((version, at)) = is_final {
             self.acknowledged.push((at, version));
         } else {
-            let pending = self.stage.pending();
-            outcome
-                .tally
+            let pending = self.cluster.pending();
+            report
+                .counts
                 .broken(&format!("a purge is lost: {pending:?} are pending"));
         }
-        self.judge(outcome);
+        self.check_reads(report);
         let mut has_hit = [false; NODES];
         let all_hit = poll_until(SETTLED_WITHIN, || {
             let reads = self.readers.take();
@@ -291,52 +303,52 @@ impl Run {
                     *node = true;
                 }
             }
-            self.judge_reads(reads, outcome);
+            self.check(reads, report);
             has_hit.iter().all(|has_hit| *has_hit)
         });
         if !all_hit {
-            let logs: String = (0..NODES).map(|node| self.stage.log(node)).collect();
-            outcome.tally.broken(&format!(
-                "not every node sends stored pages again: {has_hit:?}\n{logs}"
+            let logs: String = (0..NODES).map(|node| self.cluster.log(node)).collect();
+            report.counts.broken(&format!(
+                "not every node serves cache hits again: {has_hit:?}\n{logs}"
             ));
         }
     }
 
-    fn judge(&self, outcome: &mut Outcome) {
-        self.judge_reads(self.readers.take(), outcome);
+    fn check_reads(&self, report: &mut ScenarioReport) {
+        self.check(self.readers.take(), report);
     }
 
-    fn judge_reads(&self, reads: Vec<Read>, outcome: &mut Outcome) {
-        let tally = &mut outcome.tally;
+    fn check(&self, reads: Vec<Read>, report: &mut ScenarioReport) {
+        let counts = &mut report.counts;
         for read in reads {
-            tally.pages += 1;
-            let before = self.acknowledged.iter().rev();
-            let wanted = before
-                .filter(|(at, _)| *at <= read.began)
+            counts.pages += 1;
+            let acknowledged = self.acknowledged.iter().rev();
+            let expected = acknowledged
+                .filter(|(at, _)| *at <= read.started)
                 .map(|(_, version)| *version)
                 .max()
                 .unwrap_or(1);
-            let place = format!("node {} {}", read.node, read.target);
+            let source = format!("node {} {}", read.node, read.target);
             match read.outcome {
                 ReadOutcome::Page {
                     oldest,
                     is_hit,
                     status,
                 } => {
-                    tally.hits += u64::from(is_hit);
-                    if oldest < wanted {
-                        tally.stale(&format!(
-                            "{place}: version {oldest} after {wanted} was acknowledged ({status})"
+                    counts.hits += u64::from(is_hit);
+                    if oldest < expected {
+                        counts.stale(&format!(
+                            "{source}: version {oldest} after {expected} was acknowledged ({status})"
                         ));
                     }
                 }
-                ReadOutcome::Torn(what) => tally.torn(&format!("{place}: {what}")),
-                ReadOutcome::Failed(what) => tally.failed(&format!("{place}: {what}")),
+                ReadOutcome::Torn(what) => counts.torn(&format!("{source}: {what}")),
+                ReadOutcome::Failed(what) => counts.failed(&format!("{source}: {what}")),
             }
         }
     }
 
-    /// Does the harm, `delay` after an edit has begun where that is not zero.
+    /// Starts the fault; with a non-zero `delay`, this long after the start of an edit.
     fn begin(
         &mut self,
         scenario: Scenario,
@@ -344,55 +356,61 @@ impl Run {
         delay: Duration,
     ) -> Result<(), TestkitError> {
         if delay > Duration::ZERO {
-            // Of the node that is harmed, too: its purges are in its queue then, or in the stream and not acknowledged.
-            let editor = (node + self.dice.below(2)) % NODES;
+            // Half of the time through the affected node, whose purges are then in its queue, or in the stream and unacknowledged.
+            let editor = (node + self.random.below(2)) % NODES;
             self.version += 1;
             let version = self.version;
-            let addr = self.stage.addr(editor);
-            // Nobody waits for its response.
-            thread::spawn(move || stage::edit_at(addr, version));
+            let addr = self.cluster.addr(editor);
+            // The test does not wait for the response.
+            thread::spawn(move || edited_post::edit_at(addr, version));
             thread::sleep(delay);
         }
         match scenario {
             Scenario::Calm => {}
-            Scenario::EngineKilled | Scenario::EngineEmpty => self.stage.engine().kill(),
+            Scenario::EngineKilled | Scenario::EngineEmpty => self.cluster.engine().kill(),
             Scenario::EngineFlushed => {
-                self.stage.engine().run(&["flushall"])?;
+                self.cluster.engine().run(&["flushall"])?;
             }
             Scenario::StreamDeleted => self.delete_stream()?,
-            Scenario::FailOver => self.stage.cut_replica()?,
-            Scenario::SplitBrain => self.stage.split(node)?,
-            Scenario::EnginePaused => self.stage.engine().signal(Signal::STOP),
+            Scenario::FailOver => self.cluster.disconnect_replica()?,
+            Scenario::SplitBrain => self.cluster.partition(node)?,
+            Scenario::EnginePaused => self.cluster.engine().signal(Signal::STOP),
             Scenario::EngineFull => {
-                let engine = self.stage.engine();
+                let engine = self.cluster.engine();
                 engine.run(&["config", "set", "maxmemory-policy", "noeviction"])?;
                 engine.run(&["config", "set", "maxmemory", "1"])?;
             }
             Scenario::EngineSlow => {
-                self.slowness = Some(Slowness::begin(self.stage.engine().asker()));
+                self.engine_delay = Some(EngineDelay::start(self.cluster.engine().client()));
             }
-            Scenario::Password => self.stage.set_password()?,
-            Scenario::Partition => self.stage.set_reaches_engine(node, false)?,
-            Scenario::NodeKilled => self.stage.kill_node(node),
-            Scenario::NodePaused => self.stage.pause_node(node, true),
+            Scenario::Password => self.cluster.set_password()?,
+            Scenario::Partition => self.cluster.set_reaches_engine(node, false)?,
+            Scenario::NodeKilled => self.cluster.kill_node(node),
+            Scenario::NodePaused => self.cluster.pause_node(node, true),
             Scenario::Clock => {
-                let seconds = if self.dice.once_in(2) { 3_600 } else { -3_600 };
-                self.stage.set_clock(node, seconds)?;
+                let seconds = if self.random.once_in(2) {
+                    3_600
+                } else {
+                    -3_600
+                };
+                self.cluster.set_clock(node, seconds)?;
             }
         }
         Ok(())
     }
 
-    /// Nodes may have begun it anew between the two, or not have noticed anything yet.
+    /// Deletes the purge stream twice. Nodes may or may not have recreated it in between.
     fn delete_stream(&mut self) -> Result<(), TestkitError> {
         for _ in 0..2 {
-            self.stage.engine().run(&["del", "galley:galley:purges"])?;
-            thread::sleep(self.dice.time(Duration::from_millis(60)));
+            self.cluster
+                .engine()
+                .run(&["del", "galley:galley:purges"])?;
+            thread::sleep(self.random.time(Duration::from_millis(60)));
         }
         Ok(())
     }
 
-    /// Ends the harm.
+    /// Ends the fault.
     fn end(&mut self, scenario: Scenario, node: usize) -> Result<(), TestkitError> {
         match scenario {
             Scenario::Calm
@@ -400,46 +418,48 @@ impl Run {
             | Scenario::StreamDeleted
             | Scenario::Password => {}
             Scenario::EngineSlow => {
-                let slowness = self.slowness.take().map(Slowness::end);
-                let pauses = slowness.transpose()?.unwrap_or(0);
+                let engine_delay = self.engine_delay.take().map(EngineDelay::stop);
+                let pauses = engine_delay.transpose()?.unwrap_or(0);
                 if pauses == 0 {
-                    return Err(TestkitError::Refused("the engine was not slow".to_owned()));
+                    return Err(TestkitError::Refused(
+                        "the engine was never paused".to_owned(),
+                    ));
                 }
             }
             Scenario::EngineKilled => {
-                self.stage.engine().restart()?;
-                self.stage.set_password_again()?;
-                self.stage.follow()?;
+                self.cluster.engine().restart()?;
+                self.cluster.set_password_again()?;
+                self.cluster.attach_replica()?;
             }
             Scenario::EngineEmpty => {
-                self.stage.engine().restart_empty()?;
-                self.stage.set_password_again()?;
-                self.stage.follow()?;
+                self.cluster.engine().restart_empty()?;
+                self.cluster.set_password_again()?;
+                self.cluster.attach_replica()?;
             }
             Scenario::FailOver => {
-                self.stage.fail_over()?;
-                self.stage.restart_replica()?;
+                self.cluster.fail_over()?;
+                self.cluster.restart_replica()?;
             }
-            Scenario::SplitBrain => self.stage.unite(node)?,
-            Scenario::EnginePaused => self.stage.engine().signal(Signal::CONT),
+            Scenario::SplitBrain => self.cluster.heal(node)?,
+            Scenario::EnginePaused => self.cluster.engine().signal(Signal::CONT),
             Scenario::EngineFull => {
-                self.stage
+                self.cluster
                     .engine()
                     .run(&["config", "set", "maxmemory", "0"])?;
             }
-            Scenario::Partition => self.stage.set_reaches_engine(node, true)?,
-            Scenario::NodeKilled => self.stage.restart_node(node)?,
-            Scenario::NodePaused => self.stage.pause_node(node, false),
-            Scenario::Clock => self.stage.set_clock(node, 0)?,
+            Scenario::Partition => self.cluster.set_reaches_engine(node, true)?,
+            Scenario::NodeKilled => self.cluster.restart_node(node)?,
+            Scenario::NodePaused => self.cluster.pause_node(node, false),
+            Scenario::Clock => self.cluster.set_clock(node, 0)?,
         }
         Ok(())
     }
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
+static NETWORK_LOCK: Mutex<()> = Mutex::new(());
 
-/// An edit that is repeated by the plugin counts as lost after this.
+/// The plugin repeats unacknowledged purges; after this time a purge counts as lost.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(150);
 
-/// A node uses its stored pages again within this.
+/// Limit for a node to serve cache hits again.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);

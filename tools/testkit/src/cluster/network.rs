@@ -1,46 +1,46 @@
-//! Machines on one machine: a network namespace for each, on two networks. Visitors reach nodes over the first, nodes reach
-//! the engine over the second, so a node can be cut off from the engine and still have visitors.
+//! Simulated machines: network namespaces connected to two subnets. Clients reach the nodes over the first, the nodes reach
+//! the engine over the second, so a node without a connection to the engine can still receive requests.
 //!
-//! Interfaces and namespaces carry the number of this process. What a killed process left is removed at the next start.
+//! The names of interfaces and namespaces contain the id of this process. The next start removes those of killed processes.
 
 use std::process::Command;
 
 use crate::{TestkitError, process::run};
 
-/// Both networks. Removed when dropped.
+/// The namespaces and both subnets. Dropping it removes them.
 pub(super) struct Network {
     pid: u32,
     machines: Vec<u8>,
 }
 
-/// Which of the two networks.
+/// One of the two subnets.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Link {
-    Visitors,
+pub(super) enum Subnet {
+    Clients,
     Engine,
 }
 
-impl Link {
+impl Subnet {
     fn letter(self) -> char {
         match self {
-            Self::Visitors => 'v',
+            Self::Clients => 'v',
             Self::Engine => 'e',
         }
     }
 }
 
 impl Network {
-    /// Two networks with this process in both.
+    /// Creates the subnets and connects this process to both.
     pub(super) fn new() -> Result<Self, TestkitError> {
         remove_stale();
         let network = Self {
             pid: std::process::id(),
             machines: Vec::new(),
         };
-        for link in [Link::Visitors, Link::Engine] {
-            let bridge = network.bridge(link);
+        for subnet in [Subnet::Clients, Subnet::Engine] {
+            let bridge = network.bridge(subnet);
             ip(&["link", "add", &bridge, "type", "bridge"])?;
-            let address = format!("{}/24", network.address(link, HERE));
+            let address = format!("{}/24", network.address(subnet, TEST_HOST));
             ip(&["addr", "add", &address, "dev", &bridge])?;
             ip(&["link", "set", &bridge, "up"])?;
         }
@@ -53,60 +53,60 @@ impl Network {
         ip(&["netns", "add", &name])?;
         self.machines.push(number);
         ip(&["-n", &name, "link", "set", "lo", "up"])?;
-        for link in [Link::Visitors, Link::Engine] {
-            let (outer, inner) = (self.outer(link, number), link.letter().to_string());
+        for subnet in [Subnet::Clients, Subnet::Engine] {
+            let (outer, inner) = (self.outer(subnet, number), subnet.letter().to_string());
             ip(&[
                 "link", "add", &outer, "type", "veth", "peer", "name", &inner, "netns", &name,
             ])?;
-            ip(&["link", "set", &outer, "master", &self.bridge(link), "up"])?;
-            let address = format!("{}/24", self.address(link, number));
+            ip(&["link", "set", &outer, "master", &self.bridge(subnet), "up"])?;
+            let address = format!("{}/24", self.address(subnet, number));
             ip(&["-n", &name, "addr", "add", &address, "dev", &inner])?;
             ip(&["-n", &name, "link", "set", &inner, "up"])?;
         }
         Ok(())
     }
 
-    /// Connects a machine to a network, or cuts it off.
+    /// Connects a machine to a subnet or disconnects it.
     pub(super) fn set_connected(
         &self,
-        link: Link,
+        subnet: Subnet,
         number: u8,
         is_connected: bool,
     ) -> Result<(), TestkitError> {
         let state = if is_connected { "up" } else { "down" };
-        ip(&["link", "set", &self.outer(link, number), state])
+        ip(&["link", "set", &self.outer(subnet, number), state])
     }
 
-    /// Separates some machines from all others on the network of the engine; among themselves they stay connected.
-    pub(super) fn separate(&self, machines: &[u8]) -> Result<(), TestkitError> {
+    /// Partitions the engine's subnet: these machines stay connected to each other only.
+    pub(super) fn partition(&self, machines: &[u8]) -> Result<(), TestkitError> {
         let bridge = self.other_bridge();
         ip(&["link", "add", &bridge, "type", "bridge"])?;
         ip(&["link", "set", &bridge, "up"])?;
         for machine in machines {
-            let outer = self.outer(Link::Engine, *machine);
+            let outer = self.outer(Subnet::Engine, *machine);
             ip(&["link", "set", &outer, "master", &bridge])?;
         }
         Ok(())
     }
 
-    /// Ends what [`separate`](Self::separate) did.
-    pub(super) fn join(&self, machines: &[u8]) -> Result<(), TestkitError> {
-        let bridge = self.bridge(Link::Engine);
+    /// Ends a [`partition`](Self::partition).
+    pub(super) fn heal(&self, machines: &[u8]) -> Result<(), TestkitError> {
+        let bridge = self.bridge(Subnet::Engine);
         for machine in machines {
-            let outer = self.outer(Link::Engine, *machine);
+            let outer = self.outer(Subnet::Engine, *machine);
             ip(&["link", "set", &outer, "master", &bridge])?;
         }
         ip(&["link", "del", &self.other_bridge()])
     }
 
-    /// Gives a machine a further address on the network of the engine; `from` loses it.
+    /// Moves an additional address on the engine's subnet from one machine to another.
     pub(super) fn move_address(
         &self,
         address: u8,
         from: Option<u8>,
         to: u8,
     ) -> Result<(), TestkitError> {
-        let text = format!("{}/24", self.address(Link::Engine, address));
+        let text = format!("{}/24", self.address(Subnet::Engine, address));
         if let Some(from) = from {
             ip(&[
                 "-n",
@@ -119,7 +119,7 @@ impl Network {
             ])?;
         }
         ip(&["-n", &self.namespace(to), "addr", "add", &text, "dev", "e"])?;
-        // The others ask again who has the address.
+        // The other machines must resolve the address again.
         for machine in &self.machines {
             ip(&[
                 "-n",
@@ -130,20 +130,20 @@ impl Network {
                 "e",
             ])?;
         }
-        ip(&["neigh", "flush", "dev", &self.bridge(Link::Engine)])
+        ip(&["neigh", "flush", "dev", &self.bridge(Subnet::Engine)])
     }
 
-    /// What runs a program on a machine, by exec.
-    pub(super) fn through(&self, number: u8) -> Vec<String> {
+    /// The command that runs a program on a machine, by exec.
+    pub(super) fn command_prefix(&self, number: u8) -> Vec<String> {
         let name = self.namespace(number);
         ["ip", "netns", "exec", &name].map(str::to_owned).to_vec()
     }
 
-    pub(super) fn address(&self, link: Link, number: u8) -> String {
+    pub(super) fn address(&self, subnet: Subnet, number: u8) -> String {
         let third = self.pid / 256 % 128 * 2
-            + match link {
-                Link::Visitors => 0,
-                Link::Engine => 1,
+            + match subnet {
+                Subnet::Clients => 0,
+                Subnet::Engine => 1,
             };
         format!("10.{}.{third}.{number}", self.pid % 256)
     }
@@ -152,16 +152,16 @@ impl Network {
         format!("{PREFIX}{}-{number}", self.pid)
     }
 
-    fn bridge(&self, link: Link) -> String {
-        format!("gl{:x}{}", self.pid, link.letter())
+    fn bridge(&self, subnet: Subnet) -> String {
+        format!("gl{:x}{}", self.pid, subnet.letter())
     }
 
     fn other_bridge(&self) -> String {
         format!("gl{:x}x", self.pid)
     }
 
-    fn outer(&self, link: Link, number: u8) -> String {
-        format!("gl{:x}{}{number}", self.pid, link.letter())
+    fn outer(&self, subnet: Subnet, number: u8) -> String {
+        format!("gl{:x}{}{number}", self.pid, subnet.letter())
     }
 }
 
@@ -169,25 +169,25 @@ impl Drop for Network {
     fn drop(&mut self) {
         for machine in &self.machines {
             // The kernel removes the links of a namespace some time after the namespace.
-            for link in [Link::Visitors, Link::Engine] {
-                let _ = ip(&["link", "del", &self.outer(link, *machine)]);
+            for subnet in [Subnet::Clients, Subnet::Engine] {
+                let _ = ip(&["link", "del", &self.outer(subnet, *machine)]);
             }
             let _ = ip(&["netns", "del", &self.namespace(*machine)]);
         }
-        for link in [Link::Visitors, Link::Engine] {
-            let _ = ip(&["link", "del", &self.bridge(link)]);
+        for subnet in [Subnet::Clients, Subnet::Engine] {
+            let _ = ip(&["link", "del", &self.bridge(subnet)]);
         }
         let _ = ip(&["link", "del", &self.other_bridge()]);
     }
 }
 
-/// Whether this process may make namespaces.
+/// Whether this process may create network namespaces.
 pub fn may_make_networks() -> bool {
     let name = format!("{PREFIX}{}-0", std::process::id());
     ip(&["netns", "add", &name]).is_ok() && ip(&["netns", "del", &name]).is_ok()
 }
 
-/// Removes namespaces and bridges of processes that are gone.
+/// Removes namespaces and bridges of processes that no longer exist.
 fn remove_stale() {
     let Ok(names) = run("ip", Command::new("ip").args(["netns", "list"])) else {
         return;
@@ -218,5 +218,5 @@ fn ip(arguments: &[&str]) -> Result<(), TestkitError> {
 
 const PREFIX: &str = "galley-";
 
-/// This process on both networks.
-const HERE: u8 = 254;
+/// The last byte of this process's address on both subnets.
+const TEST_HOST: u8 = 254;

@@ -1,4 +1,4 @@
-//! How soon purges are acknowledged on three nodes, one after the other, and how many in a second.
+//! Measures the latency of sequential purges on three nodes, and the throughput of concurrent ones.
 
 use std::{
     io::{Read, Write},
@@ -10,38 +10,38 @@ use std::{
 };
 
 use super::{
-    ALONE, Setting,
-    stage::{NODES, Stage},
+    ClusterTestSettings, NETWORK_LOCK,
+    test_cluster::{NODES, TestCluster},
 };
 use crate::{TestkitError, error::Context, wait::poll_until};
 
-/// What was measured.
+/// The measured latency and throughput of purges.
 #[derive(Debug, Clone, Default)]
 pub struct PurgeRates {
-    /// How long each of these took, from the request to the receipt.
-    pub one_by_one: Vec<Duration>,
-    /// Clients that purged at the same time, spread over the nodes.
+    /// Times from request to receipt of purges sent one after another.
+    pub latencies: Vec<Duration>,
+    /// Concurrent clients, spread over the nodes.
     pub clients: usize,
-    /// Purges of these clients that every node had applied.
+    /// Purges of these clients that every node had applied when they were acknowledged.
     pub acknowledged: u64,
-    /// Those that were acknowledged by one node only.
+    /// Purges of these clients that one node acknowledged alone.
     pub local: u64,
-    /// How long they purged.
+    /// How long the clients sent purges.
     pub time: Duration,
 }
 
-/// Starts a cluster and purges.
+/// Starts a cluster and measures purges.
 ///
 /// # Errors
-/// When a part does not start, or a purge is refused.
-pub fn purge_rates(setting: &Setting) -> Result<PurgeRates, TestkitError> {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let stage = Stage::start(setting)?;
+/// If a process does not start or a purge is rejected.
+pub fn purge_rates(settings: &ClusterTestSettings) -> Result<PurgeRates, TestkitError> {
+    let _lock = NETWORK_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let cluster = TestCluster::start(settings)?;
     let sockets: Vec<PathBuf> = (0..NODES)
-        .map(|number| stage.admin_socket(number))
+        .map(|number| cluster.admin_socket(number))
         .collect();
     for socket in &sockets {
-        // A node that has just started believes an absent one only after a while.
+        // A node that has just started waits for a while before it treats a missing node as absent.
         let is_ready = poll_until(READY_WITHIN, || {
             Admin::connect(socket)
                 .is_ok_and(|mut admin| admin.purge().is_ok_and(|is_final| is_final))
@@ -54,49 +54,49 @@ pub fn purge_rates(setting: &Setting) -> Result<PurgeRates, TestkitError> {
     }
     let mut rates = PurgeRates {
         clients: NODES * CLIENTS,
-        one_by_one: one_by_one(&sockets)?,
+        latencies: measure_latencies(&sockets)?,
         ..PurgeRates::default()
     };
-    let began = Instant::now();
+    let started = Instant::now();
     let clients = sockets.iter().flat_map(|socket| [socket; CLIENTS]);
-    let purging: Vec<_> = clients
+    let threads: Vec<_> = clients
         .map(|socket| {
             let socket = socket.clone();
-            thread::spawn(move || purge_for(&socket, AT_ONCE_TIME))
+            thread::spawn(move || purge_for(&socket, CONCURRENT_TIME))
         })
         .collect();
-    for client in purging {
-        let joined = client.join();
+    for thread in threads {
+        let joined = thread.join();
         let (acknowledged, local) =
             joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         rates.acknowledged += acknowledged;
         rates.local += local;
     }
-    rates.time = began.elapsed();
+    rates.time = started.elapsed();
     Ok(rates)
 }
 
-/// One purge after the other, at each node in turn.
-fn one_by_one(sockets: &[PathBuf]) -> Result<Vec<Duration>, TestkitError> {
-    let mut times = Vec::with_capacity(sockets.len() * ONE_BY_ONE);
+/// Sends purges one after another, first to one node, then to the next.
+fn measure_latencies(sockets: &[PathBuf]) -> Result<Vec<Duration>, TestkitError> {
+    let mut times = Vec::with_capacity(sockets.len() * SEQUENTIAL_PURGES);
     for socket in sockets {
         let mut admin = Admin::connect(socket)?;
-        for _ in 0..ONE_BY_ONE {
-            let began = Instant::now();
+        for _ in 0..SEQUENTIAL_PURGES {
+            let started = Instant::now();
             if admin.purge()? {
-                times.push(began.elapsed());
+                times.push(started.elapsed());
             }
         }
     }
     Ok(times)
 }
 
-/// Purges for this time; how many every node has applied, and how many one node only.
+/// Purges for this time; returns how many purges every node has applied, and how many only one node.
 fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), TestkitError> {
     let mut admin = Admin::connect(socket)?;
     let (mut acknowledged, mut local) = (0, 0);
-    let began = Instant::now();
-    while began.elapsed() < time {
+    let started = Instant::now();
+    while started.elapsed() < time {
         if admin.purge()? {
             acknowledged += 1;
         } else {
@@ -106,7 +106,7 @@ fn purge_for(socket: &Path, time: Duration) -> Result<(u64, u64), TestkitError> 
     Ok((acknowledged, local))
 }
 
-/// A connection to the admin interface of a node.
+/// A connection to a node's admin interface.
 struct Admin(UnixStream);
 
 impl Admin {
@@ -118,7 +118,7 @@ impl Admin {
         Ok(Self(stream))
     }
 
-    /// Purges one tag; whether every node has applied it.
+    /// Purges one tag; returns whether every node has applied it.
     fn purge(&mut self) -> Result<bool, TestkitError> {
         let request = format!(
             "POST /purge HTTP/1.1\r\nHost: galley\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{PURGE}",
@@ -126,28 +126,28 @@ impl Admin {
         );
         self.0
             .write_all(request.as_bytes())
-            .context("request a purge")?;
+            .context("send a purge")?;
         let receipt = self.response()?;
         if !receipt.starts_with("HTTP/1.1 200") {
             return Err(TestkitError::Refused(format!(
-                "a purge was refused: {receipt}"
+                "a purge was rejected: {receipt}"
             )));
         }
         Ok(receipt.contains("\"reach\":\"cluster\""))
     }
 
-    /// Head and body, which ends with its object.
+    /// Reads the head and the body up to the end of its JSON object.
     fn response(&mut self) -> Result<String, TestkitError> {
         let mut received = Vec::new();
-        let mut piece = [0; 2048];
+        let mut buffer = [0; 2048];
         loop {
-            let count = self.0.read(&mut piece).context("read a receipt")?;
-            received.extend_from_slice(piece.get(..count).unwrap_or_default());
+            let count = self.0.read(&mut buffer).context("read a receipt")?;
+            received.extend_from_slice(buffer.get(..count).unwrap_or_default());
             let text = String::from_utf8_lossy(&received);
             if count == 0
                 || text
                     .split_once("\r\n\r\n")
-                    .is_some_and(|(_, body)| is_whole(body))
+                    .is_some_and(|(_, body)| is_complete(body))
             {
                 return Ok(text.into_owned());
             }
@@ -155,15 +155,15 @@ impl Admin {
     }
 }
 
-fn is_whole(body: &str) -> bool {
+fn is_complete(body: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(body).is_ok()
 }
 
 const PURGE: &str = r#"{"tags": ["p1"]}"#;
-/// At each node.
-const ONE_BY_ONE: usize = 1000;
-/// Of each node.
+/// Per node.
+const SEQUENTIAL_PURGES: usize = 1000;
+/// Per node.
 const CLIENTS: usize = 8;
-const AT_ONCE_TIME: Duration = Duration::from_secs(10);
+const CONCURRENT_TIME: Duration = Duration::from_secs(10);
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,14 +1,14 @@
-//! A few lines that tell two versions of a page apart, for people.
+//! A short diff of two versions of a page, for messages.
 
-/// The lines of `old` (`-`) and `new` (`+`) between their common beginning and end, the first few of each.
+/// The first few lines of `old` (`-`) and `new` (`+`) between their common beginning and end.
 pub(super) fn lines(old: &str, new: &str) -> String {
     let (old, new) = (split(old), split(new));
-    let front = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
+    let common_start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let (old, new) = (
-        old.get(front..).unwrap_or_default(),
-        new.get(front..).unwrap_or_default(),
+        old.get(common_start..).unwrap_or_default(),
+        new.get(common_start..).unwrap_or_default(),
     );
-    let back = old
+    let common_end = old
         .iter()
         .rev()
         .zip(new.iter().rev())
@@ -16,14 +16,14 @@ pub(super) fn lines(old: &str, new: &str) -> String {
         .count();
     let mut out = Vec::new();
     for (sign, side) in [('-', old), ('+', new)] {
-        let differing = side.get(..side.len() - back).unwrap_or_default();
+        let differing = side.get(..side.len() - common_end).unwrap_or_default();
         for line in differing.iter().take(MOST_LINES) {
             let short: String = line.trim().chars().take(LONGEST_LINE).collect();
             out.push(format!("{sign} {short}"));
         }
         if differing.len() > MOST_LINES {
             out.push(format!(
-                "{sign} ... {} lines more",
+                "{sign} ... {} more lines",
                 differing.len() - MOST_LINES
             ));
         }
@@ -31,7 +31,7 @@ pub(super) fn lines(old: &str, new: &str) -> String {
     out.join("\n")
 }
 
-/// At line ends, and behind tags and commas: themes and JSON have very long lines.
+/// Splits after line ends, tags and commas, because themes and JSON have very long lines.
 fn split(text: &str) -> Vec<&str> {
     text.split_inclusive(['\n', '>', ','])
         .filter(|piece| !piece.trim().is_empty())
@@ -46,17 +46,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_both_have_is_left_out() {
+    fn common_lines_are_left_out() {
         let rows = [
             ("<a>same</a>", "<a>same</a>", ""),
             ("<a>x</a>\n<b>", "<a>y</a>\n<b>", "- x</a>\n+ y</a>"),
             ("<a></a>", "<a><i></a>", "+ <i>"),
             ("a\na\n", "a\n", "- a"),
         ];
-        for (old, new, wanted) in rows {
-            assert_eq!(lines(old, new), wanted, "{old:?} {new:?}");
+        for (old, new, expected) in rows {
+            assert_eq!(lines(old, new), expected, "{old:?} {new:?}");
         }
         let many = "x\n".repeat(9);
-        assert!(lines(&many, "").ends_with("- ... 3 lines more"));
+        assert!(lines(&many, "").ends_with("- ... 3 more lines"));
     }
 }

@@ -1,50 +1,51 @@
-//! The editor: a browser of the logged-in administrator, and the other doors through which content changes.
+//! The editor: a browser of the logged-in administrator, and the other interfaces that change content.
 //!
-//! Everything goes through the server and the real handlers of WordPress. Targets, fields and bodies may name things of
-//! the seed as `[[post.3]]`. An act that WordPress refuses is an error: an event that does nothing proves nothing.
+//! All edits go through the server and the real handlers of WordPress. Targets, fields and bodies may contain the name of an
+//! object of the seed, such as `[[post.3]]`, in place of its id. An edit that WordPress refuses is an error, because an
+//! event without an effect proves nothing.
 
-use super::site::{HOST, Site};
+use super::test_site::{ExactnessSite, HOST};
 use crate::{
     TestkitError,
     client::{Browser, Request, Response},
 };
 
-/// See the module.
+/// A logged-in administrator.
 pub(super) struct Editor<'s> {
-    pub(super) site: &'s Site,
+    pub(super) site: &'s ExactnessSite,
     browser: Browser,
-    rest_key: String,
+    rest_nonce: String,
 }
 
 impl<'s> Editor<'s> {
-    /// Logs in under a host of the server.
-    pub(super) fn log_in(site: &'s Site, host: &str) -> Result<Self, TestkitError> {
+    /// Logs in on this host of the server.
+    pub(super) fn log_in(site: &'s ExactnessSite, host: &str) -> Result<Self, TestkitError> {
         let mut browser = Browser::new(site.addr(), host);
         browser.login(&site.wordpress.user, &site.wordpress.password)?;
         let mut editor = Self {
             site,
             browser,
-            rest_key: String::new(),
+            rest_nonce: String::new(),
         };
-        let key = editor.get("/wp-admin/admin-ajax.php?action=rest-nonce")?;
-        key.text().trim().clone_into(&mut editor.rest_key);
+        let nonce = editor.get("/wp-admin/admin-ajax.php?action=rest-nonce")?;
+        nonce.text().trim().clone_into(&mut editor.rest_nonce);
         Ok(editor)
     }
 
-    /// A link of the administration, without a one-time key.
+    /// Follows a link of the administration, without a nonce.
     pub(super) fn get(&mut self, target: &str) -> Result<Response, TestkitError> {
-        let target = self.site.fill(target)?;
-        let answer = self.browser.get(&target)?;
-        well(answer, &target)
+        let target = self.site.substitute_ids(target)?;
+        let response = self.browser.get(&target)?;
+        require_success(response, &target)
     }
 
-    /// A link with a one-time key: `&_wpnonce=` is added.
+    /// Follows a link with a nonce, appended as `&_wpnonce=`.
     pub(super) fn link(&mut self, target: &str, action: &str) -> Result<(), TestkitError> {
-        let key = self.key(action)?;
-        self.get(&format!("{target}&_wpnonce={key}")).map(drop)
+        let nonce = self.nonce(action)?;
+        self.get(&format!("{target}&_wpnonce={nonce}")).map(drop)
     }
 
-    /// A form with its one-time key in `_wpnonce`.
+    /// Submits a form with its nonce in `_wpnonce`.
     pub(super) fn form(
         &mut self,
         target: &str,
@@ -54,35 +55,39 @@ impl<'s> Editor<'s> {
         self.form_with(target, ("_wpnonce", action), fields)
     }
 
-    /// A form with its one-time key in another field.
+    /// Submits a form with its nonce in another field.
     pub(super) fn form_with(
         &mut self,
         target: &str,
         (field, action): (&str, &str),
         fields: &[(&str, &str)],
     ) -> Result<(), TestkitError> {
-        let key = self.key(action)?;
-        let target = self.site.fill(target)?;
-        let mut filled = Vec::with_capacity(fields.len() + 1);
+        let nonce = self.nonce(action)?;
+        let target = self.site.substitute_ids(target)?;
+        let mut substituted = Vec::with_capacity(fields.len() + 1);
         for (name, value) in fields {
-            filled.push((self.site.fill(name)?, self.site.fill(value)?));
+            let (name, value) = (
+                self.site.substitute_ids(name)?,
+                self.site.substitute_ids(value)?,
+            );
+            substituted.push((name, value));
         }
-        filled.push((field.to_owned(), key));
-        let pairs: Vec<(&str, &str)> = filled
+        substituted.push((field.to_owned(), nonce));
+        let pairs: Vec<(&str, &str)> = substituted
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
             .collect();
-        let answer = well(self.browser.post(&target, &pairs)?, &target)?;
-        // What admin-ajax.php says when it did nothing.
-        let refused = ["0", "-1"].contains(&answer.text().trim())
-            || answer.text().contains("\"success\":false");
-        if refused {
-            return Err(refusal(&target, &answer));
+        let response = require_success(self.browser.post(&target, &pairs)?, &target)?;
+        // admin-ajax.php sends these with status 200 if it did nothing.
+        let is_refused = ["0", "-1"].contains(&response.text().trim())
+            || response.text().contains("\"success\":false");
+        if is_refused {
+            return Err(refusal(&target, &response));
         }
         Ok(())
     }
 
-    /// An order of the block editor: `path` is below `/wp-json/wp/v2/`, `body` is JSON.
+    /// Sends a REST request like the block editor: `path` is below `/wp-json/wp/v2/`, `body` is JSON.
     pub(super) fn rest(
         &mut self,
         method: &str,
@@ -92,29 +97,31 @@ impl<'s> Editor<'s> {
         self.api(method, &format!("wp/v2/{path}"), body)
     }
 
-    /// The same for the interfaces of other plugins: `path` is below `/wp-json/`.
+    /// Sends a REST request to another plugin: `path` is below `/wp-json/`.
     pub(super) fn api(&mut self, method: &str, path: &str, body: &str) -> Result<(), TestkitError> {
-        let target = self.site.fill(&format!("/wp-json/{path}"))?;
+        let target = self.site.substitute_ids(&format!("/wp-json/{path}"))?;
         let request = Request::new(method, &target)
             .field("Content-Type", "application/json")
-            .field("X-WP-Nonce", &self.rest_key)
-            .body(self.site.fill(body)?);
-        let answer = self.browser.send(request)?;
-        well(answer, &target).map(drop)
+            .field("X-WP-Nonce", &self.rest_nonce)
+            .body(self.site.substitute_ids(body)?);
+        let response = self.browser.send(request)?;
+        require_success(response, &target).map(drop)
     }
 
-    /// A `POST` of the block editor in which the plugin's own time is measured.
-    pub(super) fn rest_clocked(&mut self, path: &str, body: &str) -> Result<(), TestkitError> {
-        let target = self.site.fill(&format!("/wp-json/wp/v2/{path}"))?;
-        let body = self.site.fill(body)?;
+    /// Sends a REST `POST` in which PHP measures the time spent in the plugin's functions.
+    pub(super) fn rest_timed(&mut self, path: &str, body: &str) -> Result<(), TestkitError> {
+        let target = self
+            .site
+            .substitute_ids(&format!("/wp-json/wp/v2/{path}"))?;
+        let body = self.site.substitute_ids(body)?;
         let request = Request::post(&target, "application/json", body)
-            .field("X-WP-Nonce", &self.rest_key)
+            .field("X-WP-Nonce", &self.rest_nonce)
             .field("X-Exact-Clock", "1");
-        let answer = self.browser.send(request)?;
-        well(answer, &target).map(drop)
+        let response = self.browser.send(request)?;
+        require_success(response, &target).map(drop)
     }
 
-    /// A request of XML-RPC with the administrator's name and password behind the first parameter.
+    /// Sends an XML-RPC request with the administrator's name and password after the first parameter.
     pub(super) fn xml_rpc(&mut self, method: &str, rest: &[&str]) -> Result<(), TestkitError> {
         let site = self.site;
         let mut values = vec!["<int>1</int>".to_owned()];
@@ -122,52 +129,53 @@ impl<'s> Editor<'s> {
             values.push(format!("<string>{text}</string>"));
         }
         for value in rest {
-            values.push(site.fill(value)?);
+            values.push(site.substitute_ids(value)?);
         }
         let params = values.join("</value></param><param><value>");
         let body = format!(
             "<?xml version=\"1.0\"?><methodCall><methodName>{method}</methodName><params><param><value>{params}</value></param></params></methodCall>"
         );
-        let answer = self.stranger(Request::post("/xmlrpc.php", "text/xml", body))?;
-        if answer.text().contains("<fault>") {
-            return Err(refusal("/xmlrpc.php", &answer));
+        let response = self.send_as_visitor(Request::post("/xmlrpc.php", "text/xml", body))?;
+        if response.text().contains("<fault>") {
+            return Err(refusal("/xmlrpc.php", &response));
         }
         Ok(())
     }
 
-    /// A request of somebody without cookies.
-    pub(super) fn stranger(&self, request: Request) -> Result<Response, TestkitError> {
+    /// Sends a request without cookies.
+    pub(super) fn send_as_visitor(&self, request: Request) -> Result<Response, TestkitError> {
         let target = request.target.clone();
-        well(request.host(HOST).send(self.site.addr())?, &target)
+        require_success(request.host(HOST).send(self.site.addr())?, &target)
     }
 
-    /// PHP code on the command line, in the loaded WordPress.
+    /// Runs PHP code on the command line, in the loaded WordPress.
     pub(super) fn command_line(&self, code: &str) -> Result<(), TestkitError> {
-        self.site.wordpress.php(&self.site.fill(code)?).map(drop)
+        let code = self.site.substitute_ids(code)?;
+        self.site.wordpress.php(&code).map(drop)
     }
 
-    /// The one-time key that a form of the administration carries for this action.
-    fn key(&mut self, action: &str) -> Result<String, TestkitError> {
-        let action = self.site.fill(action)?;
+    /// The nonce of the administration's form for this action.
+    fn nonce(&mut self, action: &str) -> Result<String, TestkitError> {
+        let action = self.site.substitute_ids(action)?;
         let target = format!("/wp-admin/admin-ajax.php?action=exact_nonce&for={action}");
-        let answer = self.get(&target)?;
-        let text = answer.text();
-        let key = text.trim();
-        if key.len() == 10 {
-            return Ok(key.to_owned());
+        let response = self.get(&target)?;
+        let text = response.text();
+        let nonce = text.trim();
+        if nonce.len() == 10 {
+            return Ok(nonce.to_owned());
         }
-        Err(refusal(&target, &answer))
+        Err(refusal(&target, &response))
     }
 }
 
-/// The answer, if its status says that it was done.
-fn well(answer: Response, target: &str) -> Result<Response, TestkitError> {
-    if answer.status < 400 {
-        return Ok(answer);
+/// Returns the response if its status is not an error.
+fn require_success(response: Response, target: &str) -> Result<Response, TestkitError> {
+    if response.status < 400 {
+        return Ok(response);
     }
-    Err(refusal(target, &answer))
+    Err(refusal(target, &response))
 }
 
-fn refusal(target: &str, answer: &Response) -> TestkitError {
-    TestkitError::Refused(format!("{target} was refused:\n{}", answer.beginning()))
+fn refusal(target: &str, response: &Response) -> TestkitError {
+    TestkitError::Refused(format!("{target} was refused:\n{}", response.beginning()))
 }

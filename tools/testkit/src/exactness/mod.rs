@@ -1,87 +1,87 @@
-//! Exactness of purging, counted: a real WordPress behind the real server, every page warm, one editorial event after the
-//! other through the real administration, and after each every page compared with a freshly generated one.
+//! Measures how exactly edits purge. A real WordPress runs behind the real server with every page cached. The run makes one
+//! edit after the other through the real administration, and compares every page with a newly generated one after each.
 //!
-//! Several ways of purging stand side by side, each a site of the same server in front of the same WordPress: our plugin,
-//! models of two others (the addresses that they would purge, noted at their hooks, purged over the admin interface), and
-//! nothing. So all of them see the same events and are measured with the same reference. A page is *stale* if its first response
-//! after the event is not what PHP generates now, *purged* if it was a hit before the event and is none after it, *over* if
-//! it was purged although its generated content did not change. What varies each time a page is generated is masked by the
-//! patterns in [`MASKS`], and by nothing else; a page that varies otherwise without an event ends the run.
+//! Several purge methods run concurrently, each on a separate site of the same server in front of the same WordPress: our
+//! plugin, models of two other plugins (a hook records the addresses that they would purge, and the run purges them through
+//! the admin interface), and none. So all methods get the same events and the same reference. A page is *stale* if its first
+//! response after the event differs from what PHP generates then, *purged* if it was a hit before the event and not after
+//! it, and *overpurged* if it was purged although its generated content did not change. The patterns in [`MASKS`] mask the
+//! parts that differ each time a page is generated; a page that differs anywhere else without an event ends the run.
 //!
-//! The short form belongs to the tests, the long one to `make exactness`.
+//! The tests run the short suite, `make exactness` runs the long one.
 
-mod clock;
-mod cost;
-mod count;
+mod compare;
 mod diff;
+mod edit_cost;
 mod editor;
 mod events;
+mod fetch_pages;
 pub mod fragments;
-mod look;
+mod plugin_cost;
 mod run;
-mod site;
+mod test_site;
 
 use std::{path::PathBuf, time::Duration};
 
 pub use galley_policy::wordpress::MASKS;
 
 pub use self::{
-    clock::EditCost,
-    cost::Cost,
+    edit_cost::PluginEditCost,
     events::{names as event_names, short_names},
+    plugin_cost::PluginCost,
 };
 use crate::TestkitError;
 
-/// What is run, and how much of it.
+/// Which events and purge methods a run covers.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// The server.
+pub struct ExactnessSettings {
+    /// The server binary.
     pub galley: PathBuf,
-    /// Folder of our plugin; needed for [`With::Galley`] only.
+    /// Folder of our plugin; required only for [`PurgeMethod::Galley`].
     pub plugin: PathBuf,
-    /// The ways of purging that are compared.
-    pub with: Vec<With>,
-    /// Only these events, by name; none: all of the form.
+    /// The purge methods to compare.
+    pub methods: Vec<PurgeMethod>,
+    /// Runs only the events with these names; empty: all events of the suite.
     pub only: Vec<String>,
-    /// How much.
-    pub form: Form,
-    /// Whether the plugin's own cost is measured at the end.
-    pub cost: bool,
+    /// The set of events and pages.
+    pub suite: Suite,
+    /// Whether to measure the cost of the plugin at the end.
+    pub measure_cost: bool,
 }
 
-/// How much.
+/// A set of events and pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Some forty pages and ten events, one theme: for the tests.
+pub enum Suite {
+    /// About forty pages, ten events and one theme, for the tests.
     Short,
-    /// 150 pages and all events, a classic theme and a block theme; then the events of [`Form::Shop`].
+    /// 150 pages and all events under a classic theme and a block theme, followed by [`Suite::Shop`].
     Long,
-    /// A part of the long form: a site of its own with a shop and two languages, once under each theme.
+    /// Part of the long suite: a separate site with a shop and two languages, once under each theme.
     Shop,
-    /// No events of this run: the site of [`fragments`].
+    /// No events; the site of [`fragments`].
     Large {
-        /// Added to the sample's.
+        /// Posts in addition to those of the sample site.
         posts: usize,
-        /// Of all kinds, which are compared.
+        /// Pages of all kinds that are compared.
         pages: usize,
     },
 }
 
-/// Who purges.
+/// Which plugin purges pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum With {
+pub enum PurgeMethod {
     /// Our plugin.
     Galley,
     /// A model of Proxy Cache Purge.
     ProxyCachePurge,
     /// A model of Nginx Helper.
     NginxHelper,
-    /// Nobody.
+    /// No plugin.
     None,
 }
 
-impl With {
-    /// All, in the order in which they are shown.
+impl PurgeMethod {
+    /// All methods, in display order.
     pub const ALL: [Self; 4] = [
         Self::Galley,
         Self::ProxyCachePurge,
@@ -89,7 +89,7 @@ impl With {
         Self::None,
     ];
 
-    /// One word.
+    /// The name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Galley => "galley",
@@ -99,10 +99,10 @@ impl With {
         }
     }
 
-    /// The site that is purged in this way.
+    /// The site that this method purges.
     fn host(self) -> &'static str {
         match self {
-            Self::Galley => site::HOST,
+            Self::Galley => test_site::HOST,
             Self::ProxyCachePurge => "proxy-cache-purge.test",
             Self::NginxHelper => "nginx-helper.test",
             Self::None => "none.test",
@@ -110,129 +110,142 @@ impl With {
     }
 }
 
-/// What one event did to the pages under one way of purging.
+/// The effect of one event on the pages of one purge method.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct PurgeCounts {
     /// Pages whose generated content the event changed.
     pub changed: usize,
-    /// Pages whose first response after the event was not what PHP generates now.
+    /// Pages whose first response after the event differed from what PHP generates then.
     pub stale: usize,
-    /// Pages that were hits before the event and none after it.
+    /// Pages that were hits before the event and not after it.
     pub purged: usize,
-    /// Purged pages whose generated content is what it was.
-    pub over: usize,
-    /// Requests to PHP for pages and fragments until all pages were right.
+    /// Purged pages whose generated content did not change.
+    pub overpurged: usize,
+    /// Requests to PHP for pages and fragments until all pages were correct.
     pub php_requests: usize,
-    /// Of these, those that no changed page needed: for pages of `over` and for fragments.
-    pub over_requests: usize,
-    /// From the editor's answer to the last right page; `None` when one was still wrong after seconds.
-    pub right_after: Option<Duration>,
-    /// The pages that were stale or over, each with what differs.
-    pub findings: Vec<Finding>,
+    /// Of these, requests that no changed page required: for overpurged pages and for fragments.
+    pub overpurge_requests: usize,
+    /// From the editor's response until the last page was correct; `None` if a page was still stale after the time limit.
+    pub corrected_after: Option<Duration>,
+    /// The stale and overpurged pages.
+    pub findings: Vec<PageFinding>,
 }
 
-/// A page that was stale, or purged without need.
+/// A stale or overpurged page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct PageFinding {
     /// Which of the two.
-    pub what: Wrong,
+    pub kind: FindingKind,
     /// Its address.
     pub page: String,
-    /// For a stale page some lines of what it said (`-`) and what PHP generates (`+`); else its `Cache-Status`.
+    /// For a stale page, some lines of the response (`-`) and of what PHP generates (`+`); otherwise its `Cache-Status`.
     pub difference: String,
 }
 
-/// What was wrong with a page.
+/// Why a page is a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wrong {
-    /// It said what was generated before.
+pub enum FindingKind {
+    /// The response had the content from before the event.
     Stale,
-    /// It was generated again, with the same result.
-    Over,
+    /// The page was generated again with the same result.
+    Overpurged,
 }
 
-/// One event with its tallies, in the order of [`Setting::with`].
+impl FindingKind {
+    /// The name in JSON and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Overpurged => "over",
+        }
+    }
+}
+
+/// One event with the counts of each purge method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// One word.
+pub struct EventReport {
+    /// The name on the command line.
     pub name: &'static str,
-    /// What is done, for a table.
-    pub what: &'static str,
-    /// Through which door.
-    pub way: &'static str,
-    /// The theme of that moment; with `shop` where the site has one.
+    /// The description in tables.
+    pub description: &'static str,
+    /// The interface that made the edit.
+    pub interface: &'static str,
+    /// The active theme, with `shop` if the site has one.
     pub theme: &'static str,
     /// Pages that were compared after it.
     pub pages: usize,
-    /// Those that were hits before it; the least of all ways of purging.
+    /// Pages that were hits before it; the minimum over all purge methods.
     pub hits: usize,
-    /// One for each way of purging.
-    pub tallies: Vec<Tally>,
+    /// One for each purge method, in the order of [`ExactnessSettings::methods`].
+    pub counts: Vec<PurgeCounts>,
 }
 
-/// What a whole run counted.
+/// The results of a run.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Number of pages that were compared after each event: those of the site with the most.
+pub struct ExactnessReport {
+    /// Pages compared after each event: the maximum over all sites.
     pub pages: usize,
-    /// In the order in which they were done.
-    pub events: Vec<Event>,
-    /// What the plugin costs, if that was asked for.
-    pub cost: Option<Cost>,
+    /// The events in the order of the run.
+    pub events: Vec<EventReport>,
+    /// The cost of the plugin, if measured.
+    pub cost: Option<PluginCost>,
 }
 
-impl Outcome {
-    /// The sum over all events for the way of purging at this place of [`Setting::with`]; `right_after` is the longest.
-    pub fn total(&self, place: usize) -> Tally {
-        sum(&self.events, place)
+impl ExactnessReport {
+    /// The sum over all events for the purge method at this index of [`ExactnessSettings::methods`]; `corrected_after` is
+    /// the maximum.
+    pub fn total(&self, method: usize) -> PurgeCounts {
+        sum(&self.events, method)
     }
 
-    /// The same for each theme by itself, in the order in which the themes were active.
-    pub fn totals_by_theme(&self, place: usize) -> Vec<(&'static str, Tally)> {
+    /// The same for each theme, in the order of the run.
+    pub fn totals_by_theme(&self, method: usize) -> Vec<(&'static str, PurgeCounts)> {
         self.events
             .chunk_by(|one, next| one.theme == next.theme)
-            .filter_map(|events| Some((events.first()?.theme, sum(events, place))))
+            .filter_map(|events| Some((events.first()?.theme, sum(events, method))))
             .collect()
     }
 }
 
-/// The sum over some events for one way of purging; `right_after` is the longest.
-fn sum(events: &[Event], place: usize) -> Tally {
-    let mut total = Tally {
-        right_after: Some(Duration::ZERO),
-        ..Tally::default()
+fn sum(events: &[EventReport], method: usize) -> PurgeCounts {
+    let mut total = PurgeCounts {
+        corrected_after: Some(Duration::ZERO),
+        ..PurgeCounts::default()
     };
-    for tally in events.iter().filter_map(|event| event.tallies.get(place)) {
-        total.changed += tally.changed;
-        total.stale += tally.stale;
-        total.purged += tally.purged;
-        total.over += tally.over;
-        total.php_requests += tally.php_requests;
-        total.over_requests += tally.over_requests;
-        let both = total.right_after.zip(tally.right_after);
-        total.right_after = both.map(|(one, other)| one.max(other));
+    for counts in events.iter().filter_map(|event| event.counts.get(method)) {
+        total.changed += counts.changed;
+        total.stale += counts.stale;
+        total.purged += counts.purged;
+        total.overpurged += counts.overpurged;
+        total.php_requests += counts.php_requests;
+        total.overpurge_requests += counts.overpurge_requests;
+        let both = total.corrected_after.zip(counts.corrected_after);
+        total.corrected_after = both.map(|(one, other)| one.max(other));
     }
     total
 }
 
-/// Runs the events; `said` hears of each as soon as it is counted.
+/// Runs the events and calls `progress` before each step and after each event.
 ///
 /// # Errors
-/// When something of the stage does not work: a part does not start, an event is refused or has not the effect that it
-/// should have, pages do not hold still or are not kept. What is purged wrongly is no error but counted.
-pub fn run(setting: &Setting, said: &mut dyn FnMut(Progress<'_>)) -> Result<Outcome, TestkitError> {
-    run::run(setting, said)
+/// If a part does not start, WordPress refuses an event, an event does not have the expected effect, or pages are not
+/// stored or differ without an event. Stale and overpurged pages are counted and are not errors.
+pub fn run(
+    settings: &ExactnessSettings,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<ExactnessReport, TestkitError> {
+    run::run(settings, progress)
 }
 
-/// What is being done.
+/// The progress of a run.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// A step that is no event.
+    /// A step other than an event starts.
     Step(&'a str),
-    /// An event was counted: its number from 1, of how many.
-    Event(&'a Event, usize, usize),
+    /// An event is complete: its report, its number from 1, and the number of events.
+    Event(&'a EventReport, usize, usize),
 }
 
-/// A must-use plugin that notes the addresses that Proxy Cache Purge and Nginx Helper would purge, in files below
+/// A must-use plugin that records the addresses that Proxy Cache Purge and Nginx Helper would purge, in files below
 /// `EXACTNESS_NOTES`.
 pub const PURGE_MODELS: &str = include_str!("../../assets/exactness/models.php");

@@ -1,152 +1,156 @@
-//! The run: warm, act, look, compare, count; again for each event.
+//! Runs the events. For each: warm all pages, make the edit, fetch all pages, compare them with newly generated ones.
 
 use std::time::{Duration, Instant};
 
 use super::{
-    Event, Form, Outcome, Progress, Setting, Tally, With, cost,
-    count::{Around, tally},
+    EventReport, ExactnessReport, ExactnessSettings, Progress, PurgeCounts, PurgeMethod, Suite,
+    compare::{EventPages, compare},
     diff,
     editor::Editor,
-    events::{self, Act, Effect, Theme},
-    look::{Seen, look},
-    site::{FRESH, HOST, Site, target_of},
+    events::{self, Effect, Event, Theme},
+    fetch_pages::{FetchedPage, fetch_pages},
+    plugin_cost,
+    test_site::{ExactnessSite, HOST, UNCACHED_HOST, target_of},
 };
 use crate::{TestkitError, wait::poll_until};
 
 /// See [`super::run()`].
 pub(super) fn run(
-    setting: &Setting,
-    said: &mut dyn FnMut(Progress<'_>),
-) -> Result<Outcome, TestkitError> {
-    let parts = parts(setting);
-    let mut outcome = Outcome {
+    settings: &ExactnessSettings,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<ExactnessReport, TestkitError> {
+    let groups = event_groups(settings);
+    let mut report = ExactnessReport {
         pages: 0,
         events: Vec::new(),
         cost: None,
     };
-    let all = parts.iter().map(|part| part.acts.len()).sum();
-    for (number, part) in parts.iter().enumerate() {
-        let cost = setting.cost && number == 0;
-        if !part.acts.is_empty() || cost {
-            part.run(setting, cost, all, &mut outcome, said)?;
+    let total = groups.iter().map(|group| group.events.len()).sum();
+    for (number, group) in groups.iter().enumerate() {
+        let measure_cost = settings.measure_cost && number == 0;
+        if !group.events.is_empty() || measure_cost {
+            group.run(settings, measure_cost, total, &mut report, progress)?;
         }
     }
-    Ok(outcome)
+    Ok(report)
 }
 
 /// Events that share a site.
-struct Part {
-    form: Form,
-    /// In this order, which names a theme at most once.
-    acts: Vec<(Theme, &'static Act)>,
+struct EventGroup {
+    suite: Suite,
+    /// Sorted by theme, so that the site switches to each theme at most once.
+    events: Vec<(Theme, &'static Event)>,
 }
 
-/// The acts that are asked for. What the shop and the languages bring to pages stays away from the other events.
-fn parts(setting: &Setting) -> Vec<Part> {
-    // An event that is named is done, also with few pages.
-    let form = if setting.only.is_empty() {
-        setting.form
+/// The requested events. Events of the shop have separate sites, because shop and languages change most pages.
+fn event_groups(settings: &ExactnessSettings) -> Vec<EventGroup> {
+    // An event requested by name runs in the short suite, too.
+    let suite = if settings.only.is_empty() {
+        settings.suite
     } else {
-        Form::Long
+        Suite::Long
     };
-    let part = |form: Form, events: Form, themes: &[Theme]| {
-        let acts = themes.iter().flat_map(|theme| {
-            let acts = events::of(events, *theme).into_iter();
-            acts.map(move |act| (*theme, act))
+    let group = |site: Suite, suite: Suite, themes: &[Theme]| {
+        let events = themes.iter().flat_map(|theme| {
+            let events = events::of(suite, *theme).into_iter();
+            events.map(move |event| (*theme, event))
         });
-        let chosen = |(_, act): &(Theme, &Act)| {
-            setting.only.is_empty() || setting.only.iter().any(|name| name == act.name)
+        let is_requested = |(_, event): &(Theme, &Event)| {
+            settings.only.is_empty() || settings.only.iter().any(|name| name == event.name)
         };
-        Part {
-            form,
-            acts: acts.filter(chosen).collect(),
+        EventGroup {
+            suite: site,
+            events: events.filter(is_requested).collect(),
         }
     };
-    let mut parts = vec![part(setting.form, form, &Theme::ALL)];
-    if form == Form::Long {
-        let shop = |theme| part(Form::Shop, Form::Shop, &[theme]);
-        parts.extend(Theme::ALL.map(shop));
+    let mut groups = vec![group(settings.suite, suite, &Theme::ALL)];
+    if suite == Suite::Long {
+        let shop = |theme| group(Suite::Shop, Suite::Shop, &[theme]);
+        groups.extend(Theme::ALL.map(shop));
     }
-    parts
+    groups
 }
 
-impl Part {
-    /// Starts the site and does its events.
+impl EventGroup {
+    /// Starts the site and runs the events.
     fn run(
         &self,
-        setting: &Setting,
-        cost: bool,
-        all: usize,
-        outcome: &mut Outcome,
-        said: &mut dyn FnMut(Progress<'_>),
+        settings: &ExactnessSettings,
+        measure_cost: bool,
+        total: usize,
+        report: &mut ExactnessReport,
+        progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<(), TestkitError> {
-        said(Progress::Step(
+        progress(Progress::Step(
             "starting MariaDB, WordPress, PHP-FPM and Galley",
         ));
-        let setting = &Setting {
-            form: self.form,
-            ..setting.clone()
+        let settings = &ExactnessSettings {
+            suite: self.suite,
+            ..settings.clone()
         };
-        let site = Site::start(setting)?;
+        let site = ExactnessSite::start(settings)?;
         let mut editor = Editor::log_in(&site, HOST)?;
-        if let Some((theme, _)) = self.acts.first() {
-            said(Progress::Step("fetching every page twice"));
-            let mut stage = Stage::new(&site, setting, *theme)?;
-            for (theme, act) in &self.acts {
-                if stage.theme != *theme {
-                    said(Progress::Step("switching to the block theme"));
-                    stage.switch(*theme)?;
+        if let Some((theme, _)) = self.events.first() {
+            progress(Progress::Step("fetching every page twice"));
+            let mut runner = EventRunner::new(&site, settings, *theme)?;
+            for (theme, event) in &self.events {
+                if runner.theme != *theme {
+                    progress(Progress::Step("switching to the block theme"));
+                    runner.switch_theme(*theme)?;
                 }
-                let event = stage.event(&mut editor, act)?;
-                said(Progress::Event(&event, outcome.events.len() + 1, all));
-                outcome.events.push(event);
+                let event = runner.run_event(&mut editor, event)?;
+                progress(Progress::Event(&event, report.events.len() + 1, total));
+                report.events.push(event);
             }
         }
-        if cost {
-            said(Progress::Step("measuring what the plugin costs"));
-            outcome.cost = Some(cost::measure(&site)?);
+        if measure_cost {
+            progress(Progress::Step("measuring the cost of the plugin"));
+            report.cost = Some(plugin_cost::measure(&site)?);
         }
-        outcome.pages = outcome.pages.max(site.targets.len());
+        report.pages = report.pages.max(site.targets.len());
         Ok(())
     }
 }
 
-/// The site with what is true of it now.
-struct Stage<'s> {
-    site: &'s Site,
-    setting: &'s Setting,
+/// A site with its current reference pages.
+struct EventRunner<'s> {
+    site: &'s ExactnessSite,
+    settings: &'s ExactnessSettings,
     pages: Vec<String>,
-    /// Each page as PHP generated it last without a cache.
-    truth: Vec<Seen>,
+    /// Each page as PHP last generated it without a cache.
+    reference: Vec<FetchedPage>,
     theme: Theme,
 }
 
-impl<'s> Stage<'s> {
-    fn new(site: &'s Site, setting: &'s Setting, theme: Theme) -> Result<Self, TestkitError> {
-        let mut stage = Self {
+impl<'s> EventRunner<'s> {
+    fn new(
+        site: &'s ExactnessSite,
+        settings: &'s ExactnessSettings,
+        theme: Theme,
+    ) -> Result<Self, TestkitError> {
+        let mut runner = Self {
             site,
-            setting,
+            settings,
             pages: site.targets.clone(),
-            truth: Vec::new(),
+            reference: Vec::new(),
             theme: Theme::Classic,
         };
         if theme == Theme::Classic {
-            stage.settle()?;
+            runner.fetch_reference()?;
         } else {
-            stage.switch(theme)?;
+            runner.switch_theme(theme)?;
         }
-        Ok(stage)
+        Ok(runner)
     }
 
-    /// Learns the truth, and that it holds still: what differs between two compositions without an event would be taken
-    /// for a change later.
-    fn settle(&mut self) -> Result<(), TestkitError> {
-        self.truth = self.fresh()?;
-        let again = self.fresh()?;
-        let moved = self.pages.iter().zip(self.truth.iter().zip(&again));
-        for (page, (one, other)) in moved {
-            if one.essence != other.essence {
-                let difference = diff::lines(&one.essence, &other.essence);
+    /// Fetches the reference twice: a difference between two generations without an event would later count as a change.
+    fn fetch_reference(&mut self) -> Result<(), TestkitError> {
+        self.reference = self.fetch_uncached()?;
+        let again = self.fetch_uncached()?;
+        let pairs = self.pages.iter().zip(self.reference.iter().zip(&again));
+        for (page, (one, other)) in pairs {
+            if one.content != other.content {
+                let difference = diff::lines(&one.content, &other.content);
                 return Err(TestkitError::Refused(format!(
                     "{page} changes without an event:\n{difference}"
                 )));
@@ -155,242 +159,258 @@ impl<'s> Stage<'s> {
         Ok(())
     }
 
-    /// Another theme, which is no event.
-    fn switch(&mut self, theme: Theme) -> Result<(), TestkitError> {
+    /// Activates another theme, which is not an event.
+    fn switch_theme(&mut self, theme: Theme) -> Result<(), TestkitError> {
         self.site
             .wordpress
             .php(&format!("switch_theme('{}');", theme.name()))?;
         self.theme = theme;
-        for with in &self.setting.with {
-            self.site.purge(*with, &["*".to_owned()])?;
+        for method in &self.settings.methods {
+            self.site.purge(*method, &["*".to_owned()])?;
         }
-        self.settle()
+        self.fetch_reference()
     }
 
-    fn fresh(&self) -> Result<Vec<Seen>, TestkitError> {
-        self.look(FRESH)
+    fn fetch_uncached(&self) -> Result<Vec<FetchedPage>, TestkitError> {
+        self.fetch(UNCACHED_HOST)
     }
 
-    fn look(&self, host: &str) -> Result<Vec<Seen>, TestkitError> {
-        look(self.site.addr(), host, &self.targets())
+    fn fetch(&self, host: &str) -> Result<Vec<FetchedPage>, TestkitError> {
+        fetch_pages(self.site.addr(), host, &self.targets())
     }
 
     fn targets(&self) -> Vec<&str> {
         self.pages.iter().map(String::as_str).collect()
     }
 
-    /// Where an event moved a page, the page is from now on the one at the new address: WordPress forbids to keep its
-    /// redirects from old addresses. That the old address was right after the event is counted by then.
-    fn follow(&mut self, before: &[Seen]) -> Result<(), TestkitError> {
-        for place in 0..self.pages.len() {
-            let moved = before.get(place).zip(self.truth.get(place));
-            let to = moved.and_then(|(before, after)| {
-                after.moved_to().filter(|_| before.moved_to().is_none())
+    /// Replaces each page that an event moved by the page at its new address, because WordPress forbids caching its
+    /// redirects from old addresses. The response at the old address has been compared before.
+    fn follow_moved_pages(&mut self, before: &[FetchedPage]) -> Result<(), TestkitError> {
+        for index in 0..self.pages.len() {
+            let pair = before.get(index).zip(self.reference.get(index));
+            let new_address = pair.and_then(|(before, after)| {
+                after
+                    .redirect_target()
+                    .filter(|_| before.redirect_target().is_none())
             });
-            let Some(to) = to.and_then(target_of) else {
+            let Some(target) = new_address.and_then(target_of) else {
                 continue;
             };
-            if self.pages.contains(&to) {
+            if self.pages.contains(&target) {
                 continue;
             }
-            let new = look(self.site.addr(), FRESH, &[&to])?;
-            if let (Some(page), Some(truth), Some(new)) = (
-                self.pages.get_mut(place),
-                self.truth.get_mut(place),
-                new.into_iter().next(),
+            let fetched = fetch_pages(self.site.addr(), UNCACHED_HOST, &[&target])?;
+            if let (Some(page), Some(reference), Some(fetched)) = (
+                self.pages.get_mut(index),
+                self.reference.get_mut(index),
+                fetched.into_iter().next(),
             ) {
-                *page = to;
-                *truth = new;
+                *page = target;
+                *reference = fetched;
             }
         }
         Ok(())
     }
 
-    /// Does one act and counts what it did.
-    fn event(&mut self, editor: &mut Editor<'_>, act: &Act) -> Result<Event, TestkitError> {
-        let during = |trouble: TestkitError| {
+    /// Runs one event and counts its effect.
+    fn run_event(
+        &mut self,
+        editor: &mut Editor<'_>,
+        event: &Event,
+    ) -> Result<EventReport, TestkitError> {
+        let in_event = |error: TestkitError| {
             TestkitError::Refused(format!(
-                "event `{}`: {trouble}\n{}",
-                act.name,
+                "event `{}`: {error}\n{}",
+                event.name,
                 self.site.log()
             ))
         };
-        let mut warm = Vec::new();
-        for with in &self.setting.with {
-            warm.push(self.warm(*with).map_err(during)?);
+        let mut hits = Vec::new();
+        for method in &self.settings.methods {
+            hits.push(self.warm(*method).map_err(in_event)?);
         }
-        for with in &self.setting.with {
-            self.site.noted(*with)?;
+        for method in &self.settings.methods {
+            self.site.take_recorded_purges(*method)?;
         }
-        let fetched = self.fetched()?;
-        (act.run)(editor).map_err(during)?;
-        let answered = Instant::now();
+        let fetches_before = self.fetch_counts()?;
+        (event.run)(editor).map_err(in_event)?;
+        let responded_at = Instant::now();
         let mut first = Vec::new();
-        for with in &self.setting.with {
-            let noted = self.site.noted(*with)?;
-            self.site.purge(*with, &noted)?;
-            first.push(self.look(with.host())?);
+        for method in &self.settings.methods {
+            let recorded = self.site.take_recorded_purges(*method)?;
+            self.site.purge(*method, &recorded)?;
+            first.push(self.fetch(method.host())?);
         }
-        if let Some(code) = act.later {
+        if let Some(code) = event.before_reference {
             editor.command_line(code)?;
         }
-        let fetched_then = self.fetched()?;
-        let after = self.fresh()?;
-        let mut tallies = self.tallies(&warm, &first, &after, answered)?;
-        for (tally, (before, then)) in tallies.iter_mut().zip(fetched.iter().zip(fetched_then)) {
-            tally.php_requests = usize::try_from(then.saturating_sub(*before)).unwrap_or_default();
-            tally.over_requests = tally.php_requests.saturating_sub(tally.purged - tally.over);
+        let fetches_after = self.fetch_counts()?;
+        let after = self.fetch_uncached()?;
+        let mut counts = self.counts(&hits, &first, &after, responded_at)?;
+        for (counts, (before, after)) in counts
+            .iter_mut()
+            .zip(fetches_before.iter().zip(fetches_after))
+        {
+            counts.php_requests =
+                usize::try_from(after.saturating_sub(*before)).unwrap_or_default();
+            counts.overpurge_requests = counts
+                .php_requests
+                .saturating_sub(counts.purged - counts.overpurged);
         }
-        let before = std::mem::replace(&mut self.truth, after);
-        self.require_effect(act, &before)?;
-        self.follow(&before)?;
-        Ok(Event {
-            name: act.name,
-            what: act.what,
-            way: act.way,
-            theme: self.theme.label(self.setting.form),
+        let before = std::mem::replace(&mut self.reference, after);
+        self.require_effect(event, &before)?;
+        self.follow_moved_pages(&before)?;
+        Ok(EventReport {
+            name: event.name,
+            description: event.description,
+            interface: event.interface,
+            theme: self.theme.label(self.settings.suite),
             pages: self.pages.len(),
-            hits: warm
+            hits: hits
                 .iter()
                 .map(|hits| hits.iter().filter(|hit| **hit).count())
                 .min()
                 .unwrap_or(0),
-            tallies,
+            counts,
         })
     }
 
-    /// What the server has fetched for each way of purging: pages and fragments.
-    fn fetched(&self) -> Result<Vec<u64>, TestkitError> {
-        let all = self.setting.with.iter();
-        all.map(|with| self.site.counter("galley_fills_total", *with))
+    /// The number of pages and fragments that the server has fetched for each purge method.
+    fn fetch_counts(&self) -> Result<Vec<u64>, TestkitError> {
+        let methods = self.settings.methods.iter();
+        methods
+            .map(|method| self.site.counter("galley_fills_total", *method))
             .collect()
     }
 
-    fn tallies(
+    fn counts(
         &self,
-        warm: &[Vec<bool>],
-        first: &[Vec<Seen>],
-        after: &[Seen],
-        answered: Instant,
-    ) -> Result<Vec<Tally>, TestkitError> {
-        let mut tallies = Vec::new();
-        for (with, (were_hits, first)) in self.setting.with.iter().zip(warm.iter().zip(first)) {
-            let mut counted = tally(&Around {
+        hits: &[Vec<bool>],
+        first: &[Vec<FetchedPage>],
+        after: &[FetchedPage],
+        responded_at: Instant,
+    ) -> Result<Vec<PurgeCounts>, TestkitError> {
+        let mut all = Vec::new();
+        for (method, (were_hits, first)) in self.settings.methods.iter().zip(hits.iter().zip(first))
+        {
+            let mut counts = compare(&EventPages {
                 targets: &self.targets(),
                 were_hits,
-                before: &self.truth,
+                before: &self.reference,
                 first,
                 after,
-                answered,
+                responded_at,
             });
-            if counted.right_after.is_none() && *with == With::Galley {
-                counted.right_after = self.late(*with, first, after, answered)?;
+            if counts.corrected_after.is_none() && *method == PurgeMethod::Galley {
+                counts.corrected_after =
+                    self.wait_until_correct(*method, first, after, responded_at)?;
             }
-            tallies.push(counted);
+            all.push(counts);
         }
-        Ok(tallies)
+        Ok(all)
     }
 
-    /// How long it took until pages that were stale at first were right; `None` when they were not for seconds.
-    fn late(
+    /// Time until all pages that were stale at first were correct; `None` after [`CORRECTION_LIMIT`].
+    fn wait_until_correct(
         &self,
-        with: With,
-        first: &[Seen],
-        after: &[Seen],
-        answered: Instant,
+        method: PurgeMethod,
+        first: &[FetchedPage],
+        after: &[FetchedPage],
+        responded_at: Instant,
     ) -> Result<Option<Duration>, TestkitError> {
-        let wrong: Vec<(&str, &Seen)> = self
+        let stale: Vec<(&str, &FetchedPage)> = self
             .pages
             .iter()
             .zip(first.iter().zip(after))
-            .filter(|(_, (first, after))| first.essence != after.essence)
+            .filter(|(_, (first, after))| first.content != after.content)
             .map(|(page, (_, after))| (page.as_str(), after))
             .collect();
-        let targets: Vec<&str> = wrong.iter().map(|(page, _)| *page).collect();
-        let mut failed = None;
-        let right = poll_until(LATE, || {
-            match look(self.site.addr(), with.host(), &targets) {
-                Ok(seen) => seen
+        let targets: Vec<&str> = stale.iter().map(|(page, _)| *page).collect();
+        let mut error = None;
+        let is_correct = poll_until(CORRECTION_LIMIT, || {
+            match fetch_pages(self.site.addr(), method.host(), &targets) {
+                Ok(pages) => pages
                     .iter()
-                    .zip(&wrong)
-                    .all(|(seen, (_, wanted))| seen.essence == wanted.essence),
-                Err(trouble) => {
-                    failed = Some(trouble);
+                    .zip(&stale)
+                    .all(|(page, (_, expected))| page.content == expected.content),
+                Err(failure) => {
+                    error = Some(failure);
                     true
                 }
             }
         });
-        match failed {
-            Some(trouble) => Err(trouble),
-            None => Ok(right.then(|| answered.elapsed())),
+        match error {
+            Some(error) => Err(error),
+            None => Ok(is_correct.then(|| responded_at.elapsed())),
         }
     }
 
-    /// Brings every page of a site to a hit that is the truth; returns which are hits.
+    /// Fetches every page of a site until it is a hit that equals the reference; returns for each page whether it is a hit.
     ///
     /// # Errors
-    /// [`TestkitError::Refused`] when fewer than 99 of 100 are, or one is not the truth.
-    fn warm(&self, with: With) -> Result<Vec<bool>, TestkitError> {
-        let look = || self.look(with.host());
-        let wrong = |seen: &[Seen]| -> Vec<String> {
-            let pairs = self.pages.iter().zip(seen.iter().zip(&self.truth));
+    /// [`TestkitError::Refused`] if fewer than 99 of 100 pages are hits, or one differs from the reference.
+    fn warm(&self, method: PurgeMethod) -> Result<Vec<bool>, TestkitError> {
+        let fetch = || self.fetch(method.host());
+        let differing = |pages: &[FetchedPage]| -> Vec<String> {
+            let pairs = self.pages.iter().zip(pages.iter().zip(&self.reference));
             pairs
-                .filter(|(_, (seen, truth))| seen.essence != truth.essence)
-                .map(|(page, _)| page.clone())
+                .filter(|(_, (page, reference))| page.content != reference.content)
+                .map(|(target, _)| target.clone())
                 .collect()
         };
-        let stale = wrong(&look()?);
-        self.site.purge(with, &stale)?;
+        let stale = differing(&fetch()?);
+        self.site.purge(method, &stale)?;
         if !stale.is_empty() {
-            look()?;
+            fetch()?;
         }
-        let seen = look()?;
-        let untrue = self.pages.iter().zip(seen.iter().zip(&self.truth));
-        for (page, (seen, truth)) in untrue {
-            if seen.essence != truth.essence {
+        let fetched = fetch()?;
+        let pairs = self.pages.iter().zip(fetched.iter().zip(&self.reference));
+        for (target, (page, reference)) in pairs {
+            if page.content != reference.content {
                 return Err(TestkitError::Refused(format!(
-                    "{page} of {} is not the truth after a purge:\n{}",
-                    with.name(),
-                    diff::lines(&seen.essence, &truth.essence)
+                    "{target} of {} differs from the reference after a purge:\n{}",
+                    method.name(),
+                    diff::lines(&page.content, &reference.content)
                 )));
             }
         }
-        let cold: Vec<&str> = self
+        let misses: Vec<&str> = self
             .pages
             .iter()
-            .zip(&seen)
-            .filter(|(_, seen)| !seen.hit)
-            .map(|(page, _)| page.as_str())
+            .zip(&fetched)
+            .filter(|(_, page)| !page.is_hit)
+            .map(|(target, _)| target.as_str())
             .collect();
-        if cold.len() * 100 > self.pages.len() {
+        if misses.len() * 100 > self.pages.len() {
             return Err(TestkitError::Refused(format!(
-                "{} of {} pages of {} are not kept: {}",
-                cold.len(),
+                "{} of {} pages of {} are not stored: {}",
+                misses.len(),
                 self.pages.len(),
-                with.name(),
-                cold.join(" ")
+                method.name(),
+                misses.join(" ")
             )));
         }
-        Ok(seen.iter().map(|seen| seen.hit).collect())
+        Ok(fetched.iter().map(|page| page.is_hit).collect())
     }
 
-    /// An event that does nothing proves nothing. With few pages it may be that none of them shows it.
-    fn require_effect(&self, act: &Act, before: &[Seen]) -> Result<(), TestkitError> {
+    /// Fails if the event did not have its expected effect: it would prove nothing about purges. On the few pages of the short
+    /// suite, an event of the long suite may have no visible effect.
+    fn require_effect(&self, event: &Event, before: &[FetchedPage]) -> Result<(), TestkitError> {
         let changed = before
             .iter()
-            .zip(&self.truth)
-            .any(|(before, after)| before.essence != after.essence);
-        let complaint = match act.effect {
-            Effect::Change if !changed => "changed no page",
-            Effect::Nothing if changed => "changed pages",
-            Effect::Change | Effect::Nothing => return Ok(()),
+            .zip(&self.reference)
+            .any(|(before, after)| before.content != after.content);
+        let actual = match event.effect {
+            Effect::ChangesPages if !changed => "changed no page",
+            Effect::ChangesNothing if changed => "changed pages",
+            Effect::ChangesPages | Effect::ChangesNothing => return Ok(()),
         };
         Err(TestkitError::Refused(format!(
-            "event `{}` {complaint}: it does not do what it says",
-            act.name
+            "event `{}` {actual}: it does not have the effect that its definition states",
+            event.name
         )))
     }
 }
 
-/// A page that is later than this counts as never right.
-const LATE: Duration = Duration::from_secs(3);
+/// A page that is still stale after this time counts as never correct.
+const CORRECTION_LIMIT: Duration = Duration::from_secs(3);

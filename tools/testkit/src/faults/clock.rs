@@ -1,274 +1,289 @@
-//! The wall clock set back and forward, while the server runs and while it does not, alone and together with a boot.
+//! The wall clock set back and forward, while the server runs and between two runs, alone and together with a reboot.
 //!
-//! The machine's clock is not changed: the server sees another one, by libfaketime (the wall clock), a time namespace
-//! (the clock since boot) and a file bound over the kernel's boot id. Purges stay in force whatever the clock says; pages are not
-//! fresh for longer than their lifetime, and keep their age as long as the machine was not booted.
+//! The machine's clock does not change. The server sees a fake wall clock (libfaketime), a fake clock since boot (a time
+//! namespace) and a fake boot id (a bind mount over the kernel's file). Purges must stay in force with any clock. Pages must not be
+//! fresh for longer than their lifetime, and must keep their age unless the machine was rebooted.
 
 use std::path::Path;
 
 use super::{
-    Form, Setting,
-    dice::Dice,
-    orders::{Editor, Way, any_scope},
-    stage::{Plan, Stage, Visitor, get},
-    tally::Tally,
-    truth::{Lengths, Scope, Truth, path},
+    FaultSettings, TestLength,
+    purges::{Editor, PurgeMethod, random_scope},
+    random::Random,
+    report::FaultReport,
+    site_content::{Lengths, Scope, SiteContent, path},
+    test_site::{Client, SiteOptions, TestSite, get},
     wall_clock::{self, WallClock},
 };
 use crate::{TestkitError, runs_as_root};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
-    let mut sum = Tally::default();
+pub(super) fn run(settings: &FaultSettings) -> Result<FaultReport, TestkitError> {
+    let mut sum = FaultReport::default();
     let Some(library) = wall_clock::library() else {
-        sum.leave_out("libfaketime is not installed (`faketime` on Debian)");
+        sum.skip("libfaketime is not installed (`faketime` on Debian)");
         return Ok(sum);
     };
-    let times = match setting.form {
-        Form::Short => 1,
-        Form::Long => 4,
+    let rounds = match settings.length {
+        TestLength::Short => 1,
+        TestLength::Long => 4,
     };
-    for time in 0..times {
-        let dice = Dice::new(setting.seed).fork(time);
-        sum += running(setting, &library, dice.fork(0))?;
+    for round in 0..rounds {
+        let random = Random::new(settings.seed).fork(round);
+        sum += while_running(settings, &library, random.fork(0))?;
         for (number, case) in CASES.iter().enumerate() {
-            let dice = dice.fork(1 + u64::try_from(number).unwrap_or(0));
-            if (case.boot || case.slept_days > 0) && !runs_as_root() {
-                sum.leave_out(&format!("{}: only root may", case.name));
+            let random = random.fork(1 + u64::try_from(number).unwrap_or(0));
+            if (case.is_rebooted || case.suspended_days > 0) && !runs_as_root() {
+                sum.skip(&format!("{}: requires root", case.name));
             } else {
-                sum += restarted(setting, &library, case, dice)?;
+                sum += between_runs(settings, &library, case, random)?;
             }
         }
     }
     Ok(sum)
 }
 
-/// The clock jumps under a running server.
-fn running(setting: &Setting, library: &Path, mut dice: Dice) -> Result<Tally, TestkitError> {
-    let mut stage = stage(setting, &mut dice)?;
-    let clock = WallClock::new(stage.scratch.join("wall-clock"), library)?;
-    let mut tally = Tally::default();
-    stage.start_under(clock.launch())?;
-    tally += stage.compare()?;
+/// Sets the clock of a running server.
+fn while_running(
+    settings: &FaultSettings,
+    library: &Path,
+    mut random: Random,
+) -> Result<FaultReport, TestkitError> {
+    let mut site = new_site(settings, &mut random)?;
+    let clock = WallClock::new(site.scratch.join("wall-clock"), library)?;
+    let mut report = FaultReport::default();
+    site.start_under(clock.launch())?;
+    report += site.compare()?;
     for days in [3, -3, 400, -4_000, 0] {
         clock.set(days * DAY_SECONDS)?;
-        tally.rounds += 1;
-        let looked = stage.compare()?;
-        tally.require(
-            looked.hits == looked.pages,
-            &format!("a clock {days} days off made stored pages unusable while the server ran"),
+        report.rounds += 1;
+        let comparison = site.compare()?;
+        report.require(
+            comparison.hits == comparison.pages,
+            &format!(
+                "with the clock {days} days off, stored pages were misses on the running server"
+            ),
         );
-        tally += looked;
-        ages(&stage, &mut tally)?;
-        edit(&stage, &mut dice, &mut tally)?;
-        tally += stage.compare()?;
+        report += comparison;
+        check_ages(&site, &mut report)?;
+        edit(&site, &mut random, &mut report)?;
+        report += site.compare()?;
     }
-    Ok(tally)
+    Ok(report)
 }
 
-/// A change of the clocks between two runs.
+/// A change of the clocks between two runs of the server.
 struct Case {
     name: &'static str,
-    /// Wall clock of the first and of the second run, in days from now.
+    /// Wall clock of the first and the second run, in days from now.
     days: (i64, i64),
-    /// Days that the clock since boot went on, with the same boot: a suspended machine.
-    slept_days: i64,
-    /// Whether the second run sees another boot.
-    boot: bool,
-    /// What happens to what is on the disk.
-    wanted: Wanted,
+    /// Days by which the clock since boot advances without a reboot, as for a suspended machine.
+    suspended_days: i64,
+    /// Whether the second run sees another boot id.
+    is_rebooted: bool,
+    /// The state of the stored pages in the second run.
+    expected: Expected,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    /// It is fresh: a hit, with its age.
+enum Expected {
+    /// Hits, with their age.
     Fresh,
-    /// It is beyond its lifetime of a day, or may be: asked for again, and good enough where the upstream fails.
-    Old,
+    /// Possibly older than their lifetime of a day: fetched again, and used as stale copies if the upstream fails.
+    Stale,
 }
 
 const CASES: &[Case] = &[
     Case {
         name: "the wall clock is set back",
         days: (0, -3),
-        slept_days: 0,
-        boot: false,
-        wanted: Wanted::Fresh,
+        suspended_days: 0,
+        is_rebooted: false,
+        expected: Expected::Fresh,
     },
     Case {
         name: "the wall clock is set forward by years",
         days: (0, 4_000),
-        slept_days: 0,
-        boot: false,
-        wanted: Wanted::Fresh,
+        suspended_days: 0,
+        is_rebooted: false,
+        expected: Expected::Fresh,
     },
     Case {
         name: "the wall clock was ahead and is corrected",
         days: (700, 0),
-        slept_days: 0,
-        boot: false,
-        wanted: Wanted::Fresh,
+        suspended_days: 0,
+        is_rebooted: false,
+        expected: Expected::Fresh,
     },
     Case {
-        name: "two days pass in the machine's sleep",
+        name: "the machine is suspended for two days",
         days: (0, 0),
-        slept_days: 2,
-        boot: false,
-        wanted: Wanted::Old,
+        suspended_days: 2,
+        is_rebooted: false,
+        expected: Expected::Stale,
     },
     Case {
-        name: "a boot",
+        name: "a reboot",
         days: (0, 0),
-        slept_days: 0,
-        boot: true,
-        wanted: Wanted::Fresh,
+        suspended_days: 0,
+        is_rebooted: true,
+        expected: Expected::Fresh,
     },
     Case {
-        name: "a boot after three days",
+        name: "a reboot after three days",
         days: (0, 3),
-        slept_days: 0,
-        boot: true,
-        wanted: Wanted::Old,
+        suspended_days: 0,
+        is_rebooted: true,
+        expected: Expected::Stale,
     },
     Case {
-        name: "a boot with the clock behind",
+        name: "a reboot with the clock behind",
         days: (0, -3),
-        slept_days: 0,
-        boot: true,
-        wanted: Wanted::Old,
+        suspended_days: 0,
+        is_rebooted: true,
+        expected: Expected::Stale,
     },
 ];
 
-fn restarted(
-    setting: &Setting,
+/// Changes the clocks between two runs of the server.
+fn between_runs(
+    settings: &FaultSettings,
     library: &Path,
     case: &Case,
-    mut dice: Dice,
-) -> Result<Tally, TestkitError> {
-    let mut stage = stage(setting, &mut dice)?;
-    let clock = WallClock::new(stage.scratch.join("wall-clock"), library)?;
-    let mut tally = Tally {
+    mut random: Random,
+) -> Result<FaultReport, TestkitError> {
+    let mut site = new_site(settings, &mut random)?;
+    let clock = WallClock::new(site.scratch.join("wall-clock"), library)?;
+    let mut report = FaultReport {
         rounds: 1,
-        ..Tally::default()
+        ..FaultReport::default()
     };
     clock.set(case.days.0 * DAY_SECONDS)?;
-    stage.start_under(clock.launch())?;
-    tally += stage.compare()?;
-    edit(&stage, &mut dice, &mut tally)?;
-    tally += stage.compare()?;
-    // These stay on the disk as they were before the purge.
-    edit(&stage, &mut dice, &mut tally)?;
-    if dice.once_in(2) {
-        stage.kill();
+    site.start_under(clock.launch())?;
+    report += site.compare()?;
+    edit(&site, &mut random, &mut report)?;
+    report += site.compare()?;
+    // The purged entries of this edit are not replaced before the restart.
+    edit(&site, &mut random, &mut report)?;
+    if random.once_in(2) {
+        site.kill();
     } else {
-        stage.stop();
+        site.stop();
     }
     clock.set(case.days.1 * DAY_SECONDS)?;
     let mut launch = clock.launch();
-    launch.through = through(&stage, case)?;
-    stage.start_under(launch)?;
-    if case.wanted == Wanted::Old {
-        helpful(&stage, case, &mut tally)?;
+    launch.through = launcher(&site, case)?;
+    site.start_under(launch)?;
+    if case.expected == Expected::Stale {
+        check_stale_if_error(&site, case, &mut report)?;
     }
-    let looked = stage.compare()?;
-    match case.wanted {
-        Wanted::Fresh => tally.require(
-            looked.hits > 0,
-            &format!("{}: nothing that was stored is fresh", case.name),
+    let comparison = site.compare()?;
+    match case.expected {
+        Expected::Fresh => report.require(
+            comparison.hits > 0,
+            &format!("{}: no stored page is fresh", case.name),
         ),
-        Wanted::Old => tally.require(
-            looked.hits == 0,
-            &format!("{}: pages beyond their lifetime were hits", case.name),
+        Expected::Stale => report.require(
+            comparison.hits == 0,
+            &format!("{}: pages older than their lifetime were hits", case.name),
         ),
     }
-    tally += looked;
-    ages(&stage, &mut tally)?;
-    // Numbers given out in both runs must not meet.
-    edit(&stage, &mut dice, &mut tally)?;
-    tally += stage.compare()?;
-    stage.kill();
-    stage.start()?;
-    tally += stage.compare()?;
-    Ok(tally)
+    report += comparison;
+    check_ages(&site, &mut report)?;
+    // Sequence numbers that the two runs assign must not collide.
+    edit(&site, &mut random, &mut report)?;
+    report += site.compare()?;
+    site.kill();
+    site.start()?;
+    report += site.compare()?;
+    Ok(report)
 }
 
-/// With the upstream down, what is too old still answers; what was purged does not.
-fn helpful(stage: &Stage, case: &Case, tally: &mut Tally) -> Result<(), TestkitError> {
-    stage.pace.down(true);
-    let mut visitor = Visitor::new(stage.addr()?);
-    let mut helped = 0;
-    for page in 0..stage.truth.count() {
-        let floor = stage.truth.floor(page);
-        let answer = visitor.ask(&get(page))?;
-        if answer.status == 200 {
-            helped += 1;
-            tally.judge(stage.truth.judge(page, floor, &answer), || {
-                format!("{}: {} from an old copy", case.name, path(page))
+/// With the upstream down, stale pages must be served and purged ones must not.
+fn check_stale_if_error(
+    site: &TestSite,
+    case: &Case,
+    report: &mut FaultReport,
+) -> Result<(), TestkitError> {
+    site.upstream.set_down(true);
+    let mut client = Client::new(site.addr()?);
+    let mut served = 0;
+    for page in 0..site.content.page_count() {
+        let minimum = site.content.minimum_version(page);
+        let response = client.send(&get(page))?;
+        if response.status == 200 {
+            served += 1;
+            report.count(site.content.verify(page, minimum, &response), || {
+                format!("{}: {} from a stale copy", case.name, path(page))
             });
         }
     }
-    stage.pace.down(false);
-    tally.require(
-        helped > 0,
+    site.upstream.set_down(false);
+    report.require(
+        served > 0,
         &format!(
-            "{}: no old copy answered for an upstream that is down",
+            "{}: no stale copy was served while the upstream was down",
             case.name
         ),
     );
     Ok(())
 }
 
-/// No page is older than this test, whatever the clock says.
-fn ages(stage: &Stage, tally: &mut Tally) -> Result<(), TestkitError> {
-    let mut visitor = Visitor::new(stage.addr()?);
-    for page in 0..stage.truth.count() {
-        let answer = visitor.ask(&get(page))?;
-        let age = answer.age().unwrap_or(0);
-        tally.require(age < 600, &format!("{} has an age of {age} s", path(page)));
+/// Checks that no page has an age longer than the test has run.
+fn check_ages(site: &TestSite, report: &mut FaultReport) -> Result<(), TestkitError> {
+    let mut client = Client::new(site.addr()?);
+    for page in 0..site.content.page_count() {
+        let response = client.send(&get(page))?;
+        let age = response.age().unwrap_or(0);
+        report.require(age < 600, &format!("{} has an age of {age} s", path(page)));
     }
     Ok(())
 }
 
-fn stage(setting: &Setting, dice: &mut Dice) -> Result<Stage, TestkitError> {
+fn new_site(settings: &FaultSettings, random: &mut Random) -> Result<TestSite, TestkitError> {
     let lengths = Lengths {
         usual: 100..20_000,
         long_every: 30,
         long: 100_000..400_000,
         last: Vec::new(),
     };
-    let truth = Truth::new(PAGES, dice.number(), &lengths);
-    // libfaketime reads its file on every thread that asks for the time; one that is confined would see the real one.
-    let plan = Plan {
-        server: "sandbox = \"off\"",
-        ..Plan::default()
+    let content = SiteContent::new(PAGES, random.number(), &lengths);
+    // libfaketime reads its file from every thread that uses the clock; sandboxed threads could not and would see the real time.
+    let options = SiteOptions {
+        server_lines: "sandbox = \"off\"",
+        ..SiteOptions::default()
     };
-    Stage::new(&setting.galley, truth, &plan)
+    TestSite::new(&settings.galley, content, &options)
 }
 
-fn edit(stage: &Stage, dice: &mut Dice, tally: &mut Tally) -> Result<(), TestkitError> {
-    let mut editor = Editor::new(stage)?;
-    for way in Way::ALL {
-        let scope = match any_scope(dice, PAGES) {
+fn edit(
+    site: &TestSite,
+    random: &mut Random,
+    report: &mut FaultReport,
+) -> Result<(), TestkitError> {
+    let mut editor = Editor::new(site)?;
+    for method in PurgeMethod::ALL {
+        let scope = match random_scope(random, PAGES) {
             Scope::Site => Scope::Tag(1),
             scope => scope,
         };
-        editor.edit(stage, scope, way)?;
-        tally.purges += 1;
+        editor.edit(site, scope, method)?;
+        report.purges += 1;
     }
     Ok(())
 }
 
-/// How the server is started for it to see another clock since boot, or another boot.
-fn through(stage: &Stage, case: &Case) -> Result<Vec<String>, TestkitError> {
+/// The command that starts the server with another clock since boot or another boot id.
+fn launcher(site: &TestSite, case: &Case) -> Result<Vec<String>, TestkitError> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-    if case.slept_days > 0 {
-        let offset = (case.slept_days * 86_400).to_string();
+    if case.suspended_days > 0 {
+        let offset = (case.suspended_days * 86_400).to_string();
         return Ok(words(&["unshare", "--time", "--boottime", &offset]));
     }
-    if !case.boot {
+    if !case.is_rebooted {
         return Ok(Vec::new());
     }
     let id = "0c6ed5d5-7d5f-4d5b-9d0b-2f3f0b6a9d11\n";
-    let id = stage.scratch.write("boot-id", id)?;
+    let id = site.scratch.write("boot-id", id)?;
     let script = format!(
         "mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$@\"",
         id.display()

@@ -1,5 +1,5 @@
-//! Files flipped, cut, swapped, replaced and brought back from before a purge, while the server runs and while it does not.
-//! Pages must be right whatever happens to their files; a log that is damaged must never cost a purge.
+//! Cache files with flipped bits, truncated, swapped, replaced or restored from before a purge, while the server runs and while
+//! it is stopped. Responses must be correct with any damage to entries; a damaged purge log must never lose a purge.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,201 +12,209 @@ use std::{
 };
 
 use super::{
-    Form, Setting,
-    dice::Dice,
-    orders::{Editor, Way, any_scope},
-    stage::{Plan, Stage},
-    tally::Tally,
-    truth::{Lengths, Scope, Truth},
+    FaultSettings, TestLength,
+    purges::{Editor, PurgeMethod, random_scope},
+    random::Random,
+    report::FaultReport,
+    site_content::{Lengths, Scope, SiteContent},
+    test_site::{SiteOptions, TestSite},
 };
 use crate::{TestkitError, error::Context, wait::pause};
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
-    let (rounds, running) = match setting.form {
-        Form::Short => (6, Duration::from_millis(1_500)),
-        Form::Long => (80, Duration::from_secs(20)),
+pub(super) fn run(settings: &FaultSettings) -> Result<FaultReport, TestkitError> {
+    let (rounds, running) = match settings.length {
+        TestLength::Short => (6, Duration::from_millis(1_500)),
+        TestLength::Long => (80, Duration::from_secs(20)),
     };
-    // More than the memory holds, so that the disk is read all the time.
+    // More than fits in memory, so that the server reads from the disk all the time.
     let lengths = Lengths {
         usual: 2_000..150_000,
         long_every: 30,
         long: 200_000..1_200_000,
         last: vec![5_000_000],
     };
-    let dice = Dice::new(setting.seed);
-    let truth = Truth::new(PAGES, setting.seed, &lengths);
-    let mut stage = Stage::new(&setting.galley, truth, &Plan::default())?;
-    let mut sum = Tally::default();
-    stage.start()?;
-    sum += stage.compare_forgiving(IN_PIECES)?;
-    while_running(&stage, &dice.fork(1), running, &mut sum)?;
+    let random = Random::new(settings.seed);
+    let content = SiteContent::new(PAGES, settings.seed, &lengths);
+    let mut site = TestSite::new(&settings.galley, content, &SiteOptions::default())?;
+    let mut sum = FaultReport::default();
+    site.start()?;
+    sum += site.compare_with_retry(VERIFIED_BYTES)?;
+    damage_while_running(&site, &random.fork(1), running, &mut sum)?;
     for round in 0..rounds {
-        entries(&mut stage, &mut dice.fork(1_000 + round), &mut sum)?;
-        log(&mut stage, &mut dice.fork(2_000 + round), &mut sum)?;
+        damage_entries(&mut site, &mut random.fork(1_000 + round), &mut sum)?;
+        damage_log(&mut site, &mut random.fork(2_000 + round), &mut sum)?;
         sum.rounds += 1;
     }
     sum.require(
-        !stage.galley()?.log().contains("panicked"),
+        !site.galley()?.log().contains("panicked"),
         "the server panicked",
     );
     Ok(sum)
 }
 
-/// One damages, the others look, an editor purges.
-fn while_running(
-    stage: &Stage,
-    dice: &Dice,
-    length: Duration,
-    sum: &mut Tally,
+/// Damages entries while clients verify pages and an editor purges.
+fn damage_while_running(
+    site: &TestSite,
+    random: &Random,
+    duration: Duration,
+    sum: &mut FaultReport,
 ) -> Result<(), TestkitError> {
-    let over = AtomicBool::new(false);
-    let mut tally = Tally::default();
-    let mut done = 0;
+    let is_over = AtomicBool::new(false);
+    let mut report = FaultReport::default();
+    let mut damaged = 0;
     thread::scope(|scope| {
-        let saboteur = scope.spawn(|| {
-            let mut dice = dice.fork(1);
-            let mut done = 0;
-            while !over.load(Ordering::SeqCst) {
-                let files = stage.entries();
+        let damager = scope.spawn(|| {
+            let mut random = random.fork(1);
+            let mut damaged = 0;
+            while !is_over.load(Ordering::SeqCst) {
+                let files = site.entries();
                 for _ in 0..20 {
-                    done += usize::from(harm(&files, &mut dice).is_ok());
-                    pause(dice.time(Duration::from_millis(4)));
+                    damaged += usize::from(damage_one(&files, &mut random).is_ok());
+                    pause(random.time(Duration::from_millis(4)));
                 }
             }
-            done
+            damaged
         });
-        let mut dice = dice.fork(2);
-        let until = Instant::now() + length;
+        let mut random = random.fork(2);
+        let until = Instant::now() + duration;
         let outcome = (|| {
-            let mut editor = Editor::new(stage)?;
+            let mut editor = Editor::new(site)?;
             while Instant::now() < until {
-                // Any file may be damaged between the check and the sending.
-                tally += stage.compare_forgiving(0)?;
-                tally.purges += edit(stage, &mut editor, &mut dice)?;
+                // A file of any length may be damaged after it was verified and before it is sent.
+                report += site.compare_with_retry(0)?;
+                report.purges += edit(site, &mut editor, &mut random)?;
             }
             Ok(())
         })();
-        over.store(true, Ordering::SeqCst);
-        done = saboteur.join().unwrap_or(0);
+        is_over.store(true, Ordering::SeqCst);
+        damaged = damager.join().unwrap_or(0);
         outcome
     })?;
-    tally.require(done > 0, "no file was ever damaged while the server ran");
-    tally.require(tally.hits > 0, "nothing came from the cache meanwhile");
-    tally.figure(format!(
-        "{done} files damaged while it ran, {} of {} pages came from the cache",
-        tally.hits, tally.pages
+    report.require(damaged > 0, "no file was damaged while the server ran");
+    report.require(report.hits > 0, "no response was a hit during the damage");
+    report.measurement(format!(
+        "{damaged} files damaged while the server ran, {} of {} responses were hits",
+        report.hits, report.pages
     ));
-    *sum += tally;
+    *sum += report;
     Ok(())
 }
 
-/// Entries are damaged while the server does not run; some are those from before a purge.
-fn entries(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), TestkitError> {
-    *sum += stage.compare_forgiving(IN_PIECES)?;
-    let old = keep_some(stage, dice);
-    let mut editor = Editor::new(stage)?;
-    sum.purges += edit(stage, &mut editor, dice)?;
-    *sum += stage.compare_forgiving(IN_PIECES)?;
-    if dice.once_in(2) {
-        stage.kill();
+/// Damages entries while the server is stopped, and restores some from before a purge.
+fn damage_entries(
+    site: &mut TestSite,
+    random: &mut Random,
+    sum: &mut FaultReport,
+) -> Result<(), TestkitError> {
+    *sum += site.compare_with_retry(VERIFIED_BYTES)?;
+    let backup = back_up_some(site, random);
+    let mut editor = Editor::new(site)?;
+    sum.purges += edit(site, &mut editor, random)?;
+    *sum += site.compare_with_retry(VERIFIED_BYTES)?;
+    if random.once_in(2) {
+        site.kill();
     } else {
-        stage.stop();
+        site.stop();
     }
-    for (path, bytes) in old {
-        // As somebody who puts back a backup would.
-        fs::write(&path, bytes).context("bring back an old file")?;
+    for (path, bytes) in backup {
+        fs::write(&path, bytes).context("restore an old file")?;
     }
-    let files = stage.entries();
+    let files = site.entries();
     for _ in 0..files.len() / 4 {
-        let _ = harm(&files, dice);
+        let _ = damage_one(&files, random);
     }
     for name in ["pages/index", "pages/key"] {
-        if dice.once_in(6) {
-            let _ = flip(&stage.disk().join(name), dice);
+        if random.once_in(6) {
+            let _ = flip_bit(&site.disk().join(name), random);
         }
     }
-    stage.start()?;
-    *sum += stage.compare_forgiving(IN_PIECES)?;
+    site.start()?;
+    *sum += site.compare_with_retry(VERIFIED_BYTES)?;
     Ok(())
 }
 
-fn keep_some(stage: &Stage, dice: &mut Dice) -> Vec<(PathBuf, Vec<u8>)> {
-    let files = stage.entries();
-    let chosen = files.into_iter().filter(|_| dice.once_in(5));
+/// Reads one entry in five.
+fn back_up_some(site: &TestSite, random: &mut Random) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = site.entries();
+    let chosen = files.into_iter().filter(|_| random.once_in(5));
     chosen
         .filter_map(|path| fs::read(&path).ok().map(|bytes| (path, bytes)))
         .collect()
 }
 
-/// What is done to the log.
+/// A kind of damage to the purge log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Harm {
-    /// Half a record at its end, as a crash leaves it: nothing is lost.
+enum LogDamage {
+    /// An incomplete last record, as after a crash. No entry may be lost.
     Torn,
     Flipped,
-    Cut,
+    Truncated,
     Emptied,
     Removed,
     Overwritten,
 }
 
-/// The log is damaged: what was purged stays purged, if need be with everything else.
-fn log(stage: &mut Stage, dice: &mut Dice, sum: &mut Tally) -> Result<(), TestkitError> {
-    *sum += stage.compare_forgiving(IN_PIECES)?;
-    let mut editor = Editor::new(stage)?;
-    // Files of before the purge are still there: nobody asks in between.
-    sum.purges += edit(stage, &mut editor, dice)?;
-    let before = fs::read(stage.log_file()).context("read the log")?;
-    // One that touches no page: whether it holds is not asked.
-    editor.order(Scope::Url(NOWHERE), Way::Request)?;
-    stage.kill();
-    let harm = match dice.below(8) {
-        0 | 1 => Harm::Torn,
-        2 | 3 => Harm::Flipped,
-        4 => Harm::Cut,
-        5 => Harm::Emptied,
-        6 => Harm::Removed,
-        _ => Harm::Overwritten,
+/// Damages the purge log: purged pages must stay purged, at the price of the whole cache if necessary.
+fn damage_log(
+    site: &mut TestSite,
+    random: &mut Random,
+    sum: &mut FaultReport,
+) -> Result<(), TestkitError> {
+    *sum += site.compare_with_retry(VERIFIED_BYTES)?;
+    let mut editor = Editor::new(site)?;
+    // No request follows this purge, so the purged entries are still on the disk.
+    sum.purges += edit(site, &mut editor, random)?;
+    let before = fs::read(site.log_file()).context("read the log")?;
+    // This last record covers no page, so losing it is not noticed.
+    editor.purge(Scope::Url(UNKNOWN_PAGE), PurgeMethod::Request)?;
+    site.kill();
+    let damage = match random.below(8) {
+        0 | 1 => LogDamage::Torn,
+        2 | 3 => LogDamage::Flipped,
+        4 => LogDamage::Truncated,
+        5 => LogDamage::Emptied,
+        6 => LogDamage::Removed,
+        _ => LogDamage::Overwritten,
     };
-    spoil(&stage.log_file(), &before, harm, dice).context("damage the log")?;
-    stage.start()?;
-    let after = stage.compare_forgiving(IN_PIECES)?;
-    if harm == Harm::Torn {
+    apply(damage, &site.log_file(), &before, random).context("damage the log")?;
+    site.start()?;
+    let after = site.compare_with_retry(VERIFIED_BYTES)?;
+    if damage == LogDamage::Torn {
         sum.require(
             after.hits > 0,
-            "a record that was cut off cost everything that was stored",
+            "an incomplete last record lost all stored pages",
         );
     } else {
         sum.require(
             after.hits == 0,
-            &format!("the log was {harm:?}, and pages from before were used"),
+            &format!("the log was {damage:?}, and pages stored before were hits"),
         );
     }
     *sum += after;
     Ok(())
 }
 
-/// `before` is the log without its last record.
-fn spoil(log: &Path, before: &[u8], harm: Harm, dice: &mut Dice) -> io::Result<()> {
+/// Damages the log; `before` is its content without the last record.
+fn apply(damage: LogDamage, log: &Path, before: &[u8], random: &mut Random) -> io::Result<()> {
     let length = usize::try_from(fs::metadata(log)?.len()).unwrap_or(0);
-    let to = |length: usize| {
+    let truncate = |length: usize| {
         let file = OpenOptions::new().write(true).open(log)?;
         file.set_len(u64::try_from(length).unwrap_or(0))
     };
-    match harm {
-        Harm::Torn => {
-            let now = fs::read(log)?;
-            let last = now.get(before.len()..).unwrap_or_default();
-            let cut = dice.below(last.len());
+    match damage {
+        LogDamage::Torn => {
+            let current = fs::read(log)?;
+            let last = current.get(before.len()..).unwrap_or_default();
+            let cut = random.below(last.len());
             fs::write(log, [before, last.get(..cut).unwrap_or_default()].concat())
         }
-        Harm::Flipped => flip(log, dice),
-        Harm::Cut => to(dice.below(length.saturating_sub(1))),
-        Harm::Emptied => to(0),
-        Harm::Removed => fs::remove_file(log),
-        Harm::Overwritten => {
+        LogDamage::Flipped => flip_bit(log, random),
+        LogDamage::Truncated => truncate(random.below(length.saturating_sub(1))),
+        LogDamage::Emptied => truncate(0),
+        LogDamage::Removed => fs::remove_file(log),
+        LogDamage::Overwritten => {
             let mut bytes = fs::read(log)?;
-            let from = dice.below(bytes.len());
+            let from = random.below(bytes.len());
             for byte in bytes.iter_mut().skip(from).take(64) {
                 *byte = byte.wrapping_add(1);
             }
@@ -215,18 +223,18 @@ fn spoil(log: &Path, before: &[u8], harm: Harm, dice: &mut Dice) -> io::Result<(
     }
 }
 
-/// One file of them is damaged, in one of many ways. An error says that it was not: it may have gone meanwhile.
-fn harm(files: &[PathBuf], dice: &mut Dice) -> io::Result<()> {
+/// Damages a random file in a random way. Fails if the server has removed the file.
+fn damage_one(files: &[PathBuf], random: &mut Random) -> io::Result<()> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
-    let one = files.get(dice.below(files.len())).ok_or_else(gone)?;
-    let other = files.get(dice.below(files.len())).ok_or_else(gone)?;
+    let one = files.get(random.below(files.len())).ok_or_else(gone)?;
+    let other = files.get(random.below(files.len())).ok_or_else(gone)?;
     let length = usize::try_from(fs::metadata(one)?.len()).unwrap_or(0);
-    match dice.below(10) {
-        0..=2 => flip(one, dice),
+    match random.below(10) {
+        0..=2 => flip_bit(one, random),
         3 => File::options()
             .write(true)
             .open(one)?
-            .set_len(u64::try_from(dice.below(length)).unwrap_or(0)),
+            .set_len(u64::try_from(random.below(length)).unwrap_or(0)),
         4 => {
             let aside = one.with_extension("aside");
             fs::rename(one, &aside)?;
@@ -240,10 +248,10 @@ fn harm(files: &[PathBuf], dice: &mut Dice) -> io::Result<()> {
             .and_then(|mut file| io::Write::write_all(&mut file, b"more")),
         7 => {
             let file = File::options().write(true).open(one)?;
-            let zeros = vec![0; 1 + dice.below(5_000)];
-            let at = dice.below(length);
-            let room = length.saturating_sub(at).min(zeros.len());
-            let zeros = zeros.get(..room).unwrap_or_default();
+            let zeros = vec![0; 1 + random.below(5_000)];
+            let at = random.below(length);
+            let count = length.saturating_sub(at).min(zeros.len());
+            let zeros = zeros.get(..count).unwrap_or_default();
             file.write_all_at(zeros, u64::try_from(at).unwrap_or(0))
         }
         8 => fs::write(one, b"GLYE, but not one of ours"),
@@ -251,36 +259,36 @@ fn harm(files: &[PathBuf], dice: &mut Dice) -> io::Result<()> {
     }
 }
 
-/// One bit, half of the time near the beginning.
-fn flip(path: &Path, dice: &mut Dice) -> io::Result<()> {
+/// Flips one bit, half of the time within the first 300 bytes.
+fn flip_bit(path: &Path, random: &mut Random) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-    let range = if dice.once_in(2) {
+    let range = if random.once_in(2) {
         length.min(300)
     } else {
         length
     };
-    let at = u64::try_from(dice.below(range)).unwrap_or(0);
+    let at = u64::try_from(random.below(range)).unwrap_or(0);
     let mut byte = [0];
     file.read_exact_at(&mut byte, at)?;
-    byte[0] ^= 1 << dice.below(8);
+    byte[0] ^= 1 << random.below(8);
     file.write_all_at(&byte, at)
 }
 
-fn edit(stage: &Stage, editor: &mut Editor, dice: &mut Dice) -> Result<u64, TestkitError> {
-    for way in Way::ALL {
-        let scope = match any_scope(dice, PAGES) {
-            // Everything at once would leave nothing to be wrong.
+fn edit(site: &TestSite, editor: &mut Editor, random: &mut Random) -> Result<u64, TestkitError> {
+    for method in PurgeMethod::ALL {
+        let scope = match random_scope(random, PAGES) {
+            // Purging the whole site would leave no entry that could be wrong.
             Scope::Site => Scope::Tag(0),
             scope => scope,
         };
-        editor.edit(stage, scope, way)?;
+        editor.edit(site, scope, method)?;
     }
     Ok(3)
 }
 
 const PAGES: usize = 260;
-/// So much of a file is verified before its first byte leaves, whatever room the memory has.
-const IN_PIECES: usize = 1024 * 1024;
-/// A page that is not there.
-const NOWHERE: usize = 9_999;
+/// The server verifies at least this much of a file before it sends the first byte, however little memory is available.
+const VERIFIED_BYTES: usize = 1024 * 1024;
+/// A page that does not exist.
+const UNKNOWN_PAGE: usize = 9_999;

@@ -1,8 +1,8 @@
-//! `kill -9` in a loop, on one folder, while visitors fill and read and editors purge.
+//! `kill -9` in a loop, on one cache directory, while clients fill the cache and editors purge.
 //!
-//! Each round: start, ask for every page and compare, load, kill at a moment in which at least one purge waits for its
-//! acknowledgment and ten pages are being generated. Now and then the server is killed again while it is starting, or is stopped in
-//! order. A purge that was not acknowledged before the kill may be in force or not; all others must be.
+//! Each round starts the server, verifies every page, applies load, and kills the server while at least one purge awaits its
+//! acknowledgment and ten pages are being generated. Some rounds also kill the server during startup or stop it with
+//! SIGTERM. Every purge acknowledged before the kill must be in force; an unacknowledged one may be.
 
 use std::{
     sync::{
@@ -14,49 +14,49 @@ use std::{
 };
 
 use super::{
-    Form, Setting,
-    dice::Dice,
-    orders::{Editor, Way, any_scope},
-    stage::{Plan, Stage, Visitor, count, get},
-    tally::{Tally, Verdict},
-    truth::{Lengths, Scope, Truth, path},
+    FaultSettings, TestLength,
+    purges::{Editor, PurgeMethod, random_scope},
+    random::Random,
+    report::{FaultReport, Verdict},
+    site_content::{Lengths, Scope, SiteContent, path},
+    test_site::{Client, SiteOptions, TestSite, count_response, get},
 };
 use crate::{
     TestkitError,
     wait::{pause, poll_until},
 };
 
-pub(super) fn run(setting: &Setting) -> Result<Tally, TestkitError> {
-    let (rounds, lengths) = match setting.form {
-        Form::Short => (8, lengths(1_500_000, vec![3_000_000, 20_000_000])),
-        Form::Long => (200, lengths(4_000_000, vec![8_000_000, 24_000_000])),
+pub(super) fn run(settings: &FaultSettings) -> Result<FaultReport, TestkitError> {
+    let (rounds, lengths) = match settings.length {
+        TestLength::Short => (8, lengths(1_500_000, vec![3_000_000, 20_000_000])),
+        TestLength::Long => (200, lengths(4_000_000, vec![8_000_000, 24_000_000])),
     };
-    let dice = Dice::new(setting.seed);
-    let truth = Truth::new(PAGES, setting.seed, &lengths);
-    let mut stage = Stage::new(&setting.galley, truth, &Plan::default())?;
-    let mut sum = Tally::default();
-    let mut least = (usize::MAX, usize::MAX);
+    let random = Random::new(settings.seed);
+    let content = SiteContent::new(PAGES, settings.seed, &lengths);
+    let mut site = TestSite::new(&settings.galley, content, &SiteOptions::default())?;
+    let mut sum = FaultReport::default();
+    let mut minimum = (usize::MAX, usize::MAX);
     for round in 0..rounds {
-        let mut dice = dice.fork(round);
-        start(&mut stage, &mut dice)?;
-        sum += stage.compare()?;
-        let (tally, in_flight) = one(&mut stage, &dice)?;
-        sum += tally;
+        let mut random = random.fork(round);
+        start(&mut site, &mut random)?;
+        sum += site.compare()?;
+        let (report, in_flight) = run_round(&mut site, &random)?;
+        sum += report;
         sum.rounds += 1;
-        least = (least.0.min(in_flight.0), least.1.min(in_flight.1));
+        minimum = (minimum.0.min(in_flight.0), minimum.1.min(in_flight.1));
         if round % 20 == 19 {
             eprintln!("  {} of {rounds} rounds, {} purges", round + 1, sum.purges);
         }
     }
-    stage.start()?;
-    let last = stage.compare()?;
-    sum.require(sum.hits > 0, "no page ever came from the disk after a kill");
-    let log = stage.galley()?.log();
+    site.start()?;
+    let last = site.compare()?;
+    sum.require(sum.hits > 0, "no page was a hit after a kill");
+    let log = site.galley()?.log();
     sum.require(!log.contains("panicked"), "the server panicked");
     sum += last;
-    sum.figure(format!(
-        "at each kill at least {} purges waited for their acknowledgement and {} pages were being generated",
-        least.0, least.1
+    sum.measurement(format!(
+        "at each kill at least {} purges awaited their acknowledgement and {} pages were being generated",
+        minimum.0, minimum.1
     ));
     Ok(sum)
 }
@@ -70,70 +70,73 @@ fn lengths(long: usize, last: Vec<usize>) -> Lengths {
     }
 }
 
-/// Sometimes it is killed while it starts, once or more; sometimes it ends in peace.
-fn start(stage: &mut Stage, dice: &mut Dice) -> Result<(), TestkitError> {
-    stage.start()?;
+/// Starts the server; at random kills or stops it shortly after the start, up to three times.
+fn start(site: &mut TestSite, random: &mut Random) -> Result<(), TestkitError> {
+    site.start()?;
     let mut extra = 0;
-    while extra < 3 && dice.once_in(4) {
+    while extra < 3 && random.once_in(4) {
         extra += 1;
-        pause(dice.time(Duration::from_millis(30)));
-        if dice.once_in(3) {
-            stage.stop();
+        pause(random.time(Duration::from_millis(30)));
+        if random.once_in(3) {
+            site.stop();
         } else {
-            stage.kill();
+            site.kill();
         }
-        stage.start()?;
+        site.start()?;
     }
     Ok(())
 }
 
-/// What the threads of one round share.
+/// The state that the threads of one round share.
 struct Round<'a> {
-    stage: &'a Stage,
-    /// Set just before the kill: what fails from then on is the kill's doing.
+    site: &'a TestSite,
+    /// Set just before the kill: later errors are expected.
     killed: AtomicBool,
-    /// Purges that were sent and not answered.
-    waiting: AtomicUsize,
-    sum: Mutex<Tally>,
+    /// Purges without an acknowledgment yet.
+    pending_purges: AtomicUsize,
+    sum: Mutex<FaultReport>,
 }
 
-/// Load until the kill; with what was in flight at that moment: purges and fills.
-fn one(stage: &mut Stage, dice: &Dice) -> Result<(Tally, (usize, usize)), TestkitError> {
-    let pid = stage.galley()?.pid();
+/// Applies load and kills the server; also returns the numbers of pending purges and of pages in progress at that moment.
+fn run_round(
+    site: &mut TestSite,
+    random: &Random,
+) -> Result<(FaultReport, (usize, usize)), TestkitError> {
+    let pid = site.galley()?.pid();
     let round = Round {
-        stage,
+        site,
         killed: AtomicBool::new(false),
-        waiting: AtomicUsize::new(0),
-        sum: Mutex::new(Tally::default()),
+        pending_purges: AtomicUsize::new(0),
+        sum: Mutex::new(FaultReport::default()),
     };
     let in_flight = thread::scope(|scope| {
-        for (number, way) in Way::ALL.into_iter().enumerate() {
-            let dice = dice.fork(100 + draw(number));
+        for (number, method) in PurgeMethod::ALL.into_iter().enumerate() {
+            let random = random.fork(100 + to_u64(number));
             let round = &round;
-            scope.spawn(move || round.finish(round.edit(dice, way)));
+            scope.spawn(move || round.finish(round.edit(random, method)));
         }
-        for number in 0..VISITORS {
-            let dice = dice.fork(200 + draw(number));
+        for number in 0..CLIENTS {
+            let random = random.fork(200 + to_u64(number));
             let round = &round;
-            scope.spawn(move || round.finish(round.visit(dice)));
+            scope.spawn(move || round.finish(round.read(random)));
         }
-        let in_flight = round.await_the_moment(dice.fork(300));
+        let in_flight = round.wait_for_pending_work(random.fork(300));
         round.killed.store(true, Ordering::SeqCst);
         kill_now(pid);
         in_flight
     });
-    let tally = round
+    let report = round
         .sum
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
-    stage.kill();
-    stage.pace.slow(false);
+    site.kill();
+    site.upstream.set_slow(false);
     let Some(in_flight) = in_flight else {
         return Err(TestkitError::Malformed(
-            "never were a purge and ten fills in flight at one moment".to_owned(),
+            "a purge and ten fetches were never in progress at the same time".to_owned(),
         ));
     };
-    Ok((tally, in_flight))
+    Ok((report, in_flight))
 }
 
 impl Round<'_> {
@@ -141,78 +144,78 @@ impl Round<'_> {
         self.killed.load(Ordering::SeqCst)
     }
 
-    fn finish(&self, tally: Result<Tally, TestkitError>) {
+    fn finish(&self, report: Result<FaultReport, TestkitError>) {
         let mut sum = self.sum.lock().unwrap_or_else(PoisonError::into_inner);
-        match tally {
-            Ok(tally) => *sum += tally,
-            Err(trouble) => sum.broken(&trouble.to_string()),
+        match report {
+            Ok(report) => *sum += report,
+            Err(error) => sum.broken(&error.to_string()),
         }
     }
 
-    /// An editor: changes content and purges, in one of the ways, as fast as answers come or a little slower.
-    fn edit(&self, mut dice: Dice, way: Way) -> Result<Tally, TestkitError> {
-        let mut tally = Tally::default();
-        let mut editor = Editor::new(self.stage)?;
+    /// Edits and purges by one method until the kill, with short random pauses unless the upstream is slow.
+    fn edit(&self, mut random: Random, method: PurgeMethod) -> Result<FaultReport, TestkitError> {
+        let mut report = FaultReport::default();
+        let mut editor = Editor::new(self.site)?;
         while !self.is_over() {
-            let scope = any_scope(&mut dice, self.stage.truth.count());
-            // One way has no word for these; and everything at once leaves nothing to compare.
+            let scope = random_scope(&mut random, self.site.content.page_count());
+            // Purging the whole site too often would leave no hits to verify.
             let scope = match scope {
-                Scope::Site if !dice.once_in(4) => Scope::Url(0),
+                Scope::Site if !random.once_in(4) => Scope::Url(0),
                 scope => scope,
             };
-            self.waiting.fetch_add(1, Ordering::SeqCst);
-            let outcome = editor.edit(self.stage, scope, way);
-            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            self.pending_purges.fetch_add(1, Ordering::SeqCst);
+            let outcome = editor.edit(self.site, scope, method);
+            self.pending_purges.fetch_sub(1, Ordering::SeqCst);
             match outcome {
-                Ok(()) => tally.purges += 1,
+                Ok(()) => report.purges += 1,
                 Err(_) if self.is_over() => break,
-                Err(trouble) => {
-                    tally.judge(Verdict::Failed, || format!("purge of {scope:?}: {trouble}"));
+                Err(error) => {
+                    report.count(Verdict::Failed, || format!("purge of {scope:?}: {error}"));
                 }
             }
-            // Near the kill without a pause, so that one is always in progress.
-            if !self.stage.pace.is_slow() {
-                pause(dice.time(BETWEEN_PURGES));
+            // No pause shortly before the kill, so that a purge is always in progress.
+            if !self.site.upstream.is_slow() {
+                pause(random.time(BETWEEN_PURGES));
             }
         }
-        Ok(tally)
+        Ok(report)
     }
 
-    /// A visitor: asks for any page, again and again.
-    fn visit(&self, mut dice: Dice) -> Result<Tally, TestkitError> {
-        let mut tally = Tally::default();
-        let truth = &self.stage.truth;
-        let mut visitor = Visitor::new(self.stage.addr()?);
+    /// Requests random pages until the kill.
+    fn read(&self, mut random: Random) -> Result<FaultReport, TestkitError> {
+        let mut report = FaultReport::default();
+        let content = &self.site.content;
+        let mut client = Client::new(self.site.addr()?);
         while !self.is_over() {
-            let page = dice.below(truth.count());
-            let floor = truth.floor(page);
-            match visitor.ask(&get(page)) {
-                Ok(answer) => count(truth, page, floor, &answer, &mut tally),
+            let page = random.below(content.page_count());
+            let minimum = content.minimum_version(page);
+            match client.send(&get(page)) {
+                Ok(response) => count_response(content, page, minimum, &response, &mut report),
                 Err(_) if self.is_over() => break,
-                Err(trouble) => {
-                    tally.judge(Verdict::Failed, || format!("{}: {trouble}", path(page)));
+                Err(error) => {
+                    report.count(Verdict::Failed, || format!("{}: {error}", path(page)));
                 }
             }
         }
-        Ok(tally)
+        Ok(report)
     }
 
-    /// Waits a random while, then for a moment in which enough is in flight. `None`: none came.
-    fn await_the_moment(&self, mut dice: Dice) -> Option<(usize, usize)> {
-        pause(LEAST_LOAD + dice.time(MOST_LOAD));
-        self.stage.pace.slow(true);
+    /// Waits for a random time, then until enough purges and pages are in progress; `None` if that never happens.
+    fn wait_for_pending_work(&self, mut random: Random) -> Option<(usize, usize)> {
+        pause(MIN_LOAD_TIME + random.time(LOAD_TIME_RANGE));
+        self.site.upstream.set_slow(true);
         let now = || {
-            let purges = self.waiting.load(Ordering::SeqCst);
-            let fills = self.stage.pace.composing();
-            (purges >= 1 && fills >= 10).then_some((purges, fills))
+            let purges = self.pending_purges.load(Ordering::SeqCst);
+            let pages = self.site.upstream.in_progress();
+            (purges >= 1 && pages >= 10).then_some((purges, pages))
         };
         let mut found = None;
         poll_until(TIMEOUT, || {
-            // Watched without a pause: a purge is in progress for less than a millisecond.
+            // A busy loop, because a purge is in progress for less than a millisecond.
             for _ in 0..20_000 {
                 if now().is_some() {
-                    let at = dice.below(2_000);
-                    (0..at).for_each(|_| std::hint::spin_loop());
+                    let spins = random.below(2_000);
+                    (0..spins).for_each(|_| std::hint::spin_loop());
                     found = now();
                     if found.is_some() {
                         return true;
@@ -226,7 +229,7 @@ impl Round<'_> {
     }
 }
 
-/// The signal alone; the handle finds out afterwards.
+/// Sends SIGKILL without waiting for the process.
 fn kill_now(pid: u32) {
     let pid = i32::try_from(pid)
         .ok()
@@ -236,14 +239,14 @@ fn kill_now(pid: u32) {
     }
 }
 
-fn draw(number: usize) -> u64 {
+fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
 const PAGES: usize = 300;
-const VISITORS: usize = 16;
+const CLIENTS: usize = 16;
 const BETWEEN_PURGES: Duration = Duration::from_millis(12);
-const LEAST_LOAD: Duration = Duration::from_millis(60);
-const MOST_LOAD: Duration = Duration::from_millis(500);
-/// For the moment to come.
+const MIN_LOAD_TIME: Duration = Duration::from_millis(60);
+const LOAD_TIME_RANGE: Duration = Duration::from_millis(500);
+/// Limit for [`Round::wait_for_pending_work`].
 const TIMEOUT: Duration = Duration::from_secs(60);

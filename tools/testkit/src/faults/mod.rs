@@ -1,75 +1,76 @@
-//! Faults, done for real to a running server: what must not harm it, and the counting of what did.
+//! Injects real faults into a running server and counts wrong responses and broken promises.
 //!
-//! Each [`Part`] starts the given binary with a disk in a folder of its own and a scripted upstream behind it, does one
-//! kind of harm again and again, and compares every response to its last byte with what the upstream generates. Nothing here
-//! knows the formats of the files. The short form belongs to the tests, the long one to `make faults`; they differ in
-//! rounds and sizes only. Touches no clock, file system or process of the machine but its own.
+//! Each [`FaultTest`] starts the given binary with a disk cache in a scratch directory and a scripted upstream, repeats one
+//! kind of fault, and compares every response byte for byte with the upstream's content. The code does not depend on
+//! the file formats of the cache. `cargo test` runs the short tests, `make faults` the long ones; they differ only in
+//! the number of rounds and in sizes. The tests do not change clocks, file systems or processes that they did not create.
 
+mod broken_upstream;
 mod clock;
 mod damage;
-mod denied;
-pub(crate) mod dice;
-mod full;
+mod disk_full;
 mod kill;
 mod mount;
-mod orders;
-mod rough;
-mod stage;
-mod start;
-mod sync;
-mod tally;
-mod trace;
-mod truth;
+mod permission_denied;
+mod purge_sync;
+mod purge_trace;
+mod purges;
+pub(crate) mod random;
+mod report;
+mod site_content;
+mod startup;
+mod test_site;
+mod upstream;
 pub(crate) mod wall_clock;
 
 use std::path::PathBuf;
 
-pub use self::tally::Tally;
+pub use self::report::FaultReport;
 use crate::TestkitError;
 
-/// What is run, and how much of it.
+/// Settings of a fault test.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// The server.
+pub struct FaultSettings {
+    /// The server binary.
     pub galley: PathBuf,
-    /// Of everything that is drawn.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// How much.
-    pub form: Form,
+    /// Number and size of the rounds.
+    pub length: TestLength,
 }
 
-/// How much.
+/// How long a fault test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Seconds each, for the tests.
+pub enum TestLength {
+    /// Seconds per test, for `cargo test`.
     Short,
-    /// Minutes all together.
+    /// Minutes for all tests together, for `make faults`.
     Long,
 }
 
-/// One kind of harm.
+/// A test of one kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// `kill -9` while it fills, purges and answers.
+pub enum FaultTest {
+    /// `kill -9` while the server fetches, purges and responds.
     Kill,
-    /// An answer to a purge that leaves before the order is on the disk.
+    /// Whether a purge is acknowledged only after it is on the disk.
     Sync,
-    /// A file system without room.
+    /// A full file system.
     Full,
-    /// Files flipped, cut, swapped, brought back.
+    /// Cache files with flipped bits, truncated, swapped or restored from a backup.
     Damage,
-    /// Folders closed to the server's user.
+    /// Cache directories that the server's user may not access.
     Denied,
     /// The wall clock set back and forward.
     Clock,
-    /// Upstreams that hang, break off, send too little, too much, rubbish.
+    /// Upstreams that hang, abort, or send truncated, oversized or invalid responses.
     Upstream,
-    /// A start with very many entries on the disk.
+    /// Startup with many entries on the disk.
     Start,
 }
 
-impl Part {
-    /// All, in the order in which they are run.
+impl FaultTest {
+    /// All tests, in the order in which they run.
     pub const ALL: [Self; 8] = [
         Self::Kill,
         Self::Sync,
@@ -81,7 +82,7 @@ impl Part {
         Self::Start,
     ];
 
-    /// One word.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
@@ -95,35 +96,34 @@ impl Part {
         }
     }
 
-    /// A line for a table.
+    /// The title of its table row.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Kill => "kill -9 while filling, purging, reading",
-            Self::Sync => "purge on the disk before its answer",
-            Self::Full => "file system of 20 MB filled up",
-            Self::Damage => "files flipped, cut, swapped, brought back",
-            Self::Denied => "permission removed while running",
+            Self::Kill => "kill -9 while fetching, purging, reading",
+            Self::Sync => "purge on disk before its response",
+            Self::Full => "full file system of 20 MB",
+            Self::Damage => "damaged, swapped, restored files",
+            Self::Denied => "permissions removed while running",
             Self::Clock => "clock set back and forward",
-            Self::Upstream => "upstream that breaks in every way",
+            Self::Upstream => "broken upstream responses",
             Self::Start => "start with many entries on disk",
         }
     }
 
-    /// Does the harm and counts.
+    /// Runs the test and returns what it counted.
     ///
     /// # Errors
-    /// When the tools of the test fail, not the server: what the server does wrong is in the tally. A server that does not
-    /// start is an error too.
-    pub fn run(self, setting: &Setting) -> Result<Tally, TestkitError> {
+    /// When the test's tools fail or the server does not start. All other failures of the server are in the report.
+    pub fn run(self, settings: &FaultSettings) -> Result<FaultReport, TestkitError> {
         match self {
-            Self::Kill => kill::run(setting),
-            Self::Sync => sync::run(setting),
-            Self::Full => full::run(setting),
-            Self::Damage => damage::run(setting),
-            Self::Denied => denied::run(setting),
-            Self::Clock => clock::run(setting),
-            Self::Upstream => rough::run(setting),
-            Self::Start => start::run(setting),
+            Self::Kill => kill::run(settings),
+            Self::Sync => purge_sync::run(settings),
+            Self::Full => disk_full::run(settings),
+            Self::Damage => damage::run(settings),
+            Self::Denied => permission_denied::run(settings),
+            Self::Clock => clock::run(settings),
+            Self::Upstream => broken_upstream::run(settings),
+            Self::Start => startup::run(settings),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A small file system of its own, for filling it up. Only root may mount.
+//! A small temporary file system that tests can fill up. Mounting requires root.
 
 use std::{
     fs,
@@ -8,12 +8,12 @@ use std::{
 
 use crate::{Scratch, TestkitError, error::Context, process::run, runs_as_root};
 
-/// Which file system.
+/// The type of the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// In memory.
+    /// A file system in memory.
     Tmpfs,
-    /// A real one in a file, over a loop device.
+    /// An ext4 image in a file, over a loop device.
     Ext4,
 }
 
@@ -28,13 +28,13 @@ impl Kind {
     }
 }
 
-/// Mounted as long as it lives.
+/// A mounted file system, unmounted when dropped.
 pub(super) struct Mount {
     path: PathBuf,
 }
 
 impl Mount {
-    /// Mounts 20 MB at `scratch/NAME`, or says why that cannot be done here.
+    /// Mounts 20 MB at `scratch/NAME`, or returns why this machine does not allow it.
     pub(super) fn new(scratch: &Scratch, kind: Kind) -> Result<Result<Self, String>, TestkitError> {
         if !runs_as_root() {
             return Ok(Err("only root may mount".to_owned()));
@@ -45,20 +45,20 @@ impl Mount {
             Kind::Tmpfs => mount.args(["-t", "tmpfs", "-o", "size=20m,mode=755", "tmpfs"]),
             Kind::Ext4 => {
                 let image = scratch.join("ext4.image");
-                let file = fs::File::create(&image).context("make an image")?;
-                file.set_len(20 << 20).context("make an image")?;
+                let file = fs::File::create(&image).context("create a disk image")?;
+                file.set_len(20 << 20).context("create a disk image")?;
                 let mut mkfs = Command::new("mkfs.ext4");
-                // No room kept back for root, as whom the server runs here.
+                // The server runs as root here, so blocks reserved for root would not limit it.
                 mkfs.args(["-q", "-F", "-m", "0"]).arg(&image);
-                if let Err(trouble) = run("mkfs.ext4", &mut mkfs) {
-                    return Ok(Err(trouble.to_string()));
+                if let Err(error) = run("mkfs.ext4", &mut mkfs) {
+                    return Ok(Err(error.to_string()));
                 }
                 mount.args(["-o", "loop"]).arg(image)
             }
         };
         match run("mount", mount.arg(&path)) {
             Ok(_) => Ok(Ok(Self { path })),
-            Err(trouble) => Ok(Err(trouble.to_string())),
+            Err(error) => Ok(Err(error.to_string())),
         }
     }
 
@@ -69,7 +69,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: what is still open goes with its holder.
+        // Lazily: processes may still have open files on it.
         let _ = run("umount", Command::new("umount").arg("-l").arg(&self.path));
     }
 }

@@ -1,4 +1,4 @@
-//! A wall clock of its own for one process: libfaketime shows it another time than the machine's, which a test changes at any moment.
+//! A fake wall clock for one process, by libfaketime. Tests can change it while the process runs.
 
 use std::{
     fs,
@@ -7,14 +7,14 @@ use std::{
 
 use crate::{Launch, TestkitError, error::Context};
 
-/// The clock that a server is shown.
+/// The wall clock of a server.
 pub(crate) struct WallClock {
     library: PathBuf,
     file: PathBuf,
 }
 
 impl WallClock {
-    /// `file` holds its offset. At first it shows the machine's time.
+    /// Creates a clock that stores its offset in `file`. It starts with the machine's time.
     pub(crate) fn new(file: PathBuf, library: &Path) -> Result<Self, TestkitError> {
         let clock = Self {
             library: library.to_owned(),
@@ -24,14 +24,14 @@ impl WallClock {
         Ok(clock)
     }
 
-    /// So many seconds from the machine's own.
+    /// Sets the offset from the machine's clock.
     pub(crate) fn set(&self, seconds: i64) -> Result<(), TestkitError> {
         let fresh = self.file.with_extension("new");
         fs::write(&fresh, format!("{seconds:+}\n")).context("set the wall clock")?;
         fs::rename(fresh, &self.file).context("set the wall clock")
     }
 
-    /// How a server is started to see it.
+    /// Launch options for a server with this clock.
     pub(crate) fn launch(&self) -> Launch {
         let pair = |name: &str, value: String| (name.to_owned(), value);
         Launch {
@@ -46,7 +46,7 @@ impl WallClock {
     }
 }
 
-/// Where Debian installs libfaketime.
+/// The path of libfaketime in Debian's multiarch directories.
 pub(crate) fn library() -> Option<PathBuf> {
     let mut folders = fs::read_dir("/usr/lib").ok()?.flatten();
     folders.find_map(|folder| {

@@ -1,56 +1,43 @@
-//! Hits over one, a hundred, ten thousand connections, and what connections hold that ask nothing.
+//! Hits over 1, 100 and 10,000 connections, and the memory of idle connections.
 
-use super::asker::{Asker, ask_all};
-use super::entries::wrong;
-use super::stage::Stage;
-use super::{Figure, Promise, Setting, amount};
+use super::load::{connect_many, send_all};
+use super::site::GrowthSite;
+use super::{Goal, GrowthSettings, Measurement, count_as_f64};
 use crate::TestkitError;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
-    let mut figures = Vec::new();
-    let stage = Stage::start(setting, "memory = \"64MiB\"", Vec::new())?;
-    let mut first = Asker::many(stage.addr(), 64)?;
+pub(super) fn run(settings: &GrowthSettings) -> Result<Vec<Measurement>, TestkitError> {
+    let mut measurements = Vec::new();
+    let site = GrowthSite::start(settings, "memory = \"64MiB\"", Vec::new())?;
+    let mut warm_up = connect_many(site.addr(), 64)?;
     let mut path = |number: u64| format!("/e/{}", number % 100);
-    // Until every page is there and every buffer has its size.
-    ask_all(&mut first, 2_000, &mut path)?;
-    drop(first);
-    for count in setting.form.pick(vec![1, 100], vec![1, 100, 10_000]) {
-        (setting.progress)(&format!("{count} connections"));
+    // Every page is stored and every buffer has its size afterwards.
+    send_all(&mut warm_up, 2_000, &mut path)?;
+    drop(warm_up);
+    for count in settings.length.pick(vec![1, 100], vec![1, 100, 10_000]) {
+        (settings.progress)(&format!("{count} connections"));
         let case = format!("{count} connections");
-        let before = stage.memory("VmRSS");
-        let mut askers = Asker::many(stage.addr(), count)?;
-        // Each has asked once and is idle then.
-        ask_all(&mut askers, amount_of(count), &mut path)?;
-        let idle = stage.memory("VmRSS").saturating_sub(before);
-        if count >= MANY {
-            let each = amount(idle) / amount(amount_of(count));
-            let figure = Figure::new("memory of an idle connection", &case, each, "bytes");
-            figures.push(figure.promised(Promise::AtMost(10_000.0)));
+        let before = site.memory("VmRSS");
+        let mut connections = connect_many(site.addr(), count)?;
+        let count = count as u64;
+        // Each connection sends one request and is idle then.
+        send_all(&mut connections, count, &mut path)?;
+        let idle = site.memory("VmRSS").saturating_sub(before);
+        if count >= MIN_FOR_MEMORY {
+            let each = count_as_f64(idle) / count_as_f64(count);
+            let measurement =
+                Measurement::new("memory of an idle connection", &case, each, "bytes");
+            measurements.push(measurement.with_goal(Goal::AtMost(10_000.0)));
         }
-        let requests = setting.form.pick(1_000, 200_000);
-        let before = stage.processor();
-        let asked = ask_all(&mut askers, requests, &mut path)?;
-        let spent = stage.processor().saturating_sub(before);
-        figures.push(wrong(&case, asked.wrong));
-        let missed = asked.answers - asked.hits;
-        figures.push(
-            Figure::new("answers that were no hit", &case, amount(missed), "")
-                .promised(Promise::Exactly(0.0)),
-        );
-        let each = spent.as_secs_f64() * 1e6 / amount(requests);
-        figures.push(Figure::new(
-            "server's processor time for a hit",
-            &case,
-            each,
-            "us",
-        ));
+        let requests = settings.length.pick(1_000, 200_000);
+        let before = site.processor_time();
+        let counts = send_all(&mut connections, requests, &mut path)?;
+        let spent = site.processor_time().saturating_sub(before);
+        measurements.push(Measurement::wrong_responses(&case, counts.wrong));
+        measurements.push(Measurement::misses(&case, counts.misses()));
+        measurements.push(Measurement::processor_per_hit(&case, spent, requests));
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
-fn amount_of(count: usize) -> u64 {
-    u64::try_from(count).unwrap_or(u64::MAX)
-}
-
-/// With fewer, pages of memory that others left behind are more than what they need.
-const MANY: usize = 1_000;
+/// Fewer connections need less memory than what earlier ones left in the allocator.
+const MIN_FOR_MEMORY: u64 = 1_000;

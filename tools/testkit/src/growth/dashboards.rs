@@ -1,6 +1,7 @@
-//! Hits while ten dashboards are open: what a watched server costs more than one that nobody watches.
+//! Hits while ten dashboards are open: the processor time that they cost the server per hit.
 //!
-//! In pairs of slices, one with open pages of `galley dashboard` and one without ([`super::slices`]). The pages are of one dashboard, as tabs of a browser are; all of them get every sample.
+//! In pairs of slices ([`super::slices`]), one with open pages of `galley dashboard` and one without. All pages belong to one dashboard
+//! process, like tabs of a browser, and each of them gets every sample.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -9,16 +10,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::asker::Asker;
-use super::entries::wrong;
-use super::slices::{CLIENTS, Side, Slice, SlicePairs, warm};
-use super::stage::Stage;
-use super::{Figure, Promise, Setting, amount};
+use super::load::connect_many;
+use super::site::GrowthSite;
+use super::slices::{CLIENTS, Side, Slice, SlicePairs, warm_up};
+use super::{Goal, GrowthSettings, Measurement, count_as_f64};
 use crate::TestkitError;
 use crate::client::{Connection, Request};
 use crate::error::Context;
 
-/// `galley dashboard`; ends with its handle.
+/// A running `galley dashboard`, killed on drop.
 struct Dashboard {
     child: Child,
     addr: SocketAddr,
@@ -26,38 +26,37 @@ struct Dashboard {
     key: String,
 }
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
-    let stage = Stage::start(setting, "memory = \"64MiB\"", Vec::new())?;
-    let dashboard = Dashboard::start(setting, &stage)?;
-    let mut askers = Asker::many(stage.addr(), CLIENTS)?;
-    warm(&mut askers)?;
-    let length = setting.form.pick(SHORT_SLICE, LONG_SLICE);
-    let count = setting.form.pick(1, PAIRS);
-    let pairs = SlicePairs::measure(count, setting.progress, |side| {
-        let pages = (side == Side::Changed).then(|| dashboard.pages());
+pub(super) fn run(settings: &GrowthSettings) -> Result<Vec<Measurement>, TestkitError> {
+    let site = GrowthSite::start(settings, "memory = \"64MiB\"", Vec::new())?;
+    let dashboard = Dashboard::start(settings, &site)?;
+    let mut connections = connect_many(site.addr(), CLIENTS)?;
+    warm_up(&mut connections)?;
+    let length = settings.length.pick(SHORT_SLICE, LONG_SLICE);
+    let count = settings.length.pick(1, PAIRS);
+    let pairs = SlicePairs::measure(count, settings.progress, |side| {
+        let pages = (side == Side::Changed).then(|| dashboard.open_pages());
         let pages = pages.transpose()?;
-        let slice = Slice::of_hits(&stage, &mut askers, length)?;
+        let slice = Slice::of_hits(&site, &mut connections, length)?;
         drop(pages);
         Ok(slice)
     })?;
-    let all = pairs.all();
+    let total = pairs.total();
     let case = format!("{PAGES} dashboards, {} pairs of slices", pairs.count());
-    let more = pairs.more_percent(Slice::processor_of_a_hit);
+    let increase = pairs.increase_percent(Slice::processor_per_hit);
     Ok(vec![
-        wrong(&case, all.wrong),
-        Figure::new("answers that were no hit", &case, amount(all.missed), "")
-            .promised(Promise::Exactly(0.0)),
-        Figure::new("hits", &case, amount(all.requests), ""),
-        Figure::new("more processor time for a hit", &case, more, "%")
-            .promised(Promise::TimeAtMost(MOST_PERCENT)),
+        Measurement::wrong_responses(&case, total.wrong),
+        Measurement::misses(&case, total.misses()),
+        Measurement::new("hits", &case, count_as_f64(total.responses), ""),
+        Measurement::new("more processor time for a hit", &case, increase, "%")
+            .with_goal(Goal::TimeAtMost(MAX_PERCENT)),
     ])
 }
 
 impl Dashboard {
-    fn start(setting: &Setting, stage: &Stage) -> Result<Self, TestkitError> {
-        let admin = stage.galley.admin();
+    fn start(settings: &GrowthSettings, site: &GrowthSite) -> Result<Self, TestkitError> {
+        let admin = site.galley.admin();
         let admin = admin.ok_or_else(|| malformed("the server has no admin interface"))?;
-        let mut child = Command::new(&setting.galley)
+        let mut child = Command::new(&settings.galley)
             .args(["dashboard", "--no-open", "--admin", &admin])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -79,7 +78,7 @@ impl Dashboard {
             cookie: String::new(),
             key: String::new(),
         };
-        let (addr, login) = parsed.ok_or_else(|| malformed("the dashboard has no address"))?;
+        let (addr, login) = parsed.ok_or_else(|| malformed("the dashboard printed no address"))?;
         dashboard.addr = addr;
         dashboard.log_in(&login)?;
         Ok(dashboard)
@@ -89,23 +88,23 @@ impl Dashboard {
         let body = json!({ "token": login }).to_string();
         let request = Request::post("/login", "application/json", body);
         let request = request.field("Origin", format!("http://{}", self.addr));
-        let answer = request.send(self.addr)?;
-        let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-        let cookie = answer.field("set-cookie").unwrap_or_default();
+        let response = request.send(self.addr)?;
+        let session: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        let cookie = response.field("set-cookie").unwrap_or_default();
         cookie
             .split(';')
             .next()
             .unwrap_or_default()
             .clone_into(&mut self.cookie);
-        let key = said["key"]
+        let key = session["key"]
             .as_str()
-            .ok_or_else(|| malformed("no session"))?;
+            .ok_or_else(|| malformed("the login returned no session key"))?;
         key.clone_into(&mut self.key);
         Ok(())
     }
 
-    /// Pages that listen, each of which has got its first sample.
-    fn pages(&self) -> Result<Vec<Connection>, TestkitError> {
+    /// Opens [`PAGES`] pages; each has received its first sample.
+    fn open_pages(&self) -> Result<Vec<Connection>, TestkitError> {
         let open = || {
             let mut page = Connection::open(self.addr)?;
             let request = Request::get("/api/live").cookie(&self.cookie);
@@ -116,14 +115,14 @@ impl Dashboard {
             .map(|_| open())
             .collect::<Result<Vec<_>, TestkitError>>()?;
         for page in &pages {
-            let mut piece = [0; 16 * 1024];
-            let mut heard = Vec::new();
-            while !heard.windows(DATA.len()).any(|part| part == DATA) {
-                let count = page.stream().read(&mut piece).context("hear a sample")?;
+            let mut buffer = [0; 16 * 1024];
+            let mut received = Vec::new();
+            while !received.windows(DATA.len()).any(|part| part == DATA) {
+                let count = page.stream().read(&mut buffer).context("read a sample")?;
                 if count == 0 {
-                    return Err(malformed("the dashboard has left"));
+                    return Err(malformed("the dashboard closed the connection"));
                 }
-                heard.extend_from_slice(piece.get(..count).unwrap_or_default());
+                received.extend_from_slice(buffer.get(..count).unwrap_or_default());
             }
         }
         Ok(pages)
@@ -143,8 +142,8 @@ fn malformed(what: &str) -> TestkitError {
 
 const PAGES: usize = 10;
 
-/// What ten of them may cost.
-const MOST_PERCENT: f64 = 2.0;
+/// The highest acceptable cost of ten dashboards.
+const MAX_PERCENT: f64 = 2.0;
 
 /// A sample comes every two seconds: a long slice has three.
 const SHORT_SLICE: Duration = Duration::from_millis(500);

@@ -1,185 +1,196 @@
-//! Hits among a hundred, ten thousand, a million entries: what one costs, what all hold, and one tag's purge among them.
+//! Hits among 100, 10,000 and 1,000,000 entries: the cost of a hit, the memory of all entries, and the purge of one tag.
 
 use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use super::asker::{Asker, ask_all, per_mille, request};
-use super::dice::Dice;
-use super::stage::{Stage, TAGS};
-use super::{Figure, Form, Promise, Setting, amount};
+use super::load::{browser_request, connect, connect_many, latencies, percentile, send_all};
+use super::random::Random;
+use super::site::{GrowthSite, TAGS};
+use super::{Goal, GrowthSettings, MB, Measurement, RunLength, count_as_f64};
 use crate::TestkitError;
 use crate::error::Context;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
-    let mut figures = Vec::new();
-    for entries in setting
-        .form
+pub(super) fn run(settings: &GrowthSettings) -> Result<Vec<Measurement>, TestkitError> {
+    let mut measurements = Vec::new();
+    for entries in settings
+        .length
         .pick(vec![100, 3_000], vec![100, 10_000, 1_000_000])
     {
-        (setting.progress)(&format!("{entries} entries"));
-        among(setting, entries, &mut figures)?;
+        (settings.progress)(&format!("{entries} entries"));
+        measure(settings, entries, &mut measurements)?;
     }
-    Ok(figures)
+    Ok(measurements)
 }
 
-fn among(setting: &Setting, entries: u64, figures: &mut Vec<Figure>) -> Result<(), TestkitError> {
+fn measure(
+    settings: &GrowthSettings,
+    entries: u64,
+    measurements: &mut Vec<Measurement>,
+) -> Result<(), TestkitError> {
     let case = format!("{entries} entries");
-    // The log of purges is on the disk, the pages too: a queue of theirs may fall behind, which harms nothing here.
+    // The purge log is on disk, and so are the pages. The queue of pages to write may fall behind without harm to this measurement.
     let memory = (entries * 4096).max(64 << 20);
     let cache = format!("memory = {memory}\ndisk = \"{{dir}}/cache\"\ndisk_size = \"64MiB\"");
-    let stage = Stage::start(setting, &cache, Vec::new())?;
-    let mut askers = Asker::many(stage.addr(), 64)?;
-    let empty = stage.memory("VmRSS");
-    let filled = ask_all(&mut askers, entries, &mut |number| format!("/e/{number}"))?;
-    figures.push(wrong(&case, filled.wrong));
-    let resident = stage.stored("entries")?;
-    // The last fills may not be in memory yet when their responses have been sent.
-    figures.push(
-        Figure::new("entries stored", &case, amount(resident), "")
-            .promised(Promise::AtMost(amount(entries))),
-    );
-
-    let requests = setting.form.pick(2_000, 200_000);
-    let mut dice = Dice(entries | 1);
-    let before = stage.processor();
-    let asked = ask_all(&mut askers, requests, &mut |_| {
-        format!("/e/{}", dice.below(entries))
+    let site = GrowthSite::start(settings, &cache, Vec::new())?;
+    let mut connections = connect_many(site.addr(), 64)?;
+    let empty = site.memory("VmRSS");
+    let filled = send_all(&mut connections, entries, &mut |number| {
+        format!("/e/{number}")
     })?;
-    let spent = stage.processor().saturating_sub(before);
-    figures.push(wrong(&case, asked.wrong));
-    let missed = asked.answers - asked.hits;
-    figures.push(
-        Figure::new("answers that were no hit", &case, amount(missed), "")
-            .promised(Promise::Exactly(0.0)),
+    measurements.push(Measurement::wrong_responses(&case, filled.wrong));
+    let resident = site.stored("entries")?;
+    // The last pages may be stored after their responses have been sent.
+    measurements.push(
+        Measurement::new("entries stored", &case, count_as_f64(resident), "")
+            .with_goal(Goal::AtMost(count_as_f64(entries))),
     );
-    let each = spent.as_secs_f64() * 1e6 / amount(requests);
-    figures.push(Figure::new(
-        "server's processor time for a hit",
-        &case,
-        each,
-        "us",
-    ));
 
-    let grown = stage.memory("VmRSS").saturating_sub(empty);
-    let bytes = stage.stored("bytes")?;
-    figures.push(Figure::new("bytes stored", &case, amount(bytes) / MB, "MB"));
-    let most = amount(bytes) * 1.15 / MB + 30.0;
-    figures.push(
-        Figure::new("memory grown", &case, amount(grown) / MB, "MB")
-            .promised(Promise::AtMost(most)),
+    let requests = settings.length.pick(2_000, 200_000);
+    let mut random = Random(entries | 1);
+    let before = site.processor_time();
+    let counts = send_all(&mut connections, requests, &mut |_| {
+        format!("/e/{}", random.below(entries))
+    })?;
+    let spent = site.processor_time().saturating_sub(before);
+    measurements.push(Measurement::wrong_responses(&case, counts.wrong));
+    measurements.push(Measurement::misses(&case, counts.misses()));
+    measurements.push(Measurement::processor_per_hit(&case, spent, requests));
+
+    let growth = site.memory("VmRSS").saturating_sub(empty);
+    let bytes = site.stored("bytes")?;
+    measurements.push(Measurement::new(
+        "bytes stored",
+        &case,
+        count_as_f64(bytes) / MB,
+        "MB",
+    ));
+    let max = count_as_f64(bytes) * 1.15 / MB + 30.0;
+    measurements.push(
+        Measurement::new("memory growth", &case, count_as_f64(growth) / MB, "MB")
+            .with_goal(Goal::AtMost(max)),
     );
-    figures.push(Figure::new(
+    measurements.push(Measurement::new(
         "memory for an entry",
         &case,
-        amount(grown) / amount(resident.max(1)),
+        count_as_f64(growth) / count_as_f64(resident.max(1)),
         "bytes",
     ));
-    purge(setting, &stage, (entries, &case), figures)
+    purge(settings, &site, (entries, &case), measurements)
 }
 
-/// Purges single tags, and looks who is gone.
+/// Purges single tags and checks that only the pages with these tags are generated again.
 fn purge(
-    setting: &Setting,
-    stage: &Stage,
+    settings: &GrowthSettings,
+    site: &GrowthSite,
     (entries, case): (u64, &str),
-    figures: &mut Vec<Figure>,
+    measurements: &mut Vec<Measurement>,
 ) -> Result<(), TestkitError> {
-    let mut editor = Asker::open(stage.addr())?;
-    let (mut acknowledged, mut synced) = (Vec::new(), Vec::new());
-    let purges = setting.form.pick(3, 30);
+    let purges = settings.length.pick(3, 30);
+    time_purges(site, purges, case, measurements)?;
+    let requests = settings.length.pick(entries, entries.min(100_000));
+    let purged = (0..requests)
+        .filter(|number| number % TAGS < purges)
+        .count() as u64;
+    let mut connections = connect_many(site.addr(), 64)?;
+    let counts = send_all(&mut connections, requests, &mut |number| {
+        format!("/e/{number}")
+    })?;
+    measurements.push(
+        Measurement::new(
+            "pages generated again after the purges",
+            case,
+            count_as_f64(counts.misses()),
+            "",
+        )
+        .with_goal(Goal::Exactly(count_as_f64(purged))),
+    );
+    measurements.push(Measurement::wrong_responses(case, counts.wrong));
+    if settings.length == RunLength::Long {
+        hits_after_purges(site, case, measurements)?;
+    }
+    Ok(())
+}
+
+/// Measures how long the server takes to acknowledge a purge, and the disk to sync.
+fn time_purges(
+    site: &GrowthSite,
+    purges: u64,
+    case: &str,
+    measurements: &mut Vec<Measurement>,
+) -> Result<(), TestkitError> {
+    let mut editor = connect(site.addr())?;
+    let (mut purge_times, mut sync_times) = (Vec::new(), Vec::new());
     for tag in 0..purges {
-        synced.push(sync(stage)?);
-        let began = Instant::now();
-        editor.send(&request("PURGE", "/", &format!("Cache-Tag: t{tag}\r\n")))?;
-        let (head, _) = editor.answer()?;
-        acknowledged.push(began.elapsed());
-        if !head.starts_with("HTTP/1.1 200") {
+        sync_times.push(sync_time(site)?);
+        let request = browser_request("PURGE", "/", &format!("Cache-Tag: t{tag}\r\n"));
+        let started = Instant::now();
+        editor.write(&request)?;
+        let response = editor.receive("PURGE")?;
+        purge_times.push(started.elapsed());
+        if response.status != 200 {
             return Err(TestkitError::Malformed(format!(
-                "a purge was refused: {head}"
+                "a purge was rejected: {}",
+                response.beginning()
             )));
         }
     }
-    acknowledged.sort_unstable();
-    synced.sort_unstable();
+    purge_times.sort_unstable();
+    sync_times.sort_unstable();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    let (purge, sync) = (per_mille(&acknowledged, 500), per_mille(&synced, 500));
-    figures.push(Figure::new(
+    let (purge, sync) = (
+        ms(percentile(&purge_times, 50)),
+        ms(percentile(&sync_times, 50)),
+    );
+    measurements.push(Measurement::new(
         "fdatasync of the disk, median",
         case,
-        ms(sync),
+        sync,
         "ms",
     ));
-    figures.push(
-        Figure::new(
+    measurements.push(
+        Measurement::new(
             "purge of a tag until acknowledged, median",
             case,
-            ms(purge),
+            purge,
             "ms",
         )
-        .promised(Promise::TimeAtMost(ms(sync) + 2.0)),
+        .with_goal(Goal::TimeAtMost(sync + 2.0)),
     );
-    // Each page is asked for once: those of the purged tags, and no others, are generated again.
-    let most = setting.form.pick(entries, entries.min(100_000));
-    let purged = (0..most).filter(|number| number % TAGS < purges).count() as u64;
-    let mut askers = Asker::many(stage.addr(), 64)?;
-    let asked = ask_all(&mut askers, most, &mut |number| format!("/e/{number}"))?;
-    let generated = asked.answers - asked.hits;
-    figures.push(
-        Figure::new(
-            "pages generated again after the purges",
-            case,
-            amount(generated),
-            "",
-        )
-        .promised(Promise::Exactly(amount(purged))),
-    );
-    figures.push(wrong(case, asked.wrong));
-    if setting.form == Form::Long {
-        sweep(stage, case, figures)?;
-    }
     Ok(())
 }
 
-/// What the sweeper's search for the dead costs the hits beside it.
-fn sweep(stage: &Stage, case: &str, figures: &mut Vec<Figure>) -> Result<(), TestkitError> {
-    let mut asker = Asker::open(stage.addr())?;
-    let mut path = |number: u64| format!("/e/{}", 500 + number % 400);
-    let count = if stage.stored("entries")? > 900 {
-        20_000
-    } else {
-        0
-    };
-    if count == 0 {
+/// Measures hits while the server removes purged entries in the background.
+fn hits_after_purges(
+    site: &GrowthSite,
+    case: &str,
+    measurements: &mut Vec<Measurement>,
+) -> Result<(), TestkitError> {
+    if site.stored("entries")? <= 900 {
         return Ok(());
     }
-    let (alone, _) = super::asker::latencies(&mut asker, count, &mut path)?;
-    let us = |time: Duration| time.as_secs_f64() * 1e6;
-    figures.push(Figure::new(
+    let mut connection = connect(site.addr())?;
+    let mut path = |number: u64| format!("/e/{}", 500 + number % 400);
+    let (times, _) = latencies(&mut connection, 20_000, &mut path)?;
+    measurements.push(Measurement::new(
         "p99 of a hit after purges",
         case,
-        us(per_mille(&alone, 990)),
+        percentile(&times, 99).as_secs_f64() * 1e6,
         "us",
     ));
     Ok(())
 }
 
-/// How long the disk takes for a record of a purge.
-fn sync(stage: &Stage) -> Result<Duration, TestkitError> {
-    let path = stage.scratch.join("sync");
+/// How long the disk takes for a record of the purge log.
+fn sync_time(site: &GrowthSite) -> Result<Duration, TestkitError> {
+    let path = site.scratch.join("sync");
     let mut file = File::options()
         .create(true)
         .append(true)
         .open(path)
         .context("open a file")?;
     file.write_all(&[7; 64]).context("write a file")?;
-    let began = Instant::now();
+    let started = Instant::now();
     file.sync_data().context("sync a file")?;
-    Ok(began.elapsed())
+    Ok(started.elapsed())
 }
-
-pub(super) fn wrong(case: &str, count: u64) -> Figure {
-    Figure::new("wrong answers", case, amount(count), "").promised(Promise::Exactly(0.0))
-}
-
-pub(super) const MB: f64 = 1e6;

@@ -1,49 +1,50 @@
-//! What a server costs while it grows: entries, connections, and what goes on beside the hits.
+//! Measures a server while it grows: the cost of a hit by number of entries and connections, and during other work.
 //!
-//! Each [`Part`] starts the given binary with one front core and a scripted upstream that answers at once, asks the way a
-//! browser does, and notes [`Figure`]s: counts, which must be right on any machine, and times, which the long form holds
-//! against the promises. Processor time is that of all threads of the server, from `/proc`. The short form belongs to the
-//! tests and judges no time.
+//! Each [`GrowthPart`] starts the given binary with one front thread and a scripted upstream that responds at once, sends requests as a
+//! browser does, and returns [`Measurement`]s: counts, which must be right on any machine, and times, which only a long run compares
+//! with the goals. Processor time is that of all threads of the server, from `/proc`. The test suite runs all parts in their short
+//! version.
 
-pub(crate) mod asker;
-mod beside;
 mod cluster;
+mod concurrent_work;
 mod connections;
 mod dashboards;
-mod dice;
 mod entries;
-mod limit;
+pub(crate) mod load;
+mod memory_limit;
 mod pages;
+mod random;
 mod sample_page;
+mod site;
 mod slices;
-mod stage;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::TestkitError;
 
-/// What is run, and how much of it.
+/// Settings of a run.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// The server.
+pub struct GrowthSettings {
+    /// The server binary.
     pub galley: PathBuf,
-    /// How much.
-    pub form: Form,
-    /// Hears what is going on.
+    /// Amount of work.
+    pub length: RunLength,
+    /// Receives progress messages.
     pub progress: fn(&str),
 }
 
-/// How much.
+/// Amount of work in a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Seconds each, for the tests: counts are judged, times are not.
+pub enum RunLength {
+    /// Seconds for each part, for the test suite: counts are judged, times are not.
     Short,
-    /// Minutes all together; up to a million entries and ten thousand connections.
+    /// Minutes to hours: up to a million entries, 10,000 connections, 5,000,000 requests.
     Long,
 }
 
-impl Form {
-    fn pick<T>(self, short: T, long: T) -> T {
+impl RunLength {
+    pub(crate) fn pick<T>(self, short: T, long: T) -> T {
         match self {
             Self::Short => short,
             Self::Long => long,
@@ -51,129 +52,151 @@ impl Form {
     }
 }
 
-/// One way of growing.
+/// One kind of growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum GrowthPart {
     /// Hits among more and more entries, their memory, and a purge among them.
     Entries,
-    /// Hits over more and more connections, and what idle ones hold.
+    /// Hits over more and more connections, and the memory of idle ones.
     Connections,
-    /// Hits while other work goes on.
-    Beside,
+    /// Hits during other work.
+    ConcurrentWork,
     /// Hits while dashboards are open.
     Dashboards,
     /// Hits of a node of a cluster.
     Cluster,
-    /// All of it in 256 MB.
-    Limit,
-    /// Pages as WordPress makes them, and their memory.
+    /// The default settings in 256 MB.
+    MemoryLimit,
+    /// Pages that compress like those of WordPress, and their memory.
     Pages,
 }
 
-impl Part {
-    /// All, in the order in which they are run.
+impl GrowthPart {
+    /// All parts, in the order in which they run.
     pub const ALL: [Self; 7] = [
         Self::Entries,
         Self::Connections,
-        Self::Beside,
+        Self::ConcurrentWork,
         Self::Dashboards,
         Self::Cluster,
-        Self::Limit,
+        Self::MemoryLimit,
         Self::Pages,
     ];
 
-    /// One word.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Entries => "entries",
             Self::Connections => "connections",
-            Self::Beside => "beside",
+            Self::ConcurrentWork => "beside",
             Self::Dashboards => "dashboards",
             Self::Cluster => "cluster",
-            Self::Limit => "limit",
+            Self::MemoryLimit => "limit",
             Self::Pages => "pages",
         }
     }
 
-    /// Measures.
+    /// Runs the part.
     ///
     /// # Errors
-    /// When the tools fail, or the server answers what is no answer at all.
-    pub fn run(self, setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
+    /// When a tool fails, a connection breaks or the server sends malformed HTTP.
+    pub fn run(self, settings: &GrowthSettings) -> Result<Vec<Measurement>, TestkitError> {
         match self {
-            Self::Entries => entries::run(setting),
-            Self::Connections => connections::run(setting),
-            Self::Beside => beside::run(setting),
-            Self::Dashboards => dashboards::run(setting),
-            Self::Cluster => cluster::run(setting),
-            Self::Limit => limit::run(setting),
-            Self::Pages => pages::run(setting),
+            Self::Entries => entries::run(settings),
+            Self::Connections => connections::run(settings),
+            Self::ConcurrentWork => concurrent_work::run(settings),
+            Self::Dashboards => dashboards::run(settings),
+            Self::Cluster => cluster::run(settings),
+            Self::MemoryLimit => memory_limit::run(settings),
+            Self::Pages => pages::run(settings),
         }
     }
 }
 
-/// One thing that was measured.
+/// One measured value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
-    /// What.
+pub struct Measurement {
+    /// Name of the value.
     pub what: String,
-    /// Under which circumstances.
+    /// Conditions of the measurement.
     pub case: String,
-    /// How much, in `unit`.
+    /// The value, in `unit`.
     pub value: f64,
-    /// Of `value`.
+    /// Unit of `value`; empty for counts.
     pub unit: &'static str,
-    /// What was promised about it.
-    pub promise: Promise,
+    /// What the value must be.
+    pub goal: Goal,
 }
 
-/// What must be true of a figure.
+/// What a measured value must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Promise {
-    /// Nothing: it is there to be read.
+pub enum Goal {
+    /// No goal: the value is only reported.
     None,
-    /// A count that must be exactly this, on any machine.
+    /// Exactly this count, on any machine.
     Exactly(f64),
-    /// A size that must not be above this, on any machine.
+    /// At most this size, on any machine.
     AtMost(f64),
-    /// A time or a share of one that must not be above this, on a machine that does nothing else.
+    /// At most this time or percentage of a time, on an otherwise idle machine.
     TimeAtMost(f64),
-    /// It could not be measured here; `case` says why.
-    LeftOut,
+    /// Not measured on this machine; `case` gives the reason.
+    Skipped,
 }
 
-impl Figure {
+impl Measurement {
     fn new(what: &str, case: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self {
             what: what.to_owned(),
             case: case.into(),
             value,
             unit,
-            promise: Promise::None,
+            goal: Goal::None,
         }
     }
 
-    fn promised(self, promise: Promise) -> Self {
-        Self { promise, ..self }
+    fn with_goal(self, goal: Goal) -> Self {
+        Self { goal, ..self }
     }
 
-    fn left_out(what: &str, why: impl Into<String>) -> Self {
-        Self::new(what, why, 0.0, "").promised(Promise::LeftOut)
+    fn skipped(what: &str, why: impl Into<String>) -> Self {
+        Self::new(what, why, 0.0, "").with_goal(Goal::Skipped)
     }
 
-    /// Whether the promise was kept; times count in the long form only.
-    pub fn is_kept(&self, form: Form) -> bool {
-        match self.promise {
-            Promise::None | Promise::LeftOut => true,
-            Promise::Exactly(wanted) => (self.value - wanted).abs() < 0.5,
-            Promise::AtMost(most) => self.value <= most,
-            Promise::TimeAtMost(most) => form == Form::Short || self.value <= most,
+    fn wrong_responses(case: &str, count: u64) -> Self {
+        let measurement = Self::new("wrong responses", case, count_as_f64(count), "");
+        measurement.with_goal(Goal::Exactly(0.0))
+    }
+
+    fn misses(case: &str, count: u64) -> Self {
+        let measurement = Self::new(
+            "responses that were not hits",
+            case,
+            count_as_f64(count),
+            "",
+        );
+        measurement.with_goal(Goal::Exactly(0.0))
+    }
+
+    fn processor_per_hit(case: &str, spent: Duration, hits: u64) -> Self {
+        let each = spent.as_secs_f64() * 1e6 / count_as_f64(hits);
+        Self::new("server's processor time for a hit", case, each, "us")
+    }
+
+    /// True if the value meets its goal; a short run ignores goals for times.
+    pub fn meets_goal(&self, length: RunLength) -> bool {
+        match self.goal {
+            Goal::None | Goal::Skipped => true,
+            Goal::Exactly(expected) => (self.value - expected).abs() < 0.5,
+            Goal::AtMost(max) => self.value <= max,
+            Goal::TimeAtMost(max) => length == RunLength::Short || self.value <= max,
         }
     }
 }
 
-/// A count as a figure: far below what a double holds exactly.
+/// Converts a count, which is far below the largest integer that an `f64` represents exactly.
 #[expect(clippy::cast_precision_loss, reason = "counts of a measurement")]
-fn amount(count: u64) -> f64 {
+fn count_as_f64(count: u64) -> f64 {
     count as f64
 }
+
+const MB: f64 = 1e6;

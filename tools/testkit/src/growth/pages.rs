@@ -1,74 +1,81 @@
-//! Pages as WordPress makes them, of 47 KB: what one takes once its compressed forms are there, and what the process takes for all.
+//! Pages of 47 KB that compress like those of WordPress: the memory of one page with its compressed forms, and that of the process.
 
 use std::time::Duration;
 
-use super::asker::{Asker, ask_all, request};
-use super::entries::{MB, wrong};
-use super::stage::Stage;
-use super::{Figure, Form, Promise, Setting, amount};
+use super::load::{browser_request, connect, connect_many, send_all};
+use super::site::GrowthSite;
+use super::{Goal, GrowthSettings, MB, Measurement, RunLength, count_as_f64};
 use crate::TestkitError;
+use crate::wait::poll_until;
 
-pub(super) fn run(setting: &Setting) -> Result<Vec<Figure>, TestkitError> {
-    let pages = setting.form.pick(300, 1_800);
-    (setting.progress)(&format!("{pages} pages of 47 KB"));
+pub(super) fn run(settings: &GrowthSettings) -> Result<Vec<Measurement>, TestkitError> {
+    let pages = settings.length.pick(300, 1_800);
     let case = format!("{pages} pages of 47 KB");
-    let stage = Stage::start(setting, "memory = \"256MiB\"", Vec::new())?;
-    let path = |number: u64| format!("/w/{number}");
-    let mut askers = Asker::many(stage.addr(), 16)?;
-    let filled = ask_all(&mut askers, pages, &mut |number| path(number))?;
-    let mut figures = vec![wrong(&case, filled.wrong)];
-    // The threads that compress are of low priority, and may be behind.
-    let mut asked = Ok(0);
-    crate::wait::poll_until(TIMEOUT, || {
-        asked = count_coded(&stage, pages);
-        asked.as_ref().map_or(true, |coded| *coded == pages)
+    (settings.progress)(&case);
+    let site = GrowthSite::start(settings, "memory = \"256MiB\"", Vec::new())?;
+    let mut connections = connect_many(site.addr(), 16)?;
+    let filled = send_all(&mut connections, pages, &mut |number| {
+        format!("/w/{number}")
+    })?;
+    let mut measurements = vec![Measurement::wrong_responses(&case, filled.wrong)];
+    // The compression threads have low priority and may be behind.
+    let mut compressed = Ok(0);
+    poll_until(TIMEOUT, || {
+        compressed = count_compressed_hits(&site, pages);
+        compressed.as_ref().map_or(true, |count| *count == pages)
     });
-    figures.push(
-        Figure::new(
+    measurements.push(
+        Measurement::new(
             "pages that are hits in gzip or br",
             &case,
-            amount(asked?),
+            count_as_f64(compressed?),
             "",
         )
-        .promised(Promise::Exactly(amount(pages))),
+        .with_goal(Goal::Exactly(count_as_f64(pages))),
     );
-    let (bytes, resident) = (stage.stored("bytes")?, stage.stored("entries")?);
-    let each = amount(bytes) / amount(resident.max(1));
-    figures.push(
-        Figure::new("memory for a page", &case, each, "bytes").promised(Promise::AtMost(MOST_EACH)),
+    let (bytes, resident) = (site.stored("bytes")?, site.stored("entries")?);
+    let each = count_as_f64(bytes) / count_as_f64(resident.max(1));
+    measurements.push(
+        Measurement::new("memory for a page", &case, each, "bytes")
+            .with_goal(Goal::AtMost(MAX_BYTES_PER_PAGE)),
     );
-    figures.push(Figure::new("bytes stored", &case, amount(bytes) / MB, "MB"));
-    // The program itself is a part of this, and without optimization it is twice as large.
-    let own = stage.memory(if setting.form == Form::Long {
-        "VmRSS"
-    } else {
-        "RssAnon"
-    });
-    figures.push(
-        Figure::new("memory of the process", &case, amount(own) / MB, "MB")
-            .promised(Promise::AtMost(amount(bytes) * 1.15 / MB + 30.0)),
+    measurements.push(Measurement::new(
+        "bytes stored",
+        &case,
+        count_as_f64(bytes) / MB,
+        "MB",
+    ));
+    // VmRSS includes the program itself, which is twice as large without optimization.
+    let line = match settings.length {
+        RunLength::Short => "RssAnon",
+        RunLength::Long => "VmRSS",
+    };
+    let memory = count_as_f64(site.memory(line)) / MB;
+    measurements.push(
+        Measurement::new("memory of the process", &case, memory, "MB")
+            .with_goal(Goal::AtMost(count_as_f64(bytes) * 1.15 / MB + 30.0)),
     );
-    Ok(figures)
+    Ok(measurements)
 }
 
-/// Pages that are hits in a coding.
-fn count_coded(stage: &Stage, pages: u64) -> Result<u64, TestkitError> {
-    let mut asker = Asker::open(stage.addr())?;
-    let mut coded = 0;
+/// Counts the pages that are hits in the one compressed form that this requests: gzip and br in turn.
+fn count_compressed_hits(site: &GrowthSite, pages: u64) -> Result<u64, TestkitError> {
+    let mut connection = connect(site.addr())?;
+    let mut count = 0;
     for number in 0..pages {
-        let accepted = ["gzip", "br"][usize::from(number % 2 == 1)];
-        let more = format!("Accept-Encoding: {accepted}\r\n");
-        asker.send(&request("GET", &format!("/w/{number}"), &more))?;
-        let (head, _) = asker.answer()?;
-        let is_coded = head.contains(&format!("\r\ncontent-encoding: {accepted}\r\n"));
-        let is_hit = head.contains("\r\ncache-status: galley; hit\r\n");
-        coded += u64::from(is_coded && is_hit);
+        let coding = ["gzip", "br"][usize::from(number % 2 == 1)];
+        let field = format!("Accept-Encoding: {coding}\r\n");
+        connection.write(&browser_request("GET", &format!("/w/{number}"), &field))?;
+        let response = connection.receive("GET")?;
+        let is_compressed = response.field("content-encoding") == Some(coding);
+        let is_hit = response.cache_status() == "galley; hit";
+        count += u64::from(is_compressed && is_hit);
     }
-    Ok(coded)
+    Ok(count)
 }
 
-/// Until all are compressed.
+/// For the compression of all pages.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// With its heads, in gzip and br.
-const MOST_EACH: f64 = 25_000.0;
+/// With the response head, in gzip and br.
+const MAX_BYTES_PER_PAGE: f64 = 25_000.0;

@@ -1,61 +1,50 @@
-//! Pairs of slices of hits: one of a server as it is, and one of a server that something was added to. First the one and then the other,
-//! so that what the machine does meanwhile falls on both.
+//! Pairs of slices of hits: one slice of a server as it is, and one of a server with something added. The two follow each other directly,
+//! so that other load on the machine affects both.
 
 use std::time::{Duration, Instant};
 
-use super::amount;
-use super::asker::{Asker, ask_all};
-use super::stage::Stage;
+use super::count_as_f64;
+use super::load::{ResponseCounts, send_all};
+use super::site::GrowthSite;
 use crate::TestkitError;
+use crate::client::Connection;
 
-/// Hits without a pause.
+/// Hits without a pause during a fixed time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Slice {
-    pub(super) requests: u64,
-    pub(super) missed: u64,
-    pub(super) wrong: u64,
+    pub(super) counts: ResponseCounts,
     processor: Duration,
-    took: Duration,
+    elapsed: Duration,
 }
 
 impl Slice {
-    /// Of so long.
     pub(super) fn of_hits(
-        stage: &Stage,
-        askers: &mut [Asker],
+        site: &GrowthSite,
+        connections: &mut [Connection],
         length: Duration,
     ) -> Result<Self, TestkitError> {
-        let (began, before) = (Instant::now(), stage.processor());
+        let (started, processor_before) = (Instant::now(), site.processor_time());
         let mut slice = Self::default();
-        while began.elapsed() < length {
-            let asked = ask_all(askers, 500, &mut path)?;
-            slice.requests += asked.answers;
-            slice.missed += asked.answers - asked.hits;
-            slice.wrong += asked.wrong;
+        while started.elapsed() < length {
+            slice.counts.merge(send_all(connections, 500, &mut path)?);
         }
-        slice.processor = stage.processor().saturating_sub(before);
-        slice.took = began.elapsed();
+        slice.processor = site.processor_time().saturating_sub(processor_before);
+        slice.elapsed = started.elapsed();
         Ok(slice)
     }
 
-    fn add(&mut self, other: &Self) {
-        self.requests += other.requests;
-        self.missed += other.missed;
-        self.wrong += other.wrong;
+    /// Processor time of all threads of the server per hit, in seconds.
+    pub(super) fn processor_per_hit(&self) -> f64 {
+        self.processor.as_secs_f64() / count_as_f64(self.counts.responses.max(1))
     }
 
-    /// In seconds, of all threads of the server.
-    pub(super) fn processor_of_a_hit(&self) -> f64 {
-        self.processor.as_secs_f64() / amount(self.requests.max(1))
-    }
-
-    /// From one hit to the next, in seconds.
-    pub(super) fn time_of_a_hit(&self) -> f64 {
-        self.took.as_secs_f64() / amount(self.requests.max(1))
+    /// Time from one hit to the next, in seconds.
+    pub(super) fn time_per_hit(&self) -> f64 {
+        self.elapsed.as_secs_f64() / count_as_f64(self.counts.responses.max(1))
     }
 }
 
-/// Which server, or which state of a server.
+/// The server, or the state of a server, that a slice measures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Plain,
@@ -68,11 +57,11 @@ struct SlicePair {
     changed: Slice,
 }
 
-/// What pairs of slices came to.
+/// The measured pairs of slices.
 pub(super) struct SlicePairs(Vec<SlicePair>);
 
 impl SlicePairs {
-    /// So many pairs.
+    /// Measures `count` pairs; every second pair starts with the plain side.
     pub(super) fn measure(
         count: usize,
         progress: fn(&str),
@@ -98,33 +87,36 @@ impl SlicePairs {
         self.0.len()
     }
 
-    /// What was counted in all of them.
-    pub(super) fn all(&self) -> Slice {
-        let mut all = Slice::default();
+    /// The responses of all slices.
+    pub(super) fn total(&self) -> ResponseCounts {
+        let mut total = ResponseCounts::default();
         for pair in &self.0 {
-            all.add(&pair.plain);
-            all.add(&pair.changed);
+            total.merge(pair.plain.counts);
+            total.merge(pair.changed.counts);
         }
-        all
+        total
     }
 
-    /// How much more of something the changed side has, in the median of the pairs.
-    pub(super) fn more_percent(&self, figure: impl Fn(&Slice) -> f64) -> f64 {
-        let more = |pair: &SlicePair| (figure(&pair.changed) / figure(&pair.plain) - 1.0) * 100.0;
-        let mut all: Vec<f64> = self.0.iter().map(more).collect();
-        all.sort_unstable_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or_default()
+    /// The median over all pairs of the percentage by which `value` is higher on the changed side.
+    pub(super) fn increase_percent(&self, value: impl Fn(&Slice) -> f64) -> f64 {
+        let increase = |pair: &SlicePair| (value(&pair.changed) / value(&pair.plain) - 1.0) * 100.0;
+        let mut increases: Vec<f64> = self.0.iter().map(increase).collect();
+        increases.sort_unstable_by(f64::total_cmp);
+        increases
+            .get(increases.len() / 2)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
-/// Fetches what the slices ask for.
-pub(super) fn warm(askers: &mut [Asker]) -> Result<(), TestkitError> {
-    ask_all(askers, 2_000, &mut path).map(drop)
+/// Stores the pages that the slices request.
+pub(super) fn warm_up(connections: &mut [Connection]) -> Result<(), TestkitError> {
+    send_all(connections, 2_000, &mut path).map(drop)
 }
 
 fn path(number: u64) -> String {
     format!("/e/{}", number % 100)
 }
 
-/// Enough that the server never waits for a client.
+/// Enough connections that the server never waits for a client.
 pub(super) const CLIENTS: usize = 8;

@@ -1,7 +1,7 @@
-//! A scripted FastCGI application: every record of the answer is the script's.
+//! A scripted FastCGI application: the script writes every record of the response.
 //!
-//! Written apart from Galley's own codec, on purpose: two readers of one specification check each other. Source: FastCGI
-//! Specification 1.0, sections 3 and 5. A record on the wire:
+//! It deliberately does not use Galley's codec, so that two implementations of the specification check each other. Source:
+//! FastCGI Specification 1.0, sections 3 and 5. The format of a record:
 //!
 //! ```text
 //! 0 version=1 | 1 type | 2-3 request id | 4-5 content length | 6 padding length | 7 reserved | content | padding
@@ -15,28 +15,28 @@ use std::{
     time::Duration,
 };
 
-use super::socket::{Listening, Serving, Socket, lock};
+use super::socket::{Listener, ScriptServer, Socket, lock};
 use crate::TestkitError;
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastCgiRequest {
-    /// The variables. Where a name came twice, the later value; see `names` for what was sent.
+    /// The parameters. For a name that was sent twice, the last value; `names` has all names.
     pub params: BTreeMap<String, String>,
-    /// Names of the variables in the order sent.
+    /// Names of the parameters in the order received.
     pub names: Vec<String>,
     /// Stdin, as far as the script has read it.
     pub stdin: Vec<u8>,
-    /// True if the connection is to be kept.
+    /// The flag `FCGI_KEEP_CONN`.
     pub keep: bool,
-    /// Number of the connection it came on, from 0.
+    /// Number of its connection, from 0.
     pub connection: usize,
-    /// Number of the request among all, from 0.
+    /// Number of the request, from 0.
     pub number: usize,
 }
 
 impl FastCgiRequest {
-    /// A variable, or nothing.
+    /// The value of a parameter; empty if it was not sent.
     pub fn param(&self, name: &str) -> &str {
         self.params
             .get(name)
@@ -45,77 +45,77 @@ impl FastCgiRequest {
     }
 }
 
-/// A running application. Ends with this value; panics then if a script panicked.
+/// A running application. Dropping it stops it, and panics if a script panicked.
 #[derive(Debug)]
 pub struct FastCgiOrigin {
-    serving: Serving,
-    asked: Arc<Mutex<Vec<FastCgiRequest>>>,
+    server: ScriptServer,
+    requests: Arc<Mutex<Vec<FastCgiRequest>>>,
 }
 
 impl FastCgiOrigin {
-    /// Listens on a free port of 127.0.0.1 and calls `script` for each request, when its variables are complete.
+    /// Listens on a free port of 127.0.0.1 and calls `script` for each request, once its parameters are complete.
     ///
-    /// A script that sends no end gets one: status 0, request complete.
+    /// If the script does not send `FCGI_END_REQUEST`, the origin sends it: status 0, request complete.
     pub fn start(
         script: impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>) + Send + Sync + 'static,
     ) -> Result<Self, TestkitError> {
-        Ok(Self::on(Listening::tcp()?, script))
+        Ok(Self::on(Listener::tcp()?, script))
     }
 
-    /// The same on a unix socket at `path`.
+    /// Starts an application on a unix socket at `path`.
     pub fn start_unix(
         path: &Path,
         script: impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>) + Send + Sync + 'static,
     ) -> Result<Self, TestkitError> {
-        Ok(Self::on(Listening::unix(path.to_owned())?, script))
+        Ok(Self::on(Listener::unix(path.to_owned())?, script))
     }
 
     fn on(
-        listening: Listening,
+        listener: Listener,
         script: impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>) + Send + Sync + 'static,
     ) -> Self {
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let notes = Arc::clone(&asked);
-        let serving = Serving::start(listening, move |mut socket, connection| {
-            socket.limit_writes(WRITE_PATIENCE);
-            while serve_one(&mut socket, connection, &notes, &script) {}
-            socket.shut();
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&requests);
+        let server = ScriptServer::start(listener, move |mut socket, connection| {
+            socket.set_write_timeout(WRITE_TIMEOUT);
+            while serve_one(&mut socket, connection, &log, &script) {}
+            socket.close();
         });
-        Self { serving, asked }
+        Self { server, requests }
     }
 
-    /// The address as Galley's configuration wants it: `127.0.0.1:port` or `unix:/path`.
+    /// The address in the syntax of Galley's configuration: `127.0.0.1:port` or `unix:/path`.
     pub fn address(&self) -> String {
-        self.serving.listening.address()
+        self.server.listener.address()
     }
 
-    /// All requests so far, also those whose scripts still run.
+    /// All requests so far, including those whose scripts still run.
     pub fn requests(&self) -> Vec<FastCgiRequest> {
-        lock(&self.asked).clone()
+        lock(&self.requests).clone()
     }
 
-    /// How many requests there were.
+    /// Number of requests so far.
     pub fn count(&self) -> usize {
-        lock(&self.asked).len()
+        lock(&self.requests).len()
     }
 
-    /// How many connections were made so far.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
-        self.serving.connections.load(Ordering::SeqCst)
+        self.server.connections.load(Ordering::SeqCst)
     }
 
-    /// Ends all connections that are open now, in the middle of what they do.
+    /// Closes all open connections, even during a response.
     pub fn drop_connections(&self) {
-        self.serving.drop_connections();
+        self.server.drop_connections();
     }
 }
 
-/// The way back to the web server, and the request's stdin.
+/// Writes the response to the web server and reads the request's stdin.
 #[derive(Debug)]
 pub struct FastCgiWriter<'a> {
     socket: &'a mut Socket,
     id: u16,
-    notes: &'a Mutex<Vec<FastCgiRequest>>,
+    log: &'a Mutex<Vec<FastCgiRequest>>,
     number: usize,
     stdin_ended: bool,
     aborted: bool,
@@ -124,7 +124,7 @@ pub struct FastCgiWriter<'a> {
 }
 
 impl FastCgiWriter<'_> {
-    /// Writes a CGI head and a body: `answer("Status: 404 Not Found\r\nContent-Type: text/plain", b"...")`.
+    /// Writes a CGI response with head and body: `answer("Status: 404 Not Found\r\nContent-Type: text/plain", b"...")`.
     pub fn answer(&mut self, head: &str, body: &[u8]) -> bool {
         let mut out = head.trim_end().as_bytes().to_vec();
         out.extend_from_slice(b"\r\n\r\n");
@@ -132,17 +132,17 @@ impl FastCgiWriter<'_> {
         self.stdout(&out)
     }
 
-    /// Writes to stdout, in as few records as possible. False when the web server is gone.
+    /// Writes to stdout, in as few records as possible; false if the web server has disconnected.
     pub fn stdout(&mut self, bytes: &[u8]) -> bool {
         bytes
-            .chunks(LARGEST)
+            .chunks(MAX_CONTENT)
             .all(|piece| self.record(STDOUT, piece, 0))
     }
 
     /// Writes to stderr.
     pub fn stderr(&mut self, bytes: &[u8]) -> bool {
         bytes
-            .chunks(LARGEST)
+            .chunks(MAX_CONTENT)
             .all(|piece| self.record(STDERR, piece, 0))
     }
 
@@ -152,12 +152,12 @@ impl FastCgiWriter<'_> {
         self.raw(&bytes)
     }
 
-    /// Writes these bytes, whatever they mean.
+    /// Writes raw bytes.
     pub fn raw(&mut self, bytes: &[u8]) -> bool {
         !self.closed && self.socket.write_all(bytes).is_ok()
     }
 
-    /// Ends the request with the application's and the protocol's status (0: request complete, 2: overloaded).
+    /// Ends the request with an application status and a protocol status (0: request complete, 2: overloaded).
     pub fn end(&mut self, app_status: u32, protocol_status: u8) -> bool {
         self.ended = true;
         let mut content = app_status.to_be_bytes().to_vec();
@@ -165,7 +165,7 @@ impl FastCgiWriter<'_> {
         self.record(END_REQUEST, &content, 0)
     }
 
-    /// The next piece of stdin; `None` at its end, after an abort, or when the web server is gone.
+    /// Reads the next record of stdin; `None` at its end, after an abort, or if the web server has disconnected.
     pub fn stdin_piece(&mut self) -> Option<Vec<u8>> {
         while !self.stdin_ended {
             let Some((kind, id, content)) = read_record(self.socket) else {
@@ -175,8 +175,8 @@ impl FastCgiWriter<'_> {
             };
             match kind {
                 STDIN if id == self.id && !content.is_empty() => {
-                    if let Some(asked) = lock(self.notes).get_mut(self.number) {
-                        asked.stdin.extend_from_slice(&content);
+                    if let Some(request) = lock(self.log).get_mut(self.number) {
+                        request.stdin.extend_from_slice(&content);
                     }
                     return Some(content);
                 }
@@ -191,7 +191,7 @@ impl FastCgiWriter<'_> {
         None
     }
 
-    /// The whole rest of stdin.
+    /// Reads the rest of stdin.
     pub fn stdin(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         while let Some(piece) = self.stdin_piece() {
@@ -200,18 +200,18 @@ impl FastCgiWriter<'_> {
         all
     }
 
-    /// True if the web server has asked to abort; seen only while stdin is read or the close awaited.
+    /// True if the web server has aborted the request. Updated only while the script reads stdin or waits for the abort.
     pub fn is_aborted(&self) -> bool {
         self.aborted
     }
 
-    /// Ends the connection at once, without an end of the request.
+    /// Closes the connection without ending the request.
     pub fn close(&mut self) {
-        self.socket.shut();
+        self.socket.close();
         self.closed = true;
     }
 
-    /// Ends the connection so that the web server sees a reset (TCP only).
+    /// Resets the connection (TCP only).
     pub fn reset(&mut self) {
         self.socket.reset();
         self.closed = true;
@@ -229,57 +229,57 @@ impl FastCgiWriter<'_> {
     }
 }
 
-/// One request and its script; false when the connection is at its end.
+/// Reads one request and runs its script; false at the end of the connection.
 fn serve_one(
     socket: &mut Socket,
     connection: usize,
-    notes: &Mutex<Vec<FastCgiRequest>>,
+    log: &Mutex<Vec<FastCgiRequest>>,
     script: &impl Fn(&FastCgiRequest, &mut FastCgiWriter<'_>),
 ) -> bool {
-    let Some((id, mut asked)) = read_request(socket) else {
+    let Some((id, mut request)) = read_request(socket) else {
         return false;
     };
-    asked.connection = connection;
+    request.connection = connection;
     {
-        let mut notes = lock(notes);
-        asked.number = notes.len();
-        notes.push(asked.clone());
+        let mut log = lock(log);
+        request.number = log.len();
+        log.push(request.clone());
     }
-    let mut application = FastCgiWriter {
+    let mut writer = FastCgiWriter {
         socket,
         id,
-        notes,
-        number: asked.number,
+        log,
+        number: request.number,
         stdin_ended: false,
         aborted: false,
         ended: false,
         closed: false,
     };
-    script(&asked, &mut application);
-    if application.closed {
+    script(&request, &mut writer);
+    if writer.closed {
         return false;
     }
-    let ended = application.ended || (application.record(STDOUT, &[], 0) && application.end(0, 0));
+    let ended = writer.ended || (writer.record(STDOUT, &[], 0) && writer.end(0, 0));
     if !ended {
         return false;
     }
-    asked.keep && {
-        application.stdin();
-        !application.closed
+    request.keep && {
+        writer.stdin();
+        !writer.closed
     }
 }
 
-/// Reads up to the end of the variables.
+/// Reads a request up to the end of the parameters; returns it with its id.
 fn read_request(socket: &mut Socket) -> Option<(u16, FastCgiRequest)> {
-    let mut asked = FastCgiRequest::default();
-    let mut request = None;
+    let mut request = FastCgiRequest::default();
+    let mut request_id = None;
     let mut params = Vec::new();
     loop {
         let (kind, id, content) = read_record(socket)?;
         match kind {
             BEGIN_REQUEST => {
-                asked.keep = content.get(2)? & 1 == 1;
-                request = Some(id);
+                request.keep = content.get(2)? & 1 == 1;
+                request_id = Some(id);
             }
             PARAMS if content.is_empty() => break,
             PARAMS => params.extend_from_slice(&content),
@@ -287,13 +287,13 @@ fn read_request(socket: &mut Socket) -> Option<(u16, FastCgiRequest)> {
         }
     }
     for (name, value) in pairs(&params)? {
-        asked.names.push(name.clone());
-        asked.params.insert(name, value);
+        request.names.push(name.clone());
+        request.params.insert(name, value);
     }
-    Some((request?, asked))
+    Some((request_id?, request))
 }
 
-/// Name-value pairs (section 3.4): each length is one byte below 128, else four with the high bit set.
+/// Decodes name-value pairs (section 3.4): a length below 128 is one byte, any other four bytes with the high bit set.
 fn pairs(mut bytes: &[u8]) -> Option<Vec<(String, String)>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -332,9 +332,9 @@ fn read_record(socket: &mut Socket) -> Option<(u8, u16, Vec<u8>)> {
     Some((kind, u16::from_be_bytes([id1, id0]), content))
 }
 
-/// A record; content beyond 65,535 bytes is cut.
+/// Encodes a record; truncates content after 65,535 bytes.
 fn record(kind: u8, id: u16, content: &[u8], padding: u8) -> Vec<u8> {
-    let content = content.get(..LARGEST).unwrap_or(content);
+    let content = content.get(..MAX_CONTENT).unwrap_or(content);
     let length = u16::try_from(content.len())
         .unwrap_or(u16::MAX)
         .to_be_bytes();
@@ -352,9 +352,9 @@ const PARAMS: u8 = 4;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
-const LARGEST: usize = 65_535;
-/// A web server that reads nothing for so long is taken for gone.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+const MAX_CONTENT: usize = 65_535;
+/// After this time, a web server that reads nothing counts as disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
@@ -363,23 +363,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_names_and_values() {
+    fn name_value_pairs_with_short_and_long_lengths_are_decoded() {
         let mut bytes = vec![1, 2, b'a', b'x', b'y', 1, 0x80, 0, 0, 200, b'b'];
         bytes.extend_from_slice(&[b'z'; 200]);
-        let wanted = vec![
+        let expected = vec![
             ("a".to_owned(), "xy".to_owned()),
             ("b".to_owned(), "z".repeat(200)),
         ];
-        assert_eq!(pairs(&bytes), Some(wanted));
-        for cut in 1..bytes.len() {
-            let whole = cut == 5;
-            assert_eq!(pairs(&bytes[..cut]).is_some(), whole, "cut at {cut}");
+        assert_eq!(pairs(&bytes), Some(expected));
+        for length in 1..bytes.len() {
+            let is_complete_pair = length == 5;
+            assert_eq!(
+                pairs(&bytes[..length]).is_some(),
+                is_complete_pair,
+                "truncated to {length} bytes"
+            );
         }
     }
 
     proptest! {
         #[test]
-        fn no_pairs_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn decoding_any_bytes_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let _ = pairs(&bytes);
         }
     }

@@ -1,74 +1,79 @@
-//! A door between a test and a script: the script waits in front of it until the test opens it.
+//! A gate at which a script waits until the test opens it.
 
 use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// Closed at first; stays open once opened. Clones are the same door.
+/// Closed at first; stays open once opened. Clones share the same gate.
 #[derive(Debug, Clone, Default)]
 pub struct Gate {
-    inner: Arc<(Mutex<State>, Condvar)>,
+    inner: Arc<(Mutex<GateState>, Condvar)>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    open: bool,
-    arrived: usize,
+struct GateState {
+    is_open: bool,
+    arrivals: usize,
 }
 
 impl Gate {
-    /// A closed door.
+    /// Creates a closed gate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets everybody through, now and later.
+    /// Opens the gate for all current and later calls of [`pass`](Self::pass).
     pub fn open(&self) {
-        self.state().open = true;
+        self.state().is_open = true;
         self.inner.1.notify_all();
     }
 
-    /// Waits until the door is open.
+    /// Waits until the gate is open.
     ///
     /// # Panics
-    /// When nobody opens it within 30 seconds.
+    /// If the gate is not opened within 60 seconds.
     pub fn pass(&self) {
         let mut state = self.state();
-        state.arrived += 1;
+        state.arrivals += 1;
         self.inner.1.notify_all();
-        self.wait(state, "for the gate to open", |state| state.open);
+        self.wait(state, "for the gate to open", |state| state.is_open);
     }
 
-    /// Waits until `count` have come to the door, through it or not.
+    /// Waits until [`pass`](Self::pass) has been called `count` times, including calls that still wait.
     ///
     /// # Panics
-    /// When they do not come within 30 seconds.
+    /// If this takes longer than 60 seconds.
     #[track_caller]
     pub fn wait_for_arrivals(&self, count: usize) {
         self.wait(self.state(), "for arrivals at the gate", |state| {
-            state.arrived >= count
+            state.arrivals >= count
         });
     }
 
-    /// How many have come to the door so far.
+    /// Number of calls of [`pass`](Self::pass) so far.
     pub fn arrivals(&self) -> usize {
-        self.state().arrived
+        self.state().arrivals
     }
 
     #[track_caller]
-    fn wait(&self, state: MutexGuard<'_, State>, what: &str, done: impl Fn(&State) -> bool) {
+    fn wait(
+        &self,
+        state: MutexGuard<'_, GateState>,
+        what: &str,
+        condition: impl Fn(&GateState) -> bool,
+    ) {
         let waited = self
             .inner
             .1
-            .wait_timeout_while(state, TIMEOUT, |state| !done(state));
+            .wait_timeout_while(state, TIMEOUT, |state| !condition(state));
         let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        let late = timeout.timed_out() && !done(&state);
+        let is_late = timeout.timed_out() && !condition(&state);
         drop(state);
-        assert!(!late, "waited {TIMEOUT:?} {what}");
+        assert!(!is_late, "waited {TIMEOUT:?} {what}");
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

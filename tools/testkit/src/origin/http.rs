@@ -1,4 +1,4 @@
-//! A scripted HTTP/1.1 origin: every byte of the answer is the script's.
+//! A scripted HTTP/1.1 origin: the script writes every byte of the response.
 
 use std::{
     io::{Read, Write},
@@ -7,40 +7,39 @@ use std::{
     time::Duration,
 };
 
-use super::socket::{Listening, Serving, Socket, lock};
+use super::socket::{Listener, ScriptServer, Socket, lock};
 use crate::TestkitError;
 
-/// What the origin remembers of the requests so far.
+/// The received requests.
 #[derive(Debug, Default)]
-struct Notes {
-    /// How many there were.
+struct RequestLog {
     count: usize,
-    /// All of them, unless `forgets`.
-    seen: Vec<ReceivedRequest>,
-    forgets: bool,
+    /// Empty if `counts_only`.
+    requests: Vec<ReceivedRequest>,
+    counts_only: bool,
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceivedRequest {
     /// Method.
     pub method: String,
-    /// Target as in the request line.
+    /// Target of the request line.
     pub target: String,
-    /// Fields in order.
+    /// Header fields in order.
     pub fields: Vec<(String, Vec<u8>)>,
     /// Body, as far as the script has read it.
     pub body: Vec<u8>,
-    /// The head byte by byte, with its empty line.
+    /// The raw head with its empty line.
     pub head: Vec<u8>,
-    /// Number of the connection it came on, from 0.
+    /// Number of its connection, from 0.
     pub connection: usize,
-    /// Number of the request among all, from 0.
+    /// Number of the request, from 0.
     pub number: usize,
 }
 
 impl ReceivedRequest {
-    /// The first field of this name, in any case.
+    /// The value of the first field with this name, ignoring case.
     pub fn field(&self, name: &str) -> Option<&str> {
         let found = self
             .fields
@@ -49,70 +48,66 @@ impl ReceivedRequest {
         std::str::from_utf8(&found.1).ok()
     }
 
-    /// Target without its query.
+    /// The target without the query.
     pub fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or_default()
     }
 }
 
-/// A running origin. Ends with this value; panics then if a script panicked.
+/// A running origin. Dropping it stops it, and panics if a script panicked.
 #[derive(Debug)]
 pub struct Origin {
-    serving: Serving,
+    server: ScriptServer,
     addr: SocketAddr,
-    notes: Arc<Mutex<Notes>>,
+    log: Arc<Mutex<RequestLog>>,
 }
 
 impl Origin {
     /// Listens on a free port of 127.0.0.1 and calls `script` for each request.
     ///
-    /// What the script leaves of the request's body is read and thrown away afterwards, unless it closed the connection.
+    /// After the script, the rest of the request body is read and discarded, unless the script has closed the connection.
     pub fn start(
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Result<Self, TestkitError> {
-        Self::noting(Notes::default(), script)
+        Self::start_with_log(RequestLog::default(), script)
     }
 
-    /// The same for any number of requests: it keeps none, and [`requests`](Self::requests) stays empty.
+    /// Starts an origin that does not record requests, for tests with very many: [`requests`](Self::requests) stays empty.
     pub fn start_unrecorded(
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Result<Self, TestkitError> {
-        let notes = Notes {
-            forgets: true,
-            ..Notes::default()
+        let log = RequestLog {
+            counts_only: true,
+            ..RequestLog::default()
         };
-        Self::noting(notes, script)
+        Self::start_with_log(log, script)
     }
 
-    fn noting(
-        notes: Notes,
+    fn start_with_log(
+        log: RequestLog,
         script: impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>) + Send + Sync + 'static,
     ) -> Result<Self, TestkitError> {
-        let listening = Listening::tcp()?;
-        let addr = match &listening {
-            Listening::Tcp(_, addr) => *addr,
-            Listening::Unix(..) => {
+        let listener = Listener::tcp()?;
+        let addr = match &listener {
+            Listener::Tcp(_, addr) => *addr,
+            Listener::Unix(..) => {
                 return Err(TestkitError::Malformed(
                     "a TCP listener without an address".to_owned(),
                 ));
             }
         };
-        let notes = Arc::new(Mutex::new(notes));
-        let taken = Arc::clone(&notes);
-        let serving = Serving::start(listening, move |mut socket, connection| {
-            socket.limit_writes(WRITE_PATIENCE);
+        let log = Arc::new(Mutex::new(log));
+        let server_log = Arc::clone(&log);
+        let server = ScriptServer::start(listener, move |mut socket, connection| {
+            socket.set_write_timeout(WRITE_TIMEOUT);
             let mut unread = Vec::new();
-            while serve_one(&mut socket, &mut unread, connection, &taken, &script) {}
-            socket.shut();
+            while serve_one(&mut socket, &mut unread, connection, &server_log, &script) {}
+            socket.close();
         });
-        Ok(Self {
-            serving,
-            addr,
-            notes,
-        })
+        Ok(Self { server, addr, log })
     }
 
-    /// An origin that answers every request with 200, these fields and this body.
+    /// Starts an origin that responds to every request with 200, these fields and this body.
     pub fn constant(fields: &[(&str, &str)], body: &str) -> Result<Self, TestkitError> {
         let fields: Vec<(String, String)> = fields
             .iter()
@@ -128,7 +123,7 @@ impl Origin {
         })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -138,38 +133,38 @@ impl Origin {
         format!("http://{}", self.addr)
     }
 
-    /// All requests so far, also those whose scripts still run.
+    /// All requests so far, including those whose scripts still run.
     pub fn requests(&self) -> Vec<ReceivedRequest> {
-        lock(&self.notes).seen.clone()
+        lock(&self.log).requests.clone()
     }
 
-    /// How many requests had this path.
+    /// Number of requests with this path.
     pub fn count(&self, path: &str) -> usize {
-        lock(&self.notes)
-            .seen
+        lock(&self.log)
+            .requests
             .iter()
-            .filter(|seen| seen.path() == path)
+            .filter(|request| request.path() == path)
             .count()
     }
 
-    /// How many connections were made so far.
+    /// Number of connections so far.
     pub fn connections(&self) -> usize {
-        self.serving.connections.load(Ordering::SeqCst)
+        self.server.connections.load(Ordering::SeqCst)
     }
 
-    /// Ends all connections that are open now, in the middle of what they do.
+    /// Closes all open connections, even during a response.
     pub fn drop_connections(&self) {
-        self.serving.drop_connections();
+        self.server.drop_connections();
     }
 }
 
-/// The way back to the client, and the rest of the request's body.
+/// Writes the response and reads the rest of the request body.
 #[derive(Debug)]
 pub struct ResponseWriter<'a> {
     socket: &'a mut Socket,
     unread: &'a mut Vec<u8>,
     body: Framing,
-    notes: &'a Mutex<Notes>,
+    log: &'a Mutex<RequestLog>,
     number: usize,
     head_only: bool,
     closed: bool,
@@ -182,12 +177,12 @@ enum Framing {
 }
 
 impl ResponseWriter<'_> {
-    /// Writes these bytes. False when the client is gone.
+    /// Writes raw bytes; false if the client has disconnected.
     pub fn write(&mut self, bytes: &[u8]) -> bool {
         !self.closed && self.socket.write_all(bytes).is_ok()
     }
 
-    /// Writes a whole answer with `Content-Length` (not for 204 and 304, and no body for HEAD).
+    /// Writes a whole response with `Content-Length` (not for 204 and 304, and no body for HEAD).
     pub fn answer(&mut self, status: u16, fields: &[(&str, &str)], body: &[u8]) -> bool {
         let mut out = head(status, fields);
         if matches!(status, 204 | 304) {
@@ -201,7 +196,7 @@ impl ResponseWriter<'_> {
         self.write(&out)
     }
 
-    /// Writes the head of a chunked answer; [`chunk`](Self::chunk) and [`last_chunk`](Self::last_chunk) follow.
+    /// Writes the head of a chunked response; [`chunk`](Self::chunk) and [`last_chunk`](Self::last_chunk) follow.
     pub fn chunked(&mut self, status: u16, fields: &[(&str, &str)]) -> bool {
         let mut out = head(status, fields);
         out.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
@@ -216,41 +211,41 @@ impl ResponseWriter<'_> {
         self.write(&out)
     }
 
-    /// Ends a chunked answer.
+    /// Ends a chunked response.
     pub fn last_chunk(&mut self) -> bool {
         self.write(b"0\r\n\r\n")
     }
 
-    /// The whole body of the request; also noted in [`Origin::requests`].
+    /// Reads the whole request body and records it in [`Origin::requests`].
     pub fn body(&mut self) -> Vec<u8> {
         let body = match std::mem::replace(&mut self.body, Framing::Length(0)) {
             Framing::Length(length) => take(self.socket, self.unread, length),
             Framing::Chunked => take_chunks(self.socket, self.unread),
         };
         let body = body.unwrap_or_default();
-        if let Some(seen) = lock(self.notes)
-            .seen
+        if let Some(request) = lock(self.log)
+            .requests
             .get_mut(self.number)
             .filter(|_| !body.is_empty())
         {
-            seen.body.clone_from(&body);
+            request.body.clone_from(&body);
         }
         body
     }
 
-    /// Ends the connection after this answer.
+    /// Closes the connection.
     pub fn close(&mut self) {
-        self.socket.shut();
+        self.socket.close();
         self.closed = true;
     }
 
-    /// Ends the connection so that the client sees a reset.
+    /// Resets the connection.
     pub fn reset(&mut self) {
         self.socket.reset();
         self.closed = true;
     }
 
-    /// Waits until the client closes the connection (bytes that come meanwhile are thrown away).
+    /// Waits until the client closes the connection; discards received bytes.
     pub fn wait_for_close(&mut self) {
         while fill(self.socket, self.unread) {
             self.unread.clear();
@@ -259,28 +254,28 @@ impl ResponseWriter<'_> {
     }
 }
 
-/// One request and its script; false when the connection is at its end.
+/// Reads one request and runs its script; false at the end of the connection.
 fn serve_one(
     socket: &mut Socket,
     unread: &mut Vec<u8>,
     connection: usize,
-    notes: &Mutex<Notes>,
+    log: &Mutex<RequestLog>,
     script: &impl Fn(&ReceivedRequest, &mut ResponseWriter<'_>),
 ) -> bool {
-    let Some(mut seen) = read_head(socket, unread) else {
+    let Some(mut request) = read_head(socket, unread) else {
         return false;
     };
-    seen.connection = connection;
+    request.connection = connection;
     {
-        let mut notes = lock(notes);
-        seen.number = notes.count;
-        notes.count += 1;
-        if !notes.forgets {
-            notes.seen.push(seen.clone());
+        let mut log = lock(log);
+        request.number = log.count;
+        log.count += 1;
+        if !log.counts_only {
+            log.requests.push(request.clone());
         }
     }
-    let chunked = seen.field("transfer-encoding").is_some();
-    let length = seen
+    let chunked = request.field("transfer-encoding").is_some();
+    let length = request
         .field("content-length")
         .and_then(|length| length.parse().ok())
         .unwrap_or(0);
@@ -289,17 +284,17 @@ fn serve_one(
     } else {
         Framing::Length(length)
     };
-    let head_only = seen.method == "HEAD";
+    let head_only = request.method == "HEAD";
     let mut writer = ResponseWriter {
         socket,
         unread,
         body,
-        notes,
-        number: seen.number,
+        log,
+        number: request.number,
         head_only,
         closed: false,
     };
-    script(&seen, &mut writer);
+    script(&request, &mut writer);
     if writer.closed {
         return false;
     }
@@ -384,5 +379,5 @@ fn fill(socket: &mut Socket, unread: &mut Vec<u8>) -> bool {
     }
 }
 
-/// A client that reads nothing for so long is taken for gone.
-const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// After this time, a client that reads nothing counts as disconnected.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
-//! Scripted upstreams: what a real PHP or Apache cannot be made to do on command.
+//! Scripted upstreams, for behavior that a real PHP or Apache cannot produce on demand.
 //!
-//! A script is a function that is called for each request and writes the answer byte by byte, waits at a [`Gate`], closes
-//! or resets. A panic in a script fails the test that owns the origin. [`Origin`] speaks HTTP/1.1, [`FastCgiOrigin`] FastCGI.
+//! A script is a function that is called for each request. It writes the raw response, waits at a [`Gate`], or closes or resets
+//! the connection. A panic in a script fails the test that owns the origin. [`Origin`] uses HTTP/1.1, [`FastCgiOrigin`] FastCGI.
 
 mod fastcgi;
 mod gate;

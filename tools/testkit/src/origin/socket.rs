@@ -1,4 +1,4 @@
-//! What both kinds of scripted upstream share: a listener, one thread per connection, and an end that joins them all.
+//! The server of both kinds of scripted upstream: a listener and one thread per connection; dropping it joins all threads.
 
 use std::{
     collections::BTreeMap,
@@ -32,25 +32,25 @@ impl Socket {
         }
     }
 
-    pub(super) fn shut(&self) {
-        // It may be closed already: that is as good.
+    pub(super) fn close(&self) {
+        // Fails if the connection is closed already.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
         };
     }
 
-    /// Ends the connection so that the other side sees a reset (TCP only; a unix socket just closes).
+    /// Resets a TCP connection; closes a unix socket.
     pub(super) fn reset(&self) {
         if let Self::Tcp(stream) = self {
-            // Dissolving the association resets at once, whichever process else has the descriptor (connect(2), AF_UNSPEC).
+            // Dissolving the association resets the connection, even if another process has the descriptor (connect(2), AF_UNSPEC).
             let _ = rustix::net::connect_unspec(stream);
         } else {
-            self.shut();
+            self.close();
         }
     }
 
-    pub(super) fn limit_writes(&self, timeout: Duration) {
+    pub(super) fn set_write_timeout(&self, timeout: Duration) {
         let _ = match self {
             Self::Tcp(stream) => stream.set_write_timeout(Some(timeout)),
             Self::Unix(stream) => stream.set_write_timeout(Some(timeout)),
@@ -81,15 +81,15 @@ impl Write for Socket {
 }
 
 #[derive(Debug)]
-pub(super) enum Listening {
+pub(super) enum Listener {
     Tcp(TcpListener, SocketAddr),
     Unix(UnixListener, PathBuf),
 }
 
-impl Listening {
+impl Listener {
     pub(super) fn tcp() -> Result<Self, TestkitError> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen on 127.0.0.1")?;
-        let addr = listener.local_addr().context("ask for an address")?;
+        let addr = listener.local_addr().context("get the local address")?;
         Ok(Self::Tcp(listener, addr))
     }
 
@@ -110,7 +110,7 @@ impl Listening {
         }
     }
 
-    /// The address as Galley's configuration wants it.
+    /// The address in the syntax of Galley's configuration.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Tcp(_, addr) => addr.to_string(),
@@ -118,8 +118,8 @@ impl Listening {
         }
     }
 
-    /// Wakes a thread that waits in `accept`.
-    fn poke(&self) {
+    /// Wakes a thread that is blocked in `accept`.
+    fn wake(&self) {
         let _ = match self {
             Self::Tcp(_, addr) => TcpStream::connect(addr).map(drop),
             Self::Unix(_, path) => UnixStream::connect(path).map(drop),
@@ -127,122 +127,122 @@ impl Listening {
     }
 }
 
-/// A running accept loop.
+/// A running accept loop with the threads of its connections.
 #[derive(Debug)]
-pub(super) struct Serving {
-    pub(super) listening: Arc<Listening>,
+pub(super) struct ScriptServer {
+    pub(super) listener: Arc<Listener>,
     pub(super) connections: Arc<AtomicUsize>,
-    shared: Arc<Shared>,
+    state: Arc<ServerState>,
     acceptor: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    ending: AtomicBool,
-    /// By number; a connection is removed with its thread, so that thousands may come and go.
+struct ServerState {
+    is_stopping: AtomicBool,
+    /// By number. A connection is removed when its thread ends, so that a test may make thousands.
     open: Mutex<BTreeMap<usize, Socket>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Scripts that panicked, of threads that are joined already.
-    failed: AtomicUsize,
+    /// Panicked scripts of threads that have been joined.
+    panicked: AtomicUsize,
 }
 
-impl Shared {
-    /// Starts a thread; takes back the stacks of those that have ended.
+impl ServerState {
+    /// Starts a thread for a connection and joins those that have ended, to free their stacks.
     fn spawn(self: &Arc<Self>, number: usize, serve: impl FnOnce() + Send + 'static) {
-        let shared = Arc::clone(self);
+        let state = Arc::clone(self);
         let thread = thread::spawn(move || {
-            let _leaving = Leaving { shared, number };
+            let _guard = ConnectionGuard { state, number };
             serve();
         });
         let mut threads = lock(&self.threads);
         for ended in threads.extract_if(.., |thread| thread.is_finished()) {
             if ended.join().is_err() {
-                self.failed.fetch_add(1, Ordering::SeqCst);
+                self.panicked.fetch_add(1, Ordering::SeqCst);
             }
         }
         threads.push(thread);
     }
 }
 
-/// Takes a connection out of the open ones when its thread ends, also by a panic.
-struct Leaving {
-    shared: Arc<Shared>,
+/// Removes a connection from the open ones when its thread ends, including by a panic.
+struct ConnectionGuard {
+    state: Arc<ServerState>,
     number: usize,
 }
 
-impl Drop for Leaving {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        lock(&self.shared.open).remove(&self.number);
+        lock(&self.state.open).remove(&self.number);
     }
 }
 
-impl Serving {
-    /// Calls `serve` with each connection and its number, on a thread of its own.
+impl ScriptServer {
+    /// Calls `serve` with each connection and its number, on a separate thread.
     pub(super) fn start(
-        listening: Listening,
+        listener: Listener,
         serve: impl Fn(Socket, usize) + Send + Sync + 'static,
     ) -> Self {
-        let listening = Arc::new(listening);
-        let shared = Arc::new(Shared::default());
+        let listener = Arc::new(listener);
+        let state = Arc::new(ServerState::default());
         let connections = Arc::new(AtomicUsize::new(0));
         let serve = Arc::new(serve);
         let acceptor = {
-            let (listening, shared, connections) = (
-                Arc::clone(&listening),
-                Arc::clone(&shared),
+            let (listener, state, connections) = (
+                Arc::clone(&listener),
+                Arc::clone(&state),
                 Arc::clone(&connections),
             );
             thread::spawn(move || {
-                while let Ok(socket) = listening.accept() {
-                    if shared.ending.load(Ordering::SeqCst) {
+                while let Ok(socket) = listener.accept() {
+                    if state.is_stopping.load(Ordering::SeqCst) {
                         return;
                     }
                     let number = connections.fetch_add(1, Ordering::SeqCst);
                     let Ok(copy) = socket.try_clone() else {
                         continue;
                     };
-                    lock(&shared.open).insert(number, copy);
+                    lock(&state.open).insert(number, copy);
                     let serve = Arc::clone(&serve);
-                    shared.spawn(number, move || serve(socket, number));
+                    state.spawn(number, move || serve(socket, number));
                 }
             })
         };
         Self {
-            listening,
+            listener,
             connections,
-            shared,
+            state,
             acceptor: Some(acceptor),
         }
     }
 
-    /// Ends all connections that are open now, in the middle of what they do.
+    /// Closes all open connections, even during a response.
     pub(super) fn drop_connections(&self) {
-        for socket in lock(&self.shared.open).values() {
-            socket.shut();
+        for socket in lock(&self.state.open).values() {
+            socket.close();
         }
     }
 }
 
-impl Drop for Serving {
+impl Drop for ScriptServer {
     fn drop(&mut self) {
-        self.shared.ending.store(true, Ordering::SeqCst);
-        self.listening.poke();
+        self.state.is_stopping.store(true, Ordering::SeqCst);
+        self.listener.wake();
         let acceptor = self.acceptor.take().map(JoinHandle::join);
         self.drop_connections();
-        if let Listening::Unix(_, path) = &*self.listening {
+        if let Listener::Unix(_, path) = &*self.listener {
             let _ = fs::remove_file(path);
         }
         if thread::panicking() {
-            // A script may wait at a gate that nobody opens any more.
+            // A script may wait at a gate that the failed test does not open.
             return;
         }
-        let threads: Vec<_> = lock(&self.shared.threads).drain(..).collect();
+        let threads: Vec<_> = lock(&self.state.threads).drain(..).collect();
         let outcomes = threads.into_iter().map(JoinHandle::join).chain(acceptor);
-        let failed =
-            outcomes.filter(Result::is_err).count() + self.shared.failed.load(Ordering::SeqCst);
+        let panicked =
+            outcomes.filter(Result::is_err).count() + self.state.panicked.load(Ordering::SeqCst);
         assert!(
-            failed == 0,
-            "{failed} scripts of an origin panicked: see above"
+            panicked == 0,
+            "{panicked} scripts of an origin panicked: see above"
         );
     }
 }

@@ -1,59 +1,59 @@
 //! The parts of the stress test.
 
-use super::{Row, Setting, crawl, crowd, killed, slow, soak};
+use super::{PartReport, StressSettings, crawl, killed_php, many_misses, slow_clients, soak};
 use crate::TestkitError;
 
 /// One kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum StressPart {
     /// Millions of requests, a tenth of them uncached.
     Soak,
-    /// Thousands of connections, hundreds of which miss.
-    Crowd,
+    /// Thousands of connections, hundreds of which request pages that are not stored.
+    ManyMisses,
     /// Slow uploads and slow readers.
-    Slow,
+    SlowClients,
     /// PHP killed at random.
-    Killed,
-    /// A crawler that asks for what nobody has asked for.
+    KilledPhp,
+    /// A crawler with one address that requests pages that are not stored.
     Crawl,
-    /// The same from hundreds of addresses.
-    Swarm,
+    /// The same crawl from hundreds of addresses.
+    DistributedCrawl,
 }
 
-impl Part {
-    /// All but the soak, in the order in which they are run.
+impl StressPart {
+    /// All parts except the soak test, in the order in which they run.
     pub const STRESS: [Self; 5] = [
-        Self::Crowd,
-        Self::Slow,
-        Self::Killed,
+        Self::ManyMisses,
+        Self::SlowClients,
+        Self::KilledPhp,
         Self::Crawl,
-        Self::Swarm,
+        Self::DistributedCrawl,
     ];
 
-    /// One word.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Soak => "soak",
-            Self::Crowd => "crowd",
-            Self::Slow => "slow",
-            Self::Killed => "killed",
+            Self::ManyMisses => "crowd",
+            Self::SlowClients => "slow",
+            Self::KilledPhp => "killed",
             Self::Crawl => "crawl",
-            Self::Swarm => "swarm",
+            Self::DistributedCrawl => "swarm",
         }
     }
 
-    /// Runs it.
+    /// Runs the part.
     ///
     /// # Errors
-    /// When the tools fail, or a part of the stage does not start.
-    pub fn run(self, setting: &Setting) -> Result<Row, TestkitError> {
+    /// When a tool fails, or a part of the test site does not start.
+    pub fn run(self, settings: &StressSettings) -> Result<PartReport, TestkitError> {
         match self {
-            Self::Soak => soak::run(setting),
-            Self::Crowd => crowd::run(setting),
-            Self::Slow => slow::run(setting),
-            Self::Killed => killed::run(setting),
-            Self::Crawl => crawl::run(setting, crawl::From::One),
-            Self::Swarm => crawl::run(setting, crawl::From::Many),
+            Self::Soak => soak::run(settings),
+            Self::ManyMisses => many_misses::run(settings),
+            Self::SlowClients => slow_clients::run(settings),
+            Self::KilledPhp => killed_php::run(settings),
+            Self::Crawl => crawl::run(settings, crawl::ClientAddresses::One),
+            Self::DistributedCrawl => crawl::run(settings, crawl::ClientAddresses::Many),
         }
     }
 }

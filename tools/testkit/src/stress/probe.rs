@@ -1,23 +1,23 @@
-//! The two measures of a part: a stored page over one connection, and an editor's save.
+//! The two measurements of a part: a stored page over one connection, and an editor's save.
 
 use std::time::Duration;
 
 use super::editor::Editor;
-use super::stage::{HOST, Stage};
-use super::visitors::{Counted, Visitor, Wanted, step_down, step_forward};
-use super::{Row, Setting, Times};
+use super::site::{HOST, StressSite};
+use super::visitor::{Expected, Visitor, VisitorCounts, raise_priority, restore_priority};
+use super::{PartReport, StressSettings, Times};
 use crate::TestkitError;
-use crate::growth::asker::per_mille;
+use crate::growth::load::percentile;
 use crate::wait::pause;
 
-/// When something is measured.
+/// The moment of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Quiet,
     Loaded,
 }
 
-/// A visitor and an editor who look at the clock.
+/// A visitor and an editor whose requests are timed.
 pub(super) struct Probe {
     visitor: Visitor,
     editor: Editor,
@@ -26,62 +26,67 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// The editor is logged in when this returns.
-    pub(super) fn new(setting: &Setting, stage: &Stage) -> Result<Self, TestkitError> {
+    /// Creates the probe and logs the editor in.
+    pub(super) fn new(settings: &StressSettings, site: &StressSite) -> Result<Self, TestkitError> {
         Ok(Self {
-            visitor: Visitor::new(stage.addr(), HOST),
-            editor: Editor::log_in(stage)?,
-            pages: setting.form.pick(200, 20_000),
-            saves: setting.form.pick(2, 15),
+            visitor: Visitor::new(site.addr(), HOST),
+            editor: Editor::log_in(site)?,
+            pages: settings.length.pick(200, 20_000),
+            saves: settings.length.pick(2, 15),
         })
     }
 
-    /// Takes both times and counts what was asked.
-    pub(super) fn measure(&mut self, stage: &Stage, when: When, row: &mut Row) {
-        let ahead = step_forward();
-        self.take(stage, when, row);
-        step_down(ahead);
+    /// Measures both times and adds the requests to the report.
+    pub(super) fn measure(&mut self, site: &StressSite, when: When, report: &mut PartReport) {
+        let raised = raise_priority();
+        self.measure_pages(site, when, report);
+        self.measure_saves(when, report);
+        restore_priority(raised);
     }
 
-    fn take(&mut self, stage: &Stage, when: When, row: &mut Row) {
-        let mut counted = Counted::default();
-        let mut took: Vec<Duration> = (0..self.pages)
+    fn measure_pages(&mut self, site: &StressSite, when: When, report: &mut PartReport) {
+        let mut counts = VisitorCounts::default();
+        let mut times: Vec<Duration> = (0..self.pages)
             .map(|number| {
-                pause(BREATH);
-                let page = stage.page(number);
-                self.visitor.get(&page, Wanted::Stored, &mut counted)
+                pause(PAUSE);
+                let page = site.page(number);
+                self.visitor.get(&page, Expected::Stored, &mut counts)
             })
             .collect();
-        took.sort_unstable();
-        note(&mut row.page, when, per_mille(&took, 990));
-        row.count(counted, Counted::default());
-        let (mut saved, mut refused) = (Vec::new(), Vec::new());
+        times.sort_unstable();
+        set(&mut report.page, when, percentile(&times, 99));
+        report.add(counts);
+    }
+
+    fn measure_saves(&mut self, when: When, report: &mut PartReport) {
+        let (mut times, mut errors) = (Vec::new(), Vec::new());
         for number in 0..self.saves {
-            // A save that was refused took longer than any: it counts as the timeout that an editor has.
+            // A failed save counts as the timeout of an editor, longer than any successful one.
             let took = self.editor.save(number).unwrap_or_else(|why| {
-                refused.push(why);
+                errors.push(why);
                 Editor::TIMEOUT
             });
-            saved.push(took);
+            times.push(took);
         }
-        row.requests += self.saves;
-        row.refused += refused.len() as u64;
-        if let Some(why) = refused.first() {
-            let (count, all) = (refused.len(), self.saves);
-            row.notes
-                .push(format!("{count} of {all} saves were refused: {why}"));
+        report.requests += self.saves;
+        report.rejected += errors.len() as u64;
+        if let Some(why) = errors.first() {
+            let (count, all) = (errors.len(), self.saves);
+            report
+                .notes
+                .push(format!("{count} of {all} saves failed: {why}"));
         }
-        saved.sort_unstable();
-        note(&mut row.save, when, per_mille(&saved, 500));
+        times.sort_unstable();
+        set(&mut report.save, when, percentile(&times, 50));
     }
 }
 
-fn note(times: &mut Times, when: When, took: Duration) {
+fn set(times: &mut Times, when: When, took: Duration) {
     match when {
         When::Quiet => times.quiet = Some(took),
         When::Loaded => times.loaded = Some(took),
     }
 }
 
-/// Between two pages: twenty thousand of them see a third of a minute of load.
-const BREATH: Duration = Duration::from_millis(1);
+/// The pause between two pages: 20,000 of them sample a third of a minute of load.
+const PAUSE: Duration = Duration::from_millis(1);

@@ -1,5 +1,5 @@
-//! ab, for the lines that articles about WordPress's speed use: runs it, and reads its output. The summary comes from
-//! its text, the percentiles from the file of `-e`, which has three decimals where the text has whole milliseconds.
+//! Runs `ab` (Apache's benchmark tool) with published command lines and parses its output. The percentiles are read from the file that `-e` writes,
+//! because it has three decimals; the text output has whole milliseconds.
 
 use std::{
     fs,
@@ -11,85 +11,85 @@ use std::{
 };
 
 use super::{interrupt::Interrupt, pin, program};
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What ab has seen.
+/// The results of an `ab` run.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen {
-    /// Answers that came whole.
+pub(crate) struct AbOutcome {
+    /// Number of complete responses.
     pub(crate) requests: u64,
     pub(crate) per_second: f64,
     pub(crate) bytes: u64,
-    /// Of bodies alone.
+    /// Bytes of response bodies.
     pub(crate) body_bytes: u64,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
     pub(crate) slowest: Duration,
-    /// Connections and answers that went wrong, and statuses other than success.
+    /// Failed connections and responses, including statuses other than 2xx.
     pub(crate) failed: u64,
-    /// The kinds of failures, in ab's words.
-    pub(crate) trouble: Option<String>,
+    /// The kinds of failures as printed by ab.
+    pub(crate) failure_kinds: Option<String>,
 }
 
-/// How ab is to ask.
+/// The arguments of `ab`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line<'a> {
-    /// The arguments of the published line.
+pub(crate) struct AbCommand<'a> {
+    /// The arguments of the published command line.
     pub(crate) arguments: &'a [String],
-    /// Of its requests so many are sent.
+    /// The share of the published number of requests that is sent.
     pub(crate) share: f64,
     pub(crate) addr: SocketAddr,
     pub(crate) host: &'a str,
     pub(crate) target: &'a str,
 }
 
-impl Seen {
-    /// How many bodies of this length are missing from what came.
-    pub(crate) fn missing(&self, length: u64) -> u64 {
-        let wanted = self.requests.saturating_mul(length);
-        let difference = wanted.abs_diff(self.body_bytes);
+impl AbOutcome {
+    /// How many bodies of this length the received bytes are short of (or in excess).
+    pub(crate) fn missing_bodies(&self, length: u64) -> u64 {
+        let expected = self.requests.saturating_mul(length);
+        let difference = expected.abs_diff(self.body_bytes);
         difference.div_ceil(length.max(1))
     }
 }
 
-/// Runs ab on the core; `dir` takes its files.
+/// Runs `ab` on a core and writes its files to `dir`.
 ///
 /// # Errors
-/// When it fails, does not end, or prints what is not understood.
+/// When it fails, does not exit in time, or its output cannot be parsed.
 pub(crate) fn run(
-    line: Line<'_>,
+    command: AbCommand<'_>,
     core: Option<usize>,
     dir: &Path,
     interrupt: &Interrupt,
-) -> Result<Seen, Complaint> {
+) -> Result<AbOutcome, CommandError> {
     let csv = dir.join("percentiles.csv");
     let _ = fs::remove_file(&csv);
-    // -l: ab takes the first answer's length for the right one, also where that answer was cut; lengths are looked at here.
+    // -l: without it, ab compares all lengths with the first response's, even if that was truncated. The caller checks lengths.
     let mut words = ["ab", "-q", "-l"].map(str::to_owned).to_vec();
-    words.extend(scaled(line.arguments, line.share));
+    words.extend(scaled(command.arguments, command.share));
     words.extend(["-e".to_owned(), csv.display().to_string()]);
-    words.extend(["-H".to_owned(), format!("Host: {}", line.host)]);
-    words.push(format!("http://{}{}", line.addr, line.target));
-    let said = dir.join("ab.log");
-    let out = fs::File::create(&said)?;
-    let mut command = program::ending_with_us(&words);
-    command
+    words.extend(["-H".to_owned(), format!("Host: {}", command.host)]);
+    words.push(format!("http://{}{}", command.addr, command.target));
+    let log = dir.join("ab.log");
+    let out = fs::File::create(&log)?;
+    let mut process = program::with_parent_death_signal(&words);
+    process
         .stdin(Stdio::null())
         .stderr(out.try_clone()?)
         .stdout(out);
-    let child = pin::on_core(core, || command.spawn())??;
-    let is_well = wait(child, interrupt)?;
+    let child = pin::on_core(core, || process.spawn())??;
+    let succeeded = wait(child, interrupt)?;
     let lossy =
         |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-    let said = lossy(&said);
-    if !is_well {
-        return Err(format!("ab failed:\n{said}").into());
+    let output = lossy(&log);
+    if !succeeded {
+        return Err(format!("ab failed:\n{output}").into());
     }
-    read(&said, &lossy(&csv))
-        .map_err(|missing| format!("ab's output has no `{missing}`:\n{said}").into())
+    parse(&output, &lossy(&csv))
+        .map_err(|missing| format!("ab's output lacks `{missing}`:\n{output}").into())
 }
 
-/// The arguments with so many of the requests of `-n`, but one for each connection at least.
+/// The arguments with a share of the requests of `-n`, but at least one request per connection.
 fn scaled(arguments: &[String], share: f64) -> Vec<String> {
     let number = |name: &str| -> Option<f64> {
         let at = arguments.iter().position(|word| word == name)?;
@@ -100,14 +100,14 @@ fn scaled(arguments: &[String], share: f64) -> Vec<String> {
         && let Some(at) = words.iter().position(|word| word == "-n")
         && let Some(word) = words.get_mut(at + 1)
     {
-        let least = number("-c").unwrap_or(1.0);
-        *word = format!("{:.0}", (requests * share).max(least));
+        let minimum = number("-c").unwrap_or(1.0);
+        *word = format!("{:.0}", (requests * share).max(minimum));
     }
     words
 }
 
-/// True if it ended well. It is killed at the deadline, and when a signal asks this process to end.
-fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, Complaint> {
+/// Waits for the exit; returns whether it succeeded. Kills it at the deadline and when a signal interrupts the run.
+fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, CommandError> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -115,60 +115,60 @@ fn wait(mut child: Child, interrupt: &Interrupt) -> Result<bool, Complaint> {
         }
         let outcome = interrupt.check().and_then(|()| {
             if Instant::now() > deadline {
-                Err("ab does not end".into())
+                Err("ab does not exit".into())
             } else {
                 Ok(())
             }
         });
-        if let Err(complaint) = outcome {
+        if let Err(error) = outcome {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(complaint);
+            return Err(error);
         }
         thread::sleep(PAUSE);
     }
 }
 
-/// The error is the name of the line that is missing.
-fn read(said: &str, csv: &str) -> Result<Seen, &'static str> {
-    let requests = count(said, "Complete requests:").ok_or("Complete requests")?;
-    let failed = count(said, "Failed requests:").ok_or("Failed requests")?;
-    let wrong = count(said, "Non-2xx responses:").unwrap_or(0);
-    let kinds = said.lines().find(|line| line.contains("(Connect: "));
-    Ok(Seen {
-        trouble: kinds.map(|kinds| format!("{}, other statuses: {wrong}", kinds.trim())),
+/// Parses the outputs. The error is the name of the missing line.
+fn parse(output: &str, csv: &str) -> Result<AbOutcome, &'static str> {
+    let requests = count(output, "Complete requests:").ok_or("Complete requests")?;
+    let failed = count(output, "Failed requests:").ok_or("Failed requests")?;
+    let wrong = count(output, "Non-2xx responses:").unwrap_or(0);
+    let kinds = output.lines().find(|line| line.contains("(Connect: "));
+    Ok(AbOutcome {
+        failure_kinds: kinds.map(|kinds| format!("{}, other statuses: {wrong}", kinds.trim())),
         requests,
-        per_second: number(said, "Requests per second:").ok_or("Requests per second")?,
+        per_second: number(output, "Requests per second:").ok_or("Requests per second")?,
         p50: percentile(csv, 50).ok_or("50 in the file of percentiles")?,
         p99: percentile(csv, 99).ok_or("99 in the file of percentiles")?,
         slowest: percentile(csv, 100).ok_or("100 in the file of percentiles")?,
-        bytes: count(said, "Total transferred:").ok_or("Total transferred")?,
-        body_bytes: count(said, "HTML transferred:").ok_or("HTML transferred")?,
-        // The line is there only when there are any.
+        bytes: count(output, "Total transferred:").ok_or("Total transferred")?,
+        body_bytes: count(output, "HTML transferred:").ok_or("HTML transferred")?,
+        // ab prints the line only if there are any.
         failed: failed.saturating_add(wrong),
     })
 }
 
-fn value<'a>(said: &'a str, name: &str) -> Option<&'a str> {
-    let rest = said.lines().find_map(|line| line.strip_prefix(name))?;
+fn value<'a>(output: &'a str, name: &str) -> Option<&'a str> {
+    let rest = output.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_whitespace().next()
 }
 
-fn count(said: &str, name: &str) -> Option<u64> {
-    value(said, name)?.parse().ok()
+fn count(output: &str, name: &str) -> Option<u64> {
+    value(output, name)?.parse().ok()
 }
 
-fn number(said: &str, name: &str) -> Option<f64> {
-    value(said, name)?.parse().ok()
+fn number(output: &str, name: &str) -> Option<f64> {
+    value(output, name)?.parse().ok()
 }
 
-/// Lines of `percent,milliseconds`.
+/// Finds a percentile in lines of `percent,milliseconds`.
 fn percentile(csv: &str, percent: u32) -> Option<Duration> {
-    let wanted = percent.to_string();
+    let percent = percent.to_string();
     let (_, milliseconds) = csv
         .lines()
         .filter_map(|line| line.split_once(','))
-        .find(|(name, _)| *name == wanted)?;
+        .find(|(name, _)| *name == percent)?;
     let milliseconds: f64 = milliseconds.trim().parse().ok()?;
     Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
 }
@@ -183,21 +183,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_the_requests_but_one_for_each_connection() {
+    fn requests_are_scaled_but_at_least_one_per_connection() {
         let words = |text: &str| -> Vec<String> { text.split(' ').map(str::to_owned).collect() };
-        for (line, wanted) in [
+        for (command, expected) in [
             ("-c 100 -n 100000", "-c 100 -n 30000"),
             ("-k -c 4000 -n 5000 -s 9", "-k -c 4000 -n 4000 -s 9"),
             ("-c 5 -t 30", "-c 5 -t 30"),
         ] {
-            assert_eq!(scaled(&words(line), 0.3), words(wanted));
+            assert_eq!(scaled(&words(command), 0.3), words(expected));
         }
     }
 
     proptest! {
-        /// Whatever is printed, also around the words that are looked for, it is read or refused.
+        /// Any output is parsed or rejected, also if it has parts of the expected lines.
         #[test]
-        fn nothing_printed_panics(
+        fn parsing_never_panics(
             words in prop::collection::vec(
                 prop_oneof![
                     "\\PC{0,12}",
@@ -210,12 +210,12 @@ mod tests {
                 0..40,
             ),
         ) {
-            let said = words.concat();
-            let _ = read(&said, &said);
+            let output = words.concat();
+            let _ = parse(&output, &output);
         }
     }
 
-    const FINE: &str = "This is ApacheBench, Version 2.3 <$Revision$>
+    const OUTPUT: &str = "This is ApacheBench, Version 2.3 <$Revision$>
 
 Benchmarking 127.0.0.1 (be patient).....done
 
@@ -245,8 +245,8 @@ Percentage of the requests served within a certain time (ms)
         "Percentage served,Time in ms\n0,1.079\n1,1.456\n50,2.049\n51,2.051\n99,3.956\n100,6.572\n";
 
     #[test]
-    fn a_run_without_failures() {
-        let wanted = Seen {
+    fn a_run_without_failures_is_parsed() {
+        let expected = AbOutcome {
             requests: 48_207,
             per_second: 48_206.52,
             p50: Duration::from_micros(2049),
@@ -255,36 +255,43 @@ Percentage of the requests served within a certain time (ms)
             bytes: 1_939_897_887,
             body_bytes: 1_928_280_000,
             failed: 0,
-            trouble: None,
+            failure_kinds: None,
         };
-        assert_eq!((wanted.missing(40_000), wanted.missing(39_999)), (0, 2));
-        assert_eq!(read(FINE, CSV), Ok(wanted));
+        assert_eq!(
+            (
+                expected.missing_bodies(40_000),
+                expected.missing_bodies(39_999)
+            ),
+            (0, 2)
+        );
+        assert_eq!(parse(OUTPUT, CSV), Ok(expected));
     }
 
     #[test]
     fn wrong_statuses_and_lengths_are_failures() {
-        let said = FINE.replace(
+        let output = OUTPUT.replace(
             "Failed requests:        0\n",
             "Failed requests:        3\n   (Connect: 0, Receive: 1, Length: 2, Exceptions: 0)\nNon-2xx responses:      1000\n",
         );
-        let seen = read(&said, CSV).unwrap();
-        assert_eq!(seen.failed, 1003);
+        let outcome = parse(&output, CSV).unwrap();
+        assert_eq!(outcome.failed, 1003);
         assert!(
-            seen.trouble
+            outcome
+                .failure_kinds
                 .unwrap()
                 .contains("Length: 2, Exceptions: 0), other statuses: 1000")
         );
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        for (said, csv, wanted) in [
+    fn a_missing_line_is_named() {
+        for (output, csv, expected) in [
             ("", CSV, "Complete requests"),
             ("Complete requests: many\n", CSV, "Complete requests"),
-            (FINE, "", "50 in the file of percentiles"),
-            (FINE, "50,1.0\n99,-1\n", "99 in the file of percentiles"),
+            (OUTPUT, "", "50 in the file of percentiles"),
+            (OUTPUT, "50,1.0\n99,-1\n", "99 in the file of percentiles"),
         ] {
-            assert_eq!(read(said, csv), Err(wanted));
+            assert_eq!(parse(output, csv), Err(expected));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The certificate that all contenders show: one key, ECDSA over P-256, which is what most sites have and the cheapest to sign
-//! with. It signs itself, and the client trusts it and nobody else.
+//! The self-signed certificate that all contenders use: ECDSA over P-256, which is common and the cheapest to sign with. The
+//! client trusts only this certificate.
 
 use std::{
     fs,
@@ -10,9 +10,9 @@ use std::{
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::CertificateDer;
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// Where it lies, and the same for the client.
+/// The files for the servers, and the certificate for the client.
 #[derive(Debug)]
 pub(super) struct Certificate {
     /// In PEM form.
@@ -22,14 +22,14 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// Makes one for `host` in `dir`.
-    pub(super) fn make(dir: &Path, host: &str) -> Result<Self, Complaint> {
+    /// Creates a certificate for `host` in `dir`.
+    pub(super) fn create(dir: &Path, host: &str) -> Result<Self, CommandError> {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec![host.to_owned()])?;
         let (file, key) = (dir.join("bench.pem"), dir.join("bench.key"));
         fs::write(&file, cert.pem())?;
         fs::write(&key, signing_key.serialize_pem())?;
-        // Galley takes no key that everybody may read; the others read it before they give up root.
+        // Galley rejects a key that is readable by others; the other servers read it as root.
         fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
         Ok(Self {
             file,

@@ -1,5 +1,5 @@
-//! One answer looked at closely: is it the right page, and how did it come? Before a client asks for thousands, and
-//! for those of the thousands that were kept.
+//! Checks a response: status, content coding, and the whole decoded body. Used before each measurement, and for the bodies that
+//! the load client sampled.
 
 use std::{
     fs,
@@ -12,57 +12,57 @@ use std::{
 use galley_load::BodyCoding;
 use galley_testkit::client::{Connection, Response};
 
-use super::site::Expected;
-use crate::demo::Complaint;
+use super::site::ExpectedBody;
+use crate::demo::CommandError;
 
-/// A right answer.
+/// A response that passed the check.
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
-    /// `identity`, or what Content-Encoding says.
+pub(super) struct CheckedResponse {
+    /// The value of Content-Encoding, or `identity`.
     pub(super) coding: String,
-    /// The body as it came.
+    /// The body as received.
     pub(super) body: Vec<u8>,
-    /// Head and body as they came.
+    /// Head and body as received.
     pub(super) raw: Vec<u8>,
-    /// The field of a request that asks whether this answer still holds.
+    /// The header field of a conditional request for this response.
     pub(super) condition: Option<String>,
 }
 
-/// What an answer must be.
+/// The expected properties of a response.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct ExpectedResponse<'a> {
     pub(super) method: &'a str,
     pub(super) status: u16,
-    pub(super) expected: &'a Expected,
+    pub(super) body: &'a ExpectedBody,
 }
 
-/// Sends `head` and checks the answer.
+/// Sends `head` on a new connection and checks the response.
 ///
 /// # Errors
-/// Says what is wrong with the answer, with its beginning.
-pub(super) fn ask(
+/// Describes the difference and quotes the beginning of the response.
+pub(super) fn request(
     addr: SocketAddr,
     head: &[u8],
-    wanted: Wanted<'_>,
+    expected: ExpectedResponse<'_>,
     dir: &Path,
-) -> Result<Answer, Complaint> {
+) -> Result<CheckedResponse, CommandError> {
     let mut connection = Connection::within(addr, TIMEOUT)?;
-    on(&mut connection, head, wanted, dir)
+    request_on(&mut connection, head, expected, dir)
 }
 
-/// The same on a connection that stands.
-pub(super) fn on(
+/// Sends `head` on an open connection and checks the response.
+pub(super) fn request_on(
     connection: &mut Connection,
     head: &[u8],
-    wanted: Wanted<'_>,
+    expected: ExpectedResponse<'_>,
     dir: &Path,
-) -> Result<Answer, Complaint> {
+) -> Result<CheckedResponse, CommandError> {
     connection.write(head)?;
-    let response = connection.receive(wanted.method)?;
-    let wrong = |what: &str| -> Complaint {
-        format!("wrong answer, {what}:\n{}", response.beginning()).into()
+    let response = connection.receive(expected.method)?;
+    let wrong = |what: &str| -> CommandError {
+        format!("wrong response: {what}:\n{}", response.beginning()).into()
     };
-    if response.status != wanted.status {
+    if response.status != expected.status {
         return Err(wrong("status"));
     }
     let name = response.field("content-encoding").unwrap_or("identity");
@@ -72,14 +72,14 @@ pub(super) fn on(
         "br" => BodyCoding::Br,
         _ => BodyCoding::Other,
     };
-    // An answer without a body has nothing to decode, whatever its head says of the page.
-    if !response.body.is_empty() || wanted.status == 200 {
-        body(coding, &response.body, wanted.expected, dir)
-            .map_err(|complaint| wrong(&complaint.to_string()))?;
+    // A response without a body (304) may have the Content-Encoding of the page.
+    if !response.body.is_empty() || expected.status == 200 {
+        body(coding, &response.body, expected.body, dir)
+            .map_err(|error| wrong(&error.to_string()))?;
     }
     let condition = condition(&response);
     let name = name.to_owned();
-    Ok(Answer {
+    Ok(CheckedResponse {
         coding: name,
         condition,
         body: response.body,
@@ -87,32 +87,32 @@ pub(super) fn on(
     })
 }
 
-/// Checks a body as it came.
+/// Decodes a body and compares it with the expected one.
 pub(super) fn body(
     coding: BodyCoding,
     bytes: &[u8],
-    expected: &Expected,
+    expected: &ExpectedBody,
     dir: &Path,
-) -> Result<(), Complaint> {
+) -> Result<(), CommandError> {
     let decoded = match coding {
         BodyCoding::Identity => None,
-        BodyCoding::Gzip => Some(decode(&["gzip", "-dc"], bytes, dir)?),
-        BodyCoding::Br => Some(decode(&["brotli", "-dc"], bytes, dir)?),
-        BodyCoding::Other => return Err("a coding that was not asked for".into()),
+        BodyCoding::Gzip => Some(decompress(&["gzip", "-dc"], bytes, dir)?),
+        BodyCoding::Br => Some(decompress(&["brotli", "-dc"], bytes, dir)?),
+        BodyCoding::Other => return Err("a content coding that was not requested".into()),
     };
     let decoded = decoded.as_deref().unwrap_or(bytes);
     match expected {
-        Expected::Bytes(wanted) if wanted == decoded => Ok(()),
-        Expected::Bytes(wanted) => Err(format!(
-            "its body is {} bytes and not the {} wanted",
+        ExpectedBody::Bytes(expected) if expected == decoded => Ok(()),
+        ExpectedBody::Bytes(expected) => Err(format!(
+            "the body differs: {} bytes, expected {}",
             decoded.len(),
-            wanted.len()
+            expected.len()
         )
         .into()),
-        Expected::Marks(marks) => {
+        ExpectedBody::Marks(marks) => {
             let text = String::from_utf8_lossy(decoded);
             match marks.iter().find(|mark| !text.contains(mark.as_str())) {
-                Some(missing) => Err(format!("`{missing}` is not in its body").into()),
+                Some(missing) => Err(format!("`{missing}` is not in the body").into()),
                 None => Ok(()),
             }
         }
@@ -126,10 +126,10 @@ fn condition(response: &Response) -> Option<String> {
         .or_else(|| modified.map(|date| format!("If-Modified-Since: {date}")))
 }
 
-/// By the programs of these names: they are not ours.
-pub(crate) fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>, Complaint> {
+/// Decompresses with an external program, so that the check does not depend on Galley's code.
+pub(crate) fn decompress(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>, CommandError> {
     let (program, arguments) = line.split_first().ok_or("no program")?;
-    let file = dir.join("answer.packed");
+    let file = dir.join("response.compressed");
     fs::write(&file, bytes)?;
     let output = Command::new(program)
         .args(arguments)
@@ -139,8 +139,8 @@ pub(crate) fn decode(line: &[&str], bytes: &[u8], dir: &Path) -> Result<Vec<u8>,
     if output.status.success() {
         return Ok(output.stdout);
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("the body is not {program}: {said}").into())
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!("the body is not valid {program}: {stderr}").into())
 }
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    fn packed(text: &str, dir: &Path) -> Vec<u8> {
+    fn gzip(text: &str, dir: &Path) -> Vec<u8> {
         let plain = dir.join("plain");
         fs::write(&plain, text).unwrap();
         let output = Command::new("gzip")
@@ -163,47 +163,47 @@ mod tests {
     }
 
     #[test]
-    fn only_the_right_page_passes() {
+    fn only_the_expected_page_passes() {
         let scratch = Scratch::new().unwrap();
-        let page = packed("a page </html>", scratch.path());
-        let origin = Origin::start(move |seen, wire| {
+        let page = gzip("a page </html>", scratch.path());
+        let origin = Origin::start(move |request, writer| {
             let gzip: &[(&str, &str)] = &[("Content-Encoding", "gzip"), ("ETag", "\"1\"")];
-            let _ = match seen.target.as_str() {
-                "/" => wire.answer(200, &[], b"a page </html>"),
-                "/gzip" => wire.answer(200, gzip, &page),
-                "/broken" => wire.answer(200, gzip, b"a page </html>"),
-                "/other" => wire.answer(200, &[], b"another page"),
-                "/zstd" => wire.answer(200, &[("Content-Encoding", "zstd")], b"x"),
-                _ => wire.answer(503, &[], b"a page </html>"),
+            let _ = match request.target.as_str() {
+                "/" => writer.answer(200, &[], b"a page </html>"),
+                "/gzip" => writer.answer(200, gzip, &page),
+                "/broken" => writer.answer(200, gzip, b"a page </html>"),
+                "/other" => writer.answer(200, &[], b"another page"),
+                "/zstd" => writer.answer(200, &[("Content-Encoding", "zstd")], b"x"),
+                _ => writer.answer(503, &[], b"a page </html>"),
             };
         })
         .unwrap();
-        let expected = Expected::Marks(vec!["</html>".to_owned()]);
-        let wanted = Wanted {
+        let body = ExpectedBody::Marks(vec!["</html>".to_owned()]);
+        let expected = ExpectedResponse {
             method: "GET",
             status: 200,
-            expected: &expected,
+            body: &body,
         };
-        for (path, verdict) in [
+        for (path, result) in [
             ("/", Ok("identity")),
             ("/gzip", Ok("gzip")),
-            ("/broken", Err("not gzip")),
-            ("/other", Err("is not in its body")),
+            ("/broken", Err("not valid gzip")),
+            ("/other", Err("is not in the body")),
             ("/zstd", Err("coding")),
             ("/down", Err("status")),
         ] {
             let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
             match (
-                ask(origin.addr(), head.as_bytes(), wanted, scratch.path()),
-                verdict,
+                super::request(origin.addr(), head.as_bytes(), expected, scratch.path()),
+                result,
             ) {
-                (Ok(answer), Ok(coding)) => {
-                    assert_eq!(answer.coding, coding);
+                (Ok(response), Ok(coding)) => {
+                    assert_eq!(response.coding, coding);
                     let condition = (coding == "gzip").then(|| "If-None-Match: \"1\"".to_owned());
-                    assert_eq!(answer.condition, condition);
+                    assert_eq!(response.condition, condition);
                 }
-                (Err(complaint), Err(part)) => {
-                    assert!(complaint.to_string().contains(part), "{path}: {complaint}");
+                (Err(error), Err(part)) => {
+                    assert!(error.to_string().contains(part), "{path}: {error}");
                 }
                 (got, _) => panic!("{path}: {got:?}"),
             }
@@ -211,9 +211,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_must_be_the_same() {
+    fn a_body_with_other_bytes_is_rejected() {
         let scratch = Scratch::new().unwrap();
-        let expected = Expected::Bytes(b"abc".to_vec());
+        let expected = ExpectedBody::Bytes(b"abc".to_vec());
         assert!(body(BodyCoding::Identity, b"abc", &expected, scratch.path()).is_ok());
         assert!(body(BodyCoding::Identity, b"abd", &expected, scratch.path()).is_err());
     }

@@ -1,4 +1,4 @@
-//! Contenders running: their backends, the programs in front of them, and whose processor time counts.
+//! Starts the contenders: the programs, their backends, and the process trees whose processor time counts.
 
 use std::{
     collections::BTreeMap,
@@ -11,123 +11,134 @@ use std::{
 use galley_testkit::{Apache, ApacheOptions, FpmOptions, PhpFpm, runs_as_root};
 
 use super::{
-    floor::Answers,
+    context::RunContext,
+    floor::PreparedResponses,
     pin,
-    plan::{Backend, Contender},
+    placeholders::Placeholders,
     program::Program,
-    stand::Stand,
-    words::Words,
+    settings::{Backend, Contender},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// Everybody who is measured in a round, running. Ends with its handle, backends last.
+/// All running contenders of a round. Dropping it stops them, the backends last.
 #[derive(Debug)]
-pub(super) struct Field {
-    running: BTreeMap<String, Running>,
+pub(super) struct RunningContenders {
+    running: BTreeMap<String, RunningContender>,
     apache: Option<Apache>,
-    slow: Program,
-    slow_addr: SocketAddr,
+    slow_upstream: Program,
+    slow_upstream_addr: SocketAddr,
     dir: PathBuf,
 }
 
-/// A contender that answers.
+/// A contender that accepts requests.
 #[derive(Debug)]
-pub(super) struct Running {
-    front: Program,
+pub(super) struct RunningContender {
+    program: Program,
     fpm: Option<PhpFpm>,
+    /// Process id of its Apache.
     apache: Option<u32>,
     addr: SocketAddr,
     tls_addr: SocketAddr,
 }
 
-/// A contender that could not be started, and why.
-pub(super) type Missing = Vec<(String, Complaint)>;
+/// The contenders that failed to start, with the reasons.
+pub(super) type FailedStarts = Vec<(String, CommandError)>;
 
-impl Field {
-    /// Starts all contenders of the plan but the floor on the server's core, and the slow upstream on the client's.
-    pub(super) fn start(stand: &Stand<'_>, dir: &Path) -> Result<(Self, Missing), Complaint> {
+impl RunningContenders {
+    /// Starts all contenders of the plan except the floor, on the server's core, and the slow upstream on the client's core.
+    pub(super) fn start(
+        context: &RunContext<'_>,
+        dir: &Path,
+    ) -> Result<(Self, FailedStarts), CommandError> {
         fs::create_dir_all(dir)?;
-        let (slow, slow_addr) = slow(stand, dir)?;
-        let wants_apache = stand
+        let (slow_upstream, slow_upstream_addr) = start_slow_upstream(context, dir)?;
+        let needs_apache = context
             .plan
             .contenders
             .iter()
-            .any(|one| one.backend == Backend::Apache);
-        let apache = if wants_apache {
-            Some(apache(stand, dir)?)
+            .any(|contender| contender.backend == Backend::Apache);
+        let apache = if needs_apache {
+            Some(start_apache(context, dir)?)
         } else {
             None
         };
-        let mut field = Self {
+        let mut contenders = Self {
             running: BTreeMap::new(),
             apache,
-            slow,
-            slow_addr,
+            slow_upstream,
+            slow_upstream_addr,
             dir: dir.to_owned(),
         };
-        let mut missing = Vec::new();
-        for contender in &stand.plan.contenders {
+        let mut failed = Vec::new();
+        for contender in &context.plan.contenders {
             if contender.is_floor {
                 continue;
             }
-            stand.interrupt.check()?;
-            match field.launch(stand, contender) {
+            context.interrupt.check()?;
+            match contenders.launch(context, contender) {
                 Ok(running) => {
-                    field.running.insert(contender.name.clone(), running);
+                    contenders.running.insert(contender.name.clone(), running);
                 }
-                Err(complaint) => missing.push((contender.name.clone(), complaint)),
+                Err(error) => failed.push((contender.name.clone(), error)),
             }
         }
-        Ok((field, missing))
+        Ok((contenders, failed))
     }
 
-    pub(super) fn running(&self, name: &str) -> Option<&Running> {
+    pub(super) fn running(&self, name: &str) -> Option<&RunningContender> {
         self.running.get(name)
     }
 
-    /// A floor with these answers, by the target of their requests.
-    pub(super) fn floor<'a>(
+    /// Starts a floor with these responses by request target.
+    pub(super) fn start_floor<'a>(
         &self,
-        stand: &Stand<'_>,
+        context: &RunContext<'_>,
         contender: &Contender,
-        answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-    ) -> Result<Running, Complaint> {
+        responses: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<RunningContender, CommandError> {
         let dir = self.dir.join(&contender.name);
         fs::create_dir_all(&dir)?;
-        Answers::write(&dir.join("answers"), answers)?;
-        self.launch(stand, contender)
+        PreparedResponses::write(&dir.join("responses"), responses)?;
+        self.launch(context, contender)
     }
 
-    /// What fronts and the slow upstream have complained about.
-    pub(super) fn complaints(&self) -> Vec<(String, String)> {
+    /// The errors that the contenders and the slow upstream have logged, by name.
+    pub(super) fn logged_errors(&self) -> Vec<(String, String)> {
         let mut all: Vec<(String, String)> = self
             .running
             .iter()
-            .filter_map(|(name, running)| Some((name.clone(), complaints(&running.front.log())?)))
+            .filter_map(|(name, running)| {
+                Some((name.clone(), logged_errors(&running.program.log())?))
+            })
             .collect();
-        all.extend(complaints(&self.slow.log()).map(|said| ("the slow upstream".to_owned(), said)));
+        let upstream = logged_errors(&self.slow_upstream.log());
+        all.extend(upstream.map(|lines| ("the slow upstream".to_owned(), lines)));
         all
     }
 
-    /// Starts it in a folder of its own.
-    fn launch(&self, stand: &Stand<'_>, contender: &Contender) -> Result<Running, Complaint> {
+    /// Starts a contender in a separate folder.
+    fn launch(
+        &self,
+        context: &RunContext<'_>,
+        contender: &Contender,
+    ) -> Result<RunningContender, CommandError> {
         let dir = self.dir.join(&contender.name);
         fs::create_dir_all(&dir)?;
-        let server = stand.place.cores.server;
+        let server = context.environment.cores.server;
         pin::on_core(server, || {
             let fpm = match contender.backend {
-                Backend::PhpFpm => Some(fpm(stand, &dir)?),
+                Backend::PhpFpm => Some(start_fpm(context, &dir)?),
                 Backend::None | Backend::Apache => None,
             };
             let ports = (galley_testkit::free_port()?, galley_testkit::free_port()?);
             let [addr, tls_addr] =
                 [ports.0, ports.1].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-            let words = self.words(stand, &dir, ports, fpm.as_ref())?;
-            prepare(stand, contender, &dir, &words)?;
-            let mut front = Program::start(&words.fill_all(&contender.command)?, &dir)?;
-            front.wait_until_listening(addr)?;
-            Ok(Running {
-                front,
+            let placeholders = self.placeholders(context, &dir, ports, fpm.as_ref())?;
+            prepare(context, contender, &dir, &placeholders)?;
+            let mut program = Program::start(&placeholders.fill_all(&contender.command)?, &dir)?;
+            program.wait_until_listening(addr)?;
+            Ok(RunningContender {
+                program,
                 fpm,
                 apache: self
                     .apache
@@ -140,73 +151,77 @@ impl Field {
         })?
     }
 
-    /// The words of configuration files; README.md of the bench lists them.
-    fn words(
+    /// The values of the placeholders in configuration files. bench/README.md lists them.
+    fn placeholders(
         &self,
-        stand: &Stand<'_>,
+        context: &RunContext<'_>,
         dir: &Path,
         (port, tls_port): (u16, u16),
         fpm: Option<&PhpFpm>,
-    ) -> Result<Words, Complaint> {
-        let text = |path: &Path| -> Result<String, Complaint> {
+    ) -> Result<Placeholders, CommandError> {
+        let text = |path: &Path| -> Result<String, CommandError> {
             let text = path.to_str();
-            Ok(text.ok_or("a path that is not text")?.to_owned())
+            Ok(text.ok_or("a path that is not valid UTF-8")?.to_owned())
         };
-        let mut words = Words::new();
-        words.set("dir", text(dir)?);
-        words.set("root", text(stand.site.root())?);
-        words.set("static", text(stand.site.statics())?);
-        words.set("galley", text(&stand.place.galley)?);
-        words.set("xtask", text(&stand.place.xtask)?);
-        words.set("host", &stand.plan.host);
-        words.set("port", port);
-        words.set("tls_port", tls_port);
-        words.set("certificate", text(&stand.certificate.file)?);
-        words.set("key", text(&stand.certificate.key)?);
-        words.set("slow", self.slow_addr);
-        words.set("slow_port", self.slow_addr.port());
-        words.set("php_workers", stand.plan.php_workers);
-        // Every contender has one core.
-        words.set("workers", 1);
+        let mut placeholders = Placeholders::new();
+        placeholders.set("dir", text(dir)?);
+        placeholders.set("root", text(context.site.root())?);
+        placeholders.set("static", text(context.site.statics())?);
+        placeholders.set("galley", text(&context.environment.galley)?);
+        placeholders.set("xtask", text(&context.environment.xtask)?);
+        placeholders.set("host", &context.plan.host);
+        placeholders.set("port", port);
+        placeholders.set("tls_port", tls_port);
+        placeholders.set("certificate", text(&context.certificate.file)?);
+        placeholders.set("key", text(&context.certificate.key)?);
+        placeholders.set("slow", self.slow_upstream_addr);
+        placeholders.set("slow_port", self.slow_upstream_addr.port());
+        placeholders.set("php_workers", context.plan.php_workers);
+        // Each contender has one core.
+        placeholders.set("workers", 1);
         if let Some(apache) = &self.apache {
-            words.set("apache", apache.addr());
-            words.set("apache_port", apache.addr().port());
+            placeholders.set("apache", apache.addr());
+            placeholders.set("apache_port", apache.addr().port());
         }
         if let Some(fpm) = fpm {
-            words.set("php", fpm.address());
+            placeholders.set("php", fpm.address());
         }
-        // An ordinary user's servers complain about such a line.
-        let as_root = |line: &'static str| if runs_as_root() { line } else { "" };
-        words.set("user", as_root("user www-data;"));
-        words.set("apache_user", as_root("User www-data\nGroup www-data"));
-        words.set("user_name", if runs_as_root() { "www-data" } else { "#-1" });
-        Ok(words)
+        // Servers that do not run as root warn about these directives.
+        let if_root = |line: &'static str| if runs_as_root() { line } else { "" };
+        placeholders.set("user", if_root("user www-data;"));
+        placeholders.set("apache_user", if_root("User www-data\nGroup www-data"));
+        placeholders.set("user_name", if runs_as_root() { "www-data" } else { "#-1" });
+        Ok(placeholders)
     }
 }
 
-impl Running {
-    /// Where clients ask.
+impl RunningContender {
+    /// The address for HTTP without TLS.
     pub(super) fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The same over TLS, where it listens there.
+    /// The address for TLS, if the contender has it.
     pub(super) fn tls_addr(&self) -> SocketAddr {
         self.tls_addr
     }
 
-    /// The processes that all of its processes hang below; the database is not among them.
+    /// The roots of its process trees, without the database.
     pub(super) fn roots(&self) -> Vec<u32> {
         let fpm = self.fpm.as_ref().map(PhpFpm::pid);
-        let parts = [Some(self.front.pid()), fpm, self.apache];
+        let parts = [Some(self.program.pid()), fpm, self.apache];
         parts.into_iter().flatten().collect()
     }
 }
 
-fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), Complaint> {
+/// Starts the slow upstream: a floor with a delay, on the client's core.
+fn start_slow_upstream(
+    context: &RunContext<'_>,
+    dir: &Path,
+) -> Result<(Program, SocketAddr), CommandError> {
     let dir = dir.join("slow");
     fs::create_dir_all(&dir)?;
-    let file = dir.join("answers");
+    let file = dir.join("responses");
     let text = "<p>A paragraph of a page from a slow upstream, as long as paragraphs are.</p>\n"
         .repeat(120);
     let html = format!("<!doctype html><html><body><h1>slow</h1>\n{text}</body></html>");
@@ -215,61 +230,67 @@ fn slow(stand: &Stand<'_>, dir: &Path) -> Result<(Program, SocketAddr), Complain
          Cache-Control: public, max-age=1, stale-while-revalidate=600\r\n\r\n",
         html.len()
     );
-    Answers::write(&file, [("/", (head + &html).as_bytes())])?;
+    PreparedResponses::write(&file, [("/", (head + &html).as_bytes())])?;
     let port = galley_testkit::free_port()?;
     let line = [
-        stand.place.xtask.display().to_string(),
+        context.environment.xtask.display().to_string(),
         "floor".to_owned(),
         "--port".to_owned(),
         port.to_string(),
-        "--answers".to_owned(),
+        "--responses".to_owned(),
         file.display().to_string(),
         "--delay-ms".to_owned(),
         SLOW_MS.to_string(),
     ];
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut program = pin::on_core(stand.place.cores.client, || Program::start(&line, &dir))??;
+    let mut program = pin::on_core(context.environment.cores.client, || {
+        Program::start(&line, &dir)
+    })??;
     program.wait_until_listening(addr)?;
     Ok((program, addr))
 }
 
-fn apache(stand: &Stand<'_>, dir: &Path) -> Result<Apache, Complaint> {
-    let mut words = Words::new();
-    words.set("php_workers", stand.plan.php_workers);
+fn start_apache(context: &RunContext<'_>, dir: &Path) -> Result<Apache, CommandError> {
+    let mut placeholders = Placeholders::new();
+    placeholders.set("php_workers", context.plan.php_workers);
     let options = ApacheOptions {
-        max_request_workers: usize::try_from(stand.plan.php_workers)?,
-        keep_alive_timeout_s: stand.plan.apache.keep_alive_timeout_s,
-        extra: words.fill(&stand.plan.apache.extra)?,
+        max_request_workers: usize::try_from(context.plan.php_workers)?,
+        keep_alive_timeout_s: context.plan.apache.keep_alive_timeout_s,
+        extra: placeholders.fill(&context.plan.apache.extra)?,
     };
-    let start = || Apache::start(&dir.join("apache"), stand.site.root(), &options);
-    Ok(pin::on_core(stand.place.cores.server, start)??)
+    let start = || Apache::start(&dir.join("apache"), context.site.root(), &options);
+    Ok(pin::on_core(context.environment.cores.server, start)??)
 }
 
-fn fpm(stand: &Stand<'_>, dir: &Path) -> Result<PhpFpm, Complaint> {
+fn start_fpm(context: &RunContext<'_>, dir: &Path) -> Result<PhpFpm, CommandError> {
     let options = FpmOptions {
-        workers: usize::try_from(stand.plan.php_workers)?,
+        workers: usize::try_from(context.plan.php_workers)?,
         ..FpmOptions::default()
     };
     Ok(PhpFpm::start(&dir.join("fpm"), &options)?)
 }
 
-/// Makes the folders and writes the configuration files.
+/// Creates the folders and writes the configuration files.
 fn prepare(
-    stand: &Stand<'_>,
+    context: &RunContext<'_>,
     contender: &Contender,
     dir: &Path,
-    words: &Words,
-) -> Result<(), Complaint> {
+    placeholders: &Placeholders,
+) -> Result<(), CommandError> {
     for folder in &contender.folders {
         let folder = dir.join(folder);
         fs::create_dir_all(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
     }
     for (source, target) in &contender.files {
-        let source = stand.place.here.join("contenders").join(source);
+        let source = context
+            .environment
+            .bench_dir
+            .join("contenders")
+            .join(source);
         let text = fs::read_to_string(&source)
             .map_err(|error| format!("cannot read `{}`: {error}", source.display()))?;
-        let filled = words
+        let filled = placeholders
             .fill(&text)
             .map_err(|error| format!("`{}`: {error}", source.display()))?;
         let target = dir.join(target);
@@ -281,23 +302,23 @@ fn prepare(
     Ok(())
 }
 
-/// The last lines that speak of errors in what a program has said.
-fn complaints(log: &str) -> Option<String> {
-    let bad: Vec<&str> = log.lines().filter(|line| complains(line)).collect();
-    let last = bad.get(bad.len().saturating_sub(LINES)..)?;
-    (!bad.is_empty()).then(|| format!("{} lines, the last:\n{}", bad.len(), last.join("\n")))
+/// The last error lines of a log.
+fn logged_errors(log: &str) -> Option<String> {
+    let errors: Vec<&str> = log.lines().filter(|line| is_error(line)).collect();
+    let last = errors.get(errors.len().saturating_sub(MAX_LINES)..)?;
+    (!errors.is_empty()).then(|| format!("{} lines, the last:\n{}", errors.len(), last.join("\n")))
 }
 
-/// `[error]`, `error:` and the like, as servers mark their lines.
-fn complains(line: &str) -> bool {
+/// Whether a server has marked a log line as an error, such as `[error]` or `error:`.
+fn is_error(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["error", "[crit", "[alert", "[emerg", "panic"]
         .iter()
         .any(|word| line.contains(word))
 }
 
-const LINES: usize = 5;
-/// What the slow upstream takes for each answer.
+const MAX_LINES: usize = 5;
+/// The delay of the slow upstream.
 const SLOW_MS: u64 = 50;
 
 #[cfg(test)]
@@ -305,8 +326,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_complain() {
-        for (line, wanted) in [
+    fn error_lines_of_several_servers_are_recognized() {
+        for (line, expected) in [
             ("2025/01/01 00:00:00 [error] 7#7: *1 connect() failed", true),
             ("[emerg] 7#7: bind() failed", true),
             ("thread 'main' panicked at", true),
@@ -314,7 +335,7 @@ mod tests {
             ("Debug: Platform: Linux,x86_64,-jnone,-hcritbit", false),
             ("", false),
         ] {
-            assert_eq!(complains(line), wanted, "{line}");
+            assert_eq!(is_error(line), expected, "{line}");
         }
     }
 }

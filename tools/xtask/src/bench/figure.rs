@@ -1,51 +1,53 @@
-//! What is measured: the names of figures in scenarios, results and tables, with their units.
+//! The figures that the benchmark measures: their names in scenarios, results and tables, and their units.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Kinds of figures.
+/// A measured quantity. The serialized names are those in scenarios.toml and in the JSON files of earlier runs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Figure {
-    /// Processor time of all the contender's processes for each answer, in microseconds.
+    /// Processor time of all processes of the contender per response, in microseconds.
     #[default]
     CpuUs,
-    /// Answers in a second.
+    /// Responses per second.
     PerSecond,
-    /// Megabytes (10^6) of answers in a second.
+    /// Megabytes (10^6) of responses per second.
     MegabytesPerSecond,
-    /// Latency by the client's clock, in microseconds.
+    /// Latency measured by the client, in microseconds.
     P50Us,
     P99Us,
     P999Us,
     MaxUs,
-    /// Memory of all the contender's processes, in megabytes (10^6).
+    /// Memory of all processes of the contender, in megabytes (10^6).
     MemoryMb,
-    /// Share of a core that the contender had.
+    /// Share of one core that the contender used.
     ServerBusy,
     ClientBusy,
-    /// Share of the whole machine that neither contender, database nor client had.
+    /// Share of the whole machine that was used by neither contender, database nor client.
     OthersBusy,
-    /// Requests that PHP saw.
+    /// Requests that PHP received.
     UpstreamRequests,
-    /// How long PHP took, in milliseconds.
+    /// Time that PHP needed to generate the page, in milliseconds.
     UpstreamMs,
-    /// The slowest answer, in milliseconds.
+    /// The slowest response, in milliseconds.
     WorstMs,
-    /// How much longer than PHP it took, in milliseconds.
+    /// The slowest response minus the time of PHP, in milliseconds.
     LateMs,
-    /// Of the requests beside those that are measured.
-    BesidePerSecond,
-    BesideP99Us,
+    /// Rate and latency of the background load.
+    #[serde(rename = "beside-per-second")]
+    BackgroundPerSecond,
+    #[serde(rename = "beside-p99-us")]
+    BackgroundP99Us,
 }
 
-/// One value of each kind that a measurement has.
+/// The figures of one measurement.
 pub(super) type Figures = BTreeMap<Figure, f64>;
 
 impl Figure {
-    /// What it is, for people, with its unit.
-    pub(super) fn words(self) -> &'static str {
+    /// The description in charts, with the unit.
+    pub(super) fn description(self) -> &'static str {
         match self {
             Self::CpuUs => "server CPU per request, microseconds",
             Self::PerSecond => "requests per second",
@@ -53,21 +55,21 @@ impl Figure {
             Self::P50Us => "median latency, microseconds",
             Self::P99Us => "99th percentile of latency, microseconds",
             Self::P999Us => "99.9th percentile of latency, microseconds",
-            Self::MaxUs => "slowest answer, microseconds",
+            Self::MaxUs => "slowest response, microseconds",
             Self::MemoryMb => "memory, megabytes",
             Self::ServerBusy => "share of a core, server",
             Self::ClientBusy => "share of a core, client",
             Self::OthersBusy => "share of the machine, others",
             Self::UpstreamRequests => "requests at PHP",
-            Self::UpstreamMs => "time of PHP, milliseconds",
-            Self::WorstMs => "slowest answer, milliseconds",
-            Self::LateMs => "slowest answer less PHP's time, milliseconds",
-            Self::BesidePerSecond => "requests per second of what went on beside",
-            Self::BesideP99Us => "99th percentile of what went on beside, microseconds",
+            Self::UpstreamMs => "PHP time, milliseconds",
+            Self::WorstMs => "slowest response, milliseconds",
+            Self::LateMs => "slowest response minus PHP's time, milliseconds",
+            Self::BackgroundPerSecond => "background requests per second",
+            Self::BackgroundP99Us => "99th percentile of background latency, microseconds",
         }
     }
 
-    /// The head of a column.
+    /// The heading of the column in tables.
     pub(super) fn column(self) -> &'static str {
         match self {
             Self::CpuUs => "CPU us/request",
@@ -85,13 +87,13 @@ impl Figure {
             Self::UpstreamMs => "PHP ms",
             Self::WorstMs => "slowest ms",
             Self::LateMs => "after PHP ms",
-            Self::BesidePerSecond => "beside/s",
-            Self::BesideP99Us => "beside p99 us",
+            Self::BackgroundPerSecond => "beside/s",
+            Self::BackgroundP99Us => "beside p99 us",
         }
     }
 }
 
-/// A figure with as many decimals as it deserves.
+/// Formats a value with three significant digits, but without decimals from 100 on.
 pub(crate) fn rounded(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_files_are_those_of_the_results() {
+    fn figures_are_serialized_in_kebab_case() {
         let text = serde_json::to_string(&Figure::MegabytesPerSecond).unwrap();
         assert_eq!(text, "\"megabytes-per-second\"");
         let figures = Figures::from([(Figure::P999Us, 1.5)]);
@@ -114,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn decimals() {
-        for (value, wanted) in [
+    fn values_are_rounded_to_three_digits() {
+        for (value, expected) in [
             (1234.5, "1234"),
             (12.34, "12.3"),
             (1.234, "1.23"),
             (-50.0, "-50.0"),
         ] {
-            assert_eq!(rounded(value), wanted);
+            assert_eq!(rounded(value), expected);
         }
     }
 }

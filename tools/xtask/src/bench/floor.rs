@@ -1,10 +1,10 @@
-//! `xtask floor`: the least that a server can do, as the measure of all others. A bare epoll loop in one thread that finds
-//! the end of each request's head and sends bytes that were made before: those with which Galley answered the same
-//! request. It looks at nothing else: no method, no field, no host, no log.
+//! `xtask floor`: the lower bound for the cost of a request, with which all servers are compared. A bare epoll loop in one thread finds
+//! the end of each request's head and sends prepared bytes: Galley's earlier response to the same request. It ignores method, header
+//! fields and host, and writes no log.
 //!
-//! With several answers it looks the request's target up in a table. With a delay it is the slow upstream of the
-//! scenarios that need one: each answer is sent so long after its request. Where it holds them together, all are sent so long after
-//! the first request: the cost of a thousand visitors who wait for one page, and nothing else.
+//! With several responses it looks up the request's target in a table. `--delay-ms` makes it the slow upstream of some scenarios: it
+//! sends each response after a delay. With `--together-ms` it sends all responses at a fixed time after the first request, which is
+//! the minimum cost of a thousand clients that wait for one page.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,29 +26,29 @@ use rustix::{
     time::Timespec,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Where to listen on 127.0.0.1
+    /// Port on 127.0.0.1
     #[arg(long)]
     port: u16,
-    /// The file of answers
+    /// The file with the responses
     #[arg(long)]
-    answers: PathBuf,
-    /// How long each answer waits
+    responses: PathBuf,
+    /// Delay of each response
     #[arg(long, default_value_t = 0)]
     delay_ms: u64,
-    /// How long the first answer waits, and all that are asked for meanwhile wait with it
+    /// Delay of the first response; requests that arrive during this time get their responses at the same time
     #[arg(long, default_value_t = 0, conflicts_with = "delay_ms")]
     together_ms: u64,
 }
 
-/// Serves until it is killed.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
-    let answers = Answers::read(&arguments.answers)?;
+/// Serves until the process is killed.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    let responses = PreparedResponses::read(&arguments.responses)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port))?;
-    // The backlog of the standard library is 128; the stampede needs more.
+    // The standard library listens with a backlog of 128; the stampede needs more.
     rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     let delay = match (arguments.delay_ms, arguments.together_ms) {
@@ -56,55 +56,55 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
         (ms, 0) => Delay::Each(Duration::from_millis(ms)),
         (_, ms) => Delay::Together(Duration::from_millis(ms)),
     };
-    Floor::new(listener.into(), answers, delay)?.serve()
+    Floor::new(listener.into(), responses, delay)?.serve()
 }
 
-/// When answers leave.
+/// When responses are sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Delay {
-    /// At once.
+    /// Send responses immediately.
     None,
-    /// So long after their request.
+    /// Send each response this time after its request.
     Each(Duration),
-    /// So long after the first request of those that wait.
+    /// Send all pending responses this time after the first request.
     Together(Duration),
 }
 
-/// Whole answers by the target of the request.
+/// Complete responses by request target.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct PreparedResponses {
     bytes: Vec<u8>,
     by_target: HashMap<Vec<u8>, Range<usize>>,
-    /// Where there is one only, it answers everything.
-    only: Option<Range<usize>>,
-    /// The answers say that the connection ends with them.
+    /// A single response is sent to all requests.
+    single: Option<Range<usize>>,
+    /// The responses have `Connection: close`.
     close: bool,
 }
 
-impl Answers {
-    /// The file: for each answer the lengths of target and answer (8 bytes each, little-endian), then both.
+impl PreparedResponses {
+    /// Writes the file: for each response the lengths of target and response (8 bytes each, little-endian), then both.
     ///
     /// ```text
-    /// | length of target | length of answer | target | answer | ...
+    /// | length of target | length of response | target | response | ...
     /// ```
     pub(crate) fn write<'a>(
         path: &Path,
-        answers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
-    ) -> Result<(), Complaint> {
+        responses: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<(), CommandError> {
         let mut out = Vec::new();
-        for (target, answer) in answers {
+        for (target, response) in responses {
             out.extend_from_slice(&(target.len() as u64).to_le_bytes());
-            out.extend_from_slice(&(answer.len() as u64).to_le_bytes());
+            out.extend_from_slice(&(response.len() as u64).to_le_bytes());
             out.extend_from_slice(target.as_bytes());
-            out.extend_from_slice(answer);
+            out.extend_from_slice(response);
         }
         fs::write(path, out)?;
         Ok(())
     }
 
-    fn read(path: &Path) -> Result<Self, Complaint> {
+    fn read(path: &Path) -> Result<Self, CommandError> {
         let bytes = fs::read(path)?;
-        Self::parse(bytes).ok_or_else(|| format!("`{}` is cut short", path.display()).into())
+        Self::parse(bytes).ok_or_else(|| format!("`{}` is truncated", path.display()).into())
     }
 
     fn parse(bytes: Vec<u8>) -> Option<Self> {
@@ -116,39 +116,39 @@ impl Answers {
                 let field = bytes.get(from..from.checked_add(8)?)?;
                 usize::try_from(u64::from_le_bytes(field.try_into().ok()?)).ok()
             };
-            let (target, answer) = (length(at)?, length(at + 8)?);
+            let (target, response) = (length(at)?, length(at + 8)?);
             let middle = (at + 16).checked_add(target)?;
-            let end = middle.checked_add(answer)?;
+            let end = middle.checked_add(response)?;
             let target = bytes.get(at + 16..middle)?;
             bytes.get(middle..end)?;
             last = middle..end;
             by_target.insert(target.to_vec(), last.clone());
             at = end;
         }
-        let close = says_close(bytes.get(last.clone())?);
-        let only = (by_target.len() == 1).then_some(last);
+        let close = has_connection_close(bytes.get(last.clone())?);
+        let single = (by_target.len() == 1).then_some(last);
         Some(Self {
             bytes,
             by_target,
-            only,
+            single,
             close,
         })
     }
 
-    /// The answer to this head.
-    fn to(&self, head: &[u8]) -> Range<usize> {
-        if let Some(only) = &self.only {
-            return only.clone();
+    /// The response to a request head.
+    fn response_to(&self, head: &[u8]) -> Range<usize> {
+        if let Some(single) = &self.single {
+            return single.clone();
         }
         let target = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
         self.by_target.get(target).cloned().unwrap_or_default()
     }
 }
 
-/// Whether an answer's head says `Connection: close`.
-fn says_close(answer: &[u8]) -> bool {
-    let end = memchr::memmem::find(answer, b"\r\n\r\n").unwrap_or(answer.len());
-    let head = answer.get(..end).unwrap_or_default().to_ascii_lowercase();
+/// Whether the head of a response has `Connection: close`.
+fn has_connection_close(response: &[u8]) -> bool {
+    let end = memchr::memmem::find(response, b"\r\n\r\n").unwrap_or(response.len());
+    let head = response.get(..end).unwrap_or_default().to_ascii_lowercase();
     memchr::memmem::find(&head, b"\r\nconnection: close").is_some()
 }
 
@@ -156,28 +156,32 @@ fn says_close(answer: &[u8]) -> bool {
 #[derive(Debug)]
 struct Connection {
     socket: OwnedFd,
-    /// The beginning of a head whose end has not come.
+    /// The beginning of an incomplete head.
     head: Vec<u8>,
-    /// What of the answers has yet to leave.
-    left: VecDeque<Range<usize>>,
-    waits_to_write: bool,
+    /// The parts of responses that are not sent yet.
+    unsent: VecDeque<Range<usize>>,
+    is_waiting_for_write: bool,
 }
 
 #[derive(Debug)]
 struct Floor {
     epoll: OwnedFd,
     listener: OwnedFd,
-    answers: Answers,
+    responses: PreparedResponses,
     delay: Delay,
     connections: Vec<Option<Connection>>,
     free: Vec<usize>,
-    /// Answers that wait for their time, in order.
-    waiting: VecDeque<(Instant, usize, Range<usize>)>,
+    /// Delayed responses in the order of their time, with the index of the connection.
+    delayed: VecDeque<(Instant, usize, Range<usize>)>,
     end_of_head: Finder<'static>,
 }
 
 impl Floor {
-    fn new(listener: OwnedFd, answers: Answers, delay: Delay) -> Result<Self, Complaint> {
+    fn new(
+        listener: OwnedFd,
+        responses: PreparedResponses,
+        delay: Delay,
+    ) -> Result<Self, CommandError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(
             &epoll,
@@ -188,20 +192,20 @@ impl Floor {
         Ok(Self {
             epoll,
             listener,
-            answers,
+            responses,
             delay,
             connections: Vec::new(),
             free: Vec::new(),
-            waiting: VecDeque::new(),
+            delayed: VecDeque::new(),
             end_of_head: Finder::new(b"\r\n\r\n"),
         })
     }
 
-    fn serve(mut self) -> Result<(), Complaint> {
+    fn serve(mut self) -> Result<(), CommandError> {
         let mut events = Vec::with_capacity(EVENTS);
         let mut buffer = vec![0; BUFFER];
         loop {
-            let timeout = self.until_next();
+            let timeout = self.time_until_next_response();
             match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -225,18 +229,18 @@ impl Floor {
         }
     }
 
-    fn until_next(&self) -> Option<Timespec> {
-        let (due, _, _) = self.waiting.front()?;
-        let left = due.saturating_duration_since(Instant::now());
-        // Rounded up to what the kernel counts in.
-        let ms = i64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
+    fn time_until_next_response(&self) -> Option<Timespec> {
+        let (due, _, _) = self.delayed.front()?;
+        let remaining = due.saturating_duration_since(Instant::now());
+        // Rounded up, because epoll counts milliseconds.
+        let ms = i64::try_from(remaining.as_micros().div_ceil(1000)).unwrap_or(i64::MAX);
         Some(Timespec {
             tv_sec: ms / 1000,
             tv_nsec: ms % 1000 * 1_000_000,
         })
     }
 
-    fn accept(&mut self) -> Result<(), Complaint> {
+    fn accept(&mut self) -> Result<(), CommandError> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         loop {
             let socket = match accept_with(&self.listener, flags) {
@@ -256,11 +260,11 @@ impl Floor {
             let connection = Some(Connection {
                 socket,
                 head: Vec::new(),
-                left: VecDeque::new(),
-                waits_to_write: false,
+                unsent: VecDeque::new(),
+                is_waiting_for_write: false,
             });
             match self.connections.get_mut(at) {
-                Some(place) => *place = connection,
+                Some(slot) => *slot = connection,
                 None => self.connections.push(connection),
             }
         }
@@ -285,20 +289,20 @@ impl Floor {
         let mut closes = false;
         while let Some(end) = self.end_of_head.find(rest) {
             let (head, after) = rest.split_at(end + 4);
-            let answer = self.answers.to(head);
-            closes |= answer.is_empty();
-            let due = match (self.delay, self.waiting.front()) {
+            let response = self.responses.response_to(head);
+            closes |= response.is_empty();
+            let due = match (self.delay, self.delayed.front()) {
                 (Delay::None, _) => None,
                 (Delay::Together(_), Some((due, _, _))) => Some(*due),
                 (Delay::Each(delay) | Delay::Together(delay), _) => Some(Instant::now() + delay),
             };
             match due {
-                Some(due) => self.waiting.push_back((due, at, answer)),
-                None => connection.left.push_back(answer),
+                Some(due) => self.delayed.push_back((due, at, response)),
+                None => connection.unsent.push_back(response),
             }
             rest = after;
         }
-        closes |= rest.len() > MOST_HEAD;
+        closes |= rest.len() > MAX_HEAD;
         connection.head = rest.to_vec();
         if closes {
             return self.close(at);
@@ -310,12 +314,12 @@ impl Floor {
         let Some(Some(connection)) = self.connections.get_mut(at) else {
             return;
         };
-        while let Some(range) = connection.left.front_mut() {
-            let bytes = self.answers.bytes.get(range.clone()).unwrap_or_default();
+        while let Some(range) = connection.unsent.front_mut() {
+            let bytes = self.responses.bytes.get(range.clone()).unwrap_or_default();
             match rustix::io::write(&connection.socket, bytes) {
                 Ok(count) if count == bytes.len() => {
-                    connection.left.pop_front();
-                    if self.answers.close {
+                    connection.unsent.pop_front();
+                    if self.responses.close {
                         return self.close(at);
                     }
                 }
@@ -324,10 +328,10 @@ impl Floor {
                 Err(_) => return self.close(at),
             }
         }
-        let is_left = !connection.left.is_empty();
-        if is_left != connection.waits_to_write {
-            connection.waits_to_write = is_left;
-            let flags = if is_left {
+        let has_unsent = !connection.unsent.is_empty();
+        if has_unsent != connection.is_waiting_for_write {
+            connection.is_waiting_for_write = has_unsent;
+            let flags = if has_unsent {
                 EventFlags::IN | EventFlags::OUT
             } else {
                 EventFlags::IN
@@ -340,27 +344,27 @@ impl Floor {
     }
 
     fn send_due(&mut self) {
-        if self.waiting.is_empty() {
+        if self.delayed.is_empty() {
             return;
         }
         let now = Instant::now();
-        while self.waiting.front().is_some_and(|(due, _, _)| *due <= now) {
-            let Some((_, at, answer)) = self.waiting.pop_front() else {
+        while self.delayed.front().is_some_and(|(due, _, _)| *due <= now) {
+            let Some((_, at, response)) = self.delayed.pop_front() else {
                 return;
             };
             if let Some(Some(connection)) = self.connections.get_mut(at) {
-                connection.left.push_back(answer);
+                connection.unsent.push_back(response);
                 self.write(at);
             }
         }
     }
 
     fn close(&mut self, at: usize) {
-        if let Some(place) = self.connections.get_mut(at)
-            && place.take().is_some()
+        if let Some(slot) = self.connections.get_mut(at)
+            && slot.take().is_some()
         {
-            // An answer that still waits must not go to the next connection with this number.
-            self.waiting.retain(|(_, other, _)| *other != at);
+            // A delayed response must not be sent to the next connection with this index.
+            self.delayed.retain(|(_, other, _)| *other != at);
             self.free.push(at);
         }
     }
@@ -370,20 +374,20 @@ const LISTENER: u64 = u64::MAX;
 const BACKLOG: i32 = 4096;
 const EVENTS: usize = 512;
 const BUFFER: usize = 64 * 1024;
-/// A longer head without an end closes the connection.
-const MOST_HEAD: usize = 64 * 1024;
+/// A longer incomplete head closes the connection.
+const MAX_HEAD: usize = 64 * 1024;
 
-/// Where it runs in this process, for tests.
+/// Starts a floor in a thread and returns its address.
 #[cfg(test)]
-pub(super) fn started(answers: &[(&str, &[u8])], delay: Delay) -> std::net::SocketAddr {
+pub(super) fn start_in_thread(responses: &[(&str, &[u8])], delay: Delay) -> std::net::SocketAddr {
     let scratch = galley_testkit::Scratch::new().unwrap();
-    let file = scratch.join("answers");
-    Answers::write(&file, answers.iter().copied()).unwrap();
-    let answers = Answers::read(&file).unwrap();
+    let file = scratch.join("responses");
+    PreparedResponses::write(&file, responses.iter().copied()).unwrap();
+    let responses = PreparedResponses::read(&file).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let addr = listener.local_addr().unwrap();
-    let floor = Floor::new(listener.into(), answers, delay).unwrap();
+    let floor = Floor::new(listener.into(), responses, delay).unwrap();
     std::thread::spawn(move || {
         let _ = floor.serve();
     });
@@ -400,10 +404,10 @@ mod tests {
     const TWO: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo";
 
     #[test]
-    fn it_sends_what_it_was_given_and_by_target_where_there_are_several() {
-        let addr = started(&[("/1", ONE)], Delay::None);
+    fn the_response_is_selected_by_target_if_there_are_several() {
+        let addr = start_in_thread(&[("/1", ONE)], Delay::None);
         let mut connection = Connection::open(addr).unwrap();
-        // Two heads in one write, the second one cut.
+        // Two heads in one write, the second one incomplete.
         connection
             .write(b"GET /any HTTP/1.1\r\n\r\nGET /thing HTTP/1.1\r\n\r")
             .unwrap();
@@ -411,24 +415,24 @@ mod tests {
         connection.write(b"\n").unwrap();
         assert_eq!(connection.receive("GET").unwrap().raw, ONE);
 
-        let addr = started(
+        let addr = start_in_thread(
             &[("/1", ONE), ("/2", TWO)],
             Delay::Each(Duration::from_millis(1)),
         );
         let mut connection = Connection::open(addr).unwrap();
-        for (target, wanted) in [("/2", TWO), ("/1", ONE)] {
+        for (target, expected) in [("/2", TWO), ("/1", ONE)] {
             let head = format!("GET {target} HTTP/1.1\r\n\r\n");
             connection.write(head.as_bytes()).unwrap();
-            assert_eq!(connection.receive("GET").unwrap().raw, wanted);
+            assert_eq!(connection.receive("GET").unwrap().raw, expected);
         }
         connection.write(b"GET /3 HTTP/1.1\r\n\r\n").unwrap();
         assert!(connection.is_closed_within(Duration::from_secs(10)));
     }
 
     #[test]
-    fn who_asks_while_the_first_waits_is_answered_with_it() {
+    fn pending_responses_are_sent_together_after_the_first_delay() {
         let delay = Delay::Together(Duration::from_millis(300));
-        let addr = started(&[("/1", ONE)], delay);
+        let addr = start_in_thread(&[("/1", ONE)], delay);
         let mut connections = [(); 3].map(|()| Connection::open(addr).unwrap());
         let began = Instant::now();
         for connection in &mut connections {
@@ -441,33 +445,34 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_says_close_is_the_last() {
+    fn the_connection_is_closed_after_a_response_with_connection_close() {
         let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
-        let mut connection = Connection::open(started(&[("/", last)], Delay::None)).unwrap();
+        let mut connection =
+            Connection::open(start_in_thread(&[("/", last)], Delay::None)).unwrap();
         connection.write(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert_eq!(connection.receive("GET").unwrap().body, b"x");
     }
 
     #[test]
-    fn an_answer_larger_than_the_sockets_buffers_arrives_whole() {
+    fn a_response_larger_than_the_socket_buffers_is_sent_completely() {
         let mut large = b"HTTP/1.1 200 OK\r\nContent-Length: 20000000\r\n\r\n".to_vec();
         large.resize(large.len() + 20_000_000, b'x');
-        let addr = started(&[("/", &large)], Delay::None);
+        let addr = start_in_thread(&[("/", &large)], Delay::None);
         let mut connection = Connection::open(addr).unwrap();
         connection.write(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         assert!(connection.receive("GET").unwrap().raw == large);
     }
 
     #[test]
-    fn a_file_that_is_cut_short_is_refused() {
+    fn a_truncated_file_is_rejected() {
         let scratch = galley_testkit::Scratch::new().unwrap();
-        let file = scratch.join("answers");
-        Answers::write(&file, [("/1", ONE), ("/2", TWO)]).unwrap();
+        let file = scratch.join("responses");
+        PreparedResponses::write(&file, [("/1", ONE), ("/2", TWO)]).unwrap();
         let bytes = fs::read(&file).unwrap();
-        assert!(Answers::parse(bytes.clone()).is_some());
+        assert!(PreparedResponses::parse(bytes.clone()).is_some());
         for length in [1, 15, 20, bytes.len() - 1] {
             assert!(
-                Answers::parse(bytes[..length].to_vec()).is_none(),
+                PreparedResponses::parse(bytes[..length].to_vec()).is_none(),
                 "{length}"
             );
         }

@@ -1,8 +1,8 @@
-//! `xtask hold -- PROGRAM ...`: runs a program and stays its parent, whatever it does: what the program starts and leaves
-//! behind (daemons, sessions of their own) becomes a child of this process, by the kernel's sub-reaper.
+//! `xtask hold -- PROGRAM ...`: runs a program as a child subreaper, so that orphaned processes of the program, such as daemons in
+//! separate sessions, become children of this process.
 //!
-//! So every process of a contender hangs below one process, its processor time is complete, and all of it ends together:
-//! at SIGTERM, or when the bench dies.
+//! All processes of a contender are therefore below one process: their processor time is complete, and they are stopped together, at
+//! SIGTERM or when the benchmark is killed.
 
 use std::{
     ffi::OsString,
@@ -17,8 +17,8 @@ use rustix::process::{
 };
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use super::processes::Tree;
-use crate::demo::Complaint;
+use super::processes::ProcessTree;
+use crate::demo::CommandError;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
@@ -27,18 +27,18 @@ pub(crate) struct Arguments {
     line: Vec<OsString>,
 }
 
-/// Runs until the program and all that it left behind have ended.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+/// Runs until the program and all its orphaned processes have exited.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     set_child_subreaper(Some(getpid()))?;
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    let (name, rest) = arguments.line.split_first().ok_or("no program is named")?;
+    let (name, rest) = arguments.line.split_first().ok_or("no program is given")?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         let mut children = signal(SignalKind::child())?;
-        let mut ends = signal(SignalKind::terminate())?;
-        // Ctrl-C reaches the whole terminal; the bench decides what it means.
+        let mut terminations = signal(SignalKind::terminate())?;
+        // Ctrl-C goes to all processes of the terminal; the benchmark handles it.
         let _interrupts = signal(SignalKind::interrupt())?;
         let _hangups = signal(SignalKind::hangup())?;
         let child = Command::new(name)
@@ -47,25 +47,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
             .map_err(|error| format!("cannot start `{}`: {error}", name.display()))?;
         tokio::select! {
             outcome = until_childless(&mut children, &child) => return outcome,
-            _ = ends.recv() => {}
+            _ = terminations.recv() => {}
         }
-        end(&mut children, &child).await;
+        terminate(&mut children, &child).await;
         Ok(())
     })
 }
 
-/// Waits for all children. An error when the program itself failed.
-async fn until_childless(children: &mut Signals, child: &Child) -> Result<(), Complaint> {
+/// Waits for all children. Fails if the program itself failed.
+async fn until_childless(children: &mut Signals, child: &Child) -> Result<(), CommandError> {
     let program = Pid::from_child(child);
     let mut outcome = Ok(());
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, status))) => {
                 if pid == program && status.exit_status() != Some(0) {
-                    outcome = Err(format!("the program ended: {status:?}").into());
+                    outcome = Err(format!("the program exited: {status:?}").into());
                 }
             }
-            // Some live.
+            // Some children are running.
             Ok(None) => {
                 children.recv().await;
             }
@@ -74,23 +74,23 @@ async fn until_childless(children: &mut Signals, child: &Child) -> Result<(), Co
     }
 }
 
-/// Asks the program to end, and after a while ends everything.
-async fn end(children: &mut Signals, child: &Child) {
-    let own = std::process::id();
+/// Sends SIGTERM to the program, and SIGKILL to all processes that are left after the timeout.
+async fn terminate(children: &mut Signals, child: &Child) {
+    let this_process = std::process::id();
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
-    // A daemon has left its parent behind: it is asked as well.
-    for pid in Tree::children(own) {
+    // Daemons do not receive the program's SIGTERM.
+    for pid in ProcessTree::children(this_process) {
         if pid != child.id() {
             signal_to(pid, Signal::TERM);
         }
     }
     let _ = tokio::time::timeout(TIMEOUT, until_childless(children, child)).await;
-    for _ in 0..SWEEPS {
-        let left = Tree::below(&[own]);
-        if left.is_empty() {
+    for _ in 0..MAX_KILL_ROUNDS {
+        let remaining = ProcessTree::descendants(&[this_process]);
+        if remaining.is_empty() {
             return;
         }
-        for pid in left {
+        for pid in remaining {
             signal_to(pid, Signal::KILL);
         }
         let _ = tokio::time::timeout(TIMEOUT, until_childless(children, child)).await;
@@ -105,5 +105,5 @@ fn signal_to(pid: u32, signal: Signal) {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// Rounds for programs that start processes faster than they are ended.
-const SWEEPS: u32 = 20;
+/// Several rounds, for programs that start new processes.
+const MAX_KILL_ROUNDS: u32 = 20;

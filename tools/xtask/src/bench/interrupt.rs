@@ -1,7 +1,7 @@
-//! Ctrl-C, SIGTERM and SIGHUP ask the bench to end: what it has started ends in order, and nothing is reported.
+//! Ctrl-C, SIGTERM and SIGHUP stop the run: it stops its child processes in order and writes no report.
 //!
-//! A second signal ends this process at once; what it has started then ends by itself, because it was told to end with
-//! its parent.
+//! A second signal ends this process immediately. The kernel then signals the child processes, which were started with a
+//! parent-death signal.
 
 use std::{
     sync::{
@@ -13,15 +13,15 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// Whether a signal has come.
+/// Whether a signal was received.
 #[derive(Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on signals are noted instead of ending this process.
-    pub(crate) fn listen() -> Result<Self, Complaint> {
+    /// Installs the signal handlers: from now on a signal sets the flag instead of ending this process.
+    pub(crate) fn listen() -> Result<Self, CommandError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -30,8 +30,8 @@ impl Interrupt {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut hangup = signal(SignalKind::hangup())?;
         drop(entered);
-        let asked = Arc::new(AtomicBool::new(false));
-        let note = Arc::clone(&asked);
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&interrupted);
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -42,24 +42,24 @@ impl Interrupt {
                             _ = terminate.recv() => {}
                             _ = hangup.recv() => {}
                         }
-                        if note.swap(true, Ordering::SeqCst) {
+                        if flag.swap(true, Ordering::SeqCst) {
                             std::process::exit(130);
                         }
                     }
                 });
             })?;
-        Ok(Self(asked))
+        Ok(Self(interrupted))
     }
 
-    /// Becomes true with the first signal.
+    /// A flag that the first signal sets.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// An error once a signal has come.
-    pub(crate) fn check(&self) -> Result<(), Complaint> {
+    /// Fails if a signal was received.
+    pub(crate) fn check(&self) -> Result<(), CommandError> {
         if self.0.load(Ordering::SeqCst) {
-            Err("ended by a signal".into())
+            Err("interrupted by a signal".into())
         } else {
             Ok(())
         }

@@ -1,36 +1,36 @@
-//! Where the numbers come from: the machine, its programs, the day.
+//! The environment of a run: machine, program versions, date.
 
 use std::{collections::BTreeMap, fs, process::Command};
 
 use serde::{Deserialize, Serialize};
 
-use super::{pin::Cores, program, words::Words};
-use crate::demo::Complaint;
+use super::{pin::Cores, placeholders::Placeholders, program};
+use crate::demo::CommandError;
 
-/// What a reader must know to compare.
+/// The facts that a reader needs to compare results.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    /// When the run began, in UTC.
+    /// Start of the run, in UTC.
     pub(crate) began: String,
     pub(crate) cpu: String,
     pub(crate) cores: usize,
     pub(crate) kernel: String,
-    /// Which core the contenders and the clients had.
+    /// The cores of contenders and client.
     pub(crate) pinned: Cores,
-    /// What each program calls itself.
+    /// The first line of each program's version output.
     pub(crate) versions: BTreeMap<String, String>,
 }
 
 impl Machine {
-    /// `programs`: for each name the command that prints its version.
-    pub(crate) fn look(
+    /// Reads the facts. `programs` maps each name to the command that prints its version.
+    pub(crate) fn read(
         programs: &BTreeMap<String, Vec<String>>,
-        words: &Words,
+        placeholders: &Placeholders,
         pinned: &Cores,
-    ) -> Result<Self, Complaint> {
+    ) -> Result<Self, CommandError> {
         let mut versions = BTreeMap::new();
         for (name, line) in programs {
-            versions.insert(name.clone(), version(&words.fill_all(line)?));
+            versions.insert(name.clone(), version(&placeholders.fill_all(line)?));
         }
         let uname = rustix::system::uname();
         Ok(Self {
@@ -46,14 +46,14 @@ impl Machine {
     }
 }
 
-/// The first line that it prints, on whichever stream; programs do not agree on their exit code for it.
+/// The first line of stdout, or else of stderr. The exit code is ignored: programs return different codes for a version.
 fn version(line: &[String]) -> String {
     let Some((name, arguments)) = line.split_first() else {
         return String::new();
     };
     let output = Command::new(name)
         .args(arguments)
-        .env("PATH", program::with_sbin())
+        .env("PATH", program::path_with_sbin())
         .output();
     match output {
         Ok(output) => [output.stdout, output.stderr]
@@ -73,7 +73,7 @@ fn cpu_model(cpuinfo: &str) -> String {
             .map(|(_, value)| value.trim().to_owned())
             .next()
     };
-    // Some machines with ARM processors give only numbers.
+    // Some ARM kernels give only a number.
     named("model name")
         .or_else(|| named("CPU part").map(|part| format!("CPU part {part}")))
         .unwrap_or_else(|| "unknown".to_owned())
@@ -84,8 +84,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_models() {
-        for (text, wanted) in [
+    fn the_cpu_model_is_read_from_cpuinfo() {
+        for (text, expected) in [
             (
                 "processor\t: 0\nmodel name\t: AMD EPYC 9575F\nmodel name\t: other\n",
                 "AMD EPYC 9575F",
@@ -93,12 +93,12 @@ mod tests {
             ("processor\t: 0\nCPU part\t: 0xd40\n", "CPU part 0xd40"),
             ("", "unknown"),
         ] {
-            assert_eq!(cpu_model(text), wanted);
+            assert_eq!(cpu_model(text), expected);
         }
     }
 
     #[test]
-    fn versions_are_first_lines_of_either_stream() {
+    fn a_version_is_the_first_line_of_stdout_or_stderr() {
         let shell = |script: &str| version(&["sh", "-c", script].map(str::to_owned));
         assert_eq!(shell("echo one; echo two"), "one");
         assert_eq!(shell("echo three >&2; exit 1"), "three");

@@ -1,5 +1,5 @@
-//! Measurements: bring a contender into its state, wait for quiet, look at its answers; then, slice by slice in turns with others, let
-//! the client ask, and read the clocks before and after.
+//! Measures one contender in one scenario: fills its caches, checks its responses and warms it up; then, slice by slice and
+//! alternately with the other contenders, runs the client and reads the clocks before and after.
 
 use std::{
     collections::HashSet,
@@ -14,192 +14,220 @@ use galley_testkit::client::Connection;
 
 use super::{
     ab, check,
-    clocks::Clocks,
-    contender::{Field, Running},
+    contender::{RunningContender, RunningContenders},
+    context::{Measurement, RunContext, Sample, Server},
     figure::{Figure, Figures},
+    idle::wait_until_idle,
+    outcome::{add_client_figures, add_cpu_figures, count_wrong_responses, microseconds},
     pin,
-    plan::{Scenario, Spoken},
-    processes::Tree,
-    question::Question,
-    quiet::wait_for_quiet,
-    seen::{self, us},
+    processes::ProcessTree,
+    requests::ScenarioRequests,
+    settings::{Scenario, TlsProtocol},
     stampede,
-    stand::{Match, Sample, Server, Stand},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// One contender in one scenario: warmed up, its connections open, ready to be measured again and again.
-pub(super) struct Session<'a> {
-    pub(super) one: Match<'a>,
+/// One contender in one scenario, warmed up and with open connections, so that its slices can be measured.
+pub(super) struct ContenderSession<'a> {
+    pub(super) measurement: Measurement<'a>,
     server: Server,
-    question: Question<'a>,
+    requests: ScenarioRequests<'a>,
     client: Option<LoadClient>,
     coding: String,
     body_bytes: usize,
-    /// Bodies that were looked at already.
-    verified: HashSet<u64>,
-    /// The floor that was started for it.
-    _floor: Option<Running>,
+    /// Hashes of the bodies that were checked already.
+    checked_bodies: HashSet<u64>,
+    /// The floor that was started for this session.
+    _floor: Option<RunningContender>,
 }
 
-impl<'a> Session<'a> {
-    /// Fills the contender's caches, warms it up, looks at its responses and waits until it rests.
+impl<'a> ContenderSession<'a> {
+    /// Fills the contender's caches, warms it up, checks its responses and waits until it is idle.
     ///
     /// # Errors
-    /// When a response is not the right page, when the client fails.
+    /// When a response is not the expected page, or the client fails.
     pub(super) fn prepare(
-        stand: &Stand<'a>,
-        field: &Field,
-        one: Match<'a>,
-    ) -> Result<Self, Complaint> {
-        let question = Question::of(stand.plan, stand.site, one.scenario, one.batch);
-        let name = if one.contender.is_floor {
-            &stand.plan.subject
+        context: &RunContext<'a>,
+        contenders: &RunningContenders,
+        measurement: Measurement<'a>,
+    ) -> Result<Self, CommandError> {
+        let requests = ScenarioRequests::new(
+            context.plan,
+            context.site,
+            measurement.scenario,
+            measurement.batch,
+        );
+        let name = if measurement.contender.is_floor {
+            &context.plan.subject
         } else {
-            &one.contender.name
+            &measurement.contender.name
         };
-        let running = field.running(name).ok_or("it was not started")?;
+        let running = contenders.running(name).ok_or("it was not started")?;
         let mut server = Server::of(running);
-        let question = ready(stand, &server, one.scenario, question)?;
+        let requests = fill_caches(context, &server, measurement.scenario, requests)?;
         let mut floor = None;
-        if one.contender.is_floor {
-            let answers = capture(stand, &server, &question)?;
-            let answers = answers
+        if measurement.contender.is_floor {
+            let responses = capture_responses(context, &server, &requests)?;
+            let responses = responses
                 .iter()
                 .map(|(target, raw)| (target.as_str(), raw.as_slice()));
-            let running = field.floor(stand, one.contender, answers)?;
+            let running = contenders.start_floor(context, measurement.contender, responses)?;
             server = Server::of(&running);
             floor = Some(running);
         }
         let mut session = Self {
-            one,
+            measurement,
             server,
-            question,
+            requests,
             client: None,
             coding: String::new(),
             body_bytes: 0,
-            verified: HashSet::new(),
+            checked_bodies: HashSet::new(),
             _floor: floor,
         };
         if !session.is_single() {
-            session.warm_up(stand)?;
+            session.warm_up(context)?;
         }
         Ok(session)
     }
 
-    /// It is measured once in a round, as a whole.
+    /// Whether the scenario is measured once per round, and not in slices.
     pub(super) fn is_single(&self) -> bool {
-        self.one.scenario.stampede.is_some() || !self.one.scenario.ab.is_empty()
+        let scenario = self.measurement.scenario;
+        scenario.stampede.is_some() || !scenario.ab.is_empty()
     }
 
-    fn warm_up(&mut self, stand: &Stand<'a>) -> Result<(), Complaint> {
-        let (scenario, question) = (self.one.scenario, &self.question);
-        let mut workloads = vec![question.workload(scenario.connections, pace(scenario.rate))?];
-        for beside in &scenario.beside {
-            let other = question.beside(beside);
-            workloads.push(other.workload(beside.connections, Pace::Constant(beside.rate))?);
+    fn warm_up(&mut self, context: &RunContext<'a>) -> Result<(), CommandError> {
+        let (scenario, requests) = (self.measurement.scenario, &self.requests);
+        let mut workloads = vec![requests.workload(scenario.connections, pace(scenario.rate))?];
+        for load in &scenario.background {
+            let background = requests.background(load);
+            workloads.push(background.workload(load.connections, Pace::Constant(load.rate))?);
         }
-        let target = target(stand, &self.server, scenario);
-        let time = Duration::from_secs_f64(stand.plan.length.warm_up_s);
-        let (client, seen) =
-            pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-                let mut client = LoadClient::connect(target, workloads, stand.interrupt.flag())?;
+        let target = target(context, &self.server, scenario);
+        let time = Duration::from_secs_f64(context.plan.length.warm_up_s);
+        let (client, outcomes) = pin::on_core(
+            context.environment.cores.client,
+            || -> Result<_, CommandError> {
+                let mut client = LoadClient::connect(target, workloads, context.interrupt.flag())?;
                 client.hold_idle(scenario.idle)?;
-                let seen = client.run(Limit::Time(time))?;
-                Ok((client, seen))
-            })??;
+                let outcomes = client.run(Limit::Time(time))?;
+                Ok((client, outcomes))
+            },
+        )??;
         self.client = Some(client);
-        let seen = seen.first().ok_or("nothing was asked")?;
-        self.verified(stand, seen)?;
-        let last = seen.samples.last().ok_or_else(|| {
-            let first = seen.first_error.as_deref().unwrap_or("no response");
-            format!("nothing to look at: {first}")
+        let outcome = outcomes.first().ok_or("no request was sent")?;
+        self.count_wrong_responses(context, outcome)?;
+        let last = outcome.samples.last().ok_or_else(|| {
+            let first = outcome.first_error.as_deref().unwrap_or("no response");
+            format!("no response was sampled: {first}")
         })?;
         last.coding.name().clone_into(&mut self.coding);
         self.body_bytes = last.body.len();
-        wait_for_quiet(stand.interrupt, &self.server.roots)
+        wait_until_idle(context.interrupt, &self.server.roots)
     }
 
-    /// Measures for one slice; `number` is that of the slice, the same for all who are measured in turns with it.
+    /// Measures one slice. Contenders that are measured alternately have the same `number` in the same slice.
     ///
     /// # Errors
-    /// When a response is not the right page, when the client fails, when nothing was answered.
-    pub(super) fn slice(&mut self, stand: &Stand<'a>, number: u32) -> Result<Sample, Complaint> {
-        let mut sample = if let Some(state) = self.one.scenario.stampede {
-            stampede::measure(stand, &self.server, &self.one, state)?
-        } else if self.one.scenario.ab.is_empty() {
-            self.by_client(stand)?
+    /// When a response is not the expected page, the client fails, or there was no response.
+    pub(super) fn slice(
+        &mut self,
+        context: &RunContext<'a>,
+        number: u32,
+    ) -> Result<Sample, CommandError> {
+        let mut sample = if let Some(state) = self.measurement.scenario.stampede {
+            stampede::measure(context, &self.server, &self.measurement, state)?
+        } else if self.measurement.scenario.ab.is_empty() {
+            self.measure_with_client(context)?
         } else {
-            self.by_ab(stand)?
+            self.measure_with_ab(context)?
         };
         sample.slice = number;
         if sample.requests == 0 {
-            return Err("no request was answered in this time".into());
+            return Err("there was no response in this slice".into());
         }
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-        let memory = Tree::memory(&self.server.roots) as f64 / 1e6;
+        let memory = ProcessTree::memory(&self.server.roots) as f64 / 1e6;
         sample.figures.insert(Figure::MemoryMb, memory);
         Ok(sample)
     }
 
-    fn by_client(&mut self, stand: &Stand<'a>) -> Result<Sample, Complaint> {
+    fn measure_with_client(&mut self, context: &RunContext<'a>) -> Result<Sample, CommandError> {
         let client = self.client.as_mut().ok_or("it is not warmed up")?;
         let roots = &self.server.roots;
-        let time = Duration::from_secs_f64(stand.plan.length.slice_s);
+        let time = Duration::from_secs_f64(context.plan.length.slice_s);
         let mut figures = Figures::new();
-        let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-            let before = Clocks::read(stand, roots);
-            let seen = client.run(Limit::Time(time))?;
-            let requests = seen.first().map_or(0, |seen| seen.responses);
-            before.figures(Clocks::read(stand, roots), requests, &mut figures);
-            Ok(seen)
-        })??;
-        let lost = client.idle_closed() as u64;
-        let (hits, others) = seen.split_first().ok_or("nothing was asked")?;
-        seen::client_figures(hits, &mut figures);
-        let mut failed = self.verified(stand, hits)? + lost;
-        let mut trouble = hits.first_error.clone();
-        if lost > 0 {
-            trouble.get_or_insert_with(|| format!("{lost} idle connections were closed"));
+        let outcomes = pin::on_core(
+            context.environment.cores.client,
+            || -> Result<_, CommandError> {
+                let before = context.cpu_times(roots);
+                let outcomes = client.run(Limit::Time(time))?;
+                let usage = context.cpu_times(roots).since(&before);
+                let responses = outcomes.first().map_or(0, |outcome| outcome.responses);
+                add_cpu_figures(context, &usage, responses, &mut figures);
+                Ok(outcomes)
+            },
+        )??;
+        let closed = client.idle_closed() as u64;
+        let (measured, background) = outcomes.split_first().ok_or("no request was sent")?;
+        add_client_figures(measured, &mut figures);
+        let mut failed = self.count_wrong_responses(context, measured)? + closed;
+        let mut first_failure = measured.first_error.clone();
+        if closed > 0 {
+            first_failure.get_or_insert_with(|| format!("{closed} idle connections were closed"));
         }
-        for other in others {
-            figures.insert(Figure::BesidePerSecond, other.per_second());
-            figures.insert(Figure::BesideP99Us, us(other.quantile(0.99)));
-            failed += other.unexpected_status + other.broken;
-            trouble = trouble.or_else(|| other.first_error.clone());
+        for outcome in background {
+            figures.insert(Figure::BackgroundPerSecond, outcome.per_second());
+            figures.insert(
+                Figure::BackgroundP99Us,
+                microseconds(outcome.quantile(0.99)),
+            );
+            failed += outcome.unexpected_status + outcome.broken;
+            first_failure = first_failure.or_else(|| outcome.first_error.clone());
         }
-        Ok(self.sample(hits.responses, failed, trouble, figures))
+        Ok(self.sample(measured.responses, failed, first_failure, figures))
     }
 
-    fn by_ab(&mut self, stand: &Stand<'a>) -> Result<Sample, Complaint> {
-        let answer = first(stand, &self.server, &self.question)?;
-        self.coding = answer.coding;
-        self.body_bytes = answer.body.len();
-        let target = self.question.target(0);
-        let line = ab::Line {
-            arguments: &self.one.scenario.ab,
-            share: stand.plan.length.ab_share,
+    fn measure_with_ab(&mut self, context: &RunContext<'a>) -> Result<Sample, CommandError> {
+        let response = request_twice(context, &self.server, &self.requests)?;
+        self.coding = response.coding;
+        self.body_bytes = response.body.len();
+        let target = self.requests.target(0);
+        let command = ab::AbCommand {
+            arguments: &self.measurement.scenario.ab,
+            share: context.plan.length.ab_share,
             addr: self.server.addr,
-            host: &stand.plan.host,
+            host: &context.plan.host,
             target: &target,
         };
         let mut figures = Figures::new();
-        let before = Clocks::read(stand, &self.server.roots);
-        let seen = ab::run(line, stand.place.cores.client, stand.dir, stand.interrupt)?;
-        let now = Clocks::read(stand, &self.server.roots);
-        before.figures(now, seen.requests, &mut figures);
-        ab_figures(&seen, &mut figures);
-        let missing = seen.missing(answer.body.len() as u64);
-        let trouble = (missing > 0).then(|| format!("{missing} bodies are missing or cut"));
-        let trouble = seen.trouble.or(trouble);
-        Ok(self.sample(seen.requests, seen.failed + missing, trouble, figures))
+        let before = context.cpu_times(&self.server.roots);
+        let outcome = ab::run(
+            command,
+            context.environment.cores.client,
+            context.dir,
+            context.interrupt,
+        )?;
+        let usage = context.cpu_times(&self.server.roots).since(&before);
+        add_cpu_figures(context, &usage, outcome.requests, &mut figures);
+        add_ab_figures(&outcome, &mut figures);
+        let missing = outcome.missing_bodies(response.body.len() as u64);
+        let truncated = (missing > 0).then(|| format!("{missing} bodies are missing or truncated"));
+        let first_failure = outcome.failure_kinds.or(truncated);
+        Ok(self.sample(
+            outcome.requests,
+            outcome.failed + missing,
+            first_failure,
+            figures,
+        ))
     }
 
     fn sample(
         &self,
         requests: u64,
         failed: u64,
-        trouble: Option<String>,
+        first_failure: Option<String>,
         figures: Figures,
     ) -> Sample {
         Sample {
@@ -208,18 +236,22 @@ impl<'a> Session<'a> {
             body_bytes: self.body_bytes,
             requests,
             failed,
-            trouble,
+            first_failure,
             figures,
         }
     }
 
-    fn verified(&mut self, stand: &Stand<'_>, outcome: &LoadOutcome) -> Result<u64, Complaint> {
-        seen::verified(stand, &self.question, outcome, &mut self.verified)
+    fn count_wrong_responses(
+        &mut self,
+        context: &RunContext<'_>,
+        outcome: &LoadOutcome,
+    ) -> Result<u64, CommandError> {
+        count_wrong_responses(context, &self.requests, outcome, &mut self.checked_bodies)
     }
 }
 
 impl Server {
-    fn of(running: &Running) -> Self {
+    fn of(running: &RunningContender) -> Self {
         Self {
             addr: running.addr(),
             tls_addr: running.tls_addr(),
@@ -228,49 +260,53 @@ impl Server {
     }
 }
 
-/// Fills its caches and waits until it rests; returns the question as it is to be asked then.
-fn ready<'a>(
-    stand: &Stand<'_>,
+/// Fills the contender's caches and waits until it is idle. Returns the requests, with a validator if they are conditional.
+fn fill_caches<'a>(
+    context: &RunContext<'_>,
     server: &Server,
     scenario: &Scenario,
-    question: Question<'a>,
-) -> Result<Question<'a>, Complaint> {
+    requests: ScenarioRequests<'a>,
+) -> Result<ScenarioRequests<'a>, CommandError> {
     if scenario.stampede.is_some() {
-        // Its page lives for a second; that it is stored is enough.
-        first(stand, server, &question)?;
-        return Ok(question);
+        // The page is fresh for only one second; it is enough that it was stored once.
+        request_twice(context, server, &requests)?;
+        return Ok(requests);
     }
-    wait_for_quiet(stand.interrupt, &server.roots)?;
-    if question.count() > 1 {
-        let target = target(stand, server, scenario);
-        let all = question.once_each()?;
-        pin::on_core(stand.place.cores.client, || -> Result<(), Complaint> {
-            let mut client = LoadClient::connect(target, vec![all], stand.interrupt.flag())?;
-            // Twice: what a compressor could not take at once is offered again at the second time.
-            for _ in 0..2 {
-                client.run(Limit::Requests(question.count() as u64))?;
-                wait_for_quiet(stand.interrupt, &server.roots)?;
-            }
-            Ok(())
-        })??;
+    wait_until_idle(context.interrupt, &server.roots)?;
+    if requests.count() > 1 {
+        let target = target(context, server, scenario);
+        let workload = requests.each_page_once()?;
+        pin::on_core(
+            context.environment.cores.client,
+            || -> Result<(), CommandError> {
+                let mut client =
+                    LoadClient::connect(target, vec![workload], context.interrupt.flag())?;
+                // Twice: pages that did not fit into the compressor's queue are queued again at the second request.
+                for _ in 0..2 {
+                    client.run(Limit::Requests(requests.count() as u64))?;
+                    wait_until_idle(context.interrupt, &server.roots)?;
+                }
+                Ok(())
+            },
+        )??;
     }
     if scenario.tls.is_none() && !scenario.unique {
-        let answer = first(stand, server, &question)?;
+        let response = request_twice(context, server, &requests)?;
         if scenario.conditional {
-            let condition = answer.condition.ok_or("it names no validator")?;
-            return Ok(question.with_condition(condition));
+            let condition = response.condition.ok_or("the response has no validator")?;
+            return Ok(requests.with_condition(condition));
         }
     }
-    Ok(question)
+    Ok(requests)
 }
 
-fn target(stand: &Stand<'_>, server: &Server, scenario: &Scenario) -> Target {
-    let tls = scenario.tls.map(|spoken| TargetTls {
-        name: stand.plan.host.clone(),
-        trusted: Trust::Only(stand.certificate.trusted.clone()),
-        protocol: match spoken {
-            Spoken::Http1 => TargetProtocol::Http1,
-            Spoken::H2 => TargetProtocol::Http2 {
+fn target(context: &RunContext<'_>, server: &Server, scenario: &Scenario) -> Target {
+    let tls = scenario.tls.map(|protocol| TargetTls {
+        name: context.plan.host.clone(),
+        trusted: Trust::Only(context.certificate.trusted.clone()),
+        protocol: match protocol {
+            TlsProtocol::Http1 => TargetProtocol::Http1,
+            TlsProtocol::H2 => TargetProtocol::Http2 {
                 streams: scenario.streams,
             },
         },
@@ -292,67 +328,63 @@ fn pace(rate: Option<f64>) -> Pace {
     rate.map_or(Pace::Closed, Pace::Constant)
 }
 
-/// One answer, looked at. Asked for twice: the first may fill a cache, the second is what the client will see.
-fn first(
-    stand: &Stand<'_>,
+/// Sends the same request twice and returns the second response: the first may fill a cache, the second is what the client
+/// will receive.
+fn request_twice(
+    context: &RunContext<'_>,
     server: &Server,
-    question: &Question<'_>,
-) -> Result<check::Answer, Complaint> {
-    let expected = question.expected(0)?;
-    let wanted = check::Wanted {
-        method: question.method(),
-        status: question.status(),
-        expected: &expected,
-    };
-    let head = question.head(0);
-    check::ask(server.addr, &head, wanted, stand.dir)?;
-    check::ask(server.addr, &head, wanted, stand.dir)
+    requests: &ScenarioRequests<'_>,
+) -> Result<check::CheckedResponse, CommandError> {
+    let body = requests.expected_body(0)?;
+    let expected = requests.expected_response(&body);
+    let head = requests.head(0);
+    check::request(server.addr, &head, expected, context.dir)?;
+    check::request(server.addr, &head, expected, context.dir)
 }
 
-/// What the subject answers to every request of the question, with its target, for the floor.
-fn capture(
-    stand: &Stand<'_>,
+/// The subject's response to each request, with its target, for the floor.
+fn capture_responses(
+    context: &RunContext<'_>,
     subject: &Server,
-    question: &Question<'_>,
-) -> Result<Vec<(String, Vec<u8>)>, Complaint> {
+    requests: &ScenarioRequests<'_>,
+) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
     let mut connection = Connection::open(subject.addr)?;
-    let mut answers = Vec::new();
-    for number in 0..question.count() {
-        stand.interrupt.check()?;
-        let expected = question.expected(number)?;
-        let wanted = check::Wanted {
-            method: question.method(),
-            status: question.status(),
-            expected: &expected,
-        };
-        let head = question.head(number);
-        let raw = if number < CHECKED {
-            check::on(&mut connection, &head, wanted, stand.dir)?.raw
+    let mut responses = Vec::new();
+    for number in 0..requests.count() {
+        context.interrupt.check()?;
+        let body = requests.expected_body(number)?;
+        let head = requests.head(number);
+        let raw = if number < CHECKED_RESPONSES {
+            let expected = requests.expected_response(&body);
+            check::request_on(&mut connection, &head, expected, context.dir)?.raw
         } else {
             connection.write(&head)?;
-            connection.receive(question.method())?.raw
+            connection.receive(requests.method())?.raw
         };
-        answers.push((question.target(number), raw));
+        responses.push((requests.target(number), raw));
     }
-    Ok(answers)
+    Ok(responses)
 }
 
-fn ab_figures(seen: &ab::Seen, figures: &mut Figures) {
+fn add_ab_figures(outcome: &ab::AbOutcome, figures: &mut Figures) {
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let each = seen.bytes as f64 / seen.requests.max(1) as f64;
-    figures.insert(Figure::PerSecond, seen.per_second);
-    figures.insert(Figure::MegabytesPerSecond, seen.per_second * each / 1e6);
-    figures.insert(Figure::P50Us, us(seen.p50));
-    figures.insert(Figure::P99Us, us(seen.p99));
-    figures.insert(Figure::MaxUs, us(seen.slowest));
+    let response_bytes = outcome.bytes as f64 / outcome.requests.max(1) as f64;
+    figures.insert(Figure::PerSecond, outcome.per_second);
+    figures.insert(
+        Figure::MegabytesPerSecond,
+        outcome.per_second * response_bytes / 1e6,
+    );
+    figures.insert(Figure::P50Us, microseconds(outcome.p50));
+    figures.insert(Figure::P99Us, microseconds(outcome.p99));
+    figures.insert(Figure::MaxUs, microseconds(outcome.slowest));
 }
 
-/// The files of a measurement's client.
-pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, Complaint> {
+/// Creates the folder for files of the client.
+pub(super) fn client_dir(scratch: &Path) -> Result<PathBuf, CommandError> {
     let dir = scratch.join("client");
     std::fs::create_dir_all(&dir)?;
     Ok(dir)
 }
 
-/// So many of the answers that the floor sends are decoded and looked at.
-const CHECKED: usize = 8;
+/// Number of responses for the floor that are decoded and checked.
+const CHECKED_RESPONSES: usize = 8;

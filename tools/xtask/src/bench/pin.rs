@@ -1,14 +1,14 @@
-//! Which core the server gets and which the client, so that neither takes time from the other.
+//! Pins server and client to separate cores, so that they do not compete for processor time.
 //!
-//! A process inherits the cores of the thread that starts it: a program is pinned by pinning this thread while it starts.
-//! With one core only nothing is pinned, and the report says so.
+//! A process inherits the affinity of the thread that starts it, so a program is pinned by pinning this thread while it starts.
+//! On a machine with a single core nothing is pinned, and the report says so.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// The cores of both sides; `None`: wherever the kernel puts them.
+/// The cores of server and client; `None` if they are not pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Cores {
     pub(crate) server: Option<usize>,
@@ -33,8 +33,8 @@ impl Cores {
     }
 }
 
-/// Does `work` with this thread on that core alone, then gives it its cores back.
-pub(crate) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, Complaint> {
+/// Runs `work` with this thread pinned to `core`, then restores the thread's affinity.
+pub(crate) fn on_core<T>(core: Option<usize>, work: impl FnOnce() -> T) -> Result<T, CommandError> {
     let Some(core) = core else {
         return Ok(work());
     };
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_stays_on_the_core_and_the_thread_gets_its_own_back() {
+    fn a_child_process_is_pinned_and_the_affinity_of_the_thread_is_restored() {
         let before = sched_getaffinity(None).unwrap();
         let core = (0..CpuSet::MAX_CPU)
             .find(|core| before.is_set(*core))

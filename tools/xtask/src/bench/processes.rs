@@ -1,45 +1,44 @@
-//! What processes have used, from /proc: processor time and memory of whole trees of processes, of this thread, of the
-//! machine.
+//! Processor time and memory of process trees, of this thread and of the machine, from /proc.
 //!
-//! A tree is what descends from its roots, and what shares a process group with one of them. Its time is what its living
-//! members have used plus what their ended and reaped children had used (`cutime`, `cstime`), so a worker that ends
-//! between two readings is not lost and nothing is counted twice.
+//! A tree consists of all descendants of its roots, and of all processes in the process groups of the roots. Its time is that of
+//! its running processes plus that of their exited and reaped children (`cutime`, `cstime`), so a worker that exits between two
+//! readings is counted, and no time is counted twice.
 //!
-//! The kernel shows that in ticks, usually of 10 ms, and cuts off what is left: too coarse for twenty PHP processes that
-//! share some hundred requests. Where it also shows the nanoseconds of each living thread (`schedstat`), these are
-//! taken if they are more; they lack threads that have ended, which the ticks have.
+//! The kernel reports these times in ticks, usually of 10 ms, and rounds down: too coarse for twenty PHP processes that share a
+//! few hundred requests. If the kernel also reports nanoseconds of each running thread (`schedstat`), the larger value is used:
+//! the ticks include threads that have exited, `schedstat` does not.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// One line of /proc/PID/stat, as far as it matters here.
+/// The fields of /proc/PID/stat that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stat {
     pid: u32,
     parent: u32,
     group: u32,
     /// utime and stime.
-    own: u64,
+    own_ticks: u64,
     /// cutime and cstime.
-    children: u64,
+    children_ticks: u64,
 }
 
-/// All processes that hang below some roots.
+/// The processes below a list of roots.
 #[derive(Debug)]
-pub(crate) struct Tree;
+pub(crate) struct ProcessTree;
 
-impl Tree {
-    /// Time that they have used since they began. A root that is gone counts nothing.
-    pub(crate) fn time(roots: &[u32]) -> Duration {
+impl ProcessTree {
+    /// Processor time that they have used since they started. A root that has exited counts as zero.
+    pub(crate) fn cpu_time(roots: &[u32]) -> Duration {
         let of = |stat: &Stat| {
-            let own = from_ticks(stat.own).max(of_threads(stat.pid));
-            own + from_ticks(stat.children)
+            let own = from_ticks(stat.own_ticks).max(threads_cpu_time(stat.pid));
+            own + from_ticks(stat.children_ticks)
         };
         members(&all(), roots).iter().map(of).sum()
     }
 
-    /// Memory that they hold, in bytes; what several share is divided among them (PSS).
+    /// Their memory in bytes; shared memory is divided among the processes that share it (PSS).
     pub(crate) fn memory(roots: &[u32]) -> u64 {
         let of = |stat: &Stat| {
             let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", stat.pid)).ok()?;
@@ -48,14 +47,14 @@ impl Tree {
         members(&all(), roots).iter().filter_map(of).sum()
     }
 
-    /// Process ids below the roots, without these.
-    pub(crate) fn below(roots: &[u32]) -> Vec<u32> {
+    /// Process ids below the roots, without the roots.
+    pub(crate) fn descendants(roots: &[u32]) -> Vec<u32> {
         let members = members(&all(), roots);
         let pids = members.iter().map(|stat| stat.pid);
         pids.filter(|pid| !roots.contains(pid)).collect()
     }
 
-    /// Process ids right below a process.
+    /// Process ids of the children of a process.
     pub(crate) fn children(pid: u32) -> Vec<u32> {
         let stats = all();
         let children = stats.iter().filter(|stat| stat.parent == pid);
@@ -63,22 +62,22 @@ impl Tree {
     }
 }
 
-/// Time that this thread has used.
-pub(crate) fn of_this_thread() -> Duration {
+/// Processor time that this thread has used.
+pub(crate) fn this_thread_cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Time that ended children of this process have used.
-pub(crate) fn of_ended_children() -> Duration {
+/// Processor time that exited children of this process have used.
+pub(crate) fn ended_children_cpu_time() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").ok();
     let stat = stat.and_then(|text| Stat::parse(&text));
-    from_ticks(stat.map_or(0, |stat| stat.children))
+    from_ticks(stat.map_or(0, |stat| stat.children_ticks))
 }
 
-/// Time that all cores together were not idle since the machine started.
-pub(crate) fn of_machine() -> Duration {
+/// Busy time of all cores since the machine started.
+pub(crate) fn machine_cpu_time() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
     from_ticks(busy_ticks(&text))
 }
@@ -101,8 +100,8 @@ fn all() -> Vec<Stat> {
         .collect()
 }
 
-/// Time of a process's living threads; nothing where the kernel does not tell.
-fn of_threads(pid: u32) -> Duration {
+/// Processor time of the running threads of a process; zero if the kernel does not report it.
+fn threads_cpu_time(pid: u32) -> Duration {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return Duration::ZERO;
     };
@@ -114,26 +113,28 @@ fn of_threads(pid: u32) -> Duration {
         .sum()
 }
 
-/// Those below the roots or in their groups, and what descends from these.
+/// The roots' descendants, the processes of the roots' groups, and the descendants of these.
 fn members(stats: &[Stat], roots: &[u32]) -> Vec<Stat> {
-    let mut found: BTreeSet<u32> = roots.iter().copied().collect();
+    let mut existing_program: BTreeSet<u32> = roots.iter().copied().collect();
     loop {
-        let before = found.len();
+        let before = existing_program.len();
         for stat in stats {
-            if found.contains(&stat.parent) || roots.contains(&stat.group) {
-                found.insert(stat.pid);
+            if existing_program.contains(&stat.parent) || roots.contains(&stat.group) {
+                existing_program.insert(stat.pid);
             }
         }
-        if found.len() == before {
+        if existing_program.len() == before {
             break;
         }
     }
-    let stats = stats.iter().filter(|stat| found.contains(&stat.pid));
+    let stats = stats
+        .iter()
+        .filter(|stat| existing_program.contains(&stat.pid));
     stats.copied().collect()
 }
 
 impl Stat {
-    /// `pid (name) state ppid pgrp ...`: the name may contain anything, also brackets and spaces.
+    /// Parses `pid (name) state ppid pgrp ...`. The name can contain any character, including parentheses and spaces.
     fn parse(text: &str) -> Option<Self> {
         let (pid, _) = text.split_once(" (")?;
         let (_, rest) = text.rsplit_once(") ")?;
@@ -143,23 +144,23 @@ impl Stat {
             pid: pid.parse().ok()?,
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
-            own: number(11)?.checked_add(number(12)?)?,
-            // They are signed, and a kernel bug of old made them negative.
-            children: number(13)
+            own_ticks: number(11)?.checked_add(number(12)?)?,
+            // These fields are signed, and old kernels had a bug that made them negative.
+            children_ticks: number(13)
                 .unwrap_or(0)
                 .saturating_add(number(14).unwrap_or(0)),
         })
     }
 }
 
-/// The line `Pss:  1234 kB`.
+/// Parses the line `Pss:  1234 kB`.
 fn pss_bytes(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kilobytes.checked_mul(1024)
 }
 
-/// `cpu user nice system idle iowait irq softirq steal ...`: all but idle and iowait.
+/// Sums up `cpu user nice system idle iowait irq softirq steal ...` without idle and iowait.
 fn busy_ticks(text: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "));
     let numbers = line.unwrap_or_default().split_whitespace();
@@ -187,19 +188,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_stat() {
+    fn proc_stat_is_parsed() {
         let real = "812 (nginx) S 809 810 810 0 -1 4194368 1520 0 3 0 117 254 7 2 20 0 1 0 30918 74 \
                     1823 18446744073709551615 1 1 0 0 0 0 0 1073746048 402745863 0 0 0 17 1 0 0 0";
-        let wanted = Stat {
+        let expected = Stat {
             pid: 812,
             parent: 809,
             group: 810,
-            own: 371,
-            children: 9,
+            own_ticks: 371,
+            children_ticks: 9,
         };
-        assert_eq!(Stat::parse(real), Some(wanted));
+        assert_eq!(Stat::parse(real), Some(expected));
         let hostile = real.replace("(nginx)", "(a) S 1 2 3) R ) ");
-        assert_eq!(Stat::parse(&hostile), Some(wanted));
+        assert_eq!(Stat::parse(&hostile), Some(expected));
         for broken in [
             "",
             "812 (nginx",
@@ -212,22 +213,22 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_line_panics(text in "[0-9]{1,20} \\(\\PC{0,8}\\) [SRZ]( -?[0-9]{1,20}){0,20}") {
+        fn parsing_never_panics(text in "[0-9]{1,20} \\(\\PC{0,8}\\) [SRZ]( -?[0-9]{1,20}){0,20}") {
             let _ = Stat::parse(&text);
             let _ = pss_bytes(&text);
         }
     }
 
     #[test]
-    fn trees_hold_what_descends_and_what_shares_a_group() {
+    fn a_tree_has_the_descendants_and_the_process_group_of_its_roots() {
         let stat = |pid, parent, group| Stat {
             pid,
             parent,
             group,
-            own: 0,
-            children: 0,
+            own_ticks: 0,
+            children_ticks: 0,
         };
-        // 13 has left its parent, but not its group; 14 has left the group, but not its parent.
+        // 13 has another parent but the same group; 14 has another group but its parent is in the tree.
         let stats = [
             stat(15, 14, 15),
             stat(10, 1, 10),
@@ -252,29 +253,29 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_live_are_counted_finer_than_ticks() {
-        // Not every kernel shows it.
+    fn running_threads_are_measured_in_nanoseconds() {
+        // Not every kernel has it.
         if fs::exists("/proc/self/schedstat").unwrap() {
-            let threads = of_threads(std::process::id());
+            let threads = threads_cpu_time(std::process::id());
             assert!(threads > Duration::ZERO);
-            assert!(Tree::time(&[std::process::id()]) >= threads);
+            assert!(ProcessTree::cpu_time(&[std::process::id()]) >= threads);
         }
-        assert_eq!(of_threads(u32::MAX), Duration::ZERO);
+        assert_eq!(threads_cpu_time(u32::MAX), Duration::ZERO);
     }
 
     #[test]
-    fn memory_is_read() {
+    fn memory_is_the_proportional_set_size() {
         assert_eq!(
             pss_bytes("Rss: 9 kB\nPss:     1234 kB\n"),
             Some(1234 * 1024)
         );
         assert_eq!(pss_bytes("Rss: 9 kB\n"), None);
-        assert!(Tree::memory(&[std::process::id()]) > 100_000);
+        assert!(ProcessTree::memory(&[std::process::id()]) > 100_000);
     }
 
     #[test]
-    fn a_tree_keeps_the_time_of_its_ended_children() {
-        // The inner shell works, ends and is reaped by the outer one, which then waits for its input to end.
+    fn a_tree_includes_the_time_of_exited_children() {
+        // The inner shell uses processor time, exits and is reaped by the outer shell, which then waits for the end of its input.
         let script =
             "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo done; read line";
         let mut shell = Command::new("sh")
@@ -291,14 +292,14 @@ mod tests {
             .unwrap()
             .read_exact(&mut word)
             .unwrap();
-        let used = Tree::time(&[shell.id()]);
+        let used = ProcessTree::cpu_time(&[shell.id()]);
         drop(shell.stdin.take());
         shell.wait().unwrap();
         assert!(used >= Duration::from_millis(20), "{used:?}");
-        assert_eq!(Tree::time(&[shell.id()]), Duration::ZERO);
-        // These are in whole ticks, for the shell as for its child; what was used is known to the nanosecond.
+        assert_eq!(ProcessTree::cpu_time(&[shell.id()]), Duration::ZERO);
+        // These values are whole ticks, for the shell and for its child; `used` is exact.
         let used = used.saturating_sub(from_ticks(2));
-        assert!(of_ended_children() >= used);
-        assert!(of_machine() >= used);
+        assert!(ended_children_cpu_time() >= used);
+        assert!(machine_cpu_time() >= used);
     }
 }

@@ -1,8 +1,7 @@
-//! A program in front of the backend: nginx, Galley and any other contender, all started in the same way.
+//! A server program: Galley, nginx or any other contender, all started in the same way.
 //!
-//! It runs below `xtask hold`, which leads a process group of its own and stays the parent of all that it starts; its
-//! outputs go to one log file, and it ends with its handle. Should this process die without a word, the kernel
-//! tells the holder.
+//! It runs below `xtask hold`, which leads a separate process group and remains the parent of all processes of the program. Its output
+//! goes to one log file. Dropping the handle stops it; if this process is killed, the kernel signals `xtask hold`.
 
 use std::{
     fs::{self, File},
@@ -18,7 +17,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
 /// A running program with its log.
 #[derive(Debug)]
@@ -28,11 +27,11 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it in `dir`, on the cores that this thread has.
-    pub(crate) fn start(line: &[String], dir: &Path) -> Result<Self, Complaint> {
-        let log = dir.join("front.log");
+    /// Starts it in `dir`, with the affinity of this thread.
+    pub(crate) fn start(line: &[String], dir: &Path) -> Result<Self, CommandError> {
+        let log = dir.join("program.log");
         let out = File::create(&log)?;
-        let child = held(line)?
+        let child = hold_command(line)?
             .current_dir(dir)
             .env("RUNTIME_DIRECTORY", dir)
             .stdin(Stdio::null())
@@ -43,20 +42,20 @@ impl Program {
         Ok(Self { child, log })
     }
 
-    /// The process that all of its processes hang below.
+    /// The root of its process tree.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits until something accepts connections at `addr`.
+    /// Waits until `addr` accepts connections.
     ///
     /// # Errors
-    /// With its log when it ends instead, or does not listen in time.
-    pub(crate) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), Complaint> {
-        let deadline = Instant::now() + START_PATIENCE;
+    /// When the program exits or does not listen in time. The message has its log.
+    pub(crate) fn wait_until_listening(&mut self, addr: SocketAddr) -> Result<(), CommandError> {
+        let deadline = Instant::now() + START_TIMEOUT;
         while TcpStream::connect(addr).is_err() {
             if let Some(status) = self.child.try_wait()? {
-                return Err(format!("it ended with {status}:\n{}", self.log()).into());
+                return Err(format!("it exited with {status}:\n{}", self.log()).into());
             }
             if Instant::now() > deadline {
                 return Err(format!("it does not listen on {addr}:\n{}", self.log()).into());
@@ -66,7 +65,7 @@ impl Program {
         Ok(())
     }
 
-    /// All that it has written to its outputs.
+    /// The text that it has written to stdout and stderr.
     pub(crate) fn log(&self) -> String {
         let bytes = fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -75,11 +74,11 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The holder ends all that it holds, and then itself.
+        // `xtask hold` stops all processes below it, then itself.
         let pid = Pid::from_child(&self.child);
         let _ = kill_process(pid, Signal::TERM);
-        let deadline = Instant::now() + STOP_PATIENCE;
-        // Not reaped yet: until the group is killed its number must not go to a stranger.
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        // NOWAIT: the process is not reaped before its group is killed, so that the kernel does not reuse the process id.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         while matches!(waitid(WaitId::Pid(pid), options), Ok(None)) && Instant::now() < deadline {
             thread::sleep(PAUSE);
@@ -89,29 +88,29 @@ impl Drop for Program {
     }
 }
 
-/// A command that the kernel ends when this thread does.
-pub(crate) fn ending_with_us(line: &[String]) -> Command {
+/// A command that the kernel terminates when this thread exits.
+pub(crate) fn with_parent_death_signal(line: &[String]) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--"]).args(line);
-    command.env("PATH", with_sbin());
+    command.env("PATH", path_with_sbin());
     command
 }
 
-/// A command that stays the parent of all that the program starts: `xtask hold`.
-fn held(line: &[String]) -> Result<Command, Complaint> {
+/// The command `xtask hold`, which remains the parent of all processes that the program starts.
+fn hold_command(line: &[String]) -> Result<Command, CommandError> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["hold", "--"]).args(line);
-    command.env("PATH", with_sbin());
+    command.env("PATH", path_with_sbin());
     Ok(command)
 }
 
-/// Ordinary users of Debian have no sbin in their PATH, and servers are there.
-pub(crate) fn with_sbin() -> String {
+/// `PATH` with the sbin folders, which have the servers, but which Debian omits for ordinary users.
+pub(crate) fn path_with_sbin() -> String {
     let path = std::env::var("PATH").unwrap_or_default();
     format!("{path}:/usr/local/sbin:/usr/sbin:/sbin")
 }
 
-const START_PATIENCE: Duration = Duration::from_secs(30);
-/// More than the holder gives to what it holds.
-const STOP_PATIENCE: Duration = Duration::from_secs(8);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than `xtask hold` waits for the processes below it.
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 const PAUSE: Duration = Duration::from_millis(5);

@@ -1,47 +1,48 @@
-//! How far the run is: a line for each measurement on stderr, with the time that is left by the pace so far.
+//! Prints the progress of a run to stderr: a line for each measurement, with an estimate of the remaining time.
 
 use std::time::{Duration, Instant};
 
 use super::{
+    context::Measurement,
     figure::{Figure, rounded},
-    report::Section,
-    stand::Match,
+    report::ScenarioReport,
 };
 
 #[derive(Debug)]
 pub(super) struct Progress {
-    began: Instant,
+    started: Instant,
     done: usize,
-    all: usize,
+    total: usize,
 }
 
 impl Progress {
-    pub(super) fn new(all: usize) -> Self {
+    pub(super) fn new(total: usize) -> Self {
         Self {
-            began: Instant::now(),
+            started: Instant::now(),
             done: 0,
-            all,
+            total,
         }
     }
 
-    /// Says who is measured now.
-    pub(super) fn next(&mut self, one: &Match<'_>, round: u32, rounds: u32) {
-        let left = left(self.began.elapsed(), self.done, self.all);
+    /// Announces the next measurement.
+    pub(super) fn next(&mut self, measurement: &Measurement<'_>, round: u32, rounds: u32) {
+        let remaining = remaining(self.started.elapsed(), self.done, self.total);
         self.done += 1;
         eprintln!(
             "[{} of {}{}] round {round} of {rounds}, {}: {}",
             self.done,
-            self.all,
-            left.map(|left| format!(", {} left", in_words(left)))
+            self.total,
+            remaining
+                .map(|time| format!(", {} left", in_words(time)))
                 .unwrap_or_default(),
-            one.scenario.name,
-            one.contender.title
+            measurement.scenario.name,
+            measurement.contender.title
         );
     }
 
-    /// What came of a scenario so far.
-    pub(super) fn got(section: &Section) {
-        for row in &section.rows {
+    /// Prints the results of a scenario so far.
+    pub(super) fn print_results(scenario: &ScenarioReport) {
+        for row in &scenario.rows {
             let figure = |figure: Figure| {
                 let spread = row.median.get(&figure);
                 spread.map_or("-".to_owned(), |spread| rounded(spread.median))
@@ -58,10 +59,10 @@ impl Progress {
     }
 }
 
-/// By the pace so far; `None` before there is one.
-fn left(elapsed: Duration, done: usize, all: usize) -> Option<Duration> {
+/// The remaining time, if the rest takes as long per measurement; `None` before the first one is done.
+fn remaining(elapsed: Duration, done: usize, total: usize) -> Option<Duration> {
     let each = elapsed / u32::try_from(done).ok().filter(|done| *done > 0)?;
-    Some(each * u32::try_from(all.saturating_sub(done)).ok()?)
+    Some(each * u32::try_from(total.saturating_sub(done)).ok()?)
 }
 
 fn in_words(time: Duration) -> String {
@@ -76,11 +77,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_takes_as_long_as_what_was() {
+    fn the_remaining_time_follows_from_the_elapsed_time() {
         let minute = Duration::from_secs(60);
-        assert_eq!(left(minute, 0, 10), None);
-        assert_eq!(left(minute, 6, 10), Some(Duration::from_secs(40)));
-        assert_eq!(left(minute, 10, 10), Some(Duration::ZERO));
+        assert_eq!(remaining(minute, 0, 10), None);
+        assert_eq!(remaining(minute, 6, 10), Some(Duration::from_secs(40)));
+        assert_eq!(remaining(minute, 10, 10), Some(Duration::ZERO));
         assert_eq!(in_words(Duration::from_secs(40)), "about 40 s");
         assert_eq!(in_words(Duration::from_secs(100)), "about 2 min");
     }

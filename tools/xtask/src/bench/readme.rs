@@ -1,27 +1,27 @@
-//! The files that the repository shows of a run: the README's block, its charts, the whole table.
+//! Writes the results that are part of the repository: the table in the README, its charts, and bench/results.md.
 
 use std::{fs, path::Path};
 
-use super::{chart, plan::Plan, report::Report, table};
-use crate::demo::Complaint;
+use super::{chart, plan::BenchPlan, report::BenchReport, table};
+use crate::demo::CommandError;
 
-/// Writes all of them below `root`, the folder of the README.
-pub(super) fn write(root: &Path, plan: &Plan, report: &Report) -> Result<(), Complaint> {
+/// Writes all of them below `root`, the folder with the README.
+pub(super) fn write(
+    root: &Path,
+    plan: &BenchPlan,
+    report: &BenchReport,
+) -> Result<(), CommandError> {
     let path = root.join("README.md");
     let text = fs::read_to_string(&path)
         .map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
-    let text = replaced(&text, &table::readme(plan, report)).ok_or_else(|| {
-        format!(
-            "`{}` has no place for it: {BEGIN} ... {END}",
-            path.display()
-        )
-    })?;
+    let text = replace_block(&text, &table::readme(plan, report))
+        .ok_or_else(|| format!("`{}` lacks the markers {BEGIN} and {END}", path.display()))?;
     fs::write(&path, text)?;
     let images = root.join("docs/images");
     fs::create_dir_all(&images)?;
     for name in &plan.readme.charts {
-        let section = report.section(name);
-        if let Some(svg) = section.and_then(|one| chart::svg(one, report, &plan.subject)) {
+        let scenario = report.scenario(name);
+        if let Some(svg) = scenario.and_then(|it| chart::svg(it, report, &plan.subject)) {
             fs::write(images.join(format!("bench-{name}.svg")), svg)?;
         }
     }
@@ -29,8 +29,8 @@ pub(super) fn write(root: &Path, plan: &Plan, report: &Report) -> Result<(), Com
     Ok(())
 }
 
-/// The text with another block between its marks.
-fn replaced(text: &str, block: &str) -> Option<String> {
+/// Replaces the text between the markers; `None` if they are missing.
+fn replace_block(text: &str, block: &str) -> Option<String> {
     let (before, rest) = text.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!(
@@ -47,11 +47,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_block_is_replaced() {
+    fn only_the_text_between_the_markers_is_replaced() {
         let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let wanted = format!("before\n{BEGIN}\nnew\n{END}\nafter\n");
-        assert_eq!(replaced(&text, "new\n"), Some(wanted.clone()));
-        assert_eq!(replaced(&wanted, "new"), Some(wanted));
-        assert_eq!(replaced("no marks", "new"), None);
+        let expected = format!("before\n{BEGIN}\nnew\n{END}\nafter\n");
+        assert_eq!(replace_block(&text, "new\n"), Some(expected.clone()));
+        assert_eq!(replace_block(&expected, "new"), Some(expected));
+        assert_eq!(replace_block("no markers", "new"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that a run has found: what the JSON file holds, and what tables and charts show.
+//! The results of a run, as in its JSON file. Tables and charts are made from them.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,64 +7,66 @@ use serde::{Deserialize, Serialize};
 use galley_testkit::Spread;
 
 use super::{
+    context::Sample,
     figure::Figure,
     machine::Machine,
-    plan::{Cell, Heads, Plan},
-    stand::Sample,
+    plan::BenchPlan,
+    settings::{FigureSelector, RequestHeads},
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// A run.
+/// The results of a run. Earlier runs have the key `troubles` in their JSON files.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     pub(super) machine: Machine,
     pub(super) rounds: u32,
-    /// Of each round.
+    /// Slices per round.
     pub(super) slices: u32,
-    /// Of each slice.
+    /// Duration of a slice.
     pub(super) slice_s: f64,
     quick: bool,
-    pub(super) scenarios: Vec<Section>,
-    pub(super) troubles: Vec<Trouble>,
+    pub(super) scenarios: Vec<ScenarioReport>,
+    #[serde(rename = "troubles")]
+    pub(super) failures: Vec<Failure>,
 }
 
-/// One scenario with all who were asked.
+/// One scenario with all its contenders.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Section {
+pub(super) struct ScenarioReport {
     pub(super) name: String,
     pub(super) title: String,
     pub(super) note: String,
     /// How the heads of its requests differ.
-    pub(super) heads: Heads,
-    /// What is compared.
+    pub(super) heads: RequestHeads,
+    /// The figure that is compared.
     pub(super) figure: Figure,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ContenderReport>,
 }
 
 /// One contender in one scenario.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Row {
+pub(super) struct ContenderReport {
     pub(super) contender: String,
     pub(super) title: String,
-    /// Over the slices.
+    /// Median and quartiles over the slices.
     pub(super) median: BTreeMap<Figure, Spread>,
     pub(super) slices: Vec<Sample>,
-    /// The figure that is compared as a multiple of the floor's, slice by slice.
+    /// The compared figure divided by the floor's, slice by slice.
     pub(super) of_floor: Option<Spread>,
 }
 
-/// Something that did not work.
+/// A contender that failed to start or to be measured.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Trouble {
+pub(super) struct Failure {
     pub(super) contender: String,
     pub(super) during: String,
     pub(super) what: String,
 }
 
-impl Report {
-    /// A report with a row for everything that the plan asks, and no figures yet.
-    pub(super) fn new(plan: &Plan, machine: Machine) -> Self {
-        let scenarios = plan.scenarios.iter().map(|scenario| Section {
+impl BenchReport {
+    /// A report with a row for each measurement of the plan, without figures.
+    pub(super) fn new(plan: &BenchPlan, machine: Machine) -> Self {
+        let scenarios = plan.scenarios.iter().map(|scenario| ScenarioReport {
             name: scenario.name.clone(),
             title: scenario.title.clone(),
             note: scenario.note.clone(),
@@ -74,7 +76,7 @@ impl Report {
                 .contenders
                 .iter()
                 .filter_map(|name| plan.contender(name))
-                .map(|contender| Row {
+                .map(|contender| ContenderReport {
                     contender: contender.name.clone(),
                     title: contender.title.clone(),
                     median: BTreeMap::new(),
@@ -90,26 +92,30 @@ impl Report {
             slice_s: plan.length.slice_s,
             quick: plan.is_quick,
             scenarios: scenarios.collect(),
-            troubles: Vec::new(),
+            failures: Vec::new(),
         }
     }
 
-    /// Reads what an earlier run has written.
-    pub(super) fn read(path: &Path) -> Result<Self, Complaint> {
+    /// Reads the JSON file of an earlier run.
+    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
         let bytes =
             fs::read(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))?;
         serde_json::from_slice(&bytes).map_err(|error| {
-            format!("`{}` is no result of this bench: {error}", path.display()).into()
+            format!(
+                "`{}` is not a result of this benchmark: {error}",
+                path.display()
+            )
+            .into()
         })
     }
 
-    /// Adds a slice to its row.
+    /// Adds the figures of a slice.
     pub(super) fn add(&mut self, scenario: &str, contender: &str, sample: Sample) {
-        let mut sections = self.scenarios.iter_mut();
-        let Some(section) = sections.find(|section| section.name == scenario) else {
+        let mut scenarios = self.scenarios.iter_mut();
+        let Some(scenario) = scenarios.find(|it| it.name == scenario) else {
             return;
         };
-        if let Some(row) = section
+        if let Some(row) = scenario
             .rows
             .iter_mut()
             .find(|row| row.contender == contender)
@@ -117,51 +123,57 @@ impl Report {
             row.slices.push(sample);
             row.summarise();
         }
-        let figure = section.figure;
-        let floor = section.row("floor").map(|floor| floor.values(figure));
-        for row in &mut section.rows {
+        let figure = scenario.figure;
+        let floor = scenario.row("floor").map(|floor| floor.values(figure));
+        for row in &mut scenario.rows {
             row.of_floor = floor
                 .as_ref()
-                .and_then(|floor| paired(&row.values(figure), floor));
+                .and_then(|floor| ratio_of_slices(&row.values(figure), floor));
         }
     }
 
-    /// Says on stderr what did not work, and keeps it.
-    pub(super) fn trouble(&mut self, contender: &str, during: &str, what: &str) {
+    /// Prints a failure to stderr and records it.
+    pub(super) fn add_failure(&mut self, contender: &str, during: &str, what: &str) {
         eprintln!("bench: {contender}: {during}: {what}");
-        self.troubles.push(Trouble {
+        self.failures.push(Failure {
             contender: contender.to_owned(),
             during: during.to_owned(),
             what: what.to_owned(),
         });
     }
 
-    /// A name for its files.
-    pub(super) fn name(&self) -> String {
+    /// The base name of the result files.
+    pub(super) fn file_name(&self) -> String {
         let kind = if self.quick { "-quick" } else { "" };
         format!("{}{kind}", self.machine.began)
     }
 
-    pub(super) fn section(&self, name: &str) -> Option<&Section> {
-        self.scenarios.iter().find(|section| section.name == name)
+    pub(super) fn scenario(&self, name: &str) -> Option<&ScenarioReport> {
+        self.scenarios.iter().find(|it| it.name == name)
     }
 
     /// `of` divided by `against`, slice by slice; without `against`, `of` itself.
-    pub(super) fn ratio(&self, of: &Cell, against: Option<&Cell>) -> Option<Spread> {
-        let values = |cell: &Cell| -> Option<BTreeMap<u32, f64>> {
-            let row = self.section(&cell.scenario)?.row(&cell.contender)?;
-            Some(row.values(cell.figure))
+    pub(super) fn ratio(
+        &self,
+        of: &FigureSelector,
+        against: Option<&FigureSelector>,
+    ) -> Option<Spread> {
+        let values = |selector: &FigureSelector| -> Option<BTreeMap<u32, f64>> {
+            let row = self
+                .scenario(&selector.scenario)?
+                .row(&selector.contender)?;
+            Some(row.values(selector.figure))
         };
         let of = values(of)?;
         match against {
             None => Spread::of(of.into_values()),
-            Some(against) => paired(&of, &values(against)?),
+            Some(against) => ratio_of_slices(&of, &values(against)?),
         }
     }
 
-    /// The largest share of the machine that others had during a measurement.
+    /// The largest share of the machine that other processes used during a slice.
     pub(super) fn most_others_busy(&self) -> f64 {
-        let rows = self.scenarios.iter().flat_map(|section| &section.rows);
+        let rows = self.scenarios.iter().flat_map(|scenario| &scenario.rows);
         rows.flat_map(|row| &row.slices)
             .filter_map(|sample| sample.figures.get(&Figure::OthersBusy))
             .copied()
@@ -169,20 +181,20 @@ impl Report {
     }
 }
 
-impl Section {
-    pub(super) fn row(&self, contender: &str) -> Option<&Row> {
+impl ScenarioReport {
+    pub(super) fn row(&self, contender: &str) -> Option<&ContenderReport> {
         self.rows.iter().find(|row| row.contender == contender)
     }
 
-    /// The value that is compared, of one contender.
+    /// The median of the compared figure of a contender.
     pub(super) fn value(&self, contender: &str) -> Option<f64> {
         let spread = self.row(contender)?.median.get(&self.figure)?;
         Some(spread.median)
     }
 }
 
-/// The ratios of values that have the same slice's number.
-fn paired(of: &BTreeMap<u32, f64>, against: &BTreeMap<u32, f64>) -> Option<Spread> {
+/// The ratios of the values with the same slice number.
+fn ratio_of_slices(of: &BTreeMap<u32, f64>, against: &BTreeMap<u32, f64>) -> Option<Spread> {
     let pairs = of.iter().filter_map(|(slice, value)| {
         let other = *against.get(slice)?;
         (other > 0.0).then_some(value / other)
@@ -190,8 +202,8 @@ fn paired(of: &BTreeMap<u32, f64>, against: &BTreeMap<u32, f64>) -> Option<Sprea
     Spread::of(pairs)
 }
 
-impl Row {
-    /// A figure by the number of its slice.
+impl ContenderReport {
+    /// The values of a figure by slice number.
     fn values(&self, figure: Figure) -> BTreeMap<u32, f64> {
         let slices = self.slices.iter();
         let values = slices.filter_map(|it| Some((it.slice, *it.figures.get(&figure)?)));
@@ -222,8 +234,12 @@ pub(super) mod tests {
     use super::*;
     use crate::bench::{figure::Figures, pin::Cores};
 
-    /// A run with CPU figures for one scenario: contender and its rounds.
-    pub(in super::super) fn with(plan: &Plan, scenario: &str, values: &[(&str, &[f64])]) -> Report {
+    /// A report with values of one scenario's figure: for each contender one value per slice.
+    pub(in super::super) fn sample_report(
+        plan: &BenchPlan,
+        scenario: &str,
+        values: &[(&str, &[f64])],
+    ) -> BenchReport {
         let machine = Machine {
             began: "now".to_owned(),
             cpu: "Abacus".to_owned(),
@@ -235,11 +251,11 @@ pub(super) mod tests {
             },
             versions: BTreeMap::from([("nginx".to_owned(), "nginx/1.22".to_owned())]),
         };
-        let mut report = Report::new(plan, machine);
+        let mut report = BenchReport::new(plan, machine);
         let scenario = plan
             .scenarios
             .iter()
-            .find(|one| one.name == scenario)
+            .find(|it| it.name == scenario)
             .unwrap();
         for (name, values) in values {
             for (slice, value) in (1..).zip(*values) {
@@ -251,7 +267,7 @@ pub(super) mod tests {
                     body_bytes: 9000,
                     requests: 1000,
                     failed: 0,
-                    trouble: None,
+                    first_failure: None,
                     figures,
                 };
                 report.add(&scenario.name, name, sample);
@@ -262,36 +278,38 @@ pub(super) mod tests {
 
     #[test]
     fn ratios_are_taken_slice_by_slice() {
-        let plan = Plan::shipped();
+        let plan = BenchPlan::shipped();
         let values: [(&str, &[f64]); 2] = [
             ("galley", &[10.0, 30.0, 22.0]),
             ("floor", &[10.0, 20.0, 20.0]),
         ];
-        let report = with(&plan, "post-gzip", &values);
-        let cell = |contender: &str| Cell {
+        let report = sample_report(&plan, "post-gzip", &values);
+        let selector = |contender: &str| FigureSelector {
             scenario: "post-gzip".to_owned(),
             contender: contender.to_owned(),
             figure: Figure::CpuUs,
         };
-        let ratio = report.ratio(&cell("galley"), Some(&cell("floor"))).unwrap();
+        let ratio = report
+            .ratio(&selector("galley"), Some(&selector("floor")))
+            .unwrap();
         assert_eq!((ratio.median, ratio.lower, ratio.upper), (1.1, 1.05, 1.3));
-        let alone = report.ratio(&cell("galley"), None).unwrap();
+        let alone = report.ratio(&selector("galley"), None).unwrap();
         assert_eq!((alone.median, alone.lower), (22.0, 16.0));
         assert!(
             report
-                .ratio(&cell("varnish"), Some(&cell("floor")))
+                .ratio(&selector("varnish"), Some(&selector("floor")))
                 .is_none()
         );
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
-        let plan = Plan::shipped();
-        let report = with(&plan, "post-gzip", &[("galley", &[10.0])]);
+    fn a_written_report_can_be_read() {
+        let plan = BenchPlan::shipped();
+        let report = sample_report(&plan, "post-gzip", &[("galley", &[10.0])]);
         let text = serde_json::to_string(&report).unwrap();
-        let again: Report = serde_json::from_str(&text).unwrap();
+        let again: BenchReport = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            again.section("post-gzip").unwrap().value("galley"),
+            again.scenario("post-gzip").unwrap().value("galley"),
             Some(10.0)
         );
     }

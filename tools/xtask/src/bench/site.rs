@@ -1,5 +1,5 @@
-//! What all contenders serve: a WordPress with its database, some scripts and files beside it, and the folder of static
-//! copies for those that can only serve files.
+//! The site that all contenders serve: WordPress with its database, additional scripts and files, and a folder of static copies
+//! for servers without a page cache.
 
 use std::{
     fs,
@@ -10,10 +10,10 @@ use std::{
 
 use galley_testkit::{Cron, MariaDb, Options, SampleContent, wordpress_from_template};
 
-use super::plan::Page;
-use crate::demo::Complaint;
+use super::settings::Page;
+use crate::demo::CommandError;
 
-/// The site; the database ends with it.
+/// The site. Dropping it stops the database.
 #[derive(Debug)]
 pub(super) struct Site {
     database: MariaDb,
@@ -23,18 +23,18 @@ pub(super) struct Site {
     post_mark: String,
 }
 
-/// What a body must be.
+/// The expected body of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// Text that holds all of these.
+pub(super) enum ExpectedBody {
+    /// Text that contains all of these strings.
     Marks(Vec<String>),
-    /// These bytes.
+    /// Exactly these bytes.
     Bytes(Vec<u8>),
 }
 
 impl Site {
-    /// Starts the database and the sample site under `host`, and writes what the bench adds to it.
-    pub(super) fn start(dir: &Path, host: &str) -> Result<Self, Complaint> {
+    /// Starts the database, and installs the sample site under `host` with the scripts and files of the benchmark.
+    pub(super) fn start(dir: &Path, host: &str) -> Result<Self, CommandError> {
         let options = Options {
             url: Some(format!("http://{host}")),
             sample: SampleContent::Full,
@@ -42,17 +42,17 @@ impl Site {
             ..Options::default()
         };
         let (database, wordpress) = wordpress_from_template(&dir.join("site"), &options)?;
-        let said = wordpress.php(FIND_POST)?;
-        let (post, id) = said
+        let output = wordpress.php(FIND_POST)?;
+        let (post, id) = output
             .split_once(' ')
-            .ok_or_else(|| format!("WordPress names no post: {said}"))?;
+            .ok_or_else(|| format!("WordPress returned no post: {output}"))?;
         let root = wordpress.root;
         for (name, text) in SCRIPTS {
             fs::write(root.join(name), text)?;
         }
         let index = root.join("index.php");
-        let own = fs::read_to_string(&index)?;
-        fs::write(&index, own.replacen("<?php", FRONT, 1))?;
+        let original = fs::read_to_string(&index)?;
+        fs::write(&index, original.replacen("<?php", ROUTER, 1))?;
         fs::write(root.join("ten.txt"), ten())?;
         fs::write(root.join("thirteen.html"), THIRTEEN)?;
         fs::write(root.join("image.jpg"), noise(IMAGE_BYTES))?;
@@ -76,12 +76,12 @@ impl Site {
         })
     }
 
-    /// The folder that servers take as document root.
+    /// The document root.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The folder for those that serve files only: the page lies in it, plain and compressed beforehand.
+    /// The document root of servers without a page cache. It has the page as a file, plain and precompressed.
     pub(super) fn statics(&self) -> &Path {
         &self.statics
     }
@@ -91,7 +91,7 @@ impl Site {
         self.database.pid()
     }
 
-    /// The path with a question mark and all that comes before a counter, if there is one.
+    /// The path of a page.
     pub(super) fn target(&self, page: Page) -> &str {
         match page {
             Page::Thirteen => "/thirteen.html",
@@ -108,34 +108,39 @@ impl Site {
         }
     }
 
-    /// What an answer's body must be, decoded; `number` is that of the page, where there are several.
-    pub(super) fn expected(&self, page: Page, number: usize) -> Result<Expected, Complaint> {
-        let marks =
-            |marks: &[&str]| Expected::Marks(marks.iter().map(|mark| (*mark).to_owned()).collect());
+    /// The expected decoded body of a page. `number` selects one of [`Page::Pages`].
+    pub(super) fn expected_body(
+        &self,
+        page: Page,
+        number: usize,
+    ) -> Result<ExpectedBody, CommandError> {
+        let marks = |marks: &[&str]| {
+            ExpectedBody::Marks(marks.iter().map(|mark| (*mark).to_owned()).collect())
+        };
         Ok(match page {
-            Page::Thirteen => Expected::Bytes(THIRTEEN.to_vec()),
-            Page::Ten => Expected::Bytes(ten()),
+            Page::Thirteen => ExpectedBody::Bytes(THIRTEEN.to_vec()),
+            Page::Ten => ExpectedBody::Bytes(ten()),
             Page::Post => marks(&[&self.post_mark, "</html>"]),
-            Page::Hello => Expected::Bytes(HELLO.to_vec()),
-            Page::Image => Expected::Bytes(fs::read(self.root.join("image.jpg"))?),
-            Page::Large => Expected::Bytes(fs::read(self.root.join("large.bin"))?),
+            Page::Hello => ExpectedBody::Bytes(HELLO.to_vec()),
+            Page::Image => ExpectedBody::Bytes(fs::read(self.root.join("image.jpg"))?),
+            Page::Large => ExpectedBody::Bytes(fs::read(self.root.join("large.bin"))?),
             Page::Pages => marks(&[&format!("<h1>Page {number}</h1>"), "</html>"]),
             Page::Stampede => marks(&["<h1>Generated</h1>", "</html>"]),
             Page::Slow | Page::Refresh => marks(&["slow", "</html>"]),
-            Page::Purged => Expected::Marks(Vec::new()),
+            Page::Purged => ExpectedBody::Marks(Vec::new()),
         })
     }
 
-    /// Puts the page into the folder of static copies, plain, as gzip -9 and as brotli -q 11.
-    pub(super) fn copy_post(&self, html: &[u8]) -> Result<(), Complaint> {
+    /// Writes the page to the folder of static copies: plain, gzip -9 and brotli -q 11.
+    pub(super) fn copy_post(&self, html: &[u8]) -> Result<(), CommandError> {
         let folder = self.statics.join(self.post.trim_matches('/'));
         fs::create_dir_all(&folder)?;
         let file = folder.join("index.html");
         fs::write(&file, html)?;
         for line in [["gzip", "-9kf"], ["brotli", "-Zkf"]] {
-            let [program, how] = line;
+            let [program, options] = line;
             let status = Command::new(program)
-                .arg(how)
+                .arg(options)
                 .arg(&file)
                 .stdin(Stdio::null())
                 .status()
@@ -147,8 +152,8 @@ impl Site {
         Ok(())
     }
 
-    /// What the script of the stampede has noted for one page: how long each of its runs took, in milliseconds.
-    pub(super) fn generations(&self, name: &str) -> Result<Vec<f64>, Complaint> {
+    /// The duration of each generation of a stampede page, in milliseconds, as its script recorded them.
+    pub(super) fn generations(&self, name: &str) -> Result<Vec<f64>, CommandError> {
         let text = fs::read_to_string(self.root.join(COUNT))?;
         Ok(text
             .lines()
@@ -159,7 +164,7 @@ impl Site {
     }
 }
 
-/// Bytes that do not compress, the same in every run.
+/// Incompressible bytes, the same in every run.
 fn noise(count: usize) -> Vec<u8> {
     let mut state: u64 = 0x0123_4567_89AB_CDEF;
     let mut bytes = Vec::with_capacity(count + 8);
@@ -173,7 +178,7 @@ fn noise(count: usize) -> Vec<u8> {
     bytes
 }
 
-/// A page that does not compress well, of exactly 10,240 bytes.
+/// A page of exactly 10,240 bytes that compresses badly.
 fn ten() -> Vec<u8> {
     let (head, tail) = (
         &b"<!doctype html><html><body><p>"[..],
@@ -191,22 +196,22 @@ fn ten() -> Vec<u8> {
 /// One of the newer posts, always the same.
 const FIND_POST: &str = "$post = get_posts( array( 'numberposts' => 1, 'offset' => 4 ) )[0]; \
      echo wp_make_link_relative( get_permalink( $post ) ), ' ', $post->ID;";
-/// As long as the answers of the published comparison were.
+/// The length of the responses in the published comparison.
 const HELLO: &[u8] = b"<html><body>Hello World!</body></html>\n";
 const THIRTEEN: &[u8] = b"Hello, World\n";
 const TEN_BYTES: usize = 10_240;
 const IMAGE_BYTES: usize = 1_000_000;
 const LARGE_BYTES: usize = 120_000_000;
 const COUNT: &str = "stampede.log";
-/// In front of WordPress's own index.php: pages of the bench have addresses as WordPress's pages have, so that every contender
-/// takes them for such, but do not need all of WordPress.
-const FRONT: &str = "<?php
+/// Prepended to WordPress's index.php: the benchmark's pages have URLs like those of WordPress, so that every contender treats
+/// them alike, but do not load WordPress.
+const ROUTER: &str = "<?php
 if ( preg_match( '~^/(hello|pages|stampede|ten)/~', $_SERVER['REQUEST_URI'], $bench ) ) {
     require __DIR__ . '/bench-' . $bench[1] . '.php';
     exit;
 }
 ";
-/// They say how long they live, since not every contender invents a lifetime.
+/// They set a lifetime, because not every contender has a default lifetime.
 const SCRIPTS: [(&str, &str); 4] = [
     (
         "bench-ten.php",
@@ -256,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noise_is_the_same_and_does_not_repeat() {
+    fn noise_is_reproducible_and_does_not_repeat() {
         assert_eq!(noise(20), noise(20));
         assert_eq!(noise(13).len(), 13);
         assert_ne!(noise(16)[..8], noise(16)[8..]);

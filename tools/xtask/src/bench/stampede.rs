@@ -1,5 +1,5 @@
-//! A thousand visitors at once for one page that PHP has to generate: how often PHP was asked, and how much longer than PHP
-//! the slowest waited.
+//! A cache stampede: a thousand clients request a page at the same time, and PHP has to generate it. Measures the number of
+//! requests at PHP, and how much longer than PHP's time the slowest client waited.
 
 use std::{
     collections::HashSet,
@@ -11,40 +11,40 @@ use galley_load::{Connections, Limit, LoadClient, Pace, Target};
 
 use super::{
     check,
-    clocks::Clocks,
+    context::{Measurement, RunContext, Sample, Server},
     figure::{Figure, Figures},
+    idle::wait_until_idle,
+    outcome::{add_client_figures, add_cpu_figures, count_wrong_responses},
     pin,
-    plan::Stampede,
-    question::Question,
-    quiet::wait_for_quiet,
-    seen::{client_figures, verified},
-    stand::{Match, Sample, Server, Stand},
+    requests::ScenarioRequests,
+    settings::StampedeState,
 };
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// Sends one request on each connection, all at once.
+/// Sends one request on each connection, all at the same time.
 ///
 /// # Errors
-/// When an answer is not the right page, or PHP noted nothing.
+/// When a response is not the expected page, or PHP did not generate the page.
 pub(super) fn measure(
-    stand: &Stand<'_>,
+    context: &RunContext<'_>,
     server: &Server,
-    one: &Match<'_>,
-    state: Stampede,
-) -> Result<Sample, Complaint> {
-    let scenario = one.scenario;
-    let name = format!("s{}", one.batch);
-    let question = Question::of(stand.plan, stand.site, scenario, one.batch).named(&name);
+    measurement: &Measurement<'_>,
+    state: StampedeState,
+) -> Result<Sample, CommandError> {
+    let scenario = measurement.scenario;
+    let name = format!("s{}", measurement.batch);
+    let requests =
+        ScenarioRequests::new(context.plan, context.site, scenario, measurement.batch).named(&name);
     let roots = &server.roots;
-    wait_for_quiet(stand.interrupt, roots)?;
-    let held = one.contender.holds_ms;
-    let before = match state {
-        Stampede::Missing => 0,
-        Stampede::Expired if held.is_some() => 0,
-        Stampede::Expired => expired(stand, server, &question, &name)?,
+    wait_until_idle(context.interrupt, roots)?;
+    let fixed_delay = measurement.contender.holds_ms;
+    let earlier_generations = match state {
+        StampedeState::Missing => 0,
+        StampedeState::Expired if fixed_delay.is_some() => 0,
+        StampedeState::Expired => store_and_expire(context, server, &requests, &name)?,
     };
     let connections = scenario.connections;
-    let load = question.workload(connections, Pace::Closed)?;
+    let load = requests.workload(connections, Pace::Closed)?;
     let target = Target {
         addr: server.addr,
         tls: None,
@@ -52,63 +52,63 @@ pub(super) fn measure(
         watch: None,
     };
     let mut figures = Figures::new();
-    let seen = pin::on_core(stand.place.cores.client, || -> Result<_, Complaint> {
-        let mut client = LoadClient::connect(target, vec![load], stand.interrupt.flag())?;
-        let before = Clocks::read(stand, roots);
-        let mut seen = client.run(Limit::Requests(connections as u64))?;
-        before.figures(Clocks::read(stand, roots), connections as u64, &mut figures);
-        seen.pop().ok_or_else(|| "nothing was asked".into())
-    })??;
-    client_figures(&seen, &mut figures);
-    let failed = verified(stand, &question, &seen, &mut HashSet::new())?;
-    let generated = match held {
+    let outcome = pin::on_core(
+        context.environment.cores.client,
+        || -> Result<_, CommandError> {
+            let mut client = LoadClient::connect(target, vec![load], context.interrupt.flag())?;
+            let before = context.cpu_times(roots);
+            let mut outcomes = client.run(Limit::Requests(connections as u64))?;
+            let usage = context.cpu_times(roots).since(&before);
+            add_cpu_figures(context, &usage, connections as u64, &mut figures);
+            outcomes.pop().ok_or_else(|| "no request was sent".into())
+        },
+    )??;
+    add_client_figures(&outcome, &mut figures);
+    let failed = count_wrong_responses(context, &requests, &outcome, &mut HashSet::new())?;
+    let generations = match fixed_delay {
         Some(ms) => vec![ms],
-        None => stand.site.generations(&name)?,
+        None => context.site.generations(&name)?,
     };
-    let generated = generated.get(before..).unwrap_or_default();
-    let first = generated.first().ok_or("PHP was not asked at all")?;
-    let worst = seen.quantile(1.0).as_secs_f64() * 1e3;
-    figures.insert(Figure::WorstMs, worst);
-    figures.insert(Figure::LateMs, worst - first);
+    let generations = generations.get(earlier_generations..).unwrap_or_default();
+    let first = generations.first().ok_or("PHP did not receive a request")?;
+    let slowest = outcome.quantile(1.0).as_secs_f64() * 1e3;
+    figures.insert(Figure::WorstMs, slowest);
+    figures.insert(Figure::LateMs, slowest - first);
     figures.insert(Figure::UpstreamMs, *first);
-    if held.is_none() {
+    if fixed_delay.is_none() {
         #[expect(clippy::cast_precision_loss, reason = "at most some thousands")]
-        figures.insert(Figure::UpstreamRequests, generated.len() as f64);
+        figures.insert(Figure::UpstreamRequests, generations.len() as f64);
     }
-    let sample = seen.samples.first();
+    let sample = outcome.samples.first();
     Ok(Sample {
         slice: 0,
         coding: sample.map_or("", |sample| sample.coding.name()).to_owned(),
         body_bytes: sample.map_or(0, |sample| sample.body.len()),
-        requests: seen.responses,
+        requests: outcome.responses,
         failed,
-        trouble: seen.first_error,
+        first_failure: outcome.first_error,
         figures,
     })
 }
 
-/// Has the page stored and waits until it is too old to be used; returns how often PHP was asked.
-fn expired(
-    stand: &Stand<'_>,
+/// Requests the page once and waits until the stored response has expired; returns how often PHP generated the page.
+fn store_and_expire(
+    context: &RunContext<'_>,
     server: &Server,
-    question: &Question<'_>,
+    requests: &ScenarioRequests<'_>,
     name: &str,
-) -> Result<usize, Complaint> {
-    let expected = question.expected(0)?;
-    let wanted = check::Wanted {
-        method: question.method(),
-        status: question.status(),
-        expected: &expected,
-    };
-    check::ask(server.addr, &question.head(0), wanted, stand.dir)?;
+) -> Result<usize, CommandError> {
+    let body = requests.expected_body(0)?;
+    let expected = requests.expected_response(&body);
+    check::request(server.addr, &requests.head(0), expected, context.dir)?;
     let end = Instant::now() + LIFETIME;
     while Instant::now() < end {
-        stand.interrupt.check()?;
+        context.interrupt.check()?;
         thread::sleep(PAUSE);
     }
-    Ok(stand.site.generations(name)?.len())
+    Ok(context.site.generations(name)?.len())
 }
 
-/// Longer than the page's second, whole seconds of clocks included.
+/// Longer than the page's lifetime of one second, because lifetimes are compared in whole seconds.
 const LIFETIME: Duration = Duration::from_millis(2500);
 const PAUSE: Duration = Duration::from_millis(50);

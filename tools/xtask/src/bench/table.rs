@@ -1,35 +1,36 @@
-//! A run as Markdown: every scenario with all its contenders, and the short block for the README.
+//! A run as Markdown: a table for each scenario, and the short table for the README.
 
 use std::fmt::Write as _;
 
 use super::{
     figure::{Figure, rounded},
-    plan::{Heads, Plan},
-    report::{Report, Row, Section},
+    plan::BenchPlan,
+    report::{BenchReport, ContenderReport, ScenarioReport},
+    settings::RequestHeads,
     verdict,
 };
 
-/// The whole run.
-pub(super) fn markdown(plan: &Plan, report: &Report) -> String {
+/// All tables of a run.
+pub(super) fn markdown(plan: &BenchPlan, report: &BenchReport) -> String {
     let mut out = String::from("# Results\n\n");
-    out.push_str(&circumstances(report));
-    for section in &report.scenarios {
-        out.push_str(&self::section(section));
+    out.push_str(&environment(report));
+    for scenario in &report.scenarios {
+        out.push_str(&scenario_table(scenario));
     }
     out.push_str("\n## What it must show\n\nMedians over the slices, quartiles in brackets. Ratios are taken slice by slice, then their median.\n\n");
     out.push_str(&verdict::list(&plan.targets, report));
-    if !report.troubles.is_empty() {
+    if !report.failures.is_empty() {
         out.push_str("\n## What did not work\n\n");
-        for trouble in &report.troubles {
-            let first = trouble.what.lines().next().unwrap_or_default();
-            let _ = writeln!(out, "- {}, {}: {first}", trouble.contender, trouble.during);
+        for failure in &report.failures {
+            let first = failure.what.lines().next().unwrap_or_default();
+            let _ = writeln!(out, "- {}, {}: {first}", failure.contender, failure.during);
         }
     }
     out
 }
 
-/// Where, when, with what.
-fn circumstances(report: &Report) -> String {
+/// Date, machine and program versions.
+fn environment(report: &BenchReport) -> String {
     let machine = &report.machine;
     let mut out = format!(
         "{} UTC, {} ({} cores), Linux {}. {} x {} slices of {} s each, in turns.\n\n",
@@ -44,38 +45,38 @@ fn circumstances(report: &Report) -> String {
     let versions: Vec<String> = machine
         .versions
         .iter()
-        .map(|(name, text)| format!("{name} {}", number_in(text)))
+        .map(|(name, text)| format!("{name} {}", version_number(text)))
         .collect();
     let _ = writeln!(out, "{}.", versions.join(", "));
     let others = report.most_others_busy();
-    if others > MOST_OTHERS {
+    if others > MAX_OTHERS {
         let _ = writeln!(
             out,
-            "\nThe machine was not quiet: up to {:.0} % of it went to other work. Compare ratios only.",
+            "\nThe machine was not idle: other processes used up to {:.0} % of it. Compare ratios only.",
             others * 100.0
         );
     }
     out
 }
 
-fn section(section: &Section) -> String {
-    let heads = match section.heads {
-        Heads::Different => "Each request has a different head.",
-        Heads::OneAddress => "Each request has a different head, for the same address.",
-        Heads::One => "One head is sent again and again.",
+fn scenario_table(scenario: &ScenarioReport) -> String {
+    let heads = match scenario.heads {
+        RequestHeads::Different => "Each request has a different head.",
+        RequestHeads::OneAddress => "Each request has a different head, for the same address.",
+        RequestHeads::One => "All requests have the same head.",
     };
-    let mut out = format!("\n## {}\n\n{} {heads}\n\n", section.title, section.note);
+    let mut out = format!("\n## {}\n\n{} {heads}\n\n", scenario.title, scenario.note);
     let columns: Vec<Figure> = COLUMNS
         .into_iter()
         .filter(|figure| {
-            *figure == section.figure
-                || section
+            *figure == scenario.figure
+                || scenario
                     .rows
                     .iter()
                     .any(|row| row.median.contains_key(figure))
         })
         .collect();
-    let floor = section.value("floor");
+    let floor = scenario.value("floor");
     let _ = write!(out, "| | came as |");
     for figure in &columns {
         let _ = write!(out, " {} |", figure.column());
@@ -85,8 +86,8 @@ fn section(section: &Section) -> String {
     let _ = write!(out, "|---|---|");
     out.push_str(&"---:|".repeat(columns.len() + 1 + usize::from(floor.is_some())));
     out.push('\n');
-    for row in sorted(section) {
-        let _ = write!(out, "| {} | {} |", row.title, came_as(row));
+    for row in sorted(scenario) {
+        let _ = write!(out, "| {} | {} |", row.title, received_as(row));
         for figure in &columns {
             let _ = write!(out, " {} |", value(row, *figure));
         }
@@ -107,15 +108,16 @@ fn section(section: &Section) -> String {
     out
 }
 
-/// The best first; those without a value last.
-pub(super) fn sorted(section: &Section) -> Vec<&Row> {
-    let mut rows: Vec<&Row> = section.rows.iter().collect();
-    let value = |row: &Row| section.value(&row.contender).unwrap_or(f64::INFINITY);
+/// Sorts the contenders by the compared figure, best first; those without a value are last.
+pub(super) fn sorted(scenario: &ScenarioReport) -> Vec<&ContenderReport> {
+    let mut rows: Vec<&ContenderReport> = scenario.rows.iter().collect();
+    let value = |row: &ContenderReport| scenario.value(&row.contender).unwrap_or(f64::INFINITY);
     rows.sort_by(|a, b| value(a).total_cmp(&value(b)));
     rows
 }
 
-fn came_as(row: &Row) -> String {
+/// Content coding and length of the responses.
+fn received_as(row: &ContenderReport) -> String {
     match row.slices.last() {
         Some(sample) if sample.body_bytes > 0 => {
             format!("{}, {} B", sample.coding, sample.body_bytes)
@@ -125,8 +127,8 @@ fn came_as(row: &Row) -> String {
     }
 }
 
-/// The median, with the quartiles where there were several slices.
-fn value(row: &Row, figure: Figure) -> String {
+/// The median; for CPU time also the quartiles if there were several slices.
+fn value(row: &ContenderReport, figure: Figure) -> String {
     let Some(spread) = row.median.get(&figure) else {
         return "-".to_owned();
     };
@@ -143,8 +145,8 @@ fn value(row: &Row, figure: Figure) -> String {
     share(spread.median)
 }
 
-/// The README's block: server CPU per request of a few contenders, as multiples of the floor, and charts.
-pub(super) fn readme(plan: &Plan, report: &Report) -> String {
+/// The table of the README: server CPU per request of a few contenders, as multiples of the floor, and charts.
+pub(super) fn readme(plan: &BenchPlan, report: &BenchReport) -> String {
     let mut out = String::from(
         "Server CPU time per request, all processes counted, in microseconds; in brackets the multiple of the *floor*, a bare\n\
          epoll loop that sends the same bytes and does nothing else. The second column says which request heads a row sends:\n\
@@ -164,21 +166,21 @@ pub(super) fn readme(plan: &Plan, report: &Report) -> String {
     }
     let _ = write!(out, "\n|---|---|{}", "---:|".repeat(columns.len()));
     for name in &plan.readme.rows {
-        let Some(section) = report.section(name) else {
+        let Some(scenario) = report.scenario(name) else {
             continue;
         };
-        let heads = match section.heads {
-            Heads::Different => "different",
-            Heads::OneAddress => "different, one address",
-            Heads::One => "one, repeated",
+        let heads = match scenario.heads {
+            RequestHeads::Different => "different",
+            RequestHeads::OneAddress => "different, one address",
+            RequestHeads::One => "one, repeated",
         };
-        let _ = write!(out, "\n| {} | {heads} |", section.title);
-        let floor = section.value("floor");
+        let _ = write!(out, "\n| {} | {heads} |", scenario.title);
+        let floor = scenario.value("floor");
         for contender in &columns {
-            let text = match (section.value(&contender.name), floor) {
+            let text = match (scenario.value(&contender.name), floor) {
                 (Some(value), Some(floor)) if contender.name != "floor" => {
-                    let paired = section.row(&contender.name).and_then(|row| row.of_floor);
-                    let ratio = paired.map_or(value / floor, |it| it.median);
+                    let of_floor = scenario.row(&contender.name).and_then(|row| row.of_floor);
+                    let ratio = of_floor.map_or(value / floor, |it| it.median);
                     format!("{} ({}x)", rounded(value), rounded(ratio))
                 }
                 (Some(value), _) => rounded(value),
@@ -189,20 +191,20 @@ pub(super) fn readme(plan: &Plan, report: &Report) -> String {
     }
     out.push_str("\n\n");
     for name in &plan.readme.charts {
-        if let Some(section) = report.section(name) {
-            let _ = writeln!(out, "![{}](docs/images/bench-{name}.svg)", section.title);
+        if let Some(scenario) = report.scenario(name) {
+            let _ = writeln!(out, "![{}](docs/images/bench-{name}.svg)", scenario.title);
         }
     }
     let _ = write!(
         out,
-        "\n{}The whole of it, with latencies, memory and a dozen further scenarios: [bench/results.md](bench/results.md).\n",
-        circumstances(report)
+        "\n{}All results, with latencies, memory and a dozen further scenarios: [bench/results.md](bench/results.md).\n",
+        environment(report)
     );
     out
 }
 
-/// `nginx version: nginx/1.22.1` is 1.22.1 in a line that names nginx anyway.
-pub(crate) fn number_in(text: &str) -> &str {
+/// The version number in the version output of a program: 1.22.1 for `nginx version: nginx/1.22.1`.
+pub(crate) fn version_number(text: &str) -> &str {
     let mut words = text.split(|letter: char| letter.is_whitespace() || "/,()".contains(letter));
     let number = words.find(|word| {
         let word = word.trim_start_matches('v');
@@ -218,7 +220,7 @@ pub(crate) fn number_in(text: &str) -> &str {
     }
 }
 
-/// What the whole table shows, where it was measured.
+/// The columns of scenario tables. Figures that were not measured are left out.
 const COLUMNS: [Figure; 15] = [
     Figure::CpuUs,
     Figure::PerSecond,
@@ -230,23 +232,23 @@ const COLUMNS: [Figure; 15] = [
     Figure::UpstreamRequests,
     Figure::UpstreamMs,
     Figure::LateMs,
-    Figure::BesidePerSecond,
-    Figure::BesideP99Us,
+    Figure::BackgroundPerSecond,
+    Figure::BackgroundP99Us,
     Figure::MemoryMb,
     Figure::ServerBusy,
     Figure::ClientBusy,
 ];
-/// Of the machine: more is said in the table.
-const MOST_OTHERS: f64 = 0.05;
+/// The share of the machine above which the table mentions other work.
+const MAX_OTHERS: f64 = 0.05;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::report::tests::with;
+    use crate::bench::report::tests::sample_report;
 
     #[test]
-    fn versions_without_the_words_around_them() {
-        for (text, wanted) in [
+    fn the_version_number_is_found_in_version_outputs() {
+        for (text, expected) in [
             ("nginx version: nginx/1.22.1", "1.22.1"),
             ("This is ApacheBench, Version 2.3 <$Revision$>", "2.3"),
             ("varnishd (varnish-7.1.1 revision 7cee1c58)", "7.1.1"),
@@ -258,20 +260,20 @@ mod tests {
             ("not found: No such file", "not found: No such file"),
             ("", ""),
         ] {
-            assert_eq!(number_in(text), wanted);
+            assert_eq!(version_number(text), expected);
         }
     }
 
     #[test]
-    fn the_best_stands_first_and_whoever_failed_last() {
-        let plan = Plan::shipped();
+    fn contenders_are_sorted_and_those_without_values_are_last() {
+        let plan = BenchPlan::shipped();
         let values: [(&str, &[f64]); 3] = [
             ("galley", &[11.0, 13.0, 12.0]),
             ("floor", &[10.0, 10.0, 10.0]),
             ("nginx-recipe5", &[400.0, 410.0, 420.0]),
         ];
-        let report = with(&plan, "post-gzip-one-head", &values);
-        let text = section(report.section("post-gzip-one-head").unwrap());
+        let report = sample_report(&plan, "post-gzip-one-head", &values);
+        let text = scenario_table(report.scenario("post-gzip-one-head").unwrap());
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| ")).collect();
         assert!(rows[1].contains("floor"), "{text}");
         assert!(
@@ -289,16 +291,16 @@ mod tests {
             rows.iter().all(|row| columns(row) == columns(&rows[0])),
             "{text}"
         );
-        let whole = markdown(&plan, &report);
+        let page = markdown(&plan, &report);
         assert!(
-            whole.contains("nginx 1.22.") && whole.contains("## What it must show"),
-            "{whole}"
+            page.contains("nginx 1.22.") && page.contains("## What it must show"),
+            "{page}"
         );
     }
 
     #[test]
-    fn the_readmes_block_has_heads_ratios_and_charts() {
-        let plan = Plan::shipped();
+    fn the_readme_table_has_heads_ratios_and_charts() {
+        let plan = BenchPlan::shipped();
         let values: [(&str, &[f64]); 2] = [("galley", &[11.0]), ("floor", &[10.0])];
         for (scenario, start) in [
             ("post-gzip", "| A stored WordPress page, gzip | different |"),
@@ -311,11 +313,11 @@ mod tests {
                 "| A new connection for each request | different, one address |",
             ),
         ] {
-            let text = readme(&plan, &with(&plan, scenario, &values));
+            let text = readme(&plan, &sample_report(&plan, scenario, &values));
             let row = format!("{start} 10.0 | 11.0 (1.10x) | - | - | - |");
             assert!(text.contains(&row), "{text}");
         }
-        let text = readme(&plan, &with(&plan, "post-gzip", &values));
+        let text = readme(&plan, &sample_report(&plan, "post-gzip", &values));
         assert!(
             text.contains("](docs/images/bench-post-gzip.svg)"),
             "{text}"

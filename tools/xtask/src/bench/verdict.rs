@@ -1,28 +1,27 @@
-//! The targets of the plan held against a run: met, missed, or not measured.
+//! Compares a run with the performance targets: met, missed, or not measured.
 
 use std::fmt::Write as _;
 
 use galley_testkit::Spread;
 
-use super::{figure::rounded, plan::Target, report::Report};
+use super::{figure::rounded, report::BenchReport, settings::PerformanceTarget};
 
-/// What became of one target.
+/// The result of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum TargetResult {
     Met(Spread),
     Missed(Spread),
-    /// The run did not measure it.
-    Open,
+    NotMeasured,
 }
 
-impl Verdict {
-    pub(super) fn of(target: &Target, report: &Report) -> Self {
+impl TargetResult {
+    pub(super) fn of(target: &PerformanceTarget, report: &BenchReport) -> Self {
         let Some(spread) = report.ratio(&target.of, target.against.as_ref()) else {
-            return Self::Open;
+            return Self::NotMeasured;
         };
-        let is_low = target.at_most.is_none_or(|most| spread.median <= most);
-        let is_high = target.at_least.is_none_or(|least| spread.median >= least);
-        if is_low && is_high {
+        let is_low_enough = target.at_most.is_none_or(|most| spread.median <= most);
+        let is_high_enough = target.at_least.is_none_or(|least| spread.median >= least);
+        if is_low_enough && is_high_enough {
             Self::Met(spread)
         } else {
             Self::Missed(spread)
@@ -30,17 +29,17 @@ impl Verdict {
     }
 }
 
-/// The list that ends a run.
-pub(super) fn list(targets: &[Target], report: &Report) -> String {
+/// The table of all targets, in Markdown.
+pub(super) fn list(targets: &[PerformanceTarget], report: &BenchReport) -> String {
     let mut out = String::from("| target | wanted | got | |\n|---|---:|---:|---|\n");
     for target in targets {
-        let sign = if target.against.is_some() { "x" } else { "" };
-        let wanted = match (target.at_most, target.at_least) {
-            (Some(most), _) => format!("<= {}{sign}", rounded(most)),
-            (None, Some(least)) => format!(">= {}{sign}", rounded(least)),
+        let unit = if target.against.is_some() { "x" } else { "" };
+        let limit = match (target.at_most, target.at_least) {
+            (Some(most), _) => format!("<= {}{unit}", rounded(most)),
+            (None, Some(least)) => format!(">= {}{unit}", rounded(least)),
             (None, None) => String::new(),
         };
-        let got = |spread: Spread| {
+        let formatted = |spread: Spread| {
             let Spread {
                 median,
                 lower,
@@ -49,17 +48,17 @@ pub(super) fn list(targets: &[Target], report: &Report) -> String {
             let median = rounded(median);
             let (lower, upper) = (rounded(lower), rounded(upper));
             if lower == upper {
-                format!("{median}{sign}")
+                format!("{median}{unit}")
             } else {
-                format!("{median}{sign} ({lower} - {upper})")
+                format!("{median}{unit} ({lower} - {upper})")
             }
         };
-        let (got, word) = match Verdict::of(target, report) {
-            Verdict::Met(spread) => (got(spread), "met"),
-            Verdict::Missed(spread) => (got(spread), "MISSED"),
-            Verdict::Open => ("-".to_owned(), "not measured"),
+        let (measured, word) = match TargetResult::of(target, report) {
+            TargetResult::Met(spread) => (formatted(spread), "met"),
+            TargetResult::Missed(spread) => (formatted(spread), "MISSED"),
+            TargetResult::NotMeasured => ("-".to_owned(), "not measured"),
         };
-        let _ = writeln!(out, "| {} | {wanted} | {got} | {word} |", target.text);
+        let _ = writeln!(out, "| {} | {limit} | {measured} | {word} |", target.text);
     }
     out
 }
@@ -67,17 +66,17 @@ pub(super) fn list(targets: &[Target], report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{plan::Plan, report::tests::with};
+    use crate::bench::{plan::BenchPlan, report::tests::sample_report};
 
     #[test]
-    fn targets_are_met_missed_or_open() {
-        let plan = Plan::shipped();
+    fn targets_are_met_missed_or_not_measured() {
+        let plan = BenchPlan::shipped();
         let values: [(&str, &[f64]); 3] = [
             ("galley", &[11.0, 12.0]),
             ("floor", &[10.0, 10.0]),
             ("varnish", &[22.0, 24.0]),
         ];
-        let report = with(&plan, "post-gzip", &values);
+        let report = sample_report(&plan, "post-gzip", &values);
         let text = list(&plan.targets, &report);
         let line = |part: &str| text.lines().find(|line| line.contains(part)).unwrap();
         assert!(

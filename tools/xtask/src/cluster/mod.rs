@@ -1,8 +1,8 @@
-//! `xtask cluster`: three nodes, an engine with a replica and a real WordPress, each on a machine of its own, harmed round
-//! after round.
+//! `xtask cluster`: three nodes, an engine with a replica and a real WordPress on simulated machines, with a fault in each
+//! round.
 //!
-//! Then three nodes that nothing harms purge as fast as they can. What is done is in the kit's [`galley_testkit::cluster`]. Progress goes to stderr, the table to stdout; anything stale, torn,
-//! failed or broken fails the run.
+//! Then it measures purges on three nodes without faults. [`galley_testkit::cluster`] contains the tests. Progress goes to stderr,
+//! the tables to stdout. A stale or torn response, a failure or a broken promise fails the run.
 
 use std::{
     fmt::Write as _,
@@ -12,148 +12,149 @@ use std::{
 };
 
 use galley_testkit::cluster::{
-    Finding, Outcome, PurgeRates, Scenario, Setting, purge_rates, run as run_rounds,
+    ClusterTestSettings, EngineDiscovery, PurgeRates, Scenario, ScenarioReport, purge_rates,
+    run as run_rounds,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What the command line says.
+/// The command-line options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server binary
     #[arg(long, default_value = "target/release/galley")]
     galley: PathBuf,
-    /// The plugin's folder
+    /// The plugin's directory
     #[arg(long, default_value = "wordpress-plugin/galley")]
     plugin: PathBuf,
-    /// How many rounds; the scenarios take turns
+    /// The number of rounds, distributed over the scenarios in turn
     #[arg(long, default_value_t = 200)]
     rounds: usize,
     /// Only these scenarios, for example partition,failover
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Draws the same moments again
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Runs the rounds and prints the tables; a cluster that cannot be started is a complaint too.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+/// Runs the rounds and prints the tables. A cluster that does not start is an error.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let known = Scenario::WITH_ADDRESS
         .iter()
         .chain(&Scenario::WITH_SENTINELS);
     let known: Vec<&str> = known.map(|scenario| scenario.name()).collect();
     if let Some(name) = (arguments.only.iter()).find(|name| !known.contains(&name.as_str())) {
         let known = known.join(", ");
-        return Err(format!("no scenario `{name}` is known: {known}").into());
+        return Err(format!("unknown scenario `{name}`; known: {known}").into());
     }
-    let began = Instant::now();
+    let started = Instant::now();
     println!("seed {}, {} rounds\n", arguments.seed, arguments.rounds);
-    let mut unclean = 0;
+    let mut failed = 0;
     let with_sentinels = arguments.rounds / 4;
-    for (finding, all, rounds) in [
+    for (discovery, all, rounds) in [
         (
-            Finding::Address,
+            EngineDiscovery::Address,
             Scenario::WITH_ADDRESS.as_slice(),
             arguments.rounds - with_sentinels,
         ),
         (
-            Finding::Sentinels,
+            EngineDiscovery::Sentinels,
             Scenario::WITH_SENTINELS.as_slice(),
             with_sentinels,
         ),
     ] {
-        let scenarios = wanted(all, &arguments.only);
+        let scenarios = selected(all, &arguments.only);
         if scenarios.is_empty() || rounds == 0 {
             continue;
         }
-        let outcomes = run_all(arguments, finding, scenarios, rounds)?;
-        let found_by = match finding {
-            Finding::Address => "an address",
-            Finding::Sentinels => "sentinels",
+        let reports = run_all(arguments, discovery, scenarios, rounds)?;
+        let found_by = match discovery {
+            EngineDiscovery::Address => "an address",
+            EngineDiscovery::Sentinels => "Sentinels",
         };
         println!(
             "Nodes that find the engine by {found_by}:\n\n{}",
-            markdown(&outcomes)
+            markdown(&reports)
         );
-        unclean += outcomes
+        failed += reports
             .iter()
-            .filter(|(_, outcome)| outcome.tally.rounds > 0 && !outcome.tally.is_clean())
+            .filter(|(_, report)| report.counts.rounds > 0 && !report.counts.is_clean())
             .count();
     }
     if arguments.only.is_empty() {
-        eprintln!("cluster: purging as fast as it goes");
-        let setting = setting(arguments, Finding::Address, Vec::new(), 0)?;
+        eprintln!("cluster: measuring purges");
+        let settings = settings(arguments, EngineDiscovery::Address, Vec::new(), 0)?;
         println!(
             "{}\n",
-            rates(&purge_rates(&setting).map_err(|trouble| trouble.to_string())?)
+            rate_summary(&purge_rates(&settings).map_err(|error| error.to_string())?)
         );
     }
-    println!("{} s", began.elapsed().as_secs());
-    match unclean {
+    println!("{} s", started.elapsed().as_secs());
+    match failed {
         0 => Ok(()),
-        count => Err(format!("{count} scenarios found something: see above").into()),
+        count => Err(format!("{count} scenarios failed: see above").into()),
     }
 }
 
 fn run_all(
     arguments: &Arguments,
-    finding: Finding,
+    discovery: EngineDiscovery,
     scenarios: Vec<Scenario>,
     rounds: usize,
-) -> Result<Vec<(Scenario, Outcome)>, Complaint> {
-    let setting = setting(arguments, finding, scenarios, rounds)?;
-    let began = Instant::now();
-    let outcomes = run_rounds(&setting, |round, scenario, outcome| {
-        let tally = &outcome.tally;
+) -> Result<Vec<(Scenario, ScenarioReport)>, CommandError> {
+    let settings = settings(arguments, discovery, scenarios, rounds)?;
+    let started = Instant::now();
+    let reports = run_rounds(&settings, |round, scenario, report| {
+        let counts = &report.counts;
         eprintln!(
             "cluster: {round} of {rounds}: {}: {} reads, {} stale, {} torn, {} failed, {} broken ({} s)",
             scenario.name(),
-            tally.pages,
-            tally.stale,
-            tally.torn,
-            tally.failed,
-            tally.broken,
-            began.elapsed().as_secs(),
+            counts.pages,
+            counts.stale,
+            counts.torn,
+            counts.failed,
+            counts.broken,
+            started.elapsed().as_secs(),
         );
-        for complaint in &tally.complaints {
-            eprintln!("  {complaint}");
+        for finding in &counts.findings {
+            eprintln!("  {finding}");
         }
     });
-    outcomes.map_err(|trouble| trouble.to_string().into())
+    reports.map_err(|error| error.to_string().into())
 }
 
-fn setting(
+fn settings(
     arguments: &Arguments,
-    finding: Finding,
+    discovery: EngineDiscovery,
     scenarios: Vec<Scenario>,
     rounds: usize,
-) -> Result<Setting, Complaint> {
+) -> Result<ClusterTestSettings, CommandError> {
     let find = |path: &PathBuf| {
-        fs::canonicalize(path).map_err(|_| format!("`{}` is not there", path.display()))
+        fs::canonicalize(path).map_err(|_| format!("`{}` does not exist", path.display()))
     };
-    Ok(Setting {
+    Ok(ClusterTestSettings {
         galley: find(&arguments.galley)?,
         plugin: find(&arguments.plugin)?,
         seed: arguments.seed,
         rounds,
         scenarios,
-        finding,
+        discovery,
     })
 }
 
-fn rates(rates: &PurgeRates) -> String {
-    let mut times = rates.one_by_one.clone();
+fn rate_summary(rates: &PurgeRates) -> String {
+    let mut times = rates.latencies.clone();
     times.sort_unstable();
     let quantile = |percent: usize| {
         let at = (times.len() * percent / 100).min(times.len().saturating_sub(1));
         times.get(at).copied().unwrap_or_default().as_secs_f64() * 1000.0
     };
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let each_second = rates.acknowledged as f64 / rates.time.as_secs_f64();
+    let per_second = rates.acknowledged as f64 / rates.time.as_secs_f64();
     format!(
-        "{} purges one after the other: acknowledged after {:.2} ms at the median, {:.2} ms at the 99th percentile.\n\
-         {} clients at the same time: {each_second:.0} purges a second final on all nodes, {} on one node only.",
+        "{} sequential purges: acknowledged after {:.2} ms (median), {:.2} ms (99th percentile).\n\
+         {} concurrent clients: {per_second:.0} purges/s final on all nodes; {} purges were final on one node only.",
         times.len(),
         quantile(50),
         quantile(99),
@@ -162,53 +163,53 @@ fn rates(rates: &PurgeRates) -> String {
     )
 }
 
-/// Those of `all` that the command line names; all of them where it names none.
-fn wanted(all: &[Scenario], only: &[String]) -> Vec<Scenario> {
-    let is_wanted =
+/// The scenarios that the command line selects; all if it selects none.
+fn selected(all: &[Scenario], only: &[String]) -> Vec<Scenario> {
+    let is_selected =
         |scenario: &&Scenario| only.is_empty() || only.iter().any(|name| scenario.name() == name);
-    all.iter().filter(is_wanted).copied().collect()
+    all.iter().filter(is_selected).copied().collect()
 }
 
-fn markdown(outcomes: &[(Scenario, Outcome)]) -> String {
+fn markdown(reports: &[(Scenario, ScenarioReport)]) -> String {
     let mut out = String::from(
-        "| scenario | rounds | edits acknowledged | after ms, median (longest) | reads | of them hits | stale | torn | failed | broken |\n\
+        "| scenario | rounds | edits acknowledged | acknowledged after, ms: median (maximum) | reads | cache hits | stale | torn | failed | broken |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    let mut all = Outcome::default();
-    for (scenario, outcome) in outcomes {
-        if outcome.tally.rounds == 0 {
+    let mut all = ScenarioReport::default();
+    for (scenario, report) in reports {
+        if report.counts.rounds == 0 {
             continue;
         }
-        row(scenario.name(), outcome, &mut out);
-        all.tally += outcome.tally.clone();
+        row(scenario.name(), report, &mut out);
+        all.counts += report.counts.clone();
         all.acknowledged_after
-            .extend(outcome.acknowledged_after.iter().copied());
+            .extend(report.acknowledged_after.iter().copied());
     }
     row("all", &all, &mut out);
-    for complaint in &all.tally.complaints {
-        let _ = writeln!(out, "\n- FOUND: {}", complaint.trim());
+    for finding in &all.counts.findings {
+        let _ = writeln!(out, "\n- FOUND: {}", finding.trim());
     }
     out
 }
 
-fn row(name: &str, outcome: &Outcome, out: &mut String) {
-    let tally = &outcome.tally;
-    let mut times: Vec<Duration> = outcome.acknowledged_after.clone();
+fn row(name: &str, report: &ScenarioReport, out: &mut String) {
+    let counts = &report.counts;
+    let mut times: Vec<Duration> = report.acknowledged_after.clone();
     times.sort_unstable();
-    let middle = times.get(times.len() / 2).copied().unwrap_or_default();
-    let longest = times.last().copied().unwrap_or_default();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let maximum = times.last().copied().unwrap_or_default();
     let _ = writeln!(
         out,
         "| {name} | {} | {} | {} ({}) | {} | {} | {} | {} | {} | {} |",
-        tally.rounds,
-        tally.purges,
-        middle.as_millis(),
-        longest.as_millis(),
-        tally.pages,
-        tally.hits,
-        tally.stale,
-        tally.torn,
-        tally.failed,
-        tally.broken
+        counts.rounds,
+        counts.purges,
+        median.as_millis(),
+        maximum.as_millis(),
+        counts.pages,
+        counts.hits,
+        counts.stale,
+        counts.torn,
+        counts.failed,
+        counts.broken
     );
 }

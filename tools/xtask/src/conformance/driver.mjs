@@ -1,5 +1,5 @@
-// Runs the suite that lies in FOLDER against BASE and prints what it found: each test with its suite, kind and
-// dependencies, and the suite's own result for it. Judging is done by who called. ENGINE: where its client lies below FOLDER.
+// Arguments: FOLDER ENGINE BASE. Runs the suite in FOLDER against the URL BASE and prints each test with its suite, kind, dependencies and
+// result. The caller decides what a result means. ENGINE is the folder of the suite's client below FOLDER.
 import { pathToFileURL } from 'node:url'
 import { join } from 'node:path'
 
@@ -9,7 +9,7 @@ const load = file => import(pathToFileURL(join(folder, file)).href)
 const { runTests, getResults } = await load(join(engine, 'client/runner.mjs'))
 const suites = (await load('tests/index.mjs')).default
 if (engine === '.') {
-  // The package of npm: it leaves a suite out of its list, and its client wants to be given a fetch.
+  // The npm package: its list lacks a suite, and its client needs a fetch function.
   suites.push((await load('tests/surrogate-control.mjs')).default)
   const fetch = (await load('../node-fetch/lib/index.js')).default
   await runTests(suites, fetch, false, base)
@@ -27,7 +27,7 @@ for (const suite of suites) {
       kind: test.kind ?? 'required',
       depends_on: test.depends_on ?? [],
       passed: results[test.id] === true,
-      complaint: Array.isArray(results[test.id]) ? results[test.id] : null,
+      failure: Array.isArray(results[test.id]) ? results[test.id] : null,
       ran: test.id in results
     })
   }

@@ -1,9 +1,9 @@
-//! `xtask conformance`: the public cache suite against Galley and its peers, in one run on this machine.
+//! `xtask conformance`: runs the public HTTP cache test suite against Galley and other servers, in one run on this machine.
 //!
-//! Each server gets a fresh origin of the suite and a fresh folder. Tables go to stdout, everything that was found to
-//! `target/conformance/results.json`. Nothing in the other crates knows this suite.
+//! Each server is started with a new origin server of the suite and a new folder. Tables go to stdout, all results to
+//! `target/conformance/results.json`. No other crate depends on the suite.
 
-mod program;
+mod process;
 mod servers;
 mod suite;
 mod table;
@@ -18,10 +18,10 @@ use serde::Serialize;
 
 use self::servers::Server;
 use self::suite::Suite;
-use self::verdict::Test;
-use crate::demo::Complaint;
+use self::verdict::TestResult;
+use crate::demo::CommandError;
 
-/// What the command line says.
+/// The options of `xtask conformance`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server binary
@@ -30,41 +30,41 @@ pub(crate) struct Arguments {
     /// Only these servers: galley, nginx, varnish, httpd, trafficserver
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// A copy of the suite's repository, in place of one that is fetched
+    /// A copy of the suite's repository [default: fetched with git]
     #[arg(long)]
     suite: Option<PathBuf>,
-    /// Where the suite and the results go
+    /// Folder for the suite and the results
     #[arg(long, default_value = "target/conformance")]
     dir: PathBuf,
 }
 
-/// One server's results.
+/// The results of one server.
 #[derive(Serialize)]
-struct Run {
+struct ServerResults {
     server: String,
-    tests: Vec<Test>,
+    tests: Vec<TestResult>,
 }
 
-/// Runs the suite against each server and prints what came out.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
-    let wanted = wanted(&arguments.only)?;
+/// Runs the suite against each server and prints the results.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    let servers = selected_servers(&arguments.only)?;
     fs::create_dir_all(&arguments.dir)?;
     let dir = fs::canonicalize(&arguments.dir)?;
     let suite = Suite::install(&dir, arguments.suite.as_deref())?;
     let mut runs = Vec::new();
-    for server in wanted {
+    for server in servers {
         let title = server.title(&arguments.galley);
         eprintln!("conformance: {title}");
-        match one(server, &arguments.galley, &dir, &suite) {
-            Ok(tests) => runs.push(Run {
+        match run_suite(server, &arguments.galley, &dir, &suite) {
+            Ok(tests) => runs.push(ServerResults {
                 server: title,
                 tests,
             }),
-            // A peer that is not installed does not keep the others from being compared.
-            Err(complaint) if server != Server::Galley => {
-                eprintln!("conformance: {title} left out: {complaint}");
+            // If another server is not installed, the comparison continues without it.
+            Err(error) if server != Server::Galley => {
+                eprintln!("conformance: {title} skipped: {error}");
             }
-            Err(complaint) => return Err(complaint),
+            Err(error) => return Err(error),
         }
     }
     let json = serde_json::to_vec_pretty(&runs)?;
@@ -73,24 +73,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Server>, Complaint> {
+fn selected_servers(only: &[String]) -> Result<Vec<Server>, CommandError> {
     if only.is_empty() {
         return Ok(Server::ALL.to_vec());
     }
     let find = |name: &String| {
         let found = Server::ALL.into_iter().find(|server| server.name() == name);
-        found.ok_or_else(|| format!("no server `{name}` is known").into())
+        found.ok_or_else(|| format!("unknown server: `{name}`").into())
     };
     only.iter().map(find).collect()
 }
 
-fn one(server: Server, galley: &Path, dir: &Path, suite: &Suite) -> Result<Vec<Test>, Complaint> {
-    let own = dir.join(server.name());
-    if own.exists() {
-        fs::remove_dir_all(&own)?;
+fn run_suite(
+    server: Server,
+    galley: &Path,
+    dir: &Path,
+    suite: &Suite,
+) -> Result<Vec<TestResult>, CommandError> {
+    let server_dir = dir.join(server.name());
+    if server_dir.exists() {
+        fs::remove_dir_all(&server_dir)?;
     }
-    fs::create_dir_all(&own)?;
-    let (_origin, origin) = suite.origin(&own)?;
-    let (_running, addr) = server.start(galley, &own, origin)?;
+    fs::create_dir_all(&server_dir)?;
+    let (_origin, origin) = suite.origin(&server_dir)?;
+    let (_running, addr) = server.start(galley, &server_dir, origin)?;
     suite.run(addr)
 }

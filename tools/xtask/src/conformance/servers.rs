@@ -1,5 +1,5 @@
-//! The servers that are compared, each with the settings that suit it best: what stores and revalidates is on, lifetimes
-//! that nobody asked for are off, since the tests mean explicit ones.
+//! The servers that are compared, each with the best settings for the suite: storing and revalidation are on, and default lifetimes are
+//! off, because the tests set explicit ones.
 
 use std::{
     fs,
@@ -9,10 +9,10 @@ use std::{
     process::Command,
 };
 
-use super::program::Program;
-use crate::demo::Complaint;
+use super::process::SuiteProcess;
+use crate::demo::CommandError;
 
-/// A server that may be asked for by name.
+/// A server that can be selected by name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Server {
     Galley,
@@ -41,7 +41,7 @@ impl Server {
         }
     }
 
-    /// Its name with the version that its program tells.
+    /// Its name with the version that its program prints.
     pub(super) fn title(self, galley: &Path) -> String {
         let (program, argument): (&Path, &str) = match self {
             Self::Galley => (galley, "--version"),
@@ -66,25 +66,25 @@ impl Server {
         format!("{} {version}", self.name()).trim().to_owned()
     }
 
-    /// Starts it in front of `origin`.
+    /// Starts it with `origin` as its upstream.
     pub(super) fn start(
         self,
         galley: &Path,
         dir: &Path,
         origin: SocketAddr,
-    ) -> Result<(Program, SocketAddr), Complaint> {
+    ) -> Result<(SuiteProcess, SocketAddr), CommandError> {
         let dir = &fs::canonicalize(dir)?;
         let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
-        let settings = |text: &str| {
+        let fill = |text: &str| {
             text.replace("{dir}", &dir.display().to_string())
                 .replace("{port}", &port.to_string())
                 .replace("{origin}", &origin.to_string())
                 .replace("{origin_port}", &origin.port().to_string())
         };
-        let write = |name: &str, text: &str| -> Result<PathBuf, Complaint> {
+        let write = |name: &str, text: &str| -> Result<PathBuf, CommandError> {
             let file = dir.join(name);
-            fs::write(&file, settings(text))?;
+            fs::write(&file, fill(text))?;
             Ok(file)
         };
         let command = match self {
@@ -129,24 +129,24 @@ impl Server {
                     .arg(file);
                 command
             }
-            Self::Traffic => traffic_server(dir, &settings)?,
+            Self::Traffic => traffic_server(dir, &fill)?,
         };
-        let server = Program::start(&command, &dir.join("server.log"))?;
-        Ok((server.listening(addr)?, addr))
+        let server = SuiteProcess::start(&command, &dir.join("server.log"))?;
+        Ok((server.wait_until_listening(addr)?, addr))
     }
 }
 
-/// A folder that a worker of any user can write to.
-fn open_folder(path: &Path) -> Result<(), Complaint> {
+/// Creates a folder that workers of any user can write to.
+fn open_folder(path: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
     Ok(())
 }
 
-/// A tree of its own for Traffic Server, which wants many folders.
-fn traffic_server(dir: &Path, settings: &dyn Fn(&str) -> String) -> Result<Command, Complaint> {
+/// Creates the folders of Traffic Server with its own tool and returns the command.
+fn traffic_server(dir: &Path, fill: &dyn Fn(&str) -> String) -> Result<Command, CommandError> {
     let root = dir.join("root");
-    let made = Command::new("traffic_layout")
+    let output = Command::new("traffic_layout")
         .args(["init", "--force", "--copy-style=soft", "--path"])
         .arg(&root)
         .env(
@@ -154,8 +154,12 @@ fn traffic_server(dir: &Path, settings: &dyn Fn(&str) -> String) -> Result<Comma
             format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()),
         )
         .output()?;
-    if !made.status.success() {
-        return Err(format!("traffic_layout: {}", String::from_utf8_lossy(&made.stderr)).into());
+    if !output.status.success() {
+        return Err(format!(
+            "traffic_layout: {}",
+            String::from_utf8_lossy(&output.stderr)
+        )
+        .into());
     }
     let runroot = root.join("runroot.yaml");
     let text = fs::read_to_string(&runroot)?;
@@ -165,7 +169,7 @@ fn traffic_server(dir: &Path, settings: &dyn Fn(&str) -> String) -> Result<Comma
             .find_map(|line| line.strip_prefix(&format!("{name}: ")))?;
         Some(PathBuf::from(line.trim().trim_matches('"')))
     };
-    let conf = folder("sysconfdir").ok_or("traffic_layout names no folder of settings")?;
+    let conf = folder("sysconfdir").ok_or("traffic_layout printed no configuration folder")?;
     for name in ["cachedir", "runtimedir", "logdir", "localstatedir"] {
         if let Some(folder) = folder(name) {
             open_folder(&folder)?;
@@ -173,16 +177,10 @@ fn traffic_server(dir: &Path, settings: &dyn Fn(&str) -> String) -> Result<Comma
     }
     fs::write(
         conf.join("records.config"),
-        settings(include_str!("settings/records.config")),
+        fill(include_str!("settings/records.config")),
     )?;
-    fs::write(
-        conf.join("remap.config"),
-        settings("map / http://{origin}/\n"),
-    )?;
-    fs::write(
-        conf.join("storage.config"),
-        settings("{dir}/root/cache 64M\n"),
-    )?;
+    fs::write(conf.join("remap.config"), fill("map / http://{origin}/\n"))?;
+    fs::write(conf.join("storage.config"), fill("{dir}/root/cache 64M\n"))?;
     open_folder(&root.join("cache"))?;
     let mut command = Command::new("traffic_server");
     command.arg(format!("--run-root={}", runroot.display()));

@@ -1,7 +1,7 @@
-//! The public cache suite, its origin started, its tests run.
+//! Installs the public cache test suite, starts its origin server, and runs its tests.
 //!
-//! It is a folder that somebody gives, or the repository at [`COMMIT`], or the package of npm, which is years older. It is not
-//! part of this repository: what is fetched lies below the folder of results, which git ignores.
+//! The suite is a given folder, or the repository at [`COMMIT`], or the npm package, which is years older. It is not part of this
+//! repository: it is fetched to the folder of the results, which git ignores.
 
 use std::{
     fs,
@@ -10,34 +10,34 @@ use std::{
     process::{Command, Stdio},
 };
 
-use super::program::Program;
-use super::verdict::Test;
-use crate::demo::Complaint;
+use super::process::SuiteProcess;
+use super::verdict::TestResult;
+use crate::demo::CommandError;
 
-/// The repository, and the commit that the results are about.
+/// The repository, and the commit that is tested.
 const REPOSITORY: &str = "https://github.com/http-tests/cache-tests.git";
 pub(super) const COMMIT: &str = "b55b8bd";
 
-/// The package of npm that comes next to it: years older, and in places against RFC 9111.
+/// The closest npm package: years older, and in places contrary to RFC 9111.
 const PACKAGE: &str = "http-cache-tests@0.4.5";
 
-/// What the suite's own `package.json` has its client need; the rest of it is for its website.
+/// The dependency of the suite's client. The other dependencies in its `package.json` are for its website.
 const UNDICI: &str = "undici@7";
 
 /// The suite on disk.
 pub(super) struct Suite {
-    /// Where `tests` lies.
+    /// The folder that contains `tests`.
     folder: PathBuf,
     layout: Layout,
     driver: PathBuf,
 }
 
-/// Where client and server lie.
+/// The location of the suite's client and server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Layout {
     /// In `test-engine`, since 2025.
     Engine,
-    /// Beside `tests`: the package of npm.
+    /// Next to `tests`, in the npm package.
     Package,
 }
 
@@ -58,28 +58,28 @@ impl Layout {
 }
 
 impl Suite {
-    /// The suite in `given`; without it, below `dir`, where it is fetched to unless it is there.
-    pub(super) fn install(dir: &Path, given: Option<&Path>) -> Result<Self, Complaint> {
-        let home = dir.join("suite");
-        fs::create_dir_all(&home)?;
-        fs::write(home.join("package.json"), "{ \"private\": true }\n")?;
-        let folder = match given {
-            Some(given) => copy(given, &home)?,
-            None => fetch(&home).or_else(|complaint| {
+    /// Installs the suite from `local_copy`, or fetches it to `dir` unless it exists there.
+    pub(super) fn install(dir: &Path, local_copy: Option<&Path>) -> Result<Self, CommandError> {
+        let suite_dir = dir.join("suite");
+        fs::create_dir_all(&suite_dir)?;
+        fs::write(suite_dir.join("package.json"), "{ \"private\": true }\n")?;
+        let folder = match local_copy {
+            Some(local_copy) => copy_suite(local_copy, &suite_dir)?,
+            None => fetch(&suite_dir).or_else(|error| {
                 eprintln!(
-                    "conformance: warning: the suite's repository cannot be fetched ({complaint}); running {PACKAGE} of npm, \
+                    "conformance: warning: the suite's repository cannot be fetched ({error}); running the npm package {PACKAGE}, \
                      which is years older and contradicts RFC 9111 in places. Give a copy of the repository with SUITE=DIR"
                 );
-                npm(&home, PACKAGE)?;
-                Ok::<_, Complaint>(home.join("node_modules/http-cache-tests"))
+                npm(&suite_dir, PACKAGE)?;
+                Ok::<_, CommandError>(suite_dir.join("node_modules/http-cache-tests"))
             })?,
         };
         let layout = Layout::of(&folder)
-            .ok_or_else(|| format!("`{}` holds no cache suite", folder.display()))?;
-        if layout == Layout::Engine && !home.join("node_modules/undici").is_dir() {
-            npm(&home, UNDICI)?;
+            .ok_or_else(|| format!("`{}` does not contain the cache suite", folder.display()))?;
+        if layout == Layout::Engine && !suite_dir.join("node_modules/undici").is_dir() {
+            npm(&suite_dir, UNDICI)?;
         }
-        let driver = home.join("driver.mjs");
+        let driver = suite_dir.join("driver.mjs");
         fs::write(&driver, include_str!("driver.mjs"))?;
         Ok(Self {
             folder,
@@ -88,8 +88,8 @@ impl Suite {
         })
     }
 
-    /// Starts the suite's origin. It keeps what it has seen in memory, so each server gets one of its own.
-    pub(super) fn origin(&self, dir: &Path) -> Result<(Program, SocketAddr), Complaint> {
+    /// Starts the suite's origin server. It stores requests in memory, so each server needs a separate one.
+    pub(super) fn origin(&self, dir: &Path) -> Result<(SuiteProcess, SocketAddr), CommandError> {
         let port = galley_testkit::free_port()?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new("node");
@@ -100,12 +100,12 @@ impl Suite {
             .env("npm_config_protocol", "http")
             .env("npm_config_port", port.to_string())
             .env("npm_config_pidfile", dir.join("origin.pid"));
-        let origin = Program::start(&command, &dir.join("origin.log"))?;
-        Ok((origin.listening(addr)?, addr))
+        let origin = SuiteProcess::start(&command, &dir.join("origin.log"))?;
+        Ok((origin.wait_until_listening(addr)?, addr))
     }
 
     /// Runs all tests against the server at `addr`.
-    pub(super) fn run(&self, addr: SocketAddr) -> Result<Vec<Test>, Complaint> {
+    pub(super) fn run(&self, addr: SocketAddr) -> Result<Vec<TestResult>, CommandError> {
         let output = Command::new("node")
             .arg("--no-warnings")
             .arg(&self.driver)
@@ -116,32 +116,32 @@ impl Suite {
             .stderr(Stdio::inherit())
             .output()?;
         if !output.status.success() {
-            return Err(format!("the suite ended with {}", output.status).into());
+            return Err(format!("the suite exited with {}", output.status).into());
         }
         let text = String::from_utf8_lossy(&output.stdout);
-        // The suite talks before the last line.
+        // The suite prints other text before the last line.
         let json = text.lines().last().unwrap_or_default();
         serde_json::from_str(json)
             .map_err(|e| format!("the suite's results cannot be read: {e}").into())
     }
 }
 
-/// A copy of `given` below `home`, so that node finds what is installed there, and nothing is written to what is given.
-fn copy(given: &Path, home: &Path) -> Result<PathBuf, Complaint> {
-    if Layout::of(given).is_none() {
+/// Copies `local_copy` to `suite_dir`, so that node finds the packages that are installed there, and the original is not changed.
+fn copy_suite(local_copy: &Path, suite_dir: &Path) -> Result<PathBuf, CommandError> {
+    if Layout::of(local_copy).is_none() {
         return Err(format!(
-            "`{}` holds no cache suite: give the folder that has `tests` and `test-engine`",
-            given.display()
+            "`{}` does not contain the cache suite: give the folder with `tests` and `test-engine`",
+            local_copy.display()
         )
         .into());
     }
-    let folder = home.join("given");
+    let folder = suite_dir.join("local");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    let mut copy = Command::new("cp");
-    copy.arg("-r");
+    let mut cp = Command::new("cp");
+    cp.arg("-r");
     for part in [
         "package.json",
         "tests",
@@ -150,18 +150,18 @@ fn copy(given: &Path, home: &Path) -> Result<PathBuf, Complaint> {
         "server",
         "lib",
     ] {
-        let path = given.join(part);
+        let path = local_copy.join(part);
         if path.exists() {
-            copy.arg(path);
+            cp.arg(path);
         }
     }
-    succeed(copy.arg(&folder))?;
+    run_to_success(cp.arg(&folder))?;
     Ok(folder)
 }
 
-/// The repository at [`COMMIT`], fetched unless it is there.
-fn fetch(home: &Path) -> Result<PathBuf, Complaint> {
-    let folder = home.join(COMMIT);
+/// Fetches the repository at [`COMMIT`], unless it exists.
+fn fetch(suite_dir: &Path) -> Result<PathBuf, CommandError> {
+    let folder = suite_dir.join(COMMIT);
     if Layout::of(&folder).is_some() {
         return Ok(folder);
     }
@@ -171,7 +171,7 @@ fn fetch(home: &Path) -> Result<PathBuf, Complaint> {
     }
     let git = || {
         let mut git = Command::new("git");
-        // Nobody is there to be asked for a password.
+        // Fail instead of prompting for a password.
         git.env("GIT_TERMINAL_PROMPT", "0");
         git
     };
@@ -183,32 +183,32 @@ fn fetch(home: &Path) -> Result<PathBuf, Complaint> {
         "--no-checkout",
         REPOSITORY,
     ]);
-    succeed(clone.arg(&folder))?;
+    run_to_success(clone.arg(&folder))?;
     let mut checkout = git();
     checkout.arg("-C").arg(&folder);
-    succeed(checkout.args(["checkout", "--quiet", "--detach", COMMIT]))?;
+    run_to_success(checkout.args(["checkout", "--quiet", "--detach", COMMIT]))?;
     Ok(folder)
 }
 
-fn npm(home: &Path, package: &str) -> Result<(), Complaint> {
+fn npm(suite_dir: &Path, package: &str) -> Result<(), CommandError> {
     let name = package.rsplit_once('@').map_or(package, |(name, _)| name);
-    if home.join("node_modules").join(name).is_dir() {
+    if suite_dir.join("node_modules").join(name).is_dir() {
         return Ok(());
     }
     eprintln!("conformance: installing {package} with npm");
     let mut npm = Command::new("npm");
     npm.args(["install", "--no-audit", "--no-fund", "--silent", package]);
-    succeed(npm.current_dir(home))
+    run_to_success(npm.current_dir(suite_dir))
 }
 
-/// Runs a program whose output nobody reads but whose errors everybody sees.
-fn succeed(command: &mut Command) -> Result<(), Complaint> {
+/// Runs a program without its stdout; stderr is inherited. Fails if the program fails.
+fn run_to_success(command: &mut Command) -> Result<(), CommandError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()
-        .map_err(|e| format!("{name} does not start: {e}"))?;
+        .map_err(|e| format!("cannot start {name}: {e}"))?;
     if status.success() {
         Ok(())
     } else {

@@ -1,15 +1,15 @@
-//! Results as tables: the sums of each server, each suite by server, and what failed.
+//! The results as tables: totals by server, results by suite and server, and the failed tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::Run;
-use super::verdict::{Kind, Verdict, judge};
+use super::ServerResults;
+use super::verdict::{TestKind, TestVerdict, verdicts};
 
-/// All tables, as Markdown that is also readable as it is.
-pub(super) fn all(runs: &[Run]) -> String {
+/// All tables, in Markdown.
+pub(super) fn all(runs: &[ServerResults]) -> String {
     let mut out = String::new();
-    sums(runs, &mut out);
+    totals(runs, &mut out);
     suites(runs, &mut out);
     for run in runs {
         failures(run, &mut out);
@@ -17,43 +17,43 @@ pub(super) fn all(runs: &[Run]) -> String {
     out
 }
 
-fn sums(runs: &[Run], out: &mut String) {
+fn totals(runs: &[ServerResults], out: &mut String) {
     out.push_str("| server | required: passed | failed | blocked | no result | optimal: passed | failed | blocked | no result | checks: yes | no | other |\n");
     out.push_str("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
     for run in runs {
         let count = counts(run, None);
-        let of = |kind, verdicts: &[Verdict]| -> usize {
+        let of = |kind, verdicts: &[TestVerdict]| -> usize {
             verdicts
                 .iter()
                 .map(|v| count.get(&(kind, *v)).copied().unwrap_or(0))
                 .sum()
         };
-        let none = [Verdict::Setup, Verdict::Retry];
+        let none = [TestVerdict::Setup, TestVerdict::Retry];
         let _ = write!(out, "| {} |", run.server);
-        for kind in [Kind::Required, Kind::Optimal] {
+        for kind in [TestKind::Required, TestKind::Optimal] {
             let _ = write!(
                 out,
                 " {} | {} | {} | {} |",
-                of(kind, &[Verdict::Pass]),
-                of(kind, &[Verdict::Fail]),
-                of(kind, &[Verdict::Blocked]),
+                of(kind, &[TestVerdict::Pass]),
+                of(kind, &[TestVerdict::Fail]),
+                of(kind, &[TestVerdict::Blocked]),
                 of(kind, &none),
             );
         }
-        let other = [Verdict::Blocked, Verdict::Setup, Verdict::Retry];
+        let other = [TestVerdict::Blocked, TestVerdict::Setup, TestVerdict::Retry];
         let _ = writeln!(
             out,
             " {} | {} | {} |",
-            of(Kind::Check, &[Verdict::Pass]),
-            of(Kind::Check, &[Verdict::Fail]),
-            of(Kind::Check, &other),
+            of(TestKind::Check, &[TestVerdict::Pass]),
+            of(TestKind::Check, &[TestVerdict::Fail]),
+            of(TestKind::Check, &other),
         );
     }
     out.push('\n');
 }
 
-/// Required and optimal tests passed, of how many, by suite.
-fn suites(runs: &[Run], out: &mut String) {
+/// The passed and total numbers of required and optimal tests, by suite.
+fn suites(runs: &[ServerResults], out: &mut String) {
     let Some(first) = runs.first() else { return };
     let mut names: Vec<&str> = Vec::new();
     for test in &first.tests {
@@ -70,46 +70,47 @@ fn suites(runs: &[Run], out: &mut String) {
         let _ = write!(out, "| {name} |");
         for run in runs {
             let count = counts(run, Some(name));
-            let mut sums = Vec::new();
-            for kind in [Kind::Required, Kind::Optimal] {
+            let mut totals = Vec::new();
+            for kind in [TestKind::Required, TestKind::Optimal] {
                 let all: usize = count
                     .iter()
-                    .filter(|((k, v), _)| *k == kind && *v != Verdict::Untested)
+                    .filter(|((k, v), _)| *k == kind && *v != TestVerdict::Untested)
                     .map(|(_, n)| n)
                     .sum();
-                let passed = count.get(&(kind, Verdict::Pass)).copied().unwrap_or(0);
-                sums.push(format!("{passed}/{all}"));
+                let passed = count.get(&(kind, TestVerdict::Pass)).copied().unwrap_or(0);
+                totals.push(format!("{passed}/{all}"));
             }
-            let _ = write!(out, " {} |", sums.join(" + "));
+            let _ = write!(out, " {} |", totals.join(" + "));
         }
         out.push('\n');
     }
     out.push('\n');
 }
 
-fn failures(run: &Run, out: &mut String) {
-    let verdicts = judge(&run.tests);
+fn failures(run: &ServerResults, out: &mut String) {
+    let verdicts = verdicts(&run.tests);
     let _ = writeln!(
         out,
         "{}: required and optimal tests that did not pass",
         run.server
     );
-    for kind in [Kind::Required, Kind::Optimal] {
+    for kind in [TestKind::Required, TestKind::Optimal] {
         for test in run.tests.iter().filter(|test| test.kind == kind) {
             let verdict = verdicts.get(test.id.as_str()).copied();
-            let Some(verdict) = verdict.filter(|v| !matches!(v, Verdict::Pass | Verdict::Untested))
+            let Some(verdict) =
+                verdict.filter(|v| !matches!(v, TestVerdict::Pass | TestVerdict::Untested))
             else {
                 continue;
             };
-            let what = test.complaint.as_ref().map_or("", |(_, what)| what);
-            let _ = writeln!(out, "- {kind:?} {verdict:?}: `{}` {what}", test.id);
+            let detail = test.failure.as_ref().map_or("", |(_, detail)| detail);
+            let _ = writeln!(out, "- {kind:?} {verdict:?}: `{}` {detail}", test.id);
         }
     }
     out.push('\n');
 }
 
-fn counts(run: &Run, suite: Option<&str>) -> BTreeMap<(Kind, Verdict), usize> {
-    let verdicts = judge(&run.tests);
+fn counts(run: &ServerResults, suite: Option<&str>) -> BTreeMap<(TestKind, TestVerdict), usize> {
+    let verdicts = verdicts(&run.tests);
     let mut counts = BTreeMap::new();
     for test in &run.tests {
         if suite.is_none_or(|suite| test.suite == suite)

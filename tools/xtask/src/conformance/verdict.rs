@@ -1,101 +1,103 @@
-//! What a result means, judged as the suite's own results page does.
+//! The verdict on each test, by the rules of the suite's results page.
 //!
-//! Kinds: a *required* test that fails shows a fault, an *optimal* one a chance that was not taken, a *check* only tells how
-//! a cache behaves. A test whose dependency did not pass was not really tested: it is blocked. A failure in what a test
-//! prepares is no result, and neither is a cache that asked twice.
+//! A failed *required* test shows a violation, a failed *optimal* test a missed optimization; a *check* only shows how a cache behaves.
+//! A test is blocked if one of its dependencies did not pass. A failure during the setup of a test is no result, nor is a cache that
+//! retried a request.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// One test with the suite's own result.
+/// One test with its result as reported by the suite.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Test {
+pub(super) struct TestResult {
     pub(super) suite: String,
     pub(super) id: String,
     pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(super) kind: TestKind,
     pub(super) depends_on: Vec<String>,
     pub(super) passed: bool,
-    /// The kind of failure and what was seen.
-    pub(super) complaint: Option<(String, String)>,
+    /// The kind of failure, and a description.
+    pub(super) failure: Option<(String, String)>,
     pub(super) ran: bool,
 }
 
-/// How much a test matters.
+/// The importance of a test.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
+pub(super) enum TestKind {
     Required,
     Optimal,
     Check,
 }
 
-/// What a result means.
+/// The verdict on a test.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
-    /// Passed; of a check: yes.
+pub(super) enum TestVerdict {
+    /// Passed; for a check: yes.
     Pass,
-    /// Failed; of a check: no.
+    /// Failed; for a check: no.
     Fail,
     /// A dependency did not pass.
     Blocked,
-    /// What the test prepares went wrong.
+    /// The setup of the test failed.
     Setup,
-    /// The cache asked the origin twice.
+    /// The cache sent a request to the origin twice.
     Retry,
-    /// Not for caches like this.
+    /// Does not apply to this kind of cache.
     Untested,
 }
 
-/// Each test's verdict, by its id.
-pub(super) fn judge(tests: &[Test]) -> BTreeMap<&str, Verdict> {
-    let by_id: BTreeMap<&str, &Test> = tests.iter().map(|test| (test.id.as_str(), test)).collect();
+/// The verdicts by test id.
+pub(super) fn verdicts(tests: &[TestResult]) -> BTreeMap<&str, TestVerdict> {
+    let by_id: BTreeMap<&str, &TestResult> =
+        tests.iter().map(|test| (test.id.as_str(), test)).collect();
     by_id
         .keys()
-        .map(|id| (*id, verdict(id, &by_id, MOST_DEPENDENCIES)))
+        .map(|id| (*id, verdict(id, &by_id, MAX_DEPENDENCIES)))
         .collect()
 }
 
-fn verdict(id: &str, by_id: &BTreeMap<&str, &Test>, depth: usize) -> Verdict {
+fn verdict(id: &str, by_id: &BTreeMap<&str, &TestResult>, depth: usize) -> TestVerdict {
     let Some(test) = by_id.get(id).filter(|test| test.ran) else {
-        return Verdict::Untested;
+        return TestVerdict::Untested;
     };
-    let is_met = |needed: &String| depth > 0 && verdict(needed, by_id, depth - 1) == Verdict::Pass;
+    let is_met =
+        |needed: &String| depth > 0 && verdict(needed, by_id, depth - 1) == TestVerdict::Pass;
     if !test.depends_on.iter().all(is_met) {
-        return Verdict::Blocked;
+        return TestVerdict::Blocked;
     }
-    match &test.complaint {
-        Some((kind, what)) if kind == "Setup" && what == "retry" => Verdict::Retry,
-        Some((kind, _)) if kind == "Setup" => Verdict::Setup,
-        _ if test.passed => Verdict::Pass,
-        _ => Verdict::Fail,
+    match &test.failure {
+        Some((kind, what)) if kind == "Setup" && what == "retry" => TestVerdict::Retry,
+        Some((kind, _)) if kind == "Setup" => TestVerdict::Setup,
+        _ if test.passed => TestVerdict::Pass,
+        _ => TestVerdict::Fail,
     }
 }
 
-/// A chain of dependencies is two or three long; a circle ends here.
-const MOST_DEPENDENCIES: usize = 16;
+/// Chains of dependencies have two or three tests; this ends a cycle.
+const MAX_DEPENDENCIES: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn test(id: &str, depends_on: &[&str], complaint: Option<(&str, &str)>) -> Test {
-        Test {
+    fn test(id: &str, depends_on: &[&str], failure: Option<(&str, &str)>) -> TestResult {
+        TestResult {
             suite: "s".to_owned(),
             id: id.to_owned(),
             name: String::new(),
-            kind: Kind::Required,
+            kind: TestKind::Required,
             depends_on: depends_on.iter().map(|id| (*id).to_owned()).collect(),
-            passed: complaint.is_none(),
-            complaint: complaint.map(|(kind, what)| (kind.to_owned(), what.to_owned())),
+            passed: failure.is_none(),
+            failure: failure.map(|(kind, what)| (kind.to_owned(), what.to_owned())),
             ran: true,
         }
     }
 
     #[test]
-    fn verdicts_follow_the_results_page() {
+    fn verdicts_follow_the_rules_of_the_results_page() {
         let mut untested = test("untested", &[], None);
         untested.ran = false;
         let tests = [
@@ -110,20 +112,20 @@ mod tests {
             test("circle", &["circle"], None),
             untested,
         ];
-        let found: Vec<(&str, Verdict)> = judge(&tests).into_iter().collect();
+        let actual: Vec<(&str, TestVerdict)> = verdicts(&tests).into_iter().collect();
         assert_eq!(
-            found,
+            actual,
             [
-                ("after-after", Verdict::Blocked),
-                ("after-bad", Verdict::Blocked),
-                ("after-good", Verdict::Fail),
-                ("after-untested", Verdict::Blocked),
-                ("bad", Verdict::Fail),
-                ("circle", Verdict::Blocked),
-                ("good", Verdict::Pass),
-                ("twice", Verdict::Retry),
-                ("unprepared", Verdict::Setup),
-                ("untested", Verdict::Untested),
+                ("after-after", TestVerdict::Blocked),
+                ("after-bad", TestVerdict::Blocked),
+                ("after-good", TestVerdict::Fail),
+                ("after-untested", TestVerdict::Blocked),
+                ("bad", TestVerdict::Fail),
+                ("circle", TestVerdict::Blocked),
+                ("good", TestVerdict::Pass),
+                ("twice", TestVerdict::Retry),
+                ("unprepared", TestVerdict::Setup),
+                ("untested", TestVerdict::Untested),
             ]
         );
     }

@@ -1,8 +1,7 @@
-//! The demo's folder: where it is, whose it is, and that only one demo uses it at a time.
+//! The folder of the demo: its path, its owner, and a lock, so that only one demo uses it at a time.
 //!
-//! Without `--dir` it is `demo-data` below the current directory; where root starts the demo in a place that PHP's user cannot
-//! enter (a clone in /root), it is /var/tmp/galley-demo. A marker file tells the demo's folders from all others: only those
-//! are ever removed.
+//! Without `--dir` it is `demo-data` below the current directory, or /var/tmp/galley-demo if root starts the demo in a directory that
+//! PHP's user cannot access, such as a clone in /root. A marker file identifies the folders of the demo: only these are removed.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,25 +13,25 @@ use std::{
 use galley_testkit::require_reachable;
 use rustix::fs::{FlockOperation, flock};
 
-use super::Complaint;
+use super::CommandError;
 
-/// A folder that is locked for this process.
-pub(super) struct Folder {
+/// A folder that this process has locked.
+pub(super) struct DemoFolder {
     path: PathBuf,
     _lock: File,
 }
 
-impl Folder {
-    /// Opens or makes the folder and locks it.
-    pub(super) fn open(wanted: Option<&Path>) -> Result<Self, Complaint> {
-        let path = match wanted {
-            Some(path) => make(path)?,
-            None => default_place()?,
+impl DemoFolder {
+    /// Opens or creates the folder and locks it.
+    pub(super) fn open(given: Option<&Path>) -> Result<Self, CommandError> {
+        let path = match given {
+            Some(path) => create(path)?,
+            None => default_dir()?,
         };
         require_reachable(&path)?;
         let marker = path.join(MARKER);
-        let new = !marker.exists();
-        if new
+        let is_new = !marker.exists();
+        if is_new
             && fs::read_dir(&path)
                 .map_err(|e| cannot("read", &path, &e))?
                 .next()
@@ -47,12 +46,12 @@ impl Folder {
         let lock = lock(&marker)?;
         let owner = lock
             .metadata()
-            .map_err(|e| cannot("look at", &marker, &e))?
+            .map_err(|e| cannot("stat", &marker, &e))?
             .uid();
-        let me = rustix::process::geteuid().as_raw();
-        if owner != me {
+        let uid = rustix::process::geteuid().as_raw();
+        if owner != uid {
             return Err(format!(
-                "`{}` was made by the user with id {owner}, and you are {me}: run the demo as that user, or choose another folder with --dir",
+                "`{}` belongs to the user with id {owner}, and you are {uid}: run the demo as that user, or choose another folder with --dir",
                 path.display()
             )
             .into());
@@ -60,13 +59,12 @@ impl Folder {
         Ok(Self { path, _lock: lock })
     }
 
-    /// The folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The password of the demo's users: made by chance the first time, then kept.
-    pub(super) fn password(&self) -> Result<String, Complaint> {
+    /// The password of the demo's users, generated in the first run and then stored in the folder.
+    pub(super) fn password(&self) -> Result<String, CommandError> {
         let file = self.path.join("password");
         if let Ok(password) = fs::read_to_string(&file) {
             return Ok(password.trim().to_owned());
@@ -84,18 +82,18 @@ impl Folder {
         Ok(password)
     }
 
-    /// Removes the demo's folder, or both default places; returns what was there.
-    pub(super) fn remove(wanted: Option<&Path>) -> Result<Vec<PathBuf>, Complaint> {
-        let places = wanted.map_or_else(
-            || vec![PathBuf::from(USUAL), PathBuf::from(ELSEWHERE)],
+    /// Removes the given folder, or both default folders; returns those that existed.
+    pub(super) fn remove(given: Option<&Path>) -> Result<Vec<PathBuf>, CommandError> {
+        let paths = given.map_or_else(
+            || vec![PathBuf::from(DEFAULT_DIR), PathBuf::from(FALLBACK_DIR)],
             |path| vec![path.to_owned()],
         );
         let mut removed = Vec::new();
-        for path in places.into_iter().filter(|path| path.exists()) {
+        for path in paths.into_iter().filter(|path| path.exists()) {
             let marker = path.join(MARKER);
             if !marker.exists() {
                 return Err(format!(
-                    "`{}` is not a folder of the demo: nothing in it was changed",
+                    "`{}` is not a folder of the demo: it was not changed",
                     path.display()
                 )
                 .into());
@@ -108,26 +106,26 @@ impl Folder {
     }
 }
 
-fn default_place() -> Result<PathBuf, Complaint> {
-    let usual = make(Path::new(USUAL))?;
-    if require_reachable(&usual).is_ok() {
-        return Ok(usual);
+fn default_dir() -> Result<PathBuf, CommandError> {
+    let path = create(Path::new(DEFAULT_DIR))?;
+    if require_reachable(&path).is_ok() {
+        return Ok(path);
     }
-    // Only an empty folder goes: what somebody put there stays.
-    let _ = fs::remove_dir(&usual);
-    make(Path::new(ELSEWHERE))
+    // This removes only an empty folder.
+    let _ = fs::remove_dir(&path);
+    create(Path::new(FALLBACK_DIR))
 }
 
-fn make(path: &Path) -> Result<PathBuf, Complaint> {
+fn create(path: &Path) -> Result<PathBuf, CommandError> {
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o755)
         .create(path)
-        .map_err(|e| cannot("make", path, &e))?;
+        .map_err(|e| cannot("create", path, &e))?;
     fs::canonicalize(path).map_err(|e| cannot("find", path, &e).into())
 }
 
-fn lock(marker: &Path) -> Result<File, Complaint> {
+fn lock(marker: &Path) -> Result<File, CommandError> {
     let file = OpenOptions::new()
         .create(true)
         .append(true)
@@ -135,7 +133,7 @@ fn lock(marker: &Path) -> Result<File, Complaint> {
         .map_err(|e| cannot("open", marker, &e))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         let folder = marker.parent().unwrap_or(marker).display();
-        format!("a demo already runs with the folder `{folder}`: end it first, or choose another with --dir")
+        format!("a demo already runs with the folder `{folder}`: stop it first, or choose another with --dir")
     })?;
     Ok(file)
 }
@@ -144,14 +142,14 @@ fn cannot(verb: &str, path: &Path, error: &io::Error) -> String {
     format!("cannot {verb} `{}`: {error}", path.display())
 }
 
-/// Letters and digits that are not mistaken for one another.
+/// Maps a byte to a letter or digit, without those that are easily confused.
 fn letter(byte: u8) -> char {
     const LETTERS: &[u8; 32] = b"abcdefghjkmnpqrstuvwxyz23456789_";
     char::from(LETTERS[usize::from(byte % 32)])
 }
 
-const USUAL: &str = "demo-data";
-const ELSEWHERE: &str = "/var/tmp/galley-demo";
+const DEFAULT_DIR: &str = "demo-data";
+const FALLBACK_DIR: &str = "/var/tmp/galley-demo";
 const MARKER: &str = ".galley-demo";
 
 #[cfg(test)]
@@ -161,48 +159,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_demo_at_a_time_and_only_in_its_own_folder() {
+    fn only_one_demo_can_use_a_folder() {
         let scratch = Scratch::new().unwrap();
-        let place = scratch.join("demo");
-        let folder = Folder::open(Some(&place)).unwrap();
+        let path = scratch.join("demo");
+        let folder = DemoFolder::open(Some(&path)).unwrap();
         let password = folder.password().unwrap();
         assert_eq!((password.len(), folder.password().unwrap()), (12, password));
         assert!(
-            Folder::open(Some(&place))
+            DemoFolder::open(Some(&path))
                 .err()
                 .unwrap()
                 .to_string()
                 .contains("already runs")
         );
         assert!(
-            Folder::remove(Some(&place))
+            DemoFolder::remove(Some(&path))
                 .unwrap_err()
                 .to_string()
                 .contains("already runs")
         );
         drop(folder);
-        drop(Folder::open(Some(&place)).unwrap());
-        assert_eq!(Folder::remove(Some(&place)).unwrap().len(), 1);
-        assert!(!place.exists());
+        drop(DemoFolder::open(Some(&path)).unwrap());
+        assert_eq!(DemoFolder::remove(Some(&path)).unwrap().len(), 1);
+        assert!(!path.exists());
         assert!(
-            Folder::remove(Some(&place)).unwrap().is_empty(),
-            "nothing to remove is fine"
+            DemoFolder::remove(Some(&path)).unwrap().is_empty(),
+            "a missing folder is not an error"
         );
     }
 
     #[test]
-    fn a_foreign_folder_is_left_alone() {
+    fn a_folder_without_the_marker_is_not_changed() {
         let scratch = Scratch::new().unwrap();
         scratch.write("mine/letter.txt", "dear").unwrap();
-        let place = scratch.join("mine");
+        let path = scratch.join("mine");
         assert!(
-            Folder::open(Some(&place))
+            DemoFolder::open(Some(&path))
                 .err()
                 .unwrap()
                 .to_string()
                 .contains("not empty")
         );
-        assert!(Folder::remove(Some(&place)).is_err());
-        assert!(place.join("letter.txt").exists());
+        assert!(DemoFolder::remove(Some(&path)).is_err());
+        assert!(path.join("letter.txt").exists());
     }
 }

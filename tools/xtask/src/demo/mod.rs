@@ -1,11 +1,11 @@
-//! The demo: a database, a WordPress with a sample site, and Galley in front of it, until Ctrl-C.
+//! `xtask demo`: runs a database, a WordPress with a sample site, and Galley in front of it, until Ctrl-C.
 //!
-//! Everything is in one folder and ends with this process; a second run finds the site as it was left. With `--wp` an
-//! existing WordPress is served instead, and no database is started.
+//! All files are in one folder, and a second run uses the site of the first. All processes stop with this one. With `--wp` the demo serves an
+//! existing WordPress instead and starts no database.
 
 mod folder;
 mod measure;
-mod show;
+mod output;
 mod signals;
 
 use std::{
@@ -21,14 +21,14 @@ use std::{
 use clap::Args;
 use galley_testkit::{Cron, Durability, Galley, MariaDb, Options, SampleContent, WordPress};
 
-use self::{folder::Folder, show::Talk, signals::Signals};
+use self::{folder::DemoFolder, output::StepProgress, signals::Signals};
 
-/// What ends a task early, in words for a person.
-pub(crate) type Complaint = Box<dyn Error>;
+/// The error of a command, with a message for the user.
+pub(crate) type CommandError = Box<dyn Error>;
 
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Serve this WordPress instead of one of the demo's own; its database must be running
+    /// Serve this WordPress instead of the sample site; its database must be running
     #[arg(long, value_name = "DIR")]
     wp: Option<PathBuf>,
     /// Folder of the demo [default: demo-data]
@@ -37,13 +37,13 @@ pub(crate) struct Arguments {
     /// Port to listen on
     #[arg(long, default_value_t = 8080)]
     port: u16,
-    /// Address to listen on; the demo is open to everybody who can reach it
+    /// Address to listen on; all clients that can reach it have access
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     listen: IpAddr,
     /// The galley program [default: the one in target/debug, or target/release with --release]
     #[arg(long, value_name = "PATH")]
     galley: Option<PathBuf>,
-    /// Take the program from target/release
+    /// Use the program in target/release
     #[arg(long)]
     release: bool,
 }
@@ -55,17 +55,17 @@ pub(crate) struct CleanArguments {
     dir: Option<PathBuf>,
 }
 
-/// Runs the demo until a signal asks to end, or Galley ends.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+/// Runs the demo until a signal is received or Galley exits.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let signals = Signals::listen()?;
-    let binary = program(arguments)?;
+    let binary = galley_program(arguments)?;
     let addr = SocketAddr::new(arguments.listen, arguments.port);
     require_free(addr)?;
-    let folder = Folder::open(arguments.dir.as_deref())?;
-    let mut talk = Talk::new();
+    let folder = DemoFolder::open(arguments.dir.as_deref())?;
+    let mut progress = StepProgress::new();
     let (database, root, accounts) = match &arguments.wp {
-        Some(dir) => (None, existing(dir)?, None),
-        None => match own_site(&folder, &mut talk, &signals)? {
+        Some(dir) => (None, existing_wordpress(dir)?, None),
+        None => match start_site(&folder, &mut progress, &signals)? {
             Some((database, site)) => (Some(database), site.root.clone(), Some(site)),
             None => return Ok(()),
         },
@@ -73,66 +73,66 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
     let config = folder.path().join("galley.toml");
     fs::write(&config, configuration(addr, &root, folder.path()))
         .map_err(|e| format!("cannot write {}: {e}", config.display()))?;
-    // Somebody's own WordPress is served as it is.
+    // An existing WordPress is not changed.
     if accounts.is_some() {
-        talk.step("putting the plugin into WordPress", SOON);
-        put_plugin(&binary, &root, &config, folder.path())?;
+        progress.step("installing the plugin in WordPress", SHORT);
+        install_plugin(&binary, &root, &config, folder.path())?;
     }
-    talk.step("starting Galley with PHP", SOON);
+    progress.step("starting Galley with PHP", SHORT);
     let galley = Galley::start_config(&binary, folder.path(), &config)?;
-    talk.step("measuring", MEASURING);
+    progress.step("measuring", MEASURING);
     let measured = measure::measure(galley.addr(), signals.flag());
-    talk.done();
-    if signals.asked_to_end() {
+    progress.done();
+    if signals.is_interrupted() {
         return Ok(());
     }
     match measured {
         Ok(measured) => println!("{measured}"),
-        Err(trouble) => eprintln!("The measured run failed: {trouble}"),
+        Err(error) => eprintln!("The measurement failed: {error}"),
     }
     println!(
         "{}",
-        show::sign(&address(&galley), accounts.as_ref(), &binary, &config)
+        output::summary_box(&address(&galley), accounts.as_ref(), &binary, &config)
     );
     signals.wait(|| galley.has_ended());
-    let by_itself = galley.has_ended();
-    let mut talk = Talk::new();
-    talk.step("ending everything", SOON);
+    let exited_early = galley.has_ended();
+    let mut progress = StepProgress::new();
+    progress.step("stopping all processes", SHORT);
     let log = galley.log();
     drop(galley);
     drop(database);
-    talk.done();
-    if by_itself {
-        Err(format!("galley ended by itself; it said:\n{log}").into())
+    progress.done();
+    if exited_early {
+        Err(format!("galley exited; its log:\n{log}").into())
     } else {
         Ok(())
     }
 }
 
 /// Removes the demo's folder.
-pub(crate) fn clean(arguments: &CleanArguments) -> Result<(), Complaint> {
-    for path in Folder::remove(arguments.dir.as_deref())? {
+pub(crate) fn clean(arguments: &CleanArguments) -> Result<(), CommandError> {
+    for path in DemoFolder::remove(arguments.dir.as_deref())? {
         println!("removed {}", path.display());
     }
     Ok(())
 }
 
-/// Database and WordPress of the demo's own; the first time they are made. `None` when a signal came meanwhile.
-fn own_site(
-    folder: &Folder,
-    talk: &mut Talk,
+/// Starts the demo's database and WordPress, and installs them in the first run. `None` if a signal was received.
+fn start_site(
+    folder: &DemoFolder,
+    progress: &mut StepProgress,
     signals: &Signals,
-) -> Result<Option<(MariaDb, WordPress)>, Complaint> {
-    talk.step("starting MariaDB", SOON);
+) -> Result<Option<(MariaDb, WordPress)>, CommandError> {
+    progress.step("starting MariaDB", SHORT);
     let database = MariaDb::start(&folder.path().join("mariadb"), Durability::Keep)?;
-    if signals.asked_to_end() {
+    if signals.is_interrupted() {
         return Ok(None);
     }
     let root = folder.path().join("wordpress");
     if root.exists() {
-        talk.step("checking WordPress", SOON);
+        progress.step("checking WordPress", SHORT);
     } else {
-        talk.step("installing WordPress with a sample site", INSTALLING);
+        progress.step("installing WordPress with a sample site", INSTALLING);
     }
     let options = Options {
         password: folder.password()?,
@@ -141,11 +141,16 @@ fn own_site(
         ..Options::default()
     };
     let site = WordPress::install(&root, &database, &options)?;
-    Ok((!signals.asked_to_end()).then_some((database, site)))
+    Ok((!signals.is_interrupted()).then_some((database, site)))
 }
 
-/// What `galley plugin install` does for everybody, with the environment that Galley is then started with.
-fn put_plugin(binary: &Path, root: &Path, config: &Path, folder: &Path) -> Result<(), Complaint> {
+/// Runs `galley plugin install` with the environment in which Galley is started later.
+fn install_plugin(
+    binary: &Path,
+    root: &Path,
+    config: &Path,
+    folder: &Path,
+) -> Result<(), CommandError> {
     let output = Command::new(binary)
         .args(["plugin", "install", "--config"])
         .args([config, root])
@@ -156,20 +161,20 @@ fn put_plugin(binary: &Path, root: &Path, config: &Path, folder: &Path) -> Resul
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
+    let output = [output.stdout, output.stderr].concat();
     Err(format!(
         "`galley plugin install` failed:\n{}",
-        String::from_utf8_lossy(&said)
+        String::from_utf8_lossy(&output)
     )
     .into())
 }
 
-fn existing(dir: &Path) -> Result<PathBuf, Complaint> {
+fn existing_wordpress(dir: &Path) -> Result<PathBuf, CommandError> {
     let root =
         fs::canonicalize(dir).map_err(|e| format!("cannot open `--wp {}`: {e}", dir.display()))?;
     if !root.join("wp-load.php").is_file() {
         return Err(format!(
-            "`--wp {}` is not the folder of a WordPress: it has no wp-load.php",
+            "`--wp {}` is not a WordPress folder: it has no wp-load.php",
             dir.display()
         )
         .into());
@@ -177,36 +182,36 @@ fn existing(dir: &Path) -> Result<PathBuf, Complaint> {
     Ok(root)
 }
 
-fn program(arguments: &Arguments) -> Result<PathBuf, Complaint> {
+fn galley_program(arguments: &Arguments) -> Result<PathBuf, CommandError> {
     let profile = if arguments.release {
         "release"
     } else {
         "debug"
     };
-    let usual = || {
-        let own = std::env::current_exe().ok()?;
-        Some(own.parent()?.parent()?.join(profile).join("galley"))
+    let default = || {
+        let executable = std::env::current_exe().ok()?;
+        Some(executable.parent()?.parent()?.join(profile).join("galley"))
     };
     let path = arguments
         .galley
         .clone()
-        .or_else(usual)
-        .ok_or("cannot tell where the galley program is: say --galley PATH")?;
+        .or_else(default)
+        .ok_or("cannot determine the path of the galley program: give it with --galley PATH")?;
     let flag = if arguments.release { " --release" } else { "" };
     fs::canonicalize(&path).map_err(|_| {
         format!(
-            "`{}` is not there: build it with `cargo build{flag} -p galley`, or run `make demo`",
+            "`{}` does not exist: build it with `cargo build{flag} -p galley`, or run `make demo`",
             path.display()
         )
         .into()
     })
 }
 
-fn require_free(addr: SocketAddr) -> Result<(), Complaint> {
+fn require_free(addr: SocketAddr) -> Result<(), CommandError> {
     match TcpListener::bind(addr) {
         Ok(_) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::AddrInUse => Err(format!(
-            "port {} of {} is in use: end what listens there, or choose another port (`make demo PORT=8081`, `cargo xtask demo --port 8081`)",
+            "port {} of {} is in use: stop the program that listens there, or choose another port (`make demo PORT=8081`, `cargo xtask demo --port 8081`)",
             addr.port(),
             addr.ip()
         )
@@ -217,7 +222,7 @@ fn require_free(addr: SocketAddr) -> Result<(), Complaint> {
 
 fn configuration(addr: SocketAddr, root: &Path, folder: &Path) -> String {
     let socket = folder.join("admin.sock");
-    // Longer paths do not fit a socket: then the admin interface is where galley puts it by default.
+    // The path of a Unix socket has a maximum length; above it the admin interface has its default address.
     let fits = socket.as_os_str().len() < 100;
     let admin = if fits {
         format!(
@@ -235,7 +240,7 @@ fn configuration(addr: SocketAddr, root: &Path, folder: &Path) -> String {
     )
 }
 
-/// A basic string of TOML.
+/// A TOML basic string.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for character in text.chars() {
@@ -251,13 +256,13 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// The address as a person types it.
+/// The URL to type into a browser.
 fn address(galley: &Galley) -> String {
     galley.url().replace("//127.0.0.1:", "//localhost:")
 }
 
-/// How long steps usually take on two cores.
-const SOON: Duration = Duration::from_secs(2);
+// Usual durations of steps on two cores.
+const SHORT: Duration = Duration::from_secs(2);
 const MEASURING: Duration = Duration::from_secs(3);
 const INSTALLING: Duration = Duration::from_secs(10);
 
@@ -267,30 +272,30 @@ mod tests {
 
     #[test]
     fn paths_are_quoted_for_toml() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("/a b", r#""/a b""#),
             (r#"a"b\c"#, r#""a\"b\\c""#),
             ("a\nb", r#""a\u000Ab""#),
         ] {
-            assert_eq!(quoted(text), wanted);
+            assert_eq!(quoted(text), expected);
         }
     }
 
     #[test]
-    fn a_used_port_is_named() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = taken.local_addr().unwrap();
-        let complaint = require_free(addr).unwrap_err().to_string();
+    fn the_error_names_a_port_in_use() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let error = require_free(addr).unwrap_err().to_string();
         assert!(
-            complaint.contains(&addr.port().to_string()) && complaint.contains("--port"),
-            "{complaint}"
+            error.contains(&addr.port().to_string()) && error.contains("--port"),
+            "{error}"
         );
-        drop(taken);
+        drop(listener);
         require_free(addr).unwrap();
     }
 
     #[test]
-    fn a_long_folder_leaves_the_admin_socket_at_its_default() {
+    fn the_admin_address_is_the_default_if_the_socket_path_is_too_long() {
         let addr = SocketAddr::from(([127, 0, 0, 1], 8080));
         assert!(
             configuration(addr, Path::new("/w"), Path::new("/short"))

@@ -1,6 +1,6 @@
-//! Ctrl-C, SIGTERM and SIGHUP ask the demo to end. What it has started runs in process groups of its own, so a Ctrl-C at the
-//! terminal reaches this process alone, and everything ends in order. A second signal ends this process at once; the watchers
-//! of its children then end them.
+//! Ctrl-C, SIGTERM and SIGHUP stop the demo. Its child processes run in separate process groups, so Ctrl-C at the terminal reaches only
+//! this process, which then stops the others in order. A second signal ends this process immediately; the watchdogs of its child processes
+//! then stop them.
 
 use std::{
     io,
@@ -15,21 +15,21 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::Complaint;
+use super::CommandError;
 
-/// The signals that came so far.
+/// The signals received so far.
 pub(super) struct Signals {
-    asked: Arc<AtomicBool>,
+    interrupted: Arc<AtomicBool>,
     first: Receiver<()>,
 }
 
 impl Signals {
-    /// From now on signals are noted instead of ending this process.
-    pub(super) fn listen() -> Result<Self, Complaint> {
+    /// Installs the handlers: from now on a signal sets a flag instead of ending this process.
+    pub(super) fn listen() -> Result<Self, CommandError> {
         let (sender, first) = mpsc::sync_channel(1);
         let (report, started) = mpsc::sync_channel(1);
-        let asked = Arc::new(AtomicBool::new(false));
-        let note = Arc::clone(&asked);
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&interrupted);
         thread::Builder::new()
             .name("signals".to_owned())
             .spawn(move || {
@@ -38,19 +38,20 @@ impl Signals {
                     .build();
                 let outcome = runtime.and_then(|runtime| {
                     runtime.block_on(async {
-                        let mut all = [
+                        let mut streams = [
                             SignalKind::interrupt(),
                             SignalKind::terminate(),
                             SignalKind::hangup(),
                         ]
                         .into_iter()
                         .map(signal);
-                        let mut next = || {
-                            all.next()
+                        let mut next_stream = || {
+                            streams
+                                .next()
                                 .unwrap_or_else(|| Err(io::Error::other("no such signal")))
                         };
                         let (mut interrupt, mut terminate, mut hangup) =
-                            (next()?, next()?, next()?);
+                            (next_stream()?, next_stream()?, next_stream()?);
                         let _ = report.send(Ok(()));
                         loop {
                             tokio::select! {
@@ -58,7 +59,7 @@ impl Signals {
                                 _ = terminate.recv() => {}
                                 _ = hangup.recv() => {}
                             }
-                            if note.swap(true, Ordering::SeqCst) {
+                            if flag.swap(true, Ordering::SeqCst) {
                                 std::process::exit(130);
                             }
                             let _ = sender.try_send(());
@@ -68,22 +69,22 @@ impl Signals {
                 let _ = report.send(outcome);
             })?;
         started.recv()??;
-        Ok(Self { asked, first })
+        Ok(Self { interrupted, first })
     }
 
-    /// True once a signal has come.
-    pub(super) fn asked_to_end(&self) -> bool {
-        self.asked.load(Ordering::SeqCst)
+    /// Whether a signal was received.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
     }
 
-    /// Becomes true with the first signal.
+    /// A flag that the first signal sets.
     pub(super) fn flag(&self) -> &Arc<AtomicBool> {
-        &self.asked
+        &self.interrupted
     }
 
-    /// Waits for a signal, or until `over` is true (looked at every half second).
-    pub(super) fn wait(&self, over: impl Fn() -> bool) {
-        while !self.asked_to_end() && !over() {
+    /// Waits for a signal, or until `is_finished` returns true; it is called every half second.
+    pub(super) fn wait(&self, is_finished: impl Fn() -> bool) {
+        while !self.is_interrupted() && !is_finished() {
             match self.first.recv_timeout(Duration::from_millis(500)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,

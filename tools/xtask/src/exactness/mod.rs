@@ -1,7 +1,7 @@
-//! `xtask exactness`: how exactly edits purge, for our plugin and for two models of others, event by event.
+//! `xtask exactness`: measures how exactly edits purge, for our plugin and for models of two others, event by event.
 //!
-//! What is done is in the kit's [`galley_testkit::exactness`], which the tests run in a short form. Talk goes to stderr, the
-//! tables to stdout, and the last line of stdout is JSON. Fails when our plugin left a page stale or purged too much.
+//! The measurement is in [`galley_testkit::exactness`]; the tests run its short suite. Progress goes to stderr, the tables to
+//! stdout, and the last line of stdout is JSON. Fails if our plugin left a page stale or purged too many unchanged pages.
 
 mod table;
 
@@ -13,12 +13,13 @@ use std::{
 
 use clap::{ValueEnum, builder::PossibleValuesParser};
 use galley_testkit::exactness::{
-    self, Cost, EditCost, Event, Form, Outcome, Progress, Setting, Tally, With, event_names,
+    self, EventReport, ExactnessReport, ExactnessSettings, PluginCost, PluginEditCost, Progress,
+    PurgeCounts, PurgeMethod, Suite, event_names,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What the command line says.
+/// The options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server binary
@@ -27,133 +28,141 @@ pub(crate) struct Arguments {
     /// Folder of the plugin
     #[arg(long, default_value = "wordpress-plugin/galley")]
     plugin: PathBuf,
-    /// Who purges, side by side
+    /// The purge methods to compare
     #[arg(
         long,
         value_enum,
         value_delimiter = ',',
         default_value = "galley,proxy-cache-purge,nginx-helper"
     )]
-    with: Vec<Way>,
-    /// Only these events
+    with: Vec<MethodName>,
+    /// Run only these events
     #[arg(long, value_name = "EVENT", value_delimiter = ',', value_parser = PossibleValuesParser::new(event_names()))]
     only: Vec<String>,
-    /// The form that `make test` runs: fewer pages and events
+    /// Run the suite of `make test`: fewer pages and events
     #[arg(long)]
     short: bool,
-    /// Show what differs on each stale page, and which pages were purged without need
+    /// Show the difference on each stale page, and the unchanged pages that were purged
     #[arg(long)]
     explain: bool,
-    /// Leave out what the plugin costs
+    /// Do not measure the cost of the plugin
     #[arg(long, conflicts_with = "cost")]
     no_cost: bool,
-    /// Measure what the plugin costs also where only some events are done
+    /// Measure the cost of the plugin also with `--only`
     #[arg(long)]
     cost: bool,
-    /// Write everything that was counted to this file, as JSON
+    /// Write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
-/// A way of purging, as the command line names it.
+/// A purge method on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum MethodName {
     Galley,
     ProxyCachePurge,
     NginxHelper,
     None,
 }
 
-impl Way {
-    fn with(self) -> With {
+impl MethodName {
+    fn method(self) -> PurgeMethod {
         match self {
-            Self::Galley => With::Galley,
-            Self::ProxyCachePurge => With::ProxyCachePurge,
-            Self::NginxHelper => With::NginxHelper,
-            Self::None => With::None,
+            Self::Galley => PurgeMethod::Galley,
+            Self::ProxyCachePurge => PurgeMethod::ProxyCachePurge,
+            Self::NginxHelper => PurgeMethod::NginxHelper,
+            Self::None => PurgeMethod::None,
         }
     }
 }
 
 /// Runs the events and prints the tables.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
-    let setting = setting(arguments)?;
-    let began = Instant::now();
-    let outcome = exactness::run(&setting, &mut |progress| {
-        tell(&progress, &setting, arguments.explain, began);
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    let settings = settings(arguments)?;
+    let start = Instant::now();
+    let report = exactness::run(&settings, &mut |progress| {
+        print_progress(&progress, &settings, arguments.explain, start);
     })?;
-    print!("{}", table::markdown(&setting.with, &outcome));
+    print!("{}", table::markdown(&settings.methods, &report));
     if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&table::everything(&setting.with, &outcome))?;
+        let text = serde_json::to_string_pretty(&table::json(&settings.methods, &report))?;
         fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
     }
-    println!("{}", table::last_line(&setting.with, &outcome));
-    verdict(&setting.with, &outcome)
+    println!("{}", table::last_line(&settings.methods, &report));
+    check(&settings.methods, &report)
 }
 
-fn setting(arguments: &Arguments) -> Result<Setting, Complaint> {
-    let mut with: Vec<With> = arguments.with.iter().map(|way| way.with()).collect();
-    with.sort_by_key(|one| With::ALL.iter().position(|other| other == one));
-    with.dedup();
-    let ours = with.contains(&With::Galley);
-    Ok(Setting {
+fn settings(arguments: &Arguments) -> Result<ExactnessSettings, CommandError> {
+    let mut methods: Vec<PurgeMethod> = arguments.with.iter().map(|name| name.method()).collect();
+    methods.sort_by_key(|one| PurgeMethod::ALL.iter().position(|other| other == one));
+    methods.dedup();
+    let has_plugin = methods.contains(&PurgeMethod::Galley);
+    Ok(ExactnessSettings {
         galley: fs::canonicalize(&arguments.galley).map_err(|_| {
             format!(
-                "`{}` is not there: run `make build`",
+                "`{}` does not exist: run `make build`",
                 arguments.galley.display()
             )
         })?,
         plugin: arguments.plugin.clone(),
-        with,
+        methods,
         only: arguments.only.clone(),
-        form: if arguments.short {
-            Form::Short
+        suite: if arguments.short {
+            Suite::Short
         } else {
-            Form::Long
+            Suite::Long
         },
-        cost: ours && !arguments.no_cost && (arguments.cost || arguments.only.is_empty()),
+        measure_cost: has_plugin
+            && !arguments.no_cost
+            && (arguments.cost || arguments.only.is_empty()),
     })
 }
 
-fn tell(progress: &Progress<'_>, setting: &Setting, explain: bool, began: Instant) {
-    let at = began.elapsed().as_secs();
+fn print_progress(
+    progress: &Progress<'_>,
+    settings: &ExactnessSettings,
+    explain: bool,
+    start: Instant,
+) {
+    let seconds = start.elapsed().as_secs();
     match progress {
-        Progress::Step(what) => eprintln!("{at:>5} s  {what}"),
-        Progress::Event(event, number, all) => {
+        Progress::Step(step) => eprintln!("{seconds:>5} s  {step}"),
+        Progress::Event(event, number, total) => {
             eprintln!(
-                "{at:>5} s  {number}/{all} {}: {}",
+                "{seconds:>5} s  {number}/{total} {}: {}",
                 event.name,
-                summary(event, setting)
+                summary(event, settings)
             );
             if explain {
-                explain_event(event, setting);
+                print_findings(event, settings);
             }
         }
     }
 }
 
-fn summary(event: &Event, setting: &Setting) -> String {
-    let one = |(with, tally): (&With, &Tally)| {
+fn summary(event: &EventReport, settings: &ExactnessSettings) -> String {
+    let one = |(method, counts): (&PurgeMethod, &PurgeCounts)| {
         format!(
             "{} changed {}, stale {}, purged {}, over {}",
-            with.name(),
-            tally.changed,
-            tally.stale,
-            tally.purged,
-            tally.over
+            method.name(),
+            counts.changed,
+            counts.stale,
+            counts.purged,
+            counts.overpurged
         )
     };
-    let all: Vec<String> = setting.with.iter().zip(&event.tallies).map(one).collect();
+    let pairs = settings.methods.iter().zip(&event.counts);
+    let all: Vec<String> = pairs.map(one).collect();
     all.join("; ")
 }
 
-fn explain_event(event: &Event, setting: &Setting) {
-    for (with, tally) in setting.with.iter().zip(&event.tallies) {
-        for finding in &tally.findings {
+fn print_findings(event: &EventReport, settings: &ExactnessSettings) {
+    for (method, counts) in settings.methods.iter().zip(&event.counts) {
+        for finding in &counts.findings {
             eprintln!(
-                "         {} {:?} {}",
-                with.name(),
-                finding.what,
+                "         {} {} {}",
+                method.name(),
+                finding.kind.name(),
                 finding.page
             );
             for line in finding.difference.lines() {
@@ -163,53 +172,53 @@ fn explain_event(event: &Event, setting: &Setting) {
     }
 }
 
-/// Our plugin must leave nothing stale, and under each theme purge less than five pages of a hundred without need.
-fn verdict(with: &[With], outcome: &Outcome) -> Result<(), Complaint> {
-    let Some(place) = with.iter().position(|one| *one == With::Galley) else {
+/// Our plugin must leave no page stale, and fewer than five of a hundred purged pages may be unchanged, for each theme.
+fn check(methods: &[PurgeMethod], report: &ExactnessReport) -> Result<(), CommandError> {
+    let Some(index) = methods.iter().position(|one| *one == PurgeMethod::Galley) else {
         return Ok(());
     };
-    let total = outcome.total(place);
+    let total = report.total(index);
     if total.stale > 0 {
         return Err(format!(
-            "{} pages were stale after an edit: say --explain",
+            "{} pages were stale after an edit: use --explain to list them",
             total.stale
         )
         .into());
     }
-    for (theme, tally) in outcome.totals_by_theme(place) {
-        if tally.over * 20 >= tally.purged.max(1) {
+    for (theme, counts) in report.totals_by_theme(index) {
+        if counts.overpurged * 20 >= counts.purged.max(1) {
             return Err(format!(
-                "{} of {} pages were purged without need under {theme}: say --explain",
-                tally.over, tally.purged
+                "{} of {} purged pages were unchanged under {theme}: use --explain to list them",
+                counts.overpurged, counts.purged
             )
             .into());
         }
     }
-    let Some(cost) = &outcome.cost else {
+    let Some(cost) = &report.cost else {
         return Ok(());
     };
-    let most_ms = cost.page_ms.median * MOST_OF_A_PAGE;
-    dearest_edit(cost, most_ms).map_or(Ok(()), |edit| {
+    let max_ms = cost.page_ms.median * MAX_SHARE_OF_A_PAGE;
+    most_expensive_edit(cost, max_ms).map_or(Ok(()), |edit| {
         Err(format!(
-            "the plugin takes {:.1} ms of processor time and {} database queries for an edit ({}): the limits are {most_ms:.1}, a sixth of what a page takes, and {MOST_QUERIES}",
-            edit.cpu_ms.median, edit.queries.median, edit.what
+            "the plugin takes {:.1} ms of processor time and {} database queries for an edit ({}): the limits are {max_ms:.1}, a sixth of what a page takes, and {MAX_QUERIES}",
+            edit.cpu_ms.median, edit.queries.median, edit.name
         )
         .into())
     })
 }
 
-/// The edit of which the plugin takes most, where that is too much.
-fn dearest_edit(cost: &Cost, most_ms: f64) -> Option<&EditCost> {
+/// The edit with the highest cost of those that exceed a limit.
+fn most_expensive_edit(cost: &PluginCost, max_ms: f64) -> Option<&PluginEditCost> {
     let each = cost.each.iter();
-    each.filter(|edit| edit.cpu_ms.median > most_ms || edit.queries.median > MOST_QUERIES)
+    each.filter(|edit| edit.cpu_ms.median > max_ms || edit.queries.median > MAX_QUERIES)
         .max_by(|one, other| one.cpu_ms.median.total_cmp(&other.cpu_ms.median))
 }
 
-/// Processor time that the plugin may take of an edit, as a part of what PHP takes for a page: machines differ.
-const MOST_OF_A_PAGE: f64 = 1.0 / 6.0;
+/// Processor time that the plugin may take for an edit, relative to what PHP takes for a page, because machines differ.
+const MAX_SHARE_OF_A_PAGE: f64 = 1.0 / 6.0;
 
-/// Database queries that the plugin may make for an edit: these do not vary with the load of the machine.
-const MOST_QUERIES: f64 = 10.0;
+/// Database queries that the plugin may make for an edit. They do not depend on the load of the machine.
+const MAX_QUERIES: f64 = 10.0;
 
 /// Milliseconds for a table.
 fn ms(time: Option<Duration>) -> String {
@@ -222,24 +231,24 @@ mod tests {
 
     use super::*;
 
-    fn outcome(stale: usize, purged: usize, over: usize) -> Outcome {
-        let tally = Tally {
+    fn report(stale: usize, purged: usize, overpurged: usize) -> ExactnessReport {
+        let counts = PurgeCounts {
             changed: 9,
             stale,
             purged,
-            over,
-            ..Tally::default()
+            overpurged,
+            ..PurgeCounts::default()
         };
-        Outcome {
+        ExactnessReport {
             pages: 10,
-            events: vec![Event {
+            events: vec![EventReport {
                 name: "e",
-                what: "w",
-                way: "REST",
+                description: "w",
+                interface: "REST",
                 theme: "t",
                 pages: 10,
                 hits: 10,
-                tallies: vec![tally],
+                counts: vec![counts],
             }],
             cost: None,
         }
@@ -247,46 +256,48 @@ mod tests {
 
     #[test]
     fn an_edit_that_costs_too_much_fails_the_run() {
-        let middle = |median| Spread {
+        let spread = |median| Spread {
             median,
             lower: 0.0,
             upper: 9.0,
         };
-        let mut outcome = outcome(0, 100, 0);
-        for (ms, queries, fine) in [(2.9, 10.0, true), (3.1, 10.0, false), (2.9, 11.0, false)] {
-            let each = [2.0, ms].map(|ms| EditCost {
-                what: "title",
-                ms: middle(9.0),
-                cpu_ms: middle(ms),
-                queries: middle(queries),
+        let mut report = report(0, 100, 0);
+        for (ms, queries, passes) in [(2.9, 10.0, true), (3.1, 10.0, false), (2.9, 11.0, false)] {
+            let each = [2.0, ms].map(|ms| PluginEditCost {
+                name: "title",
+                ms: spread(9.0),
+                cpu_ms: spread(ms),
+                queries: spread(queries),
             });
-            outcome.cost = Some(Cost {
-                page_ms: middle(18.0),
-                page_percent: middle(1.0),
+            report.cost = Some(PluginCost {
+                page_ms: spread(18.0),
+                page_percent: spread(1.0),
                 pages: 1,
-                edit_ms: middle(1.0),
-                edit_added_ms: middle(1.0),
+                edit_ms: spread(1.0),
+                edit_added_ms: spread(1.0),
                 edits: 1,
                 each: each.to_vec(),
             });
             assert_eq!(
-                verdict(&[With::Galley], &outcome).is_ok(),
-                fine,
+                check(&[PurgeMethod::Galley], &report).is_ok(),
+                passes,
                 "{ms} {queries}"
             );
         }
     }
 
     #[test]
-    fn one_theme_does_not_make_up_for_another() {
-        let mut both = outcome(0, 1000, 0);
-        let mut block = outcome(0, 20, 1).events;
+    fn each_theme_is_checked_separately() {
+        let mut both = report(0, 1000, 0);
+        let mut block = report(0, 20, 1).events;
         block[0].theme = "block";
         both.events.extend(block);
-        let refused = verdict(&[With::Galley], &both).unwrap_err().to_string();
+        let error = check(&[PurgeMethod::Galley], &both)
+            .unwrap_err()
+            .to_string();
         assert!(
-            refused.contains("1 of 20 pages") && refused.contains("under block"),
-            "{refused}"
+            error.contains("1 of 20 purged pages") && error.contains("under block"),
+            "{error}"
         );
     }
 
@@ -298,14 +309,14 @@ mod tests {
             (1, 100, 0, false),
             (0, 0, 0, true),
         ];
-        for (stale, purged, over, fine) in rows {
-            let outcome = outcome(stale, purged, over);
+        for (stale, purged, overpurged, passes) in rows {
+            let report = report(stale, purged, overpurged);
             assert_eq!(
-                verdict(&[With::Galley], &outcome).is_ok(),
-                fine,
-                "{stale} {purged} {over}"
+                check(&[PurgeMethod::Galley], &report).is_ok(),
+                passes,
+                "{stale} {purged} {overpurged}"
             );
-            assert!(verdict(&[With::NginxHelper], &outcome).is_ok());
+            assert!(check(&[PurgeMethod::NginxHelper], &report).is_ok());
         }
     }
 }

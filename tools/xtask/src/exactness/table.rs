@@ -1,35 +1,37 @@
-//! What was counted, as Markdown that is also readable as it is, and as JSON.
+//! The report as Markdown that is readable as plain text, and as JSON.
 
 use std::fmt::Write as _;
 
 use galley_testkit::Spread;
-use galley_testkit::exactness::{Cost, EditCost, MASKS, Outcome, Tally, With};
+use galley_testkit::exactness::{
+    ExactnessReport, MASKS, PluginCost, PluginEditCost, PurgeCounts, PurgeMethod,
+};
 use serde_json::{Value, json};
 
 use super::ms;
 
-/// For each way of purging a table of the events, then the sums side by side, and what the plugin costs.
-pub(super) fn markdown(with: &[With], outcome: &Outcome) -> String {
+/// A table of the events for each purge method, the sums of all methods, and the cost of the plugin.
+pub(super) fn markdown(methods: &[PurgeMethod], report: &ExactnessReport) -> String {
     let mut out = String::new();
-    for (place, one) in with.iter().enumerate() {
-        let _ = writeln!(out, "## {}\n", one.name());
-        events(place, *one == With::Galley, outcome, &mut out);
+    for (index, method) in methods.iter().enumerate() {
+        let _ = writeln!(out, "## {}\n", method.name());
+        events(index, *method == PurgeMethod::Galley, report, &mut out);
         out.push('\n');
     }
-    sums(with, outcome, &mut out);
-    themes(with, outcome, &mut out);
-    if let Some(cost) = &outcome.cost {
+    sums(methods, report, &mut out);
+    themes(methods, report, &mut out);
+    if let Some(cost) = &report.cost {
         costs(cost, &mut out);
     }
     let _ = writeln!(out, "\nMasked before pages are compared:\n");
-    for (what, pattern, _) in MASKS {
-        let _ = writeln!(out, "- {what}: `{pattern}`");
+    for (description, pattern, _) in MASKS {
+        let _ = writeln!(out, "- {description}: `{pattern}`");
     }
     out.push('\n');
     out
 }
 
-fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
+fn events(index: usize, timed: bool, report: &ExactnessReport, out: &mut String) {
     let (head, rule) = if timed {
         (" right after ms |", "--:|")
     } else {
@@ -37,15 +39,15 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
     };
     let _ = writeln!(
         out,
-        "| # | event | door | theme | hits before | changed | stale | purged | over | PHP requests |{head}\n\
+        "| # | event | interface | theme | hits before | changed | stale | purged | over | PHP requests |{head}\n\
          |--:|---|---|---|--:|--:|--:|--:|--:|--:|{rule}"
     );
-    for (number, event) in outcome.events.iter().enumerate() {
-        let Some(tally) = event.tallies.get(place) else {
+    for (number, event) in report.events.iter().enumerate() {
+        let Some(counts) = event.counts.get(index) else {
             continue;
         };
         let time = if timed {
-            format!(" {} |", ms(tally.right_after))
+            format!(" {} |", ms(counts.corrected_after))
         } else {
             String::new()
         };
@@ -53,83 +55,83 @@ fn events(place: usize, timed: bool, outcome: &Outcome, out: &mut String) {
             out,
             "| {} | {} | {} | {} | {}/{} | {} | {} | {} | {} | {} |{time}",
             number + 1,
-            event.what,
-            event.way,
+            event.description,
+            event.interface,
             event.theme,
             event.hits,
             event.pages,
-            tally.changed,
-            tally.stale,
-            tally.purged,
-            tally.over,
-            tally.php_requests
+            counts.changed,
+            counts.stale,
+            counts.purged,
+            counts.overpurged,
+            counts.php_requests
         );
     }
 }
 
-fn sums(with: &[With], outcome: &Outcome, out: &mut String) {
+fn sums(methods: &[PurgeMethod], report: &ExactnessReport, out: &mut String) {
     let _ = writeln!(
         out,
         "## All {} events, each over up to {} pages\n\n\
-         | purged by | changed | stale | purged | over | stale of changed | over of purged | PHP requests | of these without a changed page | last right page after ms |\n\
+         | purged by | changed | stale | purged | over | stale of changed | over of purged | PHP requests | of these without a changed page | last correct page after ms |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-        outcome.events.len(),
-        outcome.pages
+        report.events.len(),
+        report.pages
     );
-    for (place, one) in with.iter().enumerate() {
-        let Tally {
+    for (index, method) in methods.iter().enumerate() {
+        let PurgeCounts {
             changed,
             stale,
             purged,
-            over,
+            overpurged,
             php_requests,
-            over_requests,
-            right_after,
+            overpurge_requests,
+            corrected_after,
             ..
-        } = outcome.total(place);
-        let time = if *one == With::Galley {
-            ms(right_after)
+        } = report.total(index);
+        let time = if *method == PurgeMethod::Galley {
+            ms(corrected_after)
         } else {
             "-".to_owned()
         };
         let _ = writeln!(
             out,
-            "| {} | {changed} | {stale} | {purged} | {over} | {} | {} | {php_requests} | {over_requests} | {time} |",
-            one.name(),
+            "| {} | {changed} | {stale} | {purged} | {overpurged} | {} | {} | {php_requests} | {overpurge_requests} | {time} |",
+            method.name(),
             percent(stale, changed),
-            percent(over, purged)
+            percent(overpurged, purged)
         );
     }
 }
 
-/// The sums of each theme by itself.
-fn themes(with: &[With], outcome: &Outcome, out: &mut String) {
+/// The sums of each theme.
+fn themes(methods: &[PurgeMethod], report: &ExactnessReport, out: &mut String) {
     let _ = writeln!(
         out,
-        "\n## Each theme by itself\n\n\
+        "\n## By theme\n\n\
          | purged by | theme | changed | stale | purged | over | over of purged |\n\
          |---|---|--:|--:|--:|--:|--:|"
     );
-    for (place, one) in with.iter().enumerate() {
-        for (theme, tally) in outcome.totals_by_theme(place) {
-            let Tally {
+    for (index, method) in methods.iter().enumerate() {
+        for (theme, counts) in report.totals_by_theme(index) {
+            let PurgeCounts {
                 changed,
                 stale,
                 purged,
-                over,
+                overpurged,
                 ..
-            } = tally;
+            } = counts;
             let _ = writeln!(
                 out,
-                "| {} | {theme} | {changed} | {stale} | {purged} | {over} | {} |",
-                one.name(),
-                percent(over, purged)
+                "| {} | {theme} | {changed} | {stale} | {purged} | {overpurged} | {} |",
+                method.name(),
+                percent(overpurged, purged)
             );
         }
     }
 }
 
-fn costs(cost: &Cost, out: &mut String) {
+fn costs(cost: &PluginCost, out: &mut String) {
     let show = |Spread {
                     median,
                     lower,
@@ -137,11 +139,11 @@ fn costs(cost: &Cost, out: &mut String) {
                 }: Spread| format!("{median:.2} | {lower:.2} to {upper:.2}");
     let _ = writeln!(
         out,
-        "\n## What the plugin costs\n\n| | median | middle half |\n|---|--:|--:|\n\
+        "\n## Cost of the plugin\n\n| | median | middle half |\n|---|--:|--:|\n\
          | processor time of PHP for a page without it, ms ({} pages) | {} |\n\
-         | what it adds to that, % | {} |\n\
+         | added by the plugin, % | {} |\n\
          | an edit without it, ms ({} edits) | {} |\n\
-         | what it adds to that, ms | {} |",
+         | added by the plugin, ms | {} |",
         cost.pages,
         show(cost.page_ms),
         show(cost.page_percent),
@@ -153,8 +155,8 @@ fn costs(cost: &Cost, out: &mut String) {
         out,
         "\n| the plugin's own time in an edit of | processor, ms | middle half | with the database, ms | middle half | queries |\n|---|--:|--:|--:|--:|--:|"
     );
-    for EditCost {
-        what,
+    for PluginEditCost {
+        name,
         ms,
         cpu_ms,
         queries,
@@ -162,7 +164,7 @@ fn costs(cost: &Cost, out: &mut String) {
     {
         let _ = writeln!(
             out,
-            "| {what} | {} | {} | {:.0} |",
+            "| {name} | {} | {} | {:.0} |",
             show(*cpu_ms),
             show(*ms),
             queries.median
@@ -170,73 +172,77 @@ fn costs(cost: &Cost, out: &mut String) {
     }
 }
 
-/// The last line of stdout: the sums of the first way of purging, and of the others under their names.
-pub(super) fn last_line(with: &[With], outcome: &Outcome) -> String {
+/// The last line of stdout: the sums of the first purge method, and the sums of the others under their names.
+pub(super) fn last_line(methods: &[PurgeMethod], report: &ExactnessReport) -> String {
     let mut line = json!({});
-    for (place, one) in with.iter().enumerate() {
-        let mut sums = sum(&outcome.total(place));
-        for (theme, tally) in outcome.totals_by_theme(place) {
-            sums["themes"][theme] = sum(&tally);
+    for (index, method) in methods.iter().enumerate() {
+        let mut sums = sums_json(&report.total(index));
+        for (theme, counts) in report.totals_by_theme(index) {
+            sums["themes"][theme] = sums_json(&counts);
         }
-        if place == 0 {
+        if index == 0 {
             line = sums;
-            line["events"] = json!(outcome.events.len());
-            line["pages"] = json!(outcome.pages);
-            line["with"] = json!(one.name());
+            line["events"] = json!(report.events.len());
+            line["pages"] = json!(report.pages);
+            line["with"] = json!(method.name());
         } else {
-            line[one.name()] = sums;
+            line[method.name()] = sums;
         }
     }
     line.to_string()
 }
 
-/// Everything, for `--json`.
-pub(super) fn everything(with: &[With], outcome: &Outcome) -> Value {
-    let events: Vec<Value> = outcome
+/// All results, for `--json`.
+pub(super) fn json(methods: &[PurgeMethod], report: &ExactnessReport) -> Value {
+    let events: Vec<Value> = report
         .events
         .iter()
         .map(|event| {
-            let tallies: serde_json::Map<String, Value> = with
+            let counts: serde_json::Map<String, Value> = methods
                 .iter()
-                .zip(&event.tallies)
-                .map(|(with, tally)| (with.name().to_owned(), full(tally)))
+                .zip(&event.counts)
+                .map(|(method, counts)| (method.name().to_owned(), counts_and_findings(counts)))
                 .collect();
             json!({
-                "event": event.name, "what": event.what, "way": event.way, "theme": event.theme,
-                "pages": event.pages, "hits": event.hits, "with": tallies,
+                "event": event.name, "what": event.description, "way": event.interface, "theme": event.theme,
+                "pages": event.pages, "hits": event.hits, "with": counts,
             })
         })
         .collect();
-    let middle = |it: Spread| json!({"median": it.median, "lower": it.lower, "upper": it.upper});
-    let cost = outcome.cost.as_ref().map(|cost| {
+    let spread = |spread: Spread| json!({"median": spread.median, "lower": spread.lower, "upper": spread.upper});
+    let cost = report.cost.as_ref().map(|cost| {
         let each: Vec<Value> = cost
             .each
             .iter()
-            .map(|it| json!({"what": it.what, "ms": middle(it.ms), "cpu_ms": middle(it.cpu_ms), "queries": it.queries.median}))
+            .map(|edit| json!({"what": edit.name, "ms": spread(edit.ms), "cpu_ms": spread(edit.cpu_ms), "queries": edit.queries.median}))
             .collect();
         json!({
-            "pages": cost.pages, "page_ms": middle(cost.page_ms), "page_percent": middle(cost.page_percent),
-            "edits": cost.edits, "edit_ms": middle(cost.edit_ms), "edit_added_ms": middle(cost.edit_added_ms),
+            "pages": cost.pages, "page_ms": spread(cost.page_ms), "page_percent": spread(cost.page_percent),
+            "edits": cost.edits, "edit_ms": spread(cost.edit_ms), "edit_added_ms": spread(cost.edit_added_ms),
             "each": each,
         })
     });
-    json!({"pages": outcome.pages, "events": events, "cost": cost})
+    json!({"pages": report.pages, "events": events, "cost": cost})
 }
 
-fn sum(tally: &Tally) -> Value {
+fn sums_json(counts: &PurgeCounts) -> Value {
     json!({
-        "changed": tally.changed, "stale": tally.stale, "purged": tally.purged, "over": tally.over,
-        "php_requests": tally.php_requests, "over_requests": tally.over_requests,
+        "changed": counts.changed, "stale": counts.stale, "purged": counts.purged, "over": counts.overpurged,
+        "php_requests": counts.php_requests, "over_requests": counts.overpurge_requests,
     })
 }
 
-fn full(tally: &Tally) -> Value {
-    let mut out = sum(tally);
-    out["right_after_ms"] = json!(tally.right_after.map(|time| time.as_secs_f64() * 1000.0));
-    let findings: Vec<Value> = tally
+fn counts_and_findings(counts: &PurgeCounts) -> Value {
+    let mut out = sums_json(counts);
+    out["right_after_ms"] = json!(
+        counts
+            .corrected_after
+            .map(|time| time.as_secs_f64() * 1000.0)
+    );
+    let findings: Vec<Value> = counts
         .findings
         .iter()
-        .map(|one| json!({"what": format!("{:?}", one.what).to_lowercase(), "page": one.page, "difference": one.difference}))
+        .map(|finding| json!({"what": finding.kind.name(), "page": finding.page, "difference": finding.difference}))
         .collect();
     out["findings"] = json!(findings);
     out
@@ -249,44 +255,44 @@ fn percent(part: usize, of: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use galley_testkit::exactness::Event;
+    use galley_testkit::exactness::EventReport;
 
     use super::*;
 
     #[test]
-    fn the_last_line_has_the_sums_of_the_first_way() {
-        let tally = |stale| Tally {
+    fn the_last_line_has_the_sums_of_the_first_method() {
+        let counts = |stale| PurgeCounts {
             changed: 8,
             stale,
             purged: 9,
-            over: 1,
+            overpurged: 1,
             php_requests: 11,
-            over_requests: 3,
-            ..Tally::default()
+            overpurge_requests: 3,
+            ..PurgeCounts::default()
         };
-        let event = Event {
+        let event = EventReport {
             name: "e",
-            what: "w",
-            way: "REST",
+            description: "w",
+            interface: "REST",
             theme: "t",
             pages: 10,
             hits: 10,
-            tallies: vec![tally(0), tally(7)],
+            counts: vec![counts(0), counts(7)],
         };
-        let outcome = Outcome {
+        let report = ExactnessReport {
             pages: 10,
             events: vec![
                 event.clone(),
-                Event {
+                EventReport {
                     theme: "u",
                     ..event
                 },
             ],
             cost: None,
         };
-        let with = [With::Galley, With::NginxHelper];
-        let line: Value = serde_json::from_str(&last_line(&with, &outcome)).unwrap();
-        let wanted = json!({
+        let methods = [PurgeMethod::Galley, PurgeMethod::NginxHelper];
+        let line: Value = serde_json::from_str(&last_line(&methods, &report)).unwrap();
+        let expected = json!({
             "with": "galley", "pages": 10, "events": 2, "changed": 16, "stale": 0, "purged": 18, "over": 2, "php_requests": 22, "over_requests": 6,
             "themes": {
                 "t": {"changed": 8, "stale": 0, "purged": 9, "over": 1, "php_requests": 11, "over_requests": 3},
@@ -300,8 +306,8 @@ mod tests {
                 },
             },
         });
-        assert_eq!(line, wanted);
-        let text = markdown(&with, &outcome);
+        assert_eq!(line, expected);
+        let text = markdown(&methods, &report);
         assert!(
             text.contains("| nginx-helper | 16 | 14 | 18 | 2 | 87.5 % | 11.1 % | 22 | 6 | - |"),
             "{text}"

@@ -1,7 +1,7 @@
-//! `xtask faults`: the fault tests in their long form, each part after the other, and a table of what they counted.
+//! `xtask faults`: runs the long fault tests one after another and prints a table of the results.
 //!
-//! What is done is in the kit's [`galley_testkit::faults`], which the tests run in a short form. Talk goes to stderr, the
-//! table to stdout; anything stale, torn, failed or broken fails the run.
+//! [`galley_testkit::faults`] contains the tests; `cargo test` runs them with few rounds. Progress goes to stderr, the
+//! table to stdout. A stale or torn response, a failure or a broken promise fails the run.
 
 mod table;
 
@@ -11,83 +11,83 @@ use std::{
     time::{Duration, Instant},
 };
 
-use galley_testkit::faults::{Form, Part, Setting, Tally};
+use galley_testkit::faults::{FaultReport, FaultSettings, FaultTest, TestLength};
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What the command line says.
+/// The command-line options.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server binary
     #[arg(long, default_value = "target/release/galley")]
     galley: PathBuf,
-    /// Only these parts: kill, sync, full, damage, denied, clock, upstream, start
+    /// Only these tests: kill, sync, full, damage, denied, clock, upstream, start
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Draws the same kills, damages and orders again
+    /// Seed of all random numbers; equal seeds give equal kills, damages and purges
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The form that `make test` runs
+    /// Runs the short tests, as `make test` does
     #[arg(long)]
     short: bool,
 }
 
-/// One part that was run.
-struct Run {
-    part: Part,
-    took: Duration,
-    tally: Tally,
+/// A completed test.
+struct TestRun {
+    test: FaultTest,
+    time: Duration,
+    report: FaultReport,
 }
 
-/// Runs the parts and prints the table; a part that cannot be run at all is a complaint too.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
-    let setting = Setting {
+/// Runs the tests and prints the table. A test that cannot run counts as a failure.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    let settings = FaultSettings {
         galley: fs::canonicalize(&arguments.galley).map_err(|_| {
             format!(
-                "`{}` is not there: run `make build`",
+                "`{}` does not exist: run `make build`",
                 arguments.galley.display()
             )
         })?,
         seed: arguments.seed,
-        form: if arguments.short {
-            Form::Short
+        length: if arguments.short {
+            TestLength::Short
         } else {
-            Form::Long
+            TestLength::Long
         },
     };
-    let parts = wanted(&arguments.only)?;
-    println!("seed {}\n", setting.seed);
+    let tests = selected(&arguments.only)?;
+    println!("seed {}\n", settings.seed);
     let mut runs = Vec::new();
-    for part in parts {
-        eprintln!("faults: {}", part.title());
-        let began = Instant::now();
-        let tally = part.run(&setting).unwrap_or_else(|trouble| Tally {
+    for test in tests {
+        eprintln!("faults: {}", test.title());
+        let started = Instant::now();
+        let report = test.run(&settings).unwrap_or_else(|error| FaultReport {
             broken: 1,
-            complaints: vec![trouble.to_string()],
-            ..Tally::default()
+            findings: vec![error.to_string()],
+            ..FaultReport::default()
         });
-        let took = began.elapsed();
-        for complaint in &tally.complaints {
-            eprintln!("  {complaint}");
+        let time = started.elapsed();
+        for finding in &report.findings {
+            eprintln!("  {finding}");
         }
-        eprintln!("  {} s", took.as_secs());
-        runs.push(Run { part, took, tally });
+        eprintln!("  {} s", time.as_secs());
+        runs.push(TestRun { test, time, report });
     }
     print!("{}", table::markdown(&runs));
-    let unclean = runs.iter().filter(|run| !run.tally.is_clean()).count();
-    match unclean {
+    let failed = runs.iter().filter(|run| !run.report.is_clean()).count();
+    match failed {
         0 => Ok(()),
-        parts => Err(format!("{parts} parts found something: see above").into()),
+        count => Err(format!("{count} tests failed: see above").into()),
     }
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
+fn selected(only: &[String]) -> Result<Vec<FaultTest>, CommandError> {
     if only.is_empty() {
-        return Ok(Part::ALL.to_vec());
+        return Ok(FaultTest::ALL.to_vec());
     }
     let find = |name: &String| {
-        let found = Part::ALL.into_iter().find(|part| part.name() == name);
-        found.ok_or_else(|| format!("no part `{name}` is known").into())
+        let test = FaultTest::ALL.into_iter().find(|test| test.name() == name);
+        test.ok_or_else(|| format!("unknown test `{name}`").into())
     };
     only.iter().map(find).collect()
 }

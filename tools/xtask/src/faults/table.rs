@@ -1,55 +1,55 @@
-//! What the parts counted, as Markdown that is also readable as it is.
+//! The results of the tests as a Markdown table.
 
 use std::fmt::Write as _;
 
-use galley_testkit::faults::Tally;
+use galley_testkit::faults::FaultReport;
 
-use super::Run;
+use super::TestRun;
 
-/// The table, the figures, what was left out, and every complaint.
-pub(super) fn markdown(runs: &[Run]) -> String {
+/// The table, followed by the measurements, the skipped tests and the findings.
+pub(super) fn markdown(runs: &[TestRun]) -> String {
     let mut out = String::from(
-        "| part | rounds | purges acknowledged | pages compared | of them from cache | stale | torn | failed | broken | s |\n\
+        "| test | rounds | purges acknowledged | responses compared | cache hits | stale | torn | failed | broken | s |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    let mut all = Tally::default();
+    let mut all = FaultReport::default();
     for run in runs {
-        row(run.part.title(), &run.tally, run.took.as_secs(), &mut out);
-        all += run.tally.clone();
+        row(run.test.title(), &run.report, run.time.as_secs(), &mut out);
+        all += run.report.clone();
     }
-    let took = runs.iter().map(|run| run.took.as_secs()).sum();
-    row("all", &all, took, &mut out);
+    let seconds = runs.iter().map(|run| run.time.as_secs()).sum();
+    row("all", &all, seconds, &mut out);
     out.push('\n');
     for run in runs {
-        let Tally {
-            figures,
-            left_out,
-            complaints,
-            broken_off,
+        let FaultReport {
+            measurements,
+            skipped,
+            findings,
+            retried,
             ..
-        } = &run.tally;
-        let name = run.part.name();
-        for figure in figures {
-            let _ = writeln!(out, "- {name}: {figure}");
+        } = &run.report;
+        let name = run.test.name();
+        for measurement in measurements {
+            let _ = writeln!(out, "- {name}: {measurement}");
         }
-        if *broken_off > 0 {
+        if *retried > 0 {
             let _ = writeln!(
                 out,
-                "- {name}: {broken_off} long answers broke off where their file was damaged, and came whole at the second try"
+                "- {name}: {retried} long responses were aborted where their file was damaged, and succeeded at the second attempt"
             );
         }
-        for what in left_out {
-            let _ = writeln!(out, "- {name}, left out: {what}");
+        for test in skipped {
+            let _ = writeln!(out, "- {name}, skipped: {test}");
         }
-        for complaint in complaints {
-            let _ = writeln!(out, "- {name}, FOUND: {}", complaint.trim());
+        for finding in findings {
+            let _ = writeln!(out, "- {name}, FOUND: {}", finding.trim());
         }
     }
     out
 }
 
-fn row(title: &str, tally: &Tally, seconds: u64, out: &mut String) {
-    let Tally {
+fn row(title: &str, report: &FaultReport, seconds: u64, out: &mut String) {
+    let FaultReport {
         rounds,
         purges,
         pages,
@@ -59,7 +59,7 @@ fn row(title: &str, tally: &Tally, seconds: u64, out: &mut String) {
         failed,
         broken,
         ..
-    } = tally;
+    } = report;
     let _ = writeln!(
         out,
         "| {title} | {rounds} | {purges} | {pages} | {hits} | {stale} | {torn} | {failed} | {broken} | {seconds} |"

@@ -1,4 +1,5 @@
-//! Visitors: requests at a constant rate, whether or not responses come, for pages by Zipf's law. A member: one request again and again.
+//! The load. Visitors request pages, chosen by Zipf's law, at a constant rate that does not depend on the responses. A member
+//! repeats one request.
 
 use std::{
     net::SocketAddr,
@@ -12,42 +13,47 @@ use galley_load::{
 };
 use galley_testkit::{
     TestkitError,
-    exactness::fragments::{Site, Visits},
+    exactness::fragments::{LoadTarget, VisitCounts},
 };
 
-/// Requests pages of `site` at this rate for this time.
-pub(super) fn visits(site: Site<'_>, rate: f64, time: Duration) -> Result<Visits, TestkitError> {
+/// Requests pages of the target at this rate for this time.
+pub(super) fn visits(
+    target: LoadTarget<'_>,
+    rate: f64,
+    time: Duration,
+) -> Result<VisitCounts, TestkitError> {
     if time.is_zero() {
-        return Ok(Visits::default());
+        return Ok(VisitCounts::default());
     }
     let workload = Workload {
-        requests: Box::new(Visitors::new(site)),
+        requests: Box::new(ZipfRequests::new(target)),
         connections: CONNECTIONS,
         pace: Pace::Constant(rate),
     };
-    let outcome = sent(site.addr, workload, time)?;
-    let counted = |is_meant: &dyn Fn(&str) -> bool| {
+    let outcome = run_load(target.addr, workload, time)?;
+    let count = |matches: &dyn Fn(&str) -> bool| {
         let lines = outcome.watched.iter();
-        let meant = lines.filter(|((_, line), _)| is_meant(line));
-        meant.map(|(_, count)| count).sum()
+        let matching = lines.filter(|((_, line), _)| matches(line));
+        matching.map(|(_, count)| count).sum()
     };
-    Ok(Visits {
+    Ok(VisitCounts {
         responses: outcome.responses,
-        hits: counted(&|line| line.contains("; hit")),
-        patched: counted(&|line| line.contains("detail=patched")),
+        hits: count(&|line| line.contains("; hit")),
+        patched: count(&|line| line.contains("detail=patched")),
         failed: outcome.unexpected_status + outcome.broken + outcome.unsent,
         p99: outcome.quantile(0.99),
     })
 }
 
-/// Responses per second to one request that is repeated on some connections for this time, which must be the pages that are wanted.
+/// Repeats one request on [`MEMBER_CONNECTIONS`] connections for this time; returns the responses per second, all of which
+/// must have status 200.
 pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f64, TestkitError> {
     let workload = Workload {
-        requests: Box::new(Repeated(head)),
+        requests: Box::new(RepeatedRequest(head)),
         connections: MEMBER_CONNECTIONS,
         pace: Pace::Closed,
     };
-    let outcome = sent(addr, workload, time)?;
+    let outcome = run_load(addr, workload, time)?;
     let failed = outcome.unexpected_status + outcome.broken + outcome.unsent;
     if failed > 0 {
         return Err(TestkitError::Refused(format!(
@@ -59,8 +65,12 @@ pub(super) fn rate(addr: SocketAddr, head: Vec<u8>, time: Duration) -> Result<f6
     Ok(responses / time.as_secs_f64())
 }
 
-fn sent(addr: SocketAddr, workload: Workload, time: Duration) -> Result<LoadOutcome, TestkitError> {
-    let refused = |error: galley_load::LoadError| TestkitError::Refused(error.to_string());
+fn run_load(
+    addr: SocketAddr,
+    workload: Workload,
+    time: Duration,
+) -> Result<LoadOutcome, TestkitError> {
+    let to_testkit_error = |error: galley_load::LoadError| TestkitError::Refused(error.to_string());
     let target = Target {
         addr,
         tls: None,
@@ -68,17 +78,16 @@ fn sent(addr: SocketAddr, workload: Workload, time: Duration) -> Result<LoadOutc
         watch: Some("cache-status".to_owned()),
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let mut client = LoadClient::connect(target, vec![workload], stop).map_err(refused)?;
-    let mut outcomes = client.run(Limit::Time(time)).map_err(refused)?;
+    let mut client = LoadClient::connect(target, vec![workload], stop).map_err(to_testkit_error)?;
+    let mut outcomes = client.run(Limit::Time(time)).map_err(to_testkit_error)?;
     outcomes
         .pop()
         .ok_or_else(|| TestkitError::Refused("the load has no outcome".to_owned()))
 }
 
-/// The same request each time.
-struct Repeated(Vec<u8>);
+struct RepeatedRequest(Vec<u8>);
 
-impl Requests for Repeated {
+impl Requests for RepeatedRequest {
     fn next(&mut self, head: &mut Vec<u8>) -> Expected {
         head.extend_from_slice(&self.0);
         Expected {
@@ -88,38 +97,40 @@ impl Requests for Repeated {
     }
 }
 
-/// Chooses pages: the n-th is requested an n-th as often as the first.
-struct Visitors {
+/// Random requests for pages: the n-th page is requested 1/n times as often as the first.
+struct ZipfRequests {
     heads: Vec<Vec<u8>>,
-    sums: Vec<f64>,
+    /// Sums of the weights of the pages up to each one.
+    cumulative_weights: Vec<f64>,
+    /// State of the generator (xorshift64*).
     random: u64,
 }
 
-impl Visitors {
-    fn new(site: Site<'_>) -> Self {
-        let head = |target: &String| {
+impl ZipfRequests {
+    fn new(target: LoadTarget<'_>) -> Self {
+        let head = |page: &String| {
             format!(
-                "GET {target} HTTP/1.1\r\nHost: {}\r\nUser-Agent: galley-fragments\r\nAccept-Encoding: gzip\r\n\r\n",
-                site.host
+                "GET {page} HTTP/1.1\r\nHost: {}\r\nUser-Agent: galley-fragments\r\nAccept-Encoding: gzip\r\n\r\n",
+                target.host
             )
             .into_bytes()
         };
         let mut sum = 0.0;
-        let mut place = 0.0;
-        let sums = site.targets.iter().map(|_| {
-            place += 1.0;
-            sum += 1.0 / place;
+        let mut rank = 0.0;
+        let cumulative_weights = target.targets.iter().map(|_| {
+            rank += 1.0;
+            sum += 1.0 / rank;
             sum
         });
         Self {
-            sums: sums.collect(),
-            heads: site.targets.iter().map(head).collect(),
+            cumulative_weights: cumulative_weights.collect(),
+            heads: target.targets.iter().map(head).collect(),
             random: 0x9E37_79B9_7F4A_7C15,
         }
     }
 }
 
-impl Requests for Visitors {
+impl Requests for ZipfRequests {
     fn next(&mut self, head: &mut Vec<u8>) -> Expected {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -127,8 +138,9 @@ impl Requests for Visitors {
         let random = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D);
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
         let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
-        let point = share * self.sums.last().copied().unwrap_or_default();
-        let page = self.sums.partition_point(|sum| *sum <= point);
+        let weights = &self.cumulative_weights;
+        let point = share * weights.last().copied().unwrap_or_default();
+        let page = weights.partition_point(|sum| *sum <= point);
         if let Some(bytes) = self.heads.get(page).or_else(|| self.heads.last()) {
             head.extend_from_slice(bytes);
         }
@@ -140,5 +152,5 @@ impl Requests for Visitors {
 }
 
 const CONNECTIONS: usize = 16;
-/// As many as PHP has workers for.
+/// As many as PHP has workers.
 const MEMBER_CONNECTIONS: usize = 4;

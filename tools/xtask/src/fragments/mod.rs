@@ -1,8 +1,8 @@
-//! `xtask fragments`: what an edit costs PHP on a large site, what visitors notice, whether patched pages are right, and how many
-//! pages a member gets.
+//! `xtask fragments`: measures on a large site the requests to PHP after an edit, the responses to visitors, whether patched
+//! pages are correct, and the pages per second that a member gets.
 //!
-//! The measurements are in [`galley_testkit::exactness::fragments`], which the tests run in a short form; the load comes from the load
-//! library. Progress goes to stderr, the tables to stdout. Fails when a goal is missed.
+//! The measurements are in [`galley_testkit::exactness::fragments`]; the load library generates the load. Progress goes to
+//! stderr, the tables to stdout. Fails if a goal is missed.
 
 mod load;
 mod table;
@@ -14,12 +14,13 @@ use std::{
 };
 
 use galley_testkit::exactness::fragments::{
-    Comparison, EditCost, Fragments, MemberRates, Patching, Setting,
+    EditReport, FragmentMeasurements, FragmentSettings, LoadTarget, MemberRates, PatchingCost,
+    RandomEditsReport,
 };
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What the command line says.
+/// The options of the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server binary
@@ -28,31 +29,31 @@ pub(crate) struct Arguments {
     /// Folder of the plugin
     #[arg(long, default_value = "wordpress-plugin/galley")]
     plugin: PathBuf,
-    /// Posts beside those of the sample site [default: 3000, or as many as the pages need]
+    /// Posts in addition to those of the sample site [default: 3000, or as many as the pages require]
     #[arg(long)]
     posts: Option<usize>,
-    /// Pages that are kept warm and compared
+    /// Pages to keep warm and to compare
     #[arg(long, default_value_t = 1800)]
     pages: usize,
-    /// Seconds of load after each edit; 0: none
+    /// Seconds of load after each edit; 0 for no load
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Requests per second in that time
+    /// Requests per second of the load
     #[arg(long, default_value_t = 200.0)]
     rate: f64,
-    /// Also make so many random edits, and compare pages after each
+    /// Number of random edits to make in addition; pages are compared after each
     #[arg(long, default_value_t = 0)]
     edits: usize,
-    /// Pages that are compared after each of these edits, at random; all are compared after the last
+    /// Random pages to compare after each random edit; all pages are compared after the last
     #[arg(long, default_value_t = 20)]
     sample: usize,
-    /// Chooses the random edits
+    /// Seed of the random edits
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Leave out the table of edits
+    /// Skip the table of edits
     #[arg(long)]
     no_table: bool,
-    /// Show what PHP was requested for after an edit, and what differs on a stale page
+    /// Show the requests to PHP after an edit, and the difference on each stale page
     #[arg(long)]
     explain: bool,
     /// Print JSON instead of the tables
@@ -60,131 +61,130 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Everything that one run measured.
+/// The results of a run.
 #[derive(Debug, Default)]
-struct Outcome {
+struct FragmentsReport {
     pages: usize,
-    costs: Vec<EditCost>,
-    patching: Patching,
+    edits: Vec<EditReport>,
+    patching: PatchingCost,
     members: MemberRates,
-    comparison: Option<Comparison>,
+    random_edits: Option<RandomEditsReport>,
 }
 
-/// Measures and prints.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+/// Runs the measurements and prints the results.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let galley = fs::canonicalize(&arguments.galley).map_err(|_| {
         let path = arguments.galley.display();
-        format!("`{path}` is not there: run `make build`")
+        format!("`{path}` does not exist: run `make build`")
     })?;
-    let began = Instant::now();
-    let progress = |text: &str| eprintln!("{:>5} s  {text}", began.elapsed().as_secs());
+    let start = Instant::now();
+    let progress = |text: &str| eprintln!("{:>5} s  {text}", start.elapsed().as_secs());
     progress("starting WordPress and requesting every page until all are stored");
-    let mut site = Fragments::start(&Setting {
+    let mut measurements = FragmentMeasurements::start(&FragmentSettings {
         galley,
         plugin: arguments.plugin.clone(),
         posts: arguments.posts.unwrap_or(arguments.pages.max(POSTS)),
         pages: arguments.pages,
     })?;
-    let mut outcome = Outcome {
-        pages: site.pages(),
-        ..Outcome::default()
+    let mut report = FragmentsReport {
+        pages: measurements.pages(),
+        ..FragmentsReport::default()
     };
     if !arguments.no_table {
         let time = Duration::from_secs(arguments.seconds);
-        let mut visit = |site: galley_testkit::exactness::fragments::Site<'_>| {
-            load::visits(site, arguments.rate, time)
-        };
-        outcome.costs = site.edits(&mut visit, &mut |cost| {
-            progress(&table::line(cost));
+        let mut visit = |target: LoadTarget<'_>| load::visits(target, arguments.rate, time);
+        report.edits = measurements.edits(&mut visit, &mut |edit| {
+            progress(&table::line(edit));
             if arguments.explain {
-                explain(cost);
+                print_details(edit);
             }
         })?;
     }
     progress("patching every page");
-    outcome.patching = site.patching()?;
+    report.patching = measurements.patching()?;
     progress("requesting the front page as a member");
-    outcome.members = site.members(&mut |addr, head| load::rate(addr, head, MEMBER_TIME))?;
+    report.members = measurements.members(&mut |addr, head| load::rate(addr, head, MEMBER_TIME))?;
     if arguments.edits > 0 {
         progress("making random edits");
-        let compared = site.compare(arguments.edits, arguments.sample, arguments.seed)?;
-        for finding in &compared.findings {
+        let random_edits =
+            measurements.compare(arguments.edits, arguments.sample, arguments.seed)?;
+        for finding in &random_edits.findings {
             eprintln!("         {finding}");
         }
-        outcome.comparison = Some(compared);
+        report.random_edits = Some(random_edits);
     }
     if arguments.json {
-        println!("{:#}", table::json(&outcome));
+        println!("{:#}", table::json(&report));
     } else {
-        print!("{}", table::markdown(&outcome));
+        print!("{}", table::markdown(&report));
     }
-    verdict(&outcome, arguments)
+    check(&report, arguments)
 }
 
-fn explain(cost: &EditCost) {
-    for request in &cost.requested {
+fn print_details(edit: &EditReport) {
+    for request in &edit.requested {
         eprintln!("         requested {request}");
     }
-    for finding in &cost.findings {
+    for finding in &edit.findings {
         eprintln!("         stale {finding}");
     }
 }
 
-/// The goals, of a run with these arguments.
-fn verdict(outcome: &Outcome, arguments: &Arguments) -> Result<(), Complaint> {
-    let mut missed: Vec<String> = outcome.costs.iter().flat_map(missed_by_edit).collect();
-    missed.extend(missed_by_patching(outcome));
-    missed.extend(missed_by_members(&outcome.members));
-    missed.extend(missed_by_comparison(outcome, arguments.edits));
+/// Fails with a list of the missed goals.
+fn check(report: &FragmentsReport, arguments: &Arguments) -> Result<(), CommandError> {
+    let mut missed: Vec<String> = report.edits.iter().flat_map(missed_by_edit).collect();
+    missed.extend(missed_by_patching(report));
+    missed.extend(missed_by_members(&report.members));
+    missed.extend(missed_by_random_edits(report, arguments.edits));
     if missed.is_empty() {
         return Ok(());
     }
     Err(missed.join("; ").into())
 }
 
-fn missed_by_edit(cost: &EditCost) -> Vec<String> {
-    let EditCost { edit, visits, .. } = cost;
+fn missed_by_edit(report: &EditReport) -> Vec<String> {
+    let EditReport { name, visits, .. } = report;
     let mut missed = Vec::new();
-    if cost.php_requests > MOST_REQUESTS {
+    if report.php_requests > MAX_PHP_REQUESTS {
         missed.push(format!(
-            "`{edit}` took {} requests to PHP; the limit is {MOST_REQUESTS}",
-            cost.php_requests
+            "`{name}` took {} requests to PHP; the limit is {MAX_PHP_REQUESTS}",
+            report.php_requests
         ));
     }
-    if cost.is_everywhere && 2 * cost.patched < cost.pages as u64 {
+    if report.is_everywhere && 2 * report.patched < report.pages as u64 {
         missed.push(format!(
-            "after `{edit}` {} of {} pages were patched; the least is half of them",
-            cost.patched, cost.pages
+            "after `{name}` {} of {} pages were patched; the minimum is half of them",
+            report.patched, report.pages
         ));
     }
-    if visits.responses > 0 && visits.hits * 100 <= visits.responses * LEAST_HITS_PERCENT {
+    if visits.responses > 0 && visits.hits * 100 <= visits.responses * MIN_HITS_PERCENT {
         missed.push(format!(
-            "after `{edit}` {} of {} visitors got a stored page; the goal is more than {LEAST_HITS_PERCENT} %",
+            "after `{name}` {} of {} visitors got a stored page; the goal is more than {MIN_HITS_PERCENT} %",
             visits.hits, visits.responses
         ));
     }
     if visits.failed > 0 {
-        missed.push(format!("after `{edit}` {} requests failed", visits.failed));
+        missed.push(format!("after `{name}` {} requests failed", visits.failed));
     }
-    if cost.stale > 0 {
-        missed.push(format!("after `{edit}` {} pages were stale", cost.stale));
+    if report.stale > 0 {
+        missed.push(format!("after `{name}` {} pages were stale", report.stale));
     }
     missed
 }
 
-fn missed_by_patching(outcome: &Outcome) -> Vec<String> {
-    let patching = &outcome.patching;
+fn missed_by_patching(report: &FragmentsReport) -> Vec<String> {
+    let patching = &report.patching;
     let mut missed = Vec::new();
-    if 2 * patching.pages < outcome.pages as u64 {
+    if 2 * patching.pages < report.pages as u64 {
         missed.push(format!(
-            "an edit of the sidebar patched {} of {} pages; the least is half of them",
-            patching.pages, outcome.pages
+            "an edit of the sidebar patched {} of {} pages; the minimum is half of them",
+            patching.pages, report.pages
         ));
     }
-    let rate = patched_in_a_second(patching);
-    if rate < LEAST_PATCHED_IN_A_SECOND {
+    let rate = pages_per_second_and_core(patching);
+    if rate < MIN_PAGES_PER_SECOND_AND_CORE {
         missed.push(format!(
-            "one core patches {rate:.0} pages of {STATED_BYTES} bytes in a second; the goal is {LEAST_PATCHED_IN_A_SECOND}"
+            "one core patches {rate:.0} pages of {STATED_BYTES} bytes per second; the goal is {MIN_PAGES_PER_SECOND_AND_CORE}"
         ));
     }
     missed
@@ -192,38 +192,38 @@ fn missed_by_patching(outcome: &Outcome) -> Vec<String> {
 
 fn missed_by_members(rates: &MemberRates) -> Option<String> {
     let MemberRates { php, assembled } = *rates;
-    let is_reached = php > 0.0 && assembled >= LEAST_TIMES_PHP * php;
+    let is_reached = php > 0.0 && assembled >= MIN_TIMES_PHP * php;
     (!is_reached).then(|| {
         format!(
-            "a member got {assembled:.0} stored pages in a second and {php:.1} from PHP; the goal is {LEAST_TIMES_PHP} times as many"
+            "a member got {assembled:.0} stored pages per second and {php:.1} from PHP; the goal is {MIN_TIMES_PHP} times as many"
         )
     })
 }
 
-fn missed_by_comparison(outcome: &Outcome, edits: usize) -> Vec<String> {
-    let Some(compared) = &outcome.comparison else {
+fn missed_by_random_edits(report: &FragmentsReport, edits: usize) -> Vec<String> {
+    let Some(random_edits) = &report.random_edits else {
         return (edits > 0)
             .then(|| "no random edits were made".to_owned())
             .into_iter()
             .collect();
     };
     let mut missed = Vec::new();
-    if compared.edits < edits {
-        missed.push(format!("{} of {edits} edits were made", compared.edits));
+    if random_edits.edits < edits {
+        missed.push(format!("{} of {edits} edits were made", random_edits.edits));
     }
-    if compared.patched == 0 {
+    if random_edits.patched == 0 {
         missed.push("random edits patched no page".to_owned());
     }
-    if !compared.findings.is_empty() {
-        let count = compared.findings.len();
+    if !random_edits.findings.is_empty() {
+        let count = random_edits.findings.len();
         missed.push(format!("{count} pages differed after random edits"));
     }
     missed
 }
 
-/// Pages of [`STATED_BYTES`] that one core patches and compresses in a second: both grow with the bytes.
+/// Pages of [`STATED_BYTES`] that one core patches and compresses per second. Both costs are proportional to the size.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-fn patched_in_a_second(patching: &Patching) -> f64 {
+fn pages_per_second_and_core(patching: &PatchingCost) -> f64 {
     let spent = (patching.fetch_cpu + patching.compress_cpu).as_secs_f64();
     if spent <= 0.0 {
         return 0.0;
@@ -232,28 +232,28 @@ fn patched_in_a_second(patching: &Patching) -> f64 {
 }
 
 /// Requests to PHP after an edit.
-const MOST_REQUESTS: u64 = 12;
+const MAX_PHP_REQUESTS: u64 = 12;
 
-/// Stored pages among the responses after an edit.
-const LEAST_HITS_PERCENT: u64 = 99;
+/// Percentage of stored pages in the responses after an edit.
+const MIN_HITS_PERCENT: u64 = 99;
 
-/// The page for which [`LEAST_PATCHED_IN_A_SECOND`] is meant.
+/// The page size that [`MIN_PAGES_PER_SECOND_AND_CORE`] assumes.
 const STATED_BYTES: f64 = 47_000.0;
 
-/// Pages that one core patches and compresses with gzip.
-const LEAST_PATCHED_IN_A_SECOND: f64 = 2000.0;
+/// Pages that one core patches and compresses with gzip per second.
+const MIN_PAGES_PER_SECOND_AND_CORE: f64 = 2000.0;
 
-/// The front page for a member, against PHP.
-const LEAST_TIMES_PHP: f64 = 50.0;
-/// For each of the two.
+/// Front pages per second for a member, relative to PHP.
+const MIN_TIMES_PHP: f64 = 50.0;
+/// Duration of each of the two measurements for a member.
 const MEMBER_TIME: Duration = Duration::from_secs(10);
 
-/// Posts beside those of the sample site, unless more pages are wanted.
+/// Posts in addition to those of the sample site, unless more pages are requested.
 const POSTS: usize = 3000;
 
 #[cfg(test)]
 mod tests {
-    use galley_testkit::exactness::fragments::Visits;
+    use galley_testkit::exactness::fragments::VisitCounts;
 
     use super::*;
 
@@ -274,76 +274,76 @@ mod tests {
         }
     }
 
-    /// A run that reaches each goal, and none of them by much.
-    fn outcome() -> Outcome {
-        Outcome {
+    /// The report of a run that just reaches each goal.
+    fn report() -> FragmentsReport {
+        FragmentsReport {
             pages: 100,
-            costs: vec![EditCost {
+            edits: vec![EditReport {
                 php_requests: 12,
                 pages: 100,
                 patched: 50,
                 is_everywhere: true,
-                visits: Visits {
+                visits: VisitCounts {
                     responses: 1000,
                     hits: 991,
-                    ..Visits::default()
+                    ..VisitCounts::default()
                 },
-                ..EditCost::default()
+                ..EditReport::default()
             }],
-            patching: Patching {
+            patching: PatchingCost {
                 pages: 50,
                 bytes: 47_000,
                 fetch_cpu: Duration::from_millis(5),
                 compress_cpu: Duration::from_millis(20),
-                ..Patching::default()
+                ..PatchingCost::default()
             },
             members: MemberRates {
                 php: 20.0,
                 assembled: 1000.0,
             },
-            comparison: Some(Comparison {
+            random_edits: Some(RandomEditsReport {
                 edits: 500,
                 patched: 1,
-                ..Comparison::default()
+                ..RandomEditsReport::default()
             }),
         }
     }
 
     #[test]
-    fn each_goal_can_be_missed() {
-        let spoilers: [fn(&mut Outcome, Comparison); 13] = [
-            |outcome, _| outcome.costs[0].php_requests = 13,
-            |outcome, _| outcome.costs[0].patched = 49,
-            |outcome, _| outcome.costs[0].visits.hits = 990,
-            |outcome, _| outcome.costs[0].visits.failed = 1,
-            |outcome, _| outcome.costs[0].stale = 1,
-            |outcome, _| outcome.patching.pages = 49,
-            |outcome, _| outcome.patching.compress_cpu = Duration::from_millis(21),
-            |outcome, _| outcome.members.assembled = 999.0,
-            |outcome, _| outcome.members = MemberRates::default(),
-            |outcome, held| outcome.comparison = Some(Comparison { edits: 499, ..held }),
-            |outcome, held| outcome.comparison = Some(Comparison { patched: 0, ..held }),
-            |outcome, held| {
+    fn each_missed_goal_fails_the_run() {
+        let changes: [fn(&mut FragmentsReport, RandomEditsReport); 13] = [
+            |report, _| report.edits[0].php_requests = 13,
+            |report, _| report.edits[0].patched = 49,
+            |report, _| report.edits[0].visits.hits = 990,
+            |report, _| report.edits[0].visits.failed = 1,
+            |report, _| report.edits[0].stale = 1,
+            |report, _| report.patching.pages = 49,
+            |report, _| report.patching.compress_cpu = Duration::from_millis(21),
+            |report, _| report.members.assembled = 999.0,
+            |report, _| report.members = MemberRates::default(),
+            |report, good| report.random_edits = Some(RandomEditsReport { edits: 499, ..good }),
+            |report, good| report.random_edits = Some(RandomEditsReport { patched: 0, ..good }),
+            |report, good| {
                 let findings = vec!["/x".to_owned()];
-                outcome.comparison = Some(Comparison { findings, ..held });
+                report.random_edits = Some(RandomEditsReport { findings, ..good });
             },
-            |outcome, _| outcome.comparison = None,
+            |report, _| report.random_edits = None,
         ];
-        assert!(verdict(&outcome(), &arguments(500)).is_ok());
-        for (number, spoil) in spoilers.iter().enumerate() {
-            let mut spoilt = outcome();
-            let held = spoilt.comparison.clone().unwrap_or_default();
-            spoil(&mut spoilt, held);
-            assert!(verdict(&spoilt, &arguments(500)).is_err(), "{number}");
+        assert!(check(&report(), &arguments(500)).is_ok());
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = report();
+            let good = changed.random_edits.clone().unwrap_or_default();
+            change(&mut changed, good);
+            assert!(check(&changed, &arguments(500)).is_err(), "{number}");
         }
     }
 
     #[test]
-    fn what_is_not_shown_everywhere_need_not_be_patched() {
-        let mut run = outcome();
-        run.costs[0].is_everywhere = false;
-        run.costs[0].patched = 0;
-        run.comparison = None;
-        assert!(verdict(&run, &arguments(0)).is_ok());
+    fn edits_that_are_not_visible_everywhere_need_not_patch_pages() {
+        let mut report = report();
+        report.edits[0].is_everywhere = false;
+        report.edits[0].patched = 0;
+        report.random_edits = None;
+        assert!(check(&report, &arguments(0)).is_ok());
     }
 }

@@ -1,59 +1,61 @@
-//! What was measured, as Markdown that is also readable as it is, and as JSON.
+//! The report as Markdown that is readable as plain text, and as JSON.
 
 use std::fmt::Write as _;
 
-use galley_testkit::exactness::fragments::{Comparison, EditCost, MemberRates, Patching};
+use galley_testkit::exactness::fragments::{
+    EditReport, MemberRates, PatchingCost, RandomEditsReport,
+};
 use serde_json::{Value, json};
 
-use super::{Outcome, STATED_BYTES, patched_in_a_second};
+use super::{FragmentsReport, STATED_BYTES, pages_per_second_and_core};
 
-/// One edit, while the run goes on.
-pub(super) fn line(cost: &EditCost) -> String {
+/// One line about an edit, for progress output.
+pub(super) fn line(edit: &EditReport) -> String {
     format!(
         "{}: {} requests to PHP, {} pages patched, {} not patched, hit ratio {}, {} stale",
-        cost.edit,
-        cost.php_requests,
-        cost.patched,
-        cost.not_patched,
-        ratio(cost),
-        cost.stale
+        edit.name,
+        edit.php_requests,
+        edit.patched,
+        edit.not_patched,
+        hit_ratio(edit),
+        edit.stale
     )
 }
 
-/// The tables.
-pub(super) fn markdown(outcome: &Outcome) -> String {
+/// The tables, as Markdown.
+pub(super) fn markdown(report: &FragmentsReport) -> String {
     let mut out = String::new();
-    if !outcome.costs.is_empty() {
+    if !report.edits.is_empty() {
         let _ = writeln!(
             out,
             "{} warm pages\n\n\
              | edit | requests to PHP | pages patched | not patched | hit ratio | patched for a visitor | p99, ms | stale |\n\
              |---|--:|--:|--:|--:|--:|--:|--:|",
-            outcome.pages
+            report.pages
         );
     }
-    for cost in &outcome.costs {
+    for edit in &report.edits {
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {:.1} | {} |",
-            cost.edit,
-            cost.php_requests,
-            cost.patched,
-            cost.not_patched,
-            ratio(cost),
-            cost.visits.patched,
-            cost.visits.p99.as_secs_f64() * 1000.0,
-            cost.stale
+            edit.name,
+            edit.php_requests,
+            edit.patched,
+            edit.not_patched,
+            hit_ratio(edit),
+            edit.visits.patched,
+            edit.visits.p99.as_secs_f64() * 1000.0,
+            edit.stale
         );
     }
-    let Patching {
+    let PatchingCost {
         pages,
         bytes,
         elapsed,
         fetch_cpu,
         compress_cpu,
         cpu,
-    } = outcome.patching;
+    } = report.patching;
     let each = |time: std::time::Duration| time.as_secs_f64() * 1e6 / count(pages).max(1.0);
     let _ = writeln!(
         out,
@@ -63,23 +65,23 @@ pub(super) fn markdown(outcome: &Outcome) -> String {
         each(fetch_cpu),
         each(compress_cpu),
         each(cpu),
-        patched_in_a_second(&outcome.patching)
+        pages_per_second_and_core(&report.patching)
     );
-    let MemberRates { php, assembled } = outcome.members;
+    let MemberRates { php, assembled } = report.members;
     let _ = writeln!(
         out,
-        "\nA member got the front page {assembled:.0} times in a second from its stored form and {php:.1} times from PHP: {:.0} times as often.",
+        "\nA member got the front page {assembled:.0} times per second from the stored page and {php:.1} times per second from PHP: {:.0} times as often.",
         assembled / php
     );
-    if let Some(compared) = &outcome.comparison {
-        let Comparison {
+    if let Some(random_edits) = &report.random_edits {
+        let RandomEditsReport {
             pages,
             edits,
             compared,
             patched,
             php_requests,
             findings,
-        } = compared;
+        } = random_edits;
         let _ = writeln!(
             out,
             "\n{edits} random edits of a site with {pages} pages: {compared} comparisons with generated pages, {} differences; \
@@ -90,26 +92,26 @@ pub(super) fn markdown(outcome: &Outcome) -> String {
     out
 }
 
-/// Everything for programs.
-pub(super) fn json(outcome: &Outcome) -> Value {
-    let costs = outcome.costs.iter().map(|cost| {
+/// All results, as JSON.
+pub(super) fn json(report: &FragmentsReport) -> Value {
+    let edits = report.edits.iter().map(|edit| {
         json!({
-            "edit": cost.edit,
-            "php_requests": cost.php_requests,
-            "patched": cost.patched,
-            "not_patched": cost.not_patched,
-            "responses": cost.visits.responses,
-            "hits": cost.visits.hits,
-            "patched_for_visitors": cost.visits.patched,
-            "failed": cost.visits.failed,
-            "p99_ms": cost.visits.p99.as_secs_f64() * 1000.0,
-            "stale": cost.stale,
+            "edit": edit.name,
+            "php_requests": edit.php_requests,
+            "patched": edit.patched,
+            "not_patched": edit.not_patched,
+            "responses": edit.visits.responses,
+            "hits": edit.visits.hits,
+            "patched_for_visitors": edit.visits.patched,
+            "failed": edit.visits.failed,
+            "p99_ms": edit.visits.p99.as_secs_f64() * 1000.0,
+            "stale": edit.stale,
         })
     });
-    let patching = &outcome.patching;
+    let patching = &report.patching;
     json!({
-        "pages": outcome.pages,
-        "edits": costs.collect::<Vec<_>>(),
+        "pages": report.pages,
+        "edits": edits.collect::<Vec<_>>(),
         "patching": {
             "pages": patching.pages,
             "bytes": patching.bytes,
@@ -117,28 +119,28 @@ pub(super) fn json(outcome: &Outcome) -> Value {
             "fetch_cpu_seconds": patching.fetch_cpu.as_secs_f64(),
             "compress_cpu_seconds": patching.compress_cpu.as_secs_f64(),
             "cpu_seconds": patching.cpu.as_secs_f64(),
-            "pages_per_second_and_core": patched_in_a_second(patching),
+            "pages_per_second_and_core": pages_per_second_and_core(patching),
         },
         "member": {
-            "php_per_second": outcome.members.php,
-            "assembled_per_second": outcome.members.assembled,
+            "php_per_second": report.members.php,
+            "assembled_per_second": report.members.assembled,
         },
-        "comparison": outcome.comparison.as_ref().map(|compared| json!({
-            "pages": compared.pages,
-            "edits": compared.edits,
-            "compared": compared.compared,
-            "patched": compared.patched,
-            "php_requests": compared.php_requests,
-            "differences": compared.findings.len(),
+        "comparison": report.random_edits.as_ref().map(|random_edits| json!({
+            "pages": random_edits.pages,
+            "edits": random_edits.edits,
+            "compared": random_edits.compared,
+            "patched": random_edits.patched,
+            "php_requests": random_edits.php_requests,
+            "differences": random_edits.findings.len(),
         })),
     })
 }
 
-fn ratio(cost: &EditCost) -> String {
-    if cost.visits.responses == 0 {
+fn hit_ratio(edit: &EditReport) -> String {
+    if edit.visits.responses == 0 {
         return "-".to_owned();
     }
-    let percent = 100.0 * count(cost.visits.hits) / count(cost.visits.responses);
+    let percent = 100.0 * count(edit.visits.hits) / count(edit.visits.responses);
     format!("{percent:.2} %")
 }
 

@@ -1,16 +1,16 @@
-//! `xtask growth`: what a hit costs while entries and connections grow, and while other work goes on.
+//! `xtask growth`: measures the cost of a hit while entries and connections grow, and during other work.
 //!
-//! What is measured is in the kit's [`galley_testkit::growth`], which the tests run in a short form. Talk goes to stderr, the
-//! table to stdout; a promise that was not kept fails the run.
+//! The measurements are in [`galley_testkit::growth`]; `make test` runs their short version. Progress goes to stderr, the table
+//! to stdout. The command fails if a goal is missed.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-use galley_testkit::growth::{Figure, Form, Part, Promise, Setting};
+use galley_testkit::growth::{Goal, GrowthPart, GrowthSettings, Measurement, RunLength};
 use serde_json::json;
 
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What the command line says.
+/// Command-line arguments.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The server binary
@@ -19,77 +19,77 @@ pub(crate) struct Arguments {
     /// Only these parts: entries, connections, beside, dashboards, cluster, limit, pages
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// The form that `make test` runs
+    /// The short version, which `make test` runs
     #[arg(long)]
     short: bool,
-    /// JSON instead of the table
+    /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
 }
 
-/// Measures and prints; a part that cannot be run at all is a complaint too.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
+/// Runs the parts and prints the measurements.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
     let galley = fs::canonicalize(&arguments.galley).map_err(|_| {
         let path = arguments.galley.display();
-        format!("`{path}` is not there: run `make build`")
+        format!("`{path}` does not exist: run `make build`")
     })?;
-    let setting = Setting {
+    let settings = GrowthSettings {
         galley,
-        form: if arguments.short {
-            Form::Short
+        length: if arguments.short {
+            RunLength::Short
         } else {
-            Form::Long
+            RunLength::Long
         },
         progress: |text| eprintln!("growth: {text}"),
     };
-    let mut figures = Vec::new();
-    for part in wanted(&arguments.only)? {
-        let measured = part.run(&setting).map_err(|trouble| trouble.to_string())?;
-        figures.extend(measured);
+    let mut measurements = Vec::new();
+    for part in parts(&arguments.only)? {
+        let measured = part.run(&settings).map_err(|error| error.to_string())?;
+        measurements.extend(measured);
     }
     if arguments.json {
-        println!("{:#}", json(&figures, setting.form));
+        println!("{:#}", json(&measurements, settings.length));
     } else {
-        print!("{}", markdown(&figures, setting.form));
+        print!("{}", markdown(&measurements, settings.length));
     }
-    match figures
+    match measurements
         .iter()
-        .filter(|one| !one.is_kept(setting.form))
+        .filter(|measurement| !measurement.meets_goal(settings.length))
         .count()
     {
         0 => Ok(()),
-        broken => Err(format!("{broken} promises were not kept: see above").into()),
+        missed => Err(format!("{missed} goals were missed: see above").into()),
     }
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
+fn parts(only: &[String]) -> Result<Vec<GrowthPart>, CommandError> {
     if only.is_empty() {
-        return Ok(Part::ALL.to_vec());
+        return Ok(GrowthPart::ALL.to_vec());
     }
     let find = |name: &String| {
-        let found = Part::ALL.into_iter().find(|part| part.name() == name);
-        found.ok_or_else(|| format!("no part `{name}` is known").into())
+        let found = GrowthPart::ALL.into_iter().find(|part| part.name() == name);
+        found.ok_or_else(|| format!("unknown part `{name}`").into())
     };
     only.iter().map(find).collect()
 }
 
-fn markdown(figures: &[Figure], form: Form) -> String {
+fn markdown(measurements: &[Measurement], length: RunLength) -> String {
     let mut out = String::from("| what | case | measured | promised | |\n|---|---|--:|--:|---|\n");
-    for figure in figures {
-        let Figure {
+    for measurement in measurements {
+        let Measurement {
             what,
             case,
             value,
             unit,
-            promise,
-        } = figure;
-        let measured = match promise {
-            Promise::LeftOut => "left out".to_owned(),
-            _ => format!("{} {unit}", shown(*value)),
+            goal,
+        } = measurement;
+        let measured = match goal {
+            Goal::Skipped => "left out".to_owned(),
+            _ => format!("{} {unit}", number(*value)),
         };
-        let promised = promised(*promise);
-        let mark = match (promise, figure.is_kept(form)) {
-            (Promise::None | Promise::LeftOut, _) => "",
+        let promised = limit(*goal);
+        let mark = match (goal, measurement.meets_goal(length)) {
+            (Goal::None | Goal::Skipped, _) => "",
             (_, true) => "kept",
             (_, false) => "NOT KEPT",
         };
@@ -101,16 +101,16 @@ fn markdown(figures: &[Figure], form: Form) -> String {
     out
 }
 
-fn promised(promise: Promise) -> String {
-    match promise {
-        Promise::None | Promise::LeftOut => String::new(),
-        Promise::Exactly(value) => shown(value),
-        Promise::AtMost(value) | Promise::TimeAtMost(value) => format!("at most {}", shown(value)),
+fn limit(goal: Goal) -> String {
+    match goal {
+        Goal::None | Goal::Skipped => String::new(),
+        Goal::Exactly(value) => number(value),
+        Goal::AtMost(value) | Goal::TimeAtMost(value) => format!("at most {}", number(value)),
     }
 }
 
-/// Whole numbers as such, others with two places.
-fn shown(value: f64) -> String {
+/// Formats whole numbers without decimal places, others with two.
+fn number(value: f64) -> String {
     if value.fract() == 0.0 {
         format!("{value:.0}")
     } else {
@@ -118,17 +118,17 @@ fn shown(value: f64) -> String {
     }
 }
 
-fn json(figures: &[Figure], form: Form) -> serde_json::Value {
-    let rows = figures.iter().map(|figure| {
+fn json(measurements: &[Measurement], length: RunLength) -> serde_json::Value {
+    let figures = measurements.iter().map(|measurement| {
         json!({
-            "what": figure.what,
-            "case": figure.case,
-            "value": figure.value,
-            "unit": figure.unit,
-            "promised": promised(figure.promise),
-            "left_out": figure.promise == Promise::LeftOut,
-            "kept": figure.is_kept(form),
+            "what": measurement.what,
+            "case": measurement.case,
+            "value": measurement.value,
+            "unit": measurement.unit,
+            "promised": limit(measurement.goal),
+            "left_out": measurement.goal == Goal::Skipped,
+            "kept": measurement.meets_goal(length),
         })
     });
-    json!({ "figures": rows.collect::<Vec<_>>() })
+    json!({ "figures": figures.collect::<Vec<_>>() })
 }

@@ -1,6 +1,6 @@
-//! The fields that other generators are given, so that their requests are as long as those of `galley load`: a browser's.
+//! A browser's header fields for the other generators, so that their requests are as long as those of `galley load`.
 
-/// Some 730 bytes; `galley load` sends 700 to 900.
+/// About 730 bytes; `galley load` sends 700 to 900.
 pub(super) const BROWSER_FIELDS: &[&str] = &[
     "sec-ch-ua: \"Chromium\";v=\"124\", \"Google Chrome\";v=\"124\", \"Not-A.Brand\";v=\"99\"",
     "sec-ch-ua-mobile: ?0",

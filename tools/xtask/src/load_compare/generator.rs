@@ -1,4 +1,4 @@
-//! The generators: their command lines, and what they say about latencies.
+//! The load generators: their command lines, and the latencies in their output.
 
 use std::{
     net::SocketAddr,
@@ -12,32 +12,32 @@ use super::browser::BROWSER_FIELDS;
 use super::reference;
 use crate::{
     bench::{Cores, on_core},
-    demo::Complaint,
+    demo::CommandError,
 };
 
-/// What all generators send.
+/// The load of all generators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct LoadLine {
+pub(super) struct LoadSettings {
     /// Requests per second.
     pub(super) rate: u32,
     pub(super) seconds: u32,
     pub(super) connections: u32,
 }
 
-/// What one of them has seen.
+/// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct SeenLatency {
+pub(super) struct LatencyPercentiles {
     pub(super) requests: u64,
     /// The 50th, 90th and 99th percentile in milliseconds.
     pub(super) ms: [f64; 3],
 }
 
-/// A generator with an open loop.
+/// A load generator with an open loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LoadGenerator {
     Galley(PathBuf),
     Oha(PathBuf),
-    /// One that is built in, in the file `reference.rs`.
+    /// The built-in generator in `reference.rs`.
     Reference,
 }
 
@@ -50,20 +50,20 @@ impl LoadGenerator {
         }
     }
 
-    /// Runs it on the client's core.
+    /// Runs the generator on the client's core.
     pub(super) fn run(
         &self,
-        line: &LoadLine,
+        settings: &LoadSettings,
         addr: SocketAddr,
         cores: Cores,
-    ) -> Result<SeenLatency, Complaint> {
-        let LoadLine {
+    ) -> Result<LatencyPercentiles, CommandError> {
+        let LoadSettings {
             rate,
             seconds,
             connections,
-        } = line;
+        } = settings;
         let (program, words) = match self {
-            Self::Reference => return on_core(cores.client, || reference::run(line, addr))?,
+            Self::Reference => return on_core(cores.client, || reference::run(settings, addr))?,
             Self::Galley(program) => (
                 program,
                 format!(
@@ -87,48 +87,48 @@ impl LoadGenerator {
             .arg(format!("http://{addr}/"))
             .stdin(Stdio::null());
         let output = on_core(cores.client, || command.output())??;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let read = match self {
-            Self::Galley(_) => of_galley(&said),
-            _ => of_oha(&said),
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let latencies = match self {
+            Self::Galley(_) => parse_galley(&stdout),
+            _ => parse_oha(&stdout),
         };
-        read.ok_or_else(|| {
-            let complaint = String::from_utf8_lossy(&output.stderr);
-            format!("{}: {}: {said}{complaint}", self.title(), output.status).into()
+        latencies.ok_or_else(|| {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            format!("{}: {}: {stdout}{stderr}", self.title(), output.status).into()
         })
     }
 }
 
-/// `oha` in `PATH`, or where the command line says.
-pub(super) fn oha(named: Option<&Path>) -> Option<PathBuf> {
-    if let Some(path) = named {
+/// The given path of oha, or the one in `PATH`.
+pub(super) fn oha(given: Option<&Path>) -> Option<PathBuf> {
+    if let Some(path) = given {
         return Some(path.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    let mut places = std::env::split_paths(&path).map(|folder| folder.join("oha"));
-    places.find(|place| place.is_file())
+    let mut files = std::env::split_paths(&path).map(|folder| folder.join("oha"));
+    files.find(|file| file.is_file())
 }
 
-fn of_galley(said: &str) -> Option<SeenLatency> {
-    let report: Value = serde_json::from_str(said).ok()?;
+fn parse_galley(stdout: &str) -> Option<LatencyPercentiles> {
+    let report: Value = serde_json::from_str(stdout).ok()?;
     let all = report["latency"].as_array()?;
     let ms = |percent: f64| {
-        let found = all
+        let entry = all
             .iter()
-            .find(|one| one["percent"].as_f64() == Some(percent));
-        found?["ms"].as_f64()
+            .find(|entry| entry["percent"].as_f64() == Some(percent));
+        entry?["ms"].as_f64()
     };
-    Some(SeenLatency {
+    Some(LatencyPercentiles {
         requests: report["responses"].as_u64()?,
         ms: [ms(50.0)?, ms(90.0)?, ms(99.0)?],
     })
 }
 
-fn of_oha(said: &str) -> Option<SeenLatency> {
-    let report: Value = serde_json::from_str(said).ok()?;
+fn parse_oha(stdout: &str) -> Option<LatencyPercentiles> {
+    let report: Value = serde_json::from_str(stdout).ok()?;
     let seconds = |name: &str| report["latencyPercentiles"][name].as_f64();
     let statuses = report["statusCodeDistribution"].as_object()?;
-    Some(SeenLatency {
+    Some(LatencyPercentiles {
         requests: statuses.values().filter_map(Value::as_u64).sum(),
         ms: [seconds("p50")?, seconds("p90")?, seconds("p99")?].map(|time| time * 1e3),
     })
@@ -139,17 +139,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_generators_print_is_read() {
+    fn outputs_of_generators_are_parsed() {
         let galley = r#"{"responses": 7, "latency": [{"percent": 50.0, "ms": 1.5}, {"percent": 90.0, "ms": 2.0}, {"percent": 99.0, "ms": 9.0}]}"#;
-        let wanted = SeenLatency {
+        let expected = LatencyPercentiles {
             requests: 7,
             ms: [1.5, 2.0, 9.0],
         };
-        assert_eq!(of_galley(galley), Some(wanted));
+        assert_eq!(parse_galley(galley), Some(expected));
         let oha = r#"{"latencyPercentiles": {"p50": 0.0015, "p90": 0.002, "p99": 0.009}, "statusCodeDistribution": {"200": 6, "404": 1}}"#;
-        assert_eq!(of_oha(oha), Some(wanted));
+        assert_eq!(parse_oha(oha), Some(expected));
         assert_eq!(
-            (of_galley("{}"), of_oha("no"), of_oha("{}")),
+            (parse_galley("{}"), parse_oha("no"), parse_oha("{}")),
             (None, None, None)
         );
     }

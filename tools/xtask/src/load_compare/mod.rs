@@ -1,7 +1,7 @@
-//! `make load-compare`: `galley load` next to other load generators, in turns, on the same targets at the same constant rate.
+//! `make load-compare`: compares `galley load` with other load generators, alternately, on the same targets at the same constant rate.
 //!
-//! The target is the bench's floor: it answers at once, after a fixed time, or stands still for a second of each run. Every generator
-//! counts latencies from the intended start of a request, so the ratios of their percentiles should be 1.
+//! The target is the floor of the benchmark: it responds immediately, after a fixed delay, or stops for a second of each run. All
+//! generators count latencies from the intended start of a request, so the ratios of their percentiles should be 1.
 
 mod browser;
 mod command;

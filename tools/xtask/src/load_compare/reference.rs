@@ -1,5 +1,5 @@
-//! An open loop as wrk2 has it, and as simple as it can be: each connection has a thread and a schedule of its own, and a latency counts
-//! from when its request was due. It keeps every latency, so that its percentiles are exact.
+//! A minimal open loop like that of wrk2: each connection has its own thread and schedule, and a latency counts from the time at which the
+//! request was due. All latencies are stored, so the percentiles are exact.
 
 use std::{
     io::{Read, Write},
@@ -9,23 +9,26 @@ use std::{
 };
 
 use super::browser::BROWSER_FIELDS;
-use super::generator::{LoadLine, SeenLatency};
-use crate::demo::Complaint;
+use super::generator::{LatencyPercentiles, LoadSettings};
+use crate::demo::CommandError;
 
-/// Runs it.
-pub(super) fn run(line: &LoadLine, addr: SocketAddr) -> Result<SeenLatency, Complaint> {
-    let began = Instant::now() + BEFORE;
-    let threads: Vec<_> = (0..line.connections)
+/// Sends the load and returns the percentiles.
+pub(super) fn run(
+    settings: &LoadSettings,
+    addr: SocketAddr,
+) -> Result<LatencyPercentiles, CommandError> {
+    let start = Instant::now() + START_DELAY;
+    let threads: Vec<_> = (0..settings.connections)
         .map(|number| {
-            let line = *line;
-            thread::spawn(move || connection(&line, addr, number, began))
+            let settings = *settings;
+            thread::spawn(move || connection(&settings, addr, number, start))
         })
         .collect();
     let mut all = Vec::new();
     for thread in threads {
         let latencies = thread
             .join()
-            .map_err(|_| "a thread of the reference broke")?;
+            .map_err(|_| "a thread of the reference generator panicked")?;
         all.extend(latencies?);
     }
     all.sort_unstable();
@@ -34,29 +37,30 @@ pub(super) fn run(line: &LoadLine, addr: SocketAddr) -> Result<SeenLatency, Comp
         all.get(at)
             .map_or(0.0, |time: &Duration| time.as_secs_f64() * 1e3)
     };
-    Ok(SeenLatency {
+    Ok(LatencyPercentiles {
         requests: all.len() as u64,
         ms: [50, 90, 99].map(percentile),
     })
 }
 
-/// The requests `number`, `number + connections`, and so on.
+/// Sends the requests `number`, `number + connections`, and so on, over one connection.
 fn connection(
-    line: &LoadLine,
+    settings: &LoadSettings,
     addr: SocketAddr,
     number: u32,
-    began: Instant,
+    start: Instant,
 ) -> std::io::Result<Vec<Duration>> {
     let mut stream = TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
     let head = request_head();
     let mut latencies = Vec::new();
     let mut buffer = [0; 4096];
-    for request in (number..line.rate * line.seconds).step_by(line.connections as usize) {
-        let due = began + Duration::from_secs(1) * request / line.rate;
+    for request in (number..settings.rate * settings.seconds).step_by(settings.connections as usize)
+    {
+        let due = start + Duration::from_secs(1) * request / settings.rate;
         thread::sleep(due.saturating_duration_since(Instant::now()));
         stream.write_all(head.as_bytes())?;
-        // The floor's answer comes in one piece.
+        // The floor's response is small enough for one read.
         if stream.read(&mut buffer)? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
@@ -70,5 +74,5 @@ fn request_head() -> String {
     format!("GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n{fields}\r\n\r\n")
 }
 
-/// Time for the threads to start.
-const BEFORE: Duration = Duration::from_millis(200);
+/// Time in which the threads start.
+const START_DELAY: Duration = Duration::from_millis(200);

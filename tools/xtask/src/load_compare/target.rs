@@ -1,4 +1,4 @@
-//! What is asked: the floor on a port of its own, which may stand still for a while.
+//! The target of the load generators: a floor on a free port, which can be stopped for a second.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -10,32 +10,32 @@ use galley_testkit::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    bench::{Cores, Program, floor::Answers, on_core},
-    demo::Complaint,
+    bench::{Cores, Program, floor::PreparedResponses, on_core},
+    demo::CommandError,
 };
 
-/// How a target behaves.
+/// How a target responds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Behaviour {
+pub(super) struct TargetBehavior {
     pub(super) title: &'static str,
-    /// Each answer is sent so long after its request.
+    /// Delay of each response.
     delay_ms: u64,
     stalls: bool,
 }
 
-pub(super) const BEHAVIOURS: [Behaviour; 3] = [
-    Behaviour {
-        title: "answers at once",
+pub(super) const BEHAVIORS: [TargetBehavior; 3] = [
+    TargetBehavior {
+        title: "responds immediately",
         delay_ms: 0,
         stalls: false,
     },
-    Behaviour {
-        title: "answers after 20 ms",
+    TargetBehavior {
+        title: "responds after 20 ms",
         delay_ms: 20,
         stalls: false,
     },
-    Behaviour {
-        title: "answers after 20 ms, stands still for a second",
+    TargetBehavior {
+        title: "responds after 20 ms, stops for a second",
         delay_ms: 20,
         stalls: true,
     },
@@ -44,16 +44,16 @@ pub(super) const BEHAVIOURS: [Behaviour; 3] = [
 /// A running target.
 pub(super) struct LoadTarget {
     pub(super) addr: SocketAddr,
-    behaviour: Behaviour,
+    behavior: TargetBehavior,
     program: Program,
     _dir: Scratch,
 }
 
 impl LoadTarget {
-    pub(super) fn start(behaviour: Behaviour, cores: Cores) -> Result<Self, Complaint> {
+    pub(super) fn start(behavior: TargetBehavior, cores: Cores) -> Result<Self, CommandError> {
         let dir = Scratch::new()?;
-        let answers = dir.join("answers");
-        Answers::write(&answers, [("/", ANSWER)])?;
+        let responses = dir.join("responses");
+        PreparedResponses::write(&responses, [("/", RESPONSE)])?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
             .local_addr()?
             .port();
@@ -61,35 +61,37 @@ impl LoadTarget {
             std::env::current_exe()?.display().to_string(),
             "floor".to_owned(),
             format!("--port={port}"),
-            format!("--answers={}", answers.display()),
-            format!("--delay-ms={}", behaviour.delay_ms),
+            format!("--responses={}", responses.display()),
+            format!("--delay-ms={}", behavior.delay_ms),
         ];
         let mut program = on_core(cores.server, || Program::start(&line, dir.path()))??;
         let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         program.wait_until_listening(addr)?;
         Ok(Self {
             addr,
-            behaviour,
+            behavior,
             program,
             _dir: dir,
         })
     }
 
-    /// Has a target that stalls stand still for a second, a second from now. The thread ends when it goes on.
-    pub(super) fn stall(&self) -> Result<Option<JoinHandle<()>>, Complaint> {
-        if !self.behaviour.stalls {
+    /// Stops a target that stalls for a second, one second from now. The thread exits when the target continues.
+    pub(super) fn stall(&self) -> Result<Option<JoinHandle<()>>, CommandError> {
+        if !self.behavior.stalls {
             return Ok(None);
         }
-        let held = self.program.pid();
-        let children = std::fs::read_to_string(format!("/proc/{held}/task/{held}/children"))?;
+        let hold = self.program.pid();
+        let children = std::fs::read_to_string(format!("/proc/{hold}/task/{hold}/children"))?;
         let floor = children
             .split_whitespace()
             .next()
             .and_then(|pid| pid.parse().ok());
-        let floor = floor.and_then(Pid::from_raw).ok_or("the floor has ended")?;
+        let floor = floor
+            .and_then(Pid::from_raw)
+            .ok_or("the floor has exited")?;
         Ok(Some(thread::spawn(move || {
             thread::sleep(STALL);
-            // It ends with its holder, whatever becomes of these signals.
+            // If these signals fail, `xtask hold` still kills the floor.
             let _ = kill_process(floor, Signal::STOP);
             thread::sleep(STALL);
             let _ = kill_process(floor, Signal::CONT);
@@ -98,5 +100,5 @@ impl LoadTarget {
 }
 
 const STALL: Duration = Duration::from_secs(1);
-const ANSWER: &[u8] =
+const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";

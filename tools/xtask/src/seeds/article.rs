@@ -1,34 +1,34 @@
-//! What an article is made of: the stacks that it compared, the lines that it measured with, what it published, and the
-//! troubles that it names.
+//! The parts of an article: the stacks that it compares, its `ab` command lines, its published figures, and the problems that it
+//! describes.
 
 use serde::Serialize;
 
-/// One of the five.
+/// One of the five articles.
 #[derive(Debug)]
 pub(super) struct Article {
-    /// As on the command line.
+    /// The number on the command line.
     pub(super) number: usize,
-    /// In a file name.
+    /// The name in file names.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// What was published, when and about what machine, where the text says so.
+    /// What was published, and if the text has it, when and for which machine.
     pub(super) about: &'static str,
-    /// What is not as the text has it, and why.
+    /// Differences between the rebuilt stacks and the text, with reasons.
     pub(super) departs: &'static str,
     pub(super) stacks: &'static [StackPlan],
-    pub(super) lines: &'static [LinePlan],
-    pub(super) troubles: &'static [TroublePlan],
+    pub(super) lines: &'static [AbLine],
+    pub(super) problems: &'static [Problem],
 }
 
-/// What a stack is to its article.
+/// The role of a stack in its article.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Role {
-    /// What the author started with.
-    Before,
-    /// What the author tried on the way.
-    Between,
-    /// What the author ended with.
+    /// The author's original stack.
+    Original,
+    /// A stack that the author tried in between.
+    Intermediate,
+    /// The author's final stack.
     Final,
     Galley,
 }
@@ -39,11 +39,11 @@ pub(super) struct StackPlan {
     pub(super) title: &'static str,
     pub(super) role: Role,
     pub(super) php: Php,
-    /// From PHP to the visitor.
+    /// In the order from PHP to the client.
     pub(super) tiers: &'static [Tier],
 }
 
-/// Who runs PHP.
+/// The server that runs PHP.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Php {
     /// Apache with mod_php.
@@ -52,24 +52,24 @@ pub(super) enum Php {
     Fpm,
 }
 
-/// The numbers of an Apache with the prefork module.
+/// The settings of an Apache with the prefork module.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ApachePlan {
-    /// Most children at a time.
+    /// Maximum number of children.
     pub(super) children: usize,
     pub(super) keep_alive_timeout_s: u32,
     /// Further directives.
     pub(super) directives: &'static str,
 }
 
-/// A program between PHP and the visitor.
+/// A server between PHP and the client.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tier {
     Nginx {
         /// File name and text; the first is the main file.
         files: &'static [(&'static str, &'static str)],
-        /// Words of these files, and their meaning.
-        words: &'static [(&'static str, &'static str)],
+        /// Placeholders of these files, and their values.
+        placeholders: &'static [(&'static str, &'static str)],
     },
     Varnish {
         vcl: &'static str,
@@ -77,31 +77,32 @@ pub(super) enum Tier {
     Galley,
 }
 
-/// What is requested.
+/// The page that a command line requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Page {
-    /// The home page of the WordPress.
+    /// The home page of WordPress.
     Home,
-    /// A post of the WordPress.
+    /// A post of WordPress.
     Post,
-    /// A script of PHP that prints a sentence.
+    /// A PHP script that prints a sentence.
     Hello,
     /// A file of 13 bytes.
     Thirteen,
-    /// A script of PHP that prints its parameters and its environment; never cached.
+    /// A PHP script that prints its parameters and its environment; never cached.
     Script,
 }
 
-/// A line of ab, as published.
+/// A published command line of `ab`.
 #[derive(Debug)]
-pub(super) struct LinePlan {
+pub(super) struct AbLine {
     pub(super) title: &'static str,
     pub(super) page: Page,
     pub(super) arguments: &'static [&'static str],
-    /// The arguments for the stack that the author started with, where that cannot do as many.
-    pub(super) before: Option<&'static [&'static str]>,
-    /// So many slices are measured, each with one of so many parts of the requests or seconds.
+    /// Other arguments for the author's original stack, if it is too slow for the published number of requests.
+    pub(super) original_stack_arguments: Option<&'static [&'static str]>,
+    /// Number of slices that are measured.
     pub(super) slices: u32,
+    /// A slice has this fraction (1/`parts`) of the requests or seconds.
     pub(super) parts: u32,
     pub(super) published: &'static [Published],
 }
@@ -113,45 +114,45 @@ pub(super) struct Published {
     pub(super) per_second: f64,
 }
 
-/// What an author had trouble with, or took care of.
+/// A problem that an article describes or solves.
 #[derive(Debug)]
-pub(super) struct TroublePlan {
+pub(super) struct Problem {
     pub(super) probe: Probe,
-    /// What must be so.
-    pub(super) words: &'static str,
+    /// The behavior that is required.
+    pub(super) requirement: &'static str,
 }
 
-/// What is checked. Each names what must be so.
+/// The checks. Each comment states the requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Probe {
-    /// All processes of the stack, PHP included and the database not, hold no more megabytes after the line.
+    /// After the load, all processes of the stack, with PHP and without the database, use at most this many megabytes.
     Memory(u32),
-    /// No request of the line fails.
+    /// No request of the load fails.
     Load,
-    /// Phones get the mobile edition and desktops the other, also from the cache.
+    /// Phones receive the mobile edition and desktops the other, also from the cache.
     Mobile,
     /// The login form works through the stack.
     Login,
-    /// Who is logged in gets a page of their own, and nobody else gets it.
+    /// Logged-in users receive their own page, and no other client receives it.
     LoggedIn,
-    /// A page with the name of a commenter in its form is for that commenter only.
+    /// Only the commenter receives a page with the commenter's name in the form.
     Commenter,
-    /// The first visitor after an edit sees it: of a post, of its comments, and its deletion.
+    /// The first visitor after an edit sees it. Edits are those of a post and its comments, and deletions.
     Purge,
-    /// A picture is sent without a process of PHP, or at most once with one.
+    /// The front server sends pictures; at most one request reaches PHP's server.
     Pictures,
-    /// Cache-Control decides what is stored.
+    /// Cache-Control of a page is honored.
     CacheControl,
-    /// More than a thousand connections at a time.
+    /// More than a thousand concurrent connections are served.
     Connections,
     /// Stored pages are served while PHP is down.
-    Outage,
+    PhpOutage,
     /// `.htaccess` is not sent.
-    Hidden,
+    HiddenFile,
     /// A scheduled post appears within a minute.
     Scheduled,
-    /// Many visitors of a page that is not stored: PHP generates it once.
+    /// PHP generates a page once if many visitors request it while it is not stored.
     Stampede,
-    /// From 1 to 250 visitors a second: nobody waits five seconds.
-    Rush,
+    /// A load that rises from 1 to 250 visitors a second: no visitor waits five seconds.
+    RisingLoad,
 }

@@ -1,10 +1,10 @@
-//! The five articles: facts from their texts, and nothing else of them.
+//! The five articles: facts from their texts.
 
 use super::article::{
-    ApachePlan, Article, LinePlan, Page, Php, Probe, Published, Role, StackPlan, Tier, TroublePlan,
+    AbLine, ApachePlan, Article, Page, Php, Probe, Problem, Published, Role, StackPlan, Tier,
 };
 
-/// In the order of their numbers.
+/// All articles in the order of their numbers.
 pub(super) const ARTICLES: &[Article] = &[
     APACHE_AND_NGINX,
     PROXY_CACHE,
@@ -20,7 +20,7 @@ const GALLEY: StackPlan = StackPlan {
     tiers: &[Tier::Galley],
 };
 
-/// Debian's and Ubuntu's own numbers of the prefork module.
+/// The default settings of the prefork module in Debian and Ubuntu.
 const STOCK_APACHE: ApachePlan = ApachePlan {
     children: 150,
     keep_alive_timeout_s: 5,
@@ -34,18 +34,18 @@ const APACHE_AND_NGINX: Article = Article {
     about: "*A simplified Nginx-Apache combo with Wordpress support*: a cloud server with four cores and 256 MB, Ubuntu 10.04, nginx 0.7.67. \
             The article compares Apache, Varnish and nginx with a script, and then measures WordPress behind nginx. Its text gives the factors 3.46 for nginx \
             and 2.48 for Varnish; its own figures give 3.13 and 2.19.",
-    departs: "The VCL is that of article 4, since this text has none. nginx 0.7 took `proxy_no_cache` as an order not to answer from the cache; the nginx of today only \
-              stops storing, and needs `proxy_cache_bypass` for the other half. The article's second tier of load balancers is left out, as is its memcached.",
+    departs: "The VCL is that of article 4, because this text has none. nginx 0.7 also bypassed the cache with `proxy_no_cache`; current nginx only \
+              stops storing, and needs `proxy_cache_bypass` in addition. The article's second tier of load balancers is left out, as is its memcached.",
     stacks: &[
         StackPlan {
             title: "Apache",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Apache(STOCK_APACHE),
             tiers: &[],
         },
         StackPlan {
             title: "Varnish + Apache",
-            role: Role::Between,
+            role: Role::Intermediate,
             php: Php::Apache(STOCK_APACHE),
             tiers: &[Tier::Varnish { vcl: VARNISH }],
         },
@@ -58,67 +58,67 @@ const APACHE_AND_NGINX: Article = Article {
                     "nginx.conf",
                     include_str!("../../../../bench/contenders/nginx-recipe1.conf"),
                 )],
-                words: &[("workers", "4")],
+                placeholders: &[("workers", "4")],
             }],
         },
         GALLEY,
     ],
     lines: &[
-        LinePlan {
+        AbLine {
             title: "A script that prints Hello World",
             page: Page::Hello,
             arguments: &["-c", "100", "-n", "100000"],
-            before: None,
+            original_stack_arguments: None,
             slices: 10,
             parts: 10,
             published: &[
-                published(Role::Before, 3384.27),
-                published(Role::Between, 7413.64),
+                published(Role::Original, 3384.27),
+                published(Role::Intermediate, 7413.64),
                 published(Role::Final, 10595.55),
             ],
         },
-        LinePlan {
+        AbLine {
             title: "The home page of WordPress",
             page: Page::Home,
             arguments: &["-k", "-c", "100", "-n", "50000"],
-            before: Some(&["-k", "-c", "100", "-n", "200"]),
+            original_stack_arguments: Some(&["-k", "-c", "100", "-n", "200"]),
             slices: 10,
             parts: 10,
             published: &[published(Role::Final, 7469.02)],
         },
     ],
-    troubles: &[
-        trouble(
+    problems: &[
+        problem(
             Probe::Memory(256),
-            "The server fits into its 256 MB under load; Apache's children were killed for want of memory",
+            "The server fits into its 256 MB under load; Apache's children were killed for lack of memory",
         ),
-        trouble(
+        problem(
             Probe::Mobile,
-            "Phones get the mobile edition and desktops the other, also where the other kind visited first",
+            "Phones receive the mobile edition and desktops the other, also if the other kind visited first",
         ),
-        trouble(
+        problem(
             Probe::Login,
             "The login works: the cookies of its redirect pass the cache",
         ),
-        trouble(
+        problem(
             Probe::LoggedIn,
-            "Logged-in users see their own page, and nobody else sees it",
+            "Logged-in users see their own page, and no other visitor sees it",
         ),
-        trouble(
+        problem(
             Probe::Commenter,
-            "A commenter's page, with the name filled in, goes to that commenter only",
+            "A page with a commenter's name in the form is sent only to that commenter",
         ),
-        trouble(
+        problem(
             Probe::Pictures,
-            "Pictures come from the front, not from Apache",
+            "Pictures come from the front server, not from Apache",
         ),
-        trouble(
+        problem(
             Probe::Connections,
-            "1,200 connections at a time, started with 1,024 descriptors; Varnish crashed beyond 1,000",
+            "1,200 concurrent connections, with a soft limit of 1,024 descriptors; Varnish crashed above 1,000",
         ),
-        trouble(Probe::Hidden, "`.htaccess` is not sent"),
-        trouble(
-            Probe::Outage,
+        problem(Probe::HiddenFile, "`.htaccess` is not sent"),
+        problem(
+            Probe::PhpOutage,
             "Stored pages are served while Apache or PHP is down",
         ),
     ],
@@ -129,12 +129,12 @@ const PROXY_CACHE: Article = Article {
     name: "proxy-cache",
     title: "The shortest `proxy_cache` in front of Apache",
     about: "*nginx, proxy_cache and reverse proxying explained & benchmarked*, 7 February 2010: a server with one virtual core and 256 MB, nginx 0.7.65. \
-            Apache alone did not survive 50 simultaneous requests, so the article has no figure from before.",
-    departs: "The published rate is that of a network between client and server; only the ratio to Galley here says anything.",
+            Apache alone failed at 50 simultaneous requests, so the article has no figure for it.",
+    departs: "The published rate includes a network between client and server; only the ratio to Galley is meaningful here.",
     stacks: &[
         StackPlan {
             title: "Apache",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Apache(STOCK_APACHE),
             tiers: &[],
         },
@@ -147,36 +147,33 @@ const PROXY_CACHE: Article = Article {
                     "nginx.conf",
                     include_str!("../../../../bench/contenders/nginx-recipe2.conf"),
                 )],
-                words: &[("workers", "1")],
+                placeholders: &[("workers", "1")],
             }],
         },
         GALLEY,
     ],
-    lines: &[LinePlan {
+    lines: &[AbLine {
         title: "The home page of WordPress",
         page: Page::Home,
         arguments: &["-c", "200", "-n", "10000"],
-        before: Some(&["-c", "200", "-n", "400"]),
+        original_stack_arguments: Some(&["-c", "200", "-n", "400"]),
         slices: 5,
         parts: 5,
         published: &[published(Role::Final, 107.10)],
     }],
-    troubles: &[
-        trouble(
+    problems: &[
+        problem(
             Probe::Load,
-            "200 simultaneous requests without a failure; Apache did not stand 50",
+            "200 simultaneous requests without a failure; Apache failed at 50",
         ),
-        trouble(
+        problem(
             Probe::Memory(256),
             "The server fits into its 256 MB under load",
         ),
-        trouble(
-            Probe::CacheControl,
-            "`Cache-Control` of a page decides whether it is stored",
-        ),
-        trouble(
+        problem(Probe::CacheControl, "`Cache-Control` of a page is honored"),
+        problem(
             Probe::Pictures,
-            "Pictures and files come from the front, not from Apache",
+            "Pictures and files come from the front server, not from Apache",
         ),
     ],
 };
@@ -185,17 +182,17 @@ const PHP_FPM: Article = Article {
     number: 3,
     name: "php-fpm",
     title: "nginx and PHP-FPM in 256 MB",
-    about: "A text about nginx on Fedora 14 in a virtual machine of 256 MB: a file of 13 bytes, and a script of PHP through FastCGI, before and after tuning.",
-    departs: "Most of the published gain came from switching off the tracking of connections in the kernel, which is a matter of the machine; here only nginx changes. \
-              PHP-FPM has Debian's five workers, since the text gives no number. The article's scripts in Perl through fcgiwrap (184 to 1,223 requests a second) are left out.",
+    about: "A text about nginx on Fedora 14 in a virtual machine of 256 MB: a file of 13 bytes, and a PHP script over FastCGI, before and after tuning.",
+    departs: "Most of the published gain came from disabling connection tracking in the kernel, which is a setting of the machine; here only nginx changes. \
+              PHP-FPM has Debian's five workers, because the text gives no number. The article's Perl scripts with fcgiwrap (184 to 1,223 requests a second) are left out.",
     stacks: &[
         StackPlan {
             title: "nginx, default + PHP-FPM",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Fpm,
             tiers: &[Tier::Nginx {
                 files: &[("nginx.conf", include_str!("settings/nginx-fpm.conf"))],
-                words: &[
+                placeholders: &[
                     ("main", "worker_processes 1;"),
                     ("events", "worker_connections 1024;"),
                 ],
@@ -207,7 +204,7 @@ const PHP_FPM: Article = Article {
             php: Php::Fpm,
             tiers: &[Tier::Nginx {
                 files: &[("nginx.conf", include_str!("settings/nginx-fpm.conf"))],
-                words: &[
+                placeholders: &[
                     ("main", "worker_processes 4;\nworker_rlimit_nofile 32768;"),
                     ("events", "worker_connections 8192;\n    use epoll;"),
                 ],
@@ -216,43 +213,43 @@ const PHP_FPM: Article = Article {
         GALLEY,
     ],
     lines: &[
-        LinePlan {
+        AbLine {
             title: "A file of 13 bytes",
             page: Page::Thirteen,
             arguments: &["-c", "100", "-n", "50000"],
-            before: None,
+            original_stack_arguments: None,
             slices: 10,
             parts: 10,
             published: &[
-                published(Role::Before, 6362.94),
+                published(Role::Original, 6362.94),
                 published(Role::Final, 24265.55),
             ],
         },
-        LinePlan {
-            title: "A script of PHP, generated for each request",
+        AbLine {
+            title: "A PHP script, run for each request",
             page: Page::Script,
             arguments: &["-c", "100", "-n", "50000"],
-            before: None,
+            original_stack_arguments: None,
             slices: 10,
             parts: 10,
             published: &[
-                published(Role::Before, 1444.93),
+                published(Role::Original, 1444.93),
                 published(Role::Final, 3671.92),
             ],
         },
     ],
-    troubles: &[
-        trouble(
+    problems: &[
+        problem(
             Probe::Load,
-            "50,000 requests to PHP without a failure; every stack stopped after 15,630 at first",
+            "50,000 requests to PHP without a failure; at first, every stack stopped after 15,630",
         ),
-        trouble(
+        problem(
             Probe::Memory(256),
             "The server fits into its 256 MB under load",
         ),
-        trouble(
+        problem(
             Probe::Connections,
-            "1,200 connections at a time, started with 1,024 descriptors",
+            "1,200 concurrent connections, with a soft limit of 1,024 descriptors",
         ),
     ],
 };
@@ -264,13 +261,13 @@ const VARNISH_AND_NGINX: Article = Article {
     about: "*Configuration Varnish+Nginx pour WordPress*, 11 September 2011: a dedicated server with Debian Squeeze; its configuration is at \
             [github.com/nicolargo/varnish-nginx-wordpress](https://github.com/nicolargo/varnish-nginx-wordpress). WordPress purges with the plugin *Varnish HTTP Purge*, \
             today *Proxy Cache Purge*.",
-    departs: "The VCL is written anew for Varnish 7 from that configuration. Purges are sent as Proxy Cache Purge sends them, for the addresses that a model of it names; \
-              since WordPress 5.7 the address of a deleted post is no longer among them. \
-              The variants with W3 Total Cache are left out; the article found no gain beside Varnish (8,018 requests a second). The rush takes 20 seconds in place of 60.",
+    departs: "The VCL was rewritten for Varnish 7 from that configuration. Purges have the form of Proxy Cache Purge, for the URLs that a model of the plugin returns; \
+              since WordPress 5.7 these do not include the URL of a deleted post. \
+              The variants with W3 Total Cache are left out; the article found no gain over Varnish alone (8,018 requests a second). The rush takes 20 seconds instead of 60.",
     stacks: &[
         StackPlan {
             title: "nginx + PHP-FPM",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Fpm,
             tiers: &[NGINX_FPM],
         },
@@ -282,32 +279,32 @@ const VARNISH_AND_NGINX: Article = Article {
         },
         GALLEY,
     ],
-    lines: &[LinePlan {
+    lines: &[AbLine {
         title: "A post with pictures",
         page: Page::Post,
         arguments: &["-c", "5", "-t", "30"],
-        before: None,
+        original_stack_arguments: None,
         slices: 10,
         parts: 10,
         published: &[
-            published(Role::Before, 20.45),
+            published(Role::Original, 20.45),
             published(Role::Final, 8001.76),
         ],
     }],
-    troubles: &[
-        trouble(
+    problems: &[
+        problem(
             Probe::Purge,
             "The first visitor after an edit sees it: a post edited and deleted, a comment added, edited and deleted",
         ),
-        trouble(
-            Probe::Rush,
-            "A rush from 1 to 250 visitors a second: nobody waits five seconds; nginx alone reached that at 120",
+        problem(
+            Probe::RisingLoad,
+            "A load that rises from 1 to 250 visitors a second: no visitor waits five seconds; with nginx alone, visitors did from 120 on",
         ),
-        trouble(
+        problem(
             Probe::Pictures,
-            "Pictures come from memory or from the front, not from PHP's server",
+            "Pictures come from memory or from the front server, not from PHP's server",
         ),
-        trouble(Probe::Login, "The login works"),
+        problem(Probe::Login, "The login works"),
     ],
 };
 
@@ -316,11 +313,11 @@ const CENTOS: Article = Article {
     name: "centos",
     title: "nginx as the cache of an Apache that others maintain",
     about: "A text in Japanese about CentOS 6 with one core and 2 GB: Apache with mod_php in 20 children, in front of it nginx from nginx.org, which stores pages for one minute.",
-    departs: "CentOS 6 has KeepAlive off in Apache. The line from before the change is the published one for Apache alone, with 100 requests.",
+    departs: "CentOS 6 has KeepAlive off in Apache. The original stack is measured with the article's command line for Apache alone, with 100 requests.",
     stacks: &[
         StackPlan {
             title: "Apache",
-            role: Role::Before,
+            role: Role::Original,
             php: Php::Apache(ApachePlan {
                 children: 256,
                 keep_alive_timeout_s: 15,
@@ -347,60 +344,60 @@ const CENTOS: Article = Article {
                         include_str!("../../../../bench/contenders/nginx-recipe5-admin.conf"),
                     ),
                 ],
-                words: &[("workers", "1")],
+                placeholders: &[("workers", "1")],
             }],
         },
         GALLEY,
     ],
-    lines: &[LinePlan {
+    lines: &[AbLine {
         title: "The home page of WordPress",
         page: Page::Home,
         arguments: &["-k", "-c", "4000", "-n", "100000", "-s", "3600"],
-        before: Some(&["-k", "-c", "100", "-n", "100", "-s", "3600"]),
-        // Whole each time: of 4,000 connections most of the cost is their beginning.
+        original_stack_arguments: Some(&["-k", "-c", "100", "-n", "100", "-s", "3600"]),
+        // Each slice has all requests, because most of the cost of 4,000 connections is that of opening them.
         slices: 3,
         parts: 1,
         published: &[
-            published(Role::Before, 0.47),
+            published(Role::Original, 0.47),
             published(Role::Final, 8137.53),
         ],
     }],
-    troubles: &[
-        trouble(
+    problems: &[
+        problem(
             Probe::Load,
             "4,000 connections without a failed request; the site could not be reached under load",
         ),
-        trouble(
+        problem(
             Probe::Memory(2048),
             "The server fits into its 2 GB under load",
         ),
-        trouble(Probe::Login, "The login works"),
-        trouble(
+        problem(Probe::Login, "The login works"),
+        problem(
             Probe::LoggedIn,
-            "Logged-in users see their own page, and nobody else sees it",
+            "Logged-in users see their own page, and no other visitor sees it",
         ),
-        trouble(
+        problem(
             Probe::Commenter,
-            "Forms with what one visitor filled in do not go to others",
+            "Forms with one visitor's input are not sent to others",
         ),
-        trouble(
+        problem(
             Probe::Pictures,
-            "Pictures and files come from the front, not from Apache",
+            "Pictures and files come from the front server, not from Apache",
         ),
-        trouble(
+        problem(
             Probe::Stampede,
-            "Many visitors of a page that is not stored: PHP generates it once",
+            "PHP generates a page once if many visitors request it while it is not stored",
         ),
-        trouble(
+        problem(
             Probe::Purge,
             "The first visitor after an edit sees it (left open in the article)",
         ),
-        trouble(
+        problem(
             Probe::Scheduled,
             "A scheduled post appears within a minute of its time",
         ),
-        trouble(
-            Probe::Outage,
+        problem(
+            Probe::PhpOutage,
             "Stored pages are served while Apache or PHP is down",
         ),
     ],
@@ -411,7 +408,7 @@ const NGINX_FPM: Tier = Tier::Nginx {
         "nginx.conf",
         include_str!("../../../../bench/contenders/nginx-fpm.conf"),
     )],
-    words: &[],
+    placeholders: &[],
 };
 
 const VARNISH: &str = include_str!("../../../../bench/contenders/varnish-recipe4.vcl");
@@ -420,8 +417,8 @@ const fn published(role: Role, per_second: f64) -> Published {
     Published { role, per_second }
 }
 
-const fn trouble(probe: Probe, words: &'static str) -> TroublePlan {
-    TroublePlan { probe, words }
+const fn problem(probe: Probe, requirement: &'static str) -> Problem {
+    Problem { probe, requirement }
 }
 
 #[cfg(test)]
@@ -433,10 +430,10 @@ mod tests {
     }
 
     #[test]
-    fn every_article_has_a_stack_before_one_after_and_galley() {
+    fn every_article_has_an_original_a_final_and_a_galley_stack() {
         for (at, article) in ARTICLES.iter().enumerate() {
             assert_eq!(article.number, at + 1);
-            for role in [Role::Before, Role::Final, Role::Galley] {
+            for role in [Role::Original, Role::Final, Role::Galley] {
                 assert!(has(article, role), "{}: {role:?}", article.name);
             }
             for line in article.lines {
@@ -446,7 +443,7 @@ mod tests {
                     assert!(has(article, one.role), "{}", line.title);
                 }
             }
-            assert!(!article.troubles.is_empty());
+            assert!(!article.problems.is_empty());
         }
     }
 }

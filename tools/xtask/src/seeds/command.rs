@@ -1,4 +1,4 @@
-//! The command line, and the run: article after article, each with its stacks started anew.
+//! The command line of `xtask seeds`, and the run: one article after the other, each with newly started stacks.
 
 use std::{
     collections::BTreeMap,
@@ -8,21 +8,25 @@ use std::{
 };
 
 use super::{
-    article::{Article, Probe, Role, TroublePlan},
+    ab_line,
+    article::{Article, Probe, Problem, Role},
     articles::ARTICLES,
-    line,
-    outcome::{ArticleOutcome, LineOutcome, Outcome, StackVerdict, TroubleOutcome, Verdict},
+    environment::{EnvironmentSettings, RunMode, SeedsEnvironment},
     page,
-    probe::{Scheduled, check},
+    probe::{ScheduledPost, check},
+    results::{
+        AbLineResult, ArticleResults, ProbeVerdict, ProblemResult, SeedsResults, StackVerdict,
+    },
     stack::Stack,
-    stage::{Form, Setting, Stage},
 };
 use crate::{
-    bench::{Interrupt, Machine, Misuse, Words, found, raise_limit},
-    demo::Complaint,
+    bench::{
+        Interrupt, Machine, Placeholders, UsageError, existing_program, raise_descriptor_limit,
+    },
+    demo::CommandError,
 };
 
-/// What the command line says.
+/// The options of `xtask seeds`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The galley program
@@ -34,61 +38,60 @@ pub(crate) struct Arguments {
     /// Only these articles, by number
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     only: Vec<usize>,
-    /// Fewer requests: five minutes
+    /// Fewer requests: takes five minutes
     #[arg(long)]
     quick: bool,
-    /// The form that `make test` runs: no figures, and only what the author ended with beside Galley
+    /// The checks of `make test`: no load figures, and only the author's final stack and Galley
     #[arg(long, conflicts_with = "quick")]
     short: bool,
-    /// Everything that was found, as JSON, in place of the tables
+    /// Print all results as JSON instead of the tables
     #[arg(long)]
     json: bool,
-    /// Where a run of all articles writes its page and charts
+    /// Folder to which a run of all articles writes its page and charts
     #[arg(long, value_name = "FOLDER", default_value = "docs")]
     docs: PathBuf,
 }
 
-/// Measures, writes and prints.
-pub(crate) fn run(arguments: &Arguments) -> Result<(), Complaint> {
-    let articles = wanted(&arguments.only)?;
-    let galley = found(&arguments.galley)?;
-    let form = match (arguments.short, arguments.quick) {
-        (true, _) => Form::Short,
-        (false, true) => Form::Quick,
-        (false, false) => Form::Full,
+/// Runs the selected articles, writes the page, and prints the results.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), CommandError> {
+    let articles = selected_articles(&arguments.only)?;
+    let galley = existing_program(&arguments.galley)?;
+    let mode = match (arguments.short, arguments.quick) {
+        (true, _) => RunMode::Short,
+        (false, true) => RunMode::Quick,
+        (false, false) => RunMode::Full,
     };
     let interrupt = Interrupt::listen()?;
-    raise_limit();
-    tell("starting MariaDB and WordPress");
-    let stage = Stage::start(Setting {
-        form,
+    raise_descriptor_limit();
+    print_progress("starting MariaDB and WordPress");
+    let environment = SeedsEnvironment::start(EnvironmentSettings {
+        mode,
         galley,
         plugin: &arguments.plugin,
         interrupt,
     })?;
-    let (outcome, failures) = measured(&stage, &articles)?;
-    drop(stage);
-    let is_whole = articles.len() == ARTICLES.len() && failures.is_empty();
-    if is_whole && form != Form::Short {
-        write(&arguments.docs, &outcome)?;
+    let (results, mut failures) = run_articles(&environment, &articles)?;
+    drop(environment);
+    let is_complete = articles.len() == ARTICLES.len() && failures.is_empty();
+    if is_complete && mode != RunMode::Short {
+        write_page(&arguments.docs, &results)?;
     }
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&outcome)?);
+        println!("{}", serde_json::to_string_pretty(&results)?);
     } else {
-        print!("{}", page::markdown(&outcome, ARTICLES));
+        print!("{}", page::markdown(&results, ARTICLES));
     }
-    let mut complaints = failures;
-    complaints.extend(outcome.complaints());
-    for complaint in &complaints {
-        tell(complaint);
+    failures.extend(results.failures());
+    for failure in &failures {
+        print_progress(failure);
     }
-    match complaints.len() {
+    match failures.len() {
         0 => Ok(()),
-        count => Err(format!("{count} complaints: see above").into()),
+        count => Err(format!("{count} failures: see above").into()),
     }
 }
 
-fn wanted(only: &[usize]) -> Result<Vec<&'static Article>, Complaint> {
+fn selected_articles(only: &[usize]) -> Result<Vec<&'static Article>, CommandError> {
     if only.is_empty() {
         return Ok(ARTICLES.iter().collect());
     }
@@ -96,144 +99,147 @@ fn wanted(only: &[usize]) -> Result<Vec<&'static Article>, Complaint> {
         let article = ARTICLES.iter().find(|article| article.number == *number);
         article.ok_or_else(|| {
             let all = ARTICLES.len();
-            Misuse::new(format!("no article `{number}`: say 1 to {all}")).into()
+            UsageError::new(format!("unknown article `{number}`: give 1 to {all}")).into()
         })
     };
     only.iter().map(find).collect()
 }
 
-/// All articles; what could not be measured is named beside.
-fn measured(
-    stage: &Stage,
+/// Runs the articles. Also returns the errors of those that could not be measured.
+fn run_articles(
+    environment: &SeedsEnvironment,
     articles: &[&'static Article],
-) -> Result<(Outcome, Vec<String>), Complaint> {
-    let mut words = Words::new();
-    words.set("galley", stage.galley.display());
-    let machine = Machine::look(&programs(), &words, &stage.cores)?;
-    let mut outcome = Outcome {
+) -> Result<(SeedsResults, Vec<String>), CommandError> {
+    let mut placeholders = Placeholders::new();
+    placeholders.set("galley", environment.galley.display());
+    let machine = Machine::read(&programs(), &placeholders, &environment.cores)?;
+    let mut results = SeedsResults {
         machine,
-        is_quick: stage.form == Form::Quick,
-        others: 0.0,
+        is_quick: environment.mode == RunMode::Quick,
+        others_share: 0.0,
         articles: Vec::new(),
     };
     let mut failures = Vec::new();
     for article in articles {
-        match one(stage, article, &mut outcome.others) {
-            Ok(article) => outcome.articles.push(article),
-            Err(complaint) => {
-                stage.interrupt.check()?;
-                failures.push(format!("article {}: {complaint}", article.number));
+        match run_article(environment, article, &mut results.others_share) {
+            Ok(article) => results.articles.push(article),
+            Err(error) => {
+                environment.interrupt.check()?;
+                failures.push(format!("article {}: {error}", article.number));
             }
         }
     }
-    Ok((outcome, failures))
+    Ok((results, failures))
 }
 
-fn one(
-    stage: &Stage,
+fn run_article(
+    environment: &SeedsEnvironment,
     article: &'static Article,
-    others: &mut f64,
-) -> Result<ArticleOutcome, Complaint> {
-    let began = Instant::now();
-    tell(&format!("article {}: {}", article.number, article.title));
-    let is_wanted = |role: Role| match stage.form {
-        Form::Full | Form::Quick => true,
-        Form::Short => matches!(role, Role::Final | Role::Galley),
+    others_share: &mut f64,
+) -> Result<ArticleResults, CommandError> {
+    let started = Instant::now();
+    print_progress(&format!("article {}: {}", article.number, article.title));
+    let is_selected = |role: Role| match environment.mode {
+        RunMode::Full | RunMode::Quick => true,
+        RunMode::Short => matches!(role, Role::Final | Role::Galley),
     };
     let mut stacks = Vec::new();
-    for plan in article.stacks.iter().filter(|plan| is_wanted(plan.role)) {
-        stage.interrupt.check()?;
-        stacks.push(Stack::start(stage, plan)?);
+    for plan in article.stacks.iter().filter(|plan| is_selected(plan.role)) {
+        environment.interrupt.check()?;
+        stacks.push(Stack::start(environment, plan)?);
     }
     let mut lines = Vec::new();
-    if stage.form != Form::Short {
+    if environment.mode != RunMode::Short {
         for plan in article.lines {
-            tell(&format!(
+            print_progress(&format!(
                 "  ab {}: {}",
                 plan.arguments.join(" "),
                 plan.title
             ));
-            let line = line::measure(stage, plan, &stacks, others)?;
-            tell_line(&line);
+            let line = ab_line::measure(environment, plan, &stacks, others_share)?;
+            print_ab_line(&line);
             lines.push(line);
         }
     }
-    let troubles = troubles(stage, article, &mut stacks, &lines)?;
-    tell(&format!("  took {} s", began.elapsed().as_secs()));
-    Ok(ArticleOutcome {
+    let problems = check_problems(environment, article, &mut stacks, &lines)?;
+    print_progress(&format!("  took {} s", started.elapsed().as_secs()));
+    Ok(ArticleResults {
         number: article.number,
         name: article.name,
         lines,
-        troubles,
+        problems,
     })
 }
 
-/// Schedules a post, where the author cared for that: it is due when everything else was checked.
-fn scheduled(
-    stage: &Stage,
+/// Schedules a post if the article has that problem. It is due after all other checks.
+fn schedule_post(
+    environment: &SeedsEnvironment,
     article: &Article,
     stacks: &[Stack],
-) -> Result<Option<Scheduled>, Complaint> {
-    let cares = article
-        .troubles
+) -> Result<Option<ScheduledPost>, CommandError> {
+    let is_needed = article
+        .problems
         .iter()
-        .any(|trouble| trouble.probe == Probe::Scheduled);
+        .any(|problem| problem.probe == Probe::Scheduled);
     let galley = stacks.iter().find(|stack| stack.is_galley());
-    let stack = galley.filter(|_| cares && stage.form != Form::Short);
-    stack.map(|stack| Scheduled::plan(stage, stack)).transpose()
+    let stack = galley.filter(|_| is_needed && environment.mode != RunMode::Short);
+    stack
+        .map(|stack| ScheduledPost::create(environment, stack))
+        .transpose()
 }
 
-fn troubles(
-    stage: &Stage,
+fn check_problems(
+    environment: &SeedsEnvironment,
     article: &Article,
     stacks: &mut [Stack],
-    lines: &[LineOutcome],
-) -> Result<Vec<TroubleOutcome>, Complaint> {
-    let scheduled = scheduled(stage, article, stacks)?;
-    let mut outcomes = Vec::new();
-    for plan in article.troubles {
-        let verdicts = match (plan.probe, &scheduled) {
+    lines: &[AbLineResult],
+) -> Result<Vec<ProblemResult>, CommandError> {
+    let scheduled = schedule_post(environment, article, stacks)?;
+    let mut results = Vec::new();
+    for problem in article.problems {
+        let verdicts = match (problem.probe, &scheduled) {
             (Probe::Scheduled, None) => continue,
             (Probe::Scheduled, Some(scheduled)) => {
-                let verdicts = scheduled.look(stage, stacks)?;
+                let verdicts = scheduled.watch(environment, stacks)?;
                 let each = stacks.iter().zip(verdicts);
-                each.map(|(stack, verdict)| of(stack, verdict)).collect()
+                each.map(|(stack, verdict)| stack_verdict(stack, verdict))
+                    .collect()
             }
-            _ => checked(stage, plan, stacks, lines)?,
+            _ => run_probe(environment, problem.probe, stacks, lines)?,
         };
         if !verdicts.is_empty() {
-            tell_trouble(plan, &verdicts);
-            outcomes.push(TroubleOutcome {
-                words: plan.words,
+            print_problem(problem, &verdicts);
+            results.push(ProblemResult {
+                requirement: problem.requirement,
                 verdicts,
             });
         }
     }
-    Ok(outcomes)
+    Ok(results)
 }
 
-fn checked(
-    stage: &Stage,
-    plan: &TroublePlan,
+fn run_probe(
+    environment: &SeedsEnvironment,
+    probe: Probe,
     stacks: &mut [Stack],
-    lines: &[LineOutcome],
-) -> Result<Vec<StackVerdict>, Complaint> {
+    lines: &[AbLineResult],
+) -> Result<Vec<StackVerdict>, CommandError> {
     let mut verdicts = Vec::new();
     for stack in stacks {
-        if let Some(verdict) = check(plan.probe, stage, stack, lines)? {
+        if let Some(verdict) = check(probe, environment, stack, lines)? {
             if stack.is_galley() && !verdict.passed {
-                tell(&format!(
-                    "  Galley and its PHP have said:\n{}",
-                    stack.said()
+                print_progress(&format!(
+                    "  the logs of PHP and Galley:\n{}",
+                    stack.log_tail()
                 ));
             }
-            verdicts.push(of(stack, verdict));
+            verdicts.push(stack_verdict(stack, verdict));
         }
     }
     Ok(verdicts)
 }
 
-fn of(stack: &Stack, verdict: Verdict) -> StackVerdict {
+fn stack_verdict(stack: &Stack, verdict: ProbeVerdict) -> StackVerdict {
     StackVerdict {
         stack: stack.plan.title,
         role: stack.plan.role,
@@ -241,18 +247,18 @@ fn of(stack: &Stack, verdict: Verdict) -> StackVerdict {
     }
 }
 
-fn tell(what: &str) {
-    eprintln!("seeds: {what}");
+fn print_progress(text: &str) {
+    eprintln!("seeds: {text}");
 }
 
-fn tell_line(line: &LineOutcome) {
+fn print_ab_line(line: &AbLineResult) {
     for row in &line.rows {
         let median = |spread: Option<galley_testkit::Spread>| {
             spread.map_or("-".to_owned(), |spread| {
                 crate::bench::rounded(spread.median)
             })
         };
-        tell(&format!(
+        print_progress(&format!(
             "    {}: {} requests/s, {} us CPU each, {:.0} MB, {} failed",
             row.stack,
             median(row.per_second),
@@ -263,31 +269,28 @@ fn tell_line(line: &LineOutcome) {
     }
 }
 
-fn tell_trouble(plan: &TroublePlan, verdicts: &[StackVerdict]) {
-    tell(&format!("  {}", plan.words));
-    for one in verdicts {
-        let word = if one.verdict.passed { "pass" } else { "FAIL" };
-        tell(&format!(
-            "    {}: {word}, {}",
-            one.stack, one.verdict.detail
-        ));
+fn print_problem(problem: &Problem, verdicts: &[StackVerdict]) {
+    print_progress(&format!("  {}", problem.requirement));
+    for it in verdicts {
+        let word = if it.verdict.passed { "pass" } else { "FAIL" };
+        print_progress(&format!("    {}: {word}, {}", it.stack, it.verdict.detail));
     }
 }
 
-/// The page and its charts.
-fn write(docs: &Path, outcome: &Outcome) -> Result<(), Complaint> {
+/// Writes the page and its charts.
+fn write_page(docs: &Path, results: &SeedsResults) -> Result<(), CommandError> {
     let images = docs.join("images");
     fs::create_dir_all(&images)?;
-    for (name, svg) in page::charts(outcome, ARTICLES) {
+    for (name, svg) in page::charts(results, ARTICLES) {
         fs::write(images.join(name), svg)?;
     }
     let file = docs.join("seeds.md");
-    fs::write(&file, page::markdown(outcome, ARTICLES))?;
-    tell(&format!("written: {}", file.display()));
+    fs::write(&file, page::markdown(results, ARTICLES))?;
+    print_progress(&format!("written: {}", file.display()));
     Ok(())
 }
 
-/// Whose versions the page names: each with the command that prints it.
+/// The programs whose versions the page names, each with the command that prints the version.
 fn programs() -> BTreeMap<String, Vec<String>> {
     let programs: [(&str, &[&str]); 7] = [
         ("galley", &["{{galley}}", "--version"]),
@@ -298,11 +301,11 @@ fn programs() -> BTreeMap<String, Vec<String>> {
         ("mariadb", &["mariadbd", "--version"]),
         ("ab", &["ab", "-V"]),
     ];
-    let owned = programs.map(|(name, line)| {
+    let commands = programs.map(|(name, line)| {
         let line = line.iter().map(|word| (*word).to_owned());
         (name.to_owned(), line.collect())
     });
-    BTreeMap::from(owned)
+    BTreeMap::from(commands)
 }
 
 #[cfg(test)]
@@ -310,15 +313,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn articles_are_named_by_number() {
-        assert_eq!(wanted(&[]).unwrap().len(), 5);
-        let two: Vec<usize> = wanted(&[4, 2])
+    fn articles_are_selected_by_number() {
+        assert_eq!(selected_articles(&[]).unwrap().len(), 5);
+        let two: Vec<usize> = selected_articles(&[4, 2])
             .unwrap()
             .iter()
             .map(|it| it.number)
             .collect();
         assert_eq!(two, [4, 2]);
-        let refused = wanted(&[6]).unwrap_err();
-        assert!(refused.is::<Misuse>(), "{refused}");
+        let error = selected_articles(&[6]).unwrap_err();
+        assert!(error.is::<UsageError>(), "{error}");
     }
 }

@@ -1,19 +1,19 @@
-//! `xtask seeds`: five published articles about fast WordPress sites, rebuilt from their own configuration and measured beside
-//! Galley, with the command line that each article measured with.
+//! `xtask seeds`: rebuilds the stacks of five published articles about fast WordPress sites from their own configurations, and compares them
+//! with Galley, using each article's `ab` command line.
 //!
-//! [`article`] holds the facts of the articles. A [`stage`] has one WordPress for all; a [`stack`] is what one article put in
-//! front of it, or Galley. [`mod@line`] measures, [`probe`] checks what the author had trouble with. Progress goes to stderr,
-//! the table or, with `--json`, all that was found to stdout; `docs/seeds.md` and its charts are written after a run of all five.
+//! [`articles`] has the facts of the articles. [`environment`] has one WordPress for all stacks; a [`stack`] is PHP with the servers that an
+//! article put in front of it, or with Galley. [`ab_line`] measures, [`probe`] checks the problems that the articles describe. Progress goes to
+//! stderr; the tables, or all results with `--json`, go to stdout. A run of all five articles also writes `docs/seeds.md` and its charts.
 
+mod ab_line;
 mod article;
 mod articles;
+mod clients;
 mod command;
-mod editor;
-mod line;
-mod outcome;
+mod environment;
 mod page;
 mod probe;
+mod results;
 mod stack;
-mod stage;
 
 pub(crate) use command::{Arguments, run};

@@ -1,5 +1,5 @@
-//! A stack that runs: PHP, and the programs in front of it, each in its own folder and on free ports of 127.0.0.1. All of them
-//! end with their handle.
+//! A running stack: PHP, and the servers in front of it, each in a separate folder and on free ports of 127.0.0.1. Dropping the handle
+//! stops all of them.
 
 use std::{
     fs,
@@ -12,27 +12,27 @@ use galley_testkit::{Apache, ApacheOptions, FpmOptions, PhpFpm, free_port, runs_
 
 use super::{
     article::{Php, Role, StackPlan, Tier},
-    stage::{HOST, Stage},
+    environment::{HOST, SeedsEnvironment},
 };
 use crate::{
-    bench::{Program, Words, on_core},
-    demo::Complaint,
+    bench::{Placeholders, Program, on_core},
+    demo::CommandError,
 };
 
-/// See the module.
+/// PHP and the servers in front of it.
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) plan: &'static StackPlan,
-    /// Where visitors ask.
+    /// The address for clients.
     pub(super) addr: SocketAddr,
-    // In this order they end.
-    tiers: Vec<Front>,
+    // They are stopped in this order.
+    tiers: Vec<RunningTier>,
     php: RunningPhp,
     dir: PathBuf,
 }
 
 #[derive(Debug)]
-struct Front {
+struct RunningTier {
     program: Program,
     dir: PathBuf,
 }
@@ -44,13 +44,17 @@ enum RunningPhp {
 }
 
 impl Stack {
-    /// Starts it on the server's core. It answers when this returns.
-    pub(super) fn start(stage: &Stage, plan: &'static StackPlan) -> Result<Self, Complaint> {
-        let dir = stage.dir("stack")?;
+    /// Starts the stack on the server's core and waits until it accepts connections.
+    pub(super) fn start(
+        environment: &SeedsEnvironment,
+        plan: &'static StackPlan,
+    ) -> Result<Self, CommandError> {
+        let dir = environment.dir("stack")?;
         let ports = plan.tiers.iter().map(|_| free_port());
         let ports: Vec<u16> = ports.collect::<Result<_, _>>()?;
-        on_core(stage.cores.server, || {
-            let php = RunningPhp::start(stage, plan, &dir.join("php"), ports.last().copied())?;
+        on_core(environment.cores.server, || {
+            let php =
+                RunningPhp::start(environment, plan, &dir.join("php"), ports.last().copied())?;
             let mut stack = Self {
                 plan,
                 addr: php.addr(),
@@ -59,58 +63,72 @@ impl Stack {
                 dir,
             };
             for (tier, port) in plan.tiers.iter().zip(ports) {
-                stack.add(stage, tier, port)?;
+                stack.add(environment, tier, port)?;
             }
             Ok(stack)
         })?
     }
 
-    fn add(&mut self, stage: &Stage, tier: &Tier, port: u16) -> Result<(), Complaint> {
+    fn add(
+        &mut self,
+        environment: &SeedsEnvironment,
+        tier: &Tier,
+        port: u16,
+    ) -> Result<(), CommandError> {
         let dir = self.dir.join(format!("tier-{}", self.tiers.len()));
         fs::create_dir_all(&dir)?;
-        let words = self.words(stage, &dir, port)?;
-        let line = prepare(stage, tier, &dir, words)?;
+        let placeholders = self.placeholders(environment, &dir, port)?;
+        let command = prepare(environment, tier, &dir, placeholders)?;
         let addr = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut program = Program::start(&line, &dir)?;
+        let mut program = Program::start(&command, &dir)?;
         program
             .wait_until_listening(addr)
-            .map_err(|complaint| format!("{}: {complaint}", self.plan.title))?;
-        self.tiers.push(Front { program, dir });
+            .map_err(|error| format!("{}: {error}", self.plan.title))?;
+        self.tiers.push(RunningTier { program, dir });
         self.addr = addr;
         Ok(())
     }
 
-    fn words(&self, stage: &Stage, dir: &Path, port: u16) -> Result<Words, Complaint> {
-        let text = |path: &Path| path.to_str().map(str::to_owned).ok_or("an odd path");
-        let mut words = Words::new();
-        words.set("dir", text(dir)?);
-        words.set("root", text(&stage.wordpress.root)?);
-        words.set("host", HOST);
-        words.set("port", port);
-        words.set("galley", text(&stage.galley)?);
-        words.set("php_workers", FPM_WORKERS);
-        // For a program in front of another that speaks HTTP.
-        words.set("apache", self.addr);
-        words.set("apache_port", self.addr.port());
+    fn placeholders(
+        &self,
+        environment: &SeedsEnvironment,
+        dir: &Path,
+        port: u16,
+    ) -> Result<Placeholders, CommandError> {
+        let text = |path: &Path| {
+            path.to_str()
+                .map(str::to_owned)
+                .ok_or("a path that is not valid UTF-8")
+        };
+        let mut placeholders = Placeholders::new();
+        placeholders.set("dir", text(dir)?);
+        placeholders.set("root", text(&environment.wordpress.root)?);
+        placeholders.set("host", HOST);
+        placeholders.set("port", port);
+        placeholders.set("galley", text(&environment.galley)?);
+        placeholders.set("php_workers", FPM_WORKERS);
+        // For a server in front of another HTTP server.
+        placeholders.set("apache", self.addr);
+        placeholders.set("apache_port", self.addr.port());
         if let RunningPhp::Fpm(fpm) = &self.php {
-            words.set("php", fpm.address());
+            placeholders.set("php", fpm.address());
         }
-        words.set("user", if runs_as_root() { "user www-data;" } else { "" });
-        Ok(words)
+        placeholders.set("user", if runs_as_root() { "user www-data;" } else { "" });
+        Ok(placeholders)
     }
 
     pub(super) fn is_galley(&self) -> bool {
         self.plan.role == Role::Galley
     }
 
-    /// The processes that all of its processes hang below; the database is not among them.
+    /// The roots of its process trees, without the database.
     pub(super) fn roots(&self) -> Vec<u32> {
-        let tiers = self.tiers.iter().map(|front| front.program.pid());
+        let tiers = self.tiers.iter().map(|tier| tier.program.pid());
         tiers.chain([self.php.pid()]).collect()
     }
 
-    /// How many requests for this path reached the server behind the front; `None` where the front itself reads files.
-    pub(super) fn behind_front(&self, path: &str) -> Option<usize> {
+    /// How many requests for this path reached the server behind the front server; `None` if the front server reads files itself.
+    pub(super) fn requests_behind_front(&self, path: &str) -> Option<usize> {
         let log = match (&self.php, self.tiers.as_slice()) {
             (RunningPhp::Apache(apache), _) => apache.access_log(),
             (RunningPhp::Fpm(_), [inner, _, ..]) => {
@@ -122,7 +140,7 @@ impl Stack {
         Some(log.lines().filter(|line| line.contains(&request)).count())
     }
 
-    /// Kills PHP, with the Apache that it runs in.
+    /// Kills PHP-FPM, or the Apache that runs PHP.
     pub(super) fn kill_php(&mut self) {
         match &mut self.php {
             RunningPhp::Apache(apache) => apache.kill(),
@@ -130,31 +148,34 @@ impl Stack {
         }
     }
 
-    pub(super) fn restart_php(&mut self, stage: &Stage) -> Result<(), Complaint> {
+    pub(super) fn restart_php(
+        &mut self,
+        environment: &SeedsEnvironment,
+    ) -> Result<(), CommandError> {
         let restart = || match &mut self.php {
             RunningPhp::Apache(apache) => apache.restart(),
             RunningPhp::Fpm(fpm) => fpm.restart(),
         };
-        Ok(on_core(stage.cores.server, restart)??)
+        Ok(on_core(environment.cores.server, restart)??)
     }
 
-    /// The last lines that PHP and each program in front of it have said.
-    pub(super) fn said(&self) -> String {
+    /// The last log lines of PHP and of each server in front of it.
+    pub(super) fn log_tail(&self) -> String {
         let php = match &self.php {
             RunningPhp::Apache(apache) => apache.log(),
             RunningPhp::Fpm(fpm) => fpm.log(),
         };
-        let fronts = self.tiers.iter().map(|front| front.program.log());
+        let tiers = self.tiers.iter().map(|tier| tier.program.log());
         let last = |log: String| {
             let lines: Vec<&str> = log.lines().collect();
-            let from = lines.len().saturating_sub(LINES);
+            let from = lines.len().saturating_sub(LOG_LINES);
             lines.get(from..).unwrap_or_default().join("\n")
         };
-        let said = [php].into_iter().chain(fronts).map(last);
-        said.collect::<Vec<_>>().join("\n")
+        let tails = [php].into_iter().chain(tiers).map(last);
+        tails.collect::<Vec<_>>().join("\n")
     }
 
-    /// A folder for files of a client.
+    /// A folder for files of clients.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -163,27 +184,32 @@ impl Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         self.tiers.clear();
-        Stage::remove(&self.dir);
+        SeedsEnvironment::remove(&self.dir);
     }
 }
 
 impl RunningPhp {
     fn start(
-        stage: &Stage,
+        environment: &SeedsEnvironment,
         plan: &StackPlan,
         dir: &Path,
-        front: Option<u16>,
-    ) -> Result<Self, Complaint> {
-        let plan_of_apache = match plan.php {
+        front_port: Option<u16>,
+    ) -> Result<Self, CommandError> {
+        let settings = match plan.php {
             Php::Apache(apache) => apache,
-            Php::Fpm => return Ok(Self::Fpm(PhpFpm::start(dir, &fpm_options(plan, front))?)),
+            Php::Fpm => {
+                return Ok(Self::Fpm(PhpFpm::start(
+                    dir,
+                    &fpm_options(plan, front_port),
+                )?));
+            }
         };
         let options = ApacheOptions {
-            max_request_workers: plan_of_apache.children,
-            keep_alive_timeout_s: plan_of_apache.keep_alive_timeout_s,
-            extra: plan_of_apache.directives.to_owned(),
+            max_request_workers: settings.children,
+            keep_alive_timeout_s: settings.keep_alive_timeout_s,
+            extra: settings.directives.to_owned(),
         };
-        let apache = Apache::start(dir, &stage.wordpress.root, &options)?;
+        let apache = Apache::start(dir, &environment.wordpress.root, &options)?;
         Ok(Self::Apache(apache))
     }
 
@@ -194,7 +220,7 @@ impl RunningPhp {
         }
     }
 
-    /// Where Apache listens; PHP-FPM alone cannot be asked.
+    /// The address of Apache. PHP-FPM has none for HTTP.
     fn addr(&self) -> SocketAddr {
         match self {
             Self::Apache(apache) => apache.addr(),
@@ -203,13 +229,13 @@ impl RunningPhp {
     }
 }
 
-/// WordPress knows behind whom it runs by the environment of the pool.
-fn fpm_options(plan: &StackPlan, front: Option<u16>) -> FpmOptions {
+/// The environment of the pool tells WordPress which server is in front of it.
+fn fpm_options(plan: &StackPlan, front_port: Option<u16>) -> FpmOptions {
     let mut pool = Vec::new();
     if plan.role == Role::Galley {
         pool.push(("env[SEEDS_STACK]".to_owned(), "galley".to_owned()));
     }
-    if let (Some(Tier::Varnish { .. }), Some(port)) = (plan.tiers.last(), front) {
+    if let (Some(Tier::Varnish { .. }), Some(port)) = (plan.tiers.last(), front_port) {
         pool.push(("env[SEEDS_PURGE]".to_owned(), format!("127.0.0.1:{port}")));
     }
     FpmOptions {
@@ -219,56 +245,67 @@ fn fpm_options(plan: &StackPlan, front: Option<u16>) -> FpmOptions {
     }
 }
 
-/// Writes the files of a program; returns its command line.
+/// Writes the configuration files of a server and returns its command line.
 fn prepare(
-    stage: &Stage,
+    environment: &SeedsEnvironment,
     tier: &Tier,
     dir: &Path,
-    mut words: Words,
-) -> Result<Vec<String>, Complaint> {
-    let write = |name: &str, text: &str, words: &Words| -> Result<(), Complaint> {
-        let filled = words
+    mut placeholders: Placeholders,
+) -> Result<Vec<String>, CommandError> {
+    let write = |name: &str, text: &str, placeholders: &Placeholders| -> Result<(), CommandError> {
+        let filled = placeholders
             .fill(text)
             .map_err(|error| format!("`{name}`: {error}"))?;
         Ok(fs::write(dir.join(name), filled)?)
     };
-    let line: &[&str] = match tier {
+    let command: &[&str] = match tier {
         Tier::Nginx {
             files,
-            words: further,
+            placeholders: values,
         } => {
-            for (word, meaning) in *further {
-                words.set(word, meaning);
+            for (name, value) in *values {
+                placeholders.set(name, value);
             }
             for (name, text) in *files {
-                write(name, text, &words)?;
+                write(name, text, &placeholders)?;
             }
             NGINX
         }
         Tier::Varnish { vcl } => {
-            write("default.vcl", vcl, &words)?;
+            write("default.vcl", vcl, &placeholders)?;
             VARNISHD
         }
         Tier::Galley => {
             let port = free_port()?;
-            words.set("admin_port", port);
-            write("galley.toml", include_str!("settings/galley.toml"), &words)?;
-            connect_plugin(stage, dir, port)?;
+            placeholders.set("admin_port", port);
+            write(
+                "galley.toml",
+                include_str!("settings/galley.toml"),
+                &placeholders,
+            )?;
+            connect_plugin(environment, dir, port)?;
             GALLEY
         }
     };
-    let line = LIMITED.iter().chain(line).map(|word| words.fill(word));
-    line.collect()
+    let command = LIMITED
+        .iter()
+        .chain(command)
+        .map(|word| placeholders.fill(word));
+    command.collect()
 }
 
-/// Writes the tokens, and where the plugin finds Galley.
-fn connect_plugin(stage: &Stage, dir: &Path, port: u16) -> Result<(), Complaint> {
+/// Writes the tokens, and the file with Galley's address for the plugin.
+fn connect_plugin(
+    environment: &SeedsEnvironment,
+    dir: &Path,
+    port: u16,
+) -> Result<(), CommandError> {
     for (name, token) in [("server.token", SERVER_TOKEN), ("site.token", SITE_TOKEN)] {
         let file = dir.join(name);
         fs::write(&file, token)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
     }
-    let file = stage
+    let file = environment
         .wordpress
         .root
         .join("wp-content/galley-connection.php");
@@ -276,12 +313,12 @@ fn connect_plugin(stage: &Stage, dir: &Path, port: u16) -> Result<(), Complaint>
         "<?php\nreturn array( 'address' => 'http://127.0.0.1:{port}', 'token' => '{SITE_TOKEN}' );\n"
     );
     fs::write(&file, text)?;
-    // PHP runs as another user than root.
+    // PHP does not run as root.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
     Ok(())
 }
 
-/// As a shell starts programs: they may have 1,024 descriptors, and ask for more themselves.
+/// The soft limit of descriptors in a shell. Programs can raise it.
 const LIMITED: &[&str] = &["prlimit", "--nofile=1024:"];
 const NGINX: &[&str] = &[
     "nginx",
@@ -321,10 +358,10 @@ const VARNISHD: &[&str] = &[
     "timeout_linger=0.05",
 ];
 const GALLEY: &[&str] = &["{{galley}}", "run", "--config", "{{dir}}/galley.toml"];
-/// Of a log, where something went wrong.
-const LINES: usize = 8;
-/// Of Debian's pool.
+/// Number of log lines in error messages.
+const LOG_LINES: usize = 8;
+/// The number in Debian's default pool.
 pub(super) const FPM_WORKERS: usize = 5;
-/// Not secrets: the interface listens on this machine, for the length of a run.
+/// Not secret: the admin interface listens on the loopback address, during a run.
 const SERVER_TOKEN: &str = "seeds-token-of-the-server";
 const SITE_TOKEN: &str = "seeds-token-of-the-site";

@@ -1,28 +1,28 @@
-//! The command lines, and the report.
+//! The command lines, and the output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use galley_testkit::stress::{Form, Part, Row, Setting};
+use galley_testkit::stress::{PartReport, RunLength, StressPart, StressSettings};
 
 use super::table;
-use crate::demo::Complaint;
+use crate::demo::CommandError;
 
-/// What the command line says of the soak.
+/// Command-line arguments of `soak`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SoakArguments {
     #[command(flatten)]
     common: Common,
-    /// So many requests, instead of 5,000,000
+    /// Number of requests, instead of 5,000,000
     #[arg(long)]
     requests: Option<u64>,
-    /// Over so many connections, instead of 250
+    /// Number of connections, instead of 250
     #[arg(long)]
     connections: Option<usize>,
 }
 
-/// What the command line says of the stress test.
+/// Command-line arguments of `stress`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StressArguments {
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct StressArguments {
     /// Only these parts: crowd, slow, killed, crawl, swarm
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Kill PHP for so many seconds, instead of 600
+    /// Kill PHP for this number of seconds, instead of 600
     #[arg(long)]
     killed_for: Option<u64>,
 }
@@ -40,40 +40,40 @@ struct Common {
     /// The server binary
     #[arg(long, default_value = "target/release/galley")]
     galley: PathBuf,
-    /// The form that `make test` runs
+    /// The short version, which `make test` runs
     #[arg(long)]
     short: bool,
-    /// One line of JSON behind the table
+    /// Print one line of JSON after the table
     #[arg(long)]
     json: bool,
 }
 
-/// Runs the soak and prints.
-pub(crate) fn soak(arguments: &SoakArguments) -> Result<(), Complaint> {
-    let setting = Setting {
+/// Runs the soak test and prints the results.
+pub(crate) fn soak(arguments: &SoakArguments) -> Result<(), CommandError> {
+    let settings = StressSettings {
         requests: arguments.requests,
         connections: arguments.connections,
-        ..setting(&arguments.common, |text| eprintln!("soak: {text}"))?
+        ..settings(&arguments.common, |text| eprintln!("soak: {text}"))?
     };
-    report(&arguments.common, &setting, &[Part::Soak])
+    run(&arguments.common, &settings, &[StressPart::Soak])
 }
 
-/// Runs the stress test and prints.
-pub(crate) fn stress(arguments: &StressArguments) -> Result<(), Complaint> {
-    let setting = Setting {
+/// Runs the stress test and prints the results.
+pub(crate) fn stress(arguments: &StressArguments) -> Result<(), CommandError> {
+    let settings = StressSettings {
         killed_for: arguments.killed_for.map(Duration::from_secs),
-        ..setting(&arguments.common, |text| eprintln!("stress: {text}"))?
+        ..settings(&arguments.common, |text| eprintln!("stress: {text}"))?
     };
-    report(&arguments.common, &setting, &wanted(&arguments.only)?)
+    run(&arguments.common, &settings, &parts(&arguments.only)?)
 }
 
-fn setting(common: &Common, progress: fn(&str)) -> Result<Setting, Complaint> {
-    Ok(Setting {
+fn settings(common: &Common, progress: fn(&str)) -> Result<StressSettings, CommandError> {
+    Ok(StressSettings {
         galley: binary(&common.galley)?,
-        form: if common.short {
-            Form::Short
+        length: if common.short {
+            RunLength::Short
         } else {
-            Form::Long
+            RunLength::Long
         },
         requests: None,
         connections: None,
@@ -82,40 +82,48 @@ fn setting(common: &Common, progress: fn(&str)) -> Result<Setting, Complaint> {
     })
 }
 
-fn binary(path: &Path) -> Result<PathBuf, Complaint> {
+fn binary(path: &Path) -> Result<PathBuf, CommandError> {
     let found = fs::canonicalize(path);
-    found.map_err(|_| format!("`{}` is not there: run `make build`", path.display()).into())
+    found.map_err(|_| format!("`{}` does not exist: run `make build`", path.display()).into())
 }
 
-fn wanted(only: &[String]) -> Result<Vec<Part>, Complaint> {
+fn parts(only: &[String]) -> Result<Vec<StressPart>, CommandError> {
     if only.is_empty() {
-        return Ok(Part::STRESS.to_vec());
+        return Ok(StressPart::STRESS.to_vec());
     }
     let find = |name: &String| {
-        let found = Part::STRESS.into_iter().find(|part| part.name() == name);
-        found.ok_or_else(|| format!("no part `{name}` is known").into())
+        let found = StressPart::STRESS
+            .into_iter()
+            .find(|part| part.name() == name);
+        found.ok_or_else(|| format!("unknown part `{name}`").into())
     };
     only.iter().map(find).collect()
 }
 
-/// Runs the parts; one that cannot be run at all is a broken promise of its own.
-fn report(common: &Common, setting: &Setting, parts: &[Part]) -> Result<(), Complaint> {
-    let mut rows = Vec::new();
+/// Runs the parts and prints the results; a part that cannot run is reported as a violation.
+fn run(
+    common: &Common,
+    settings: &StressSettings,
+    parts: &[StressPart],
+) -> Result<(), CommandError> {
+    let mut reports = Vec::new();
     for part in parts {
-        let row = part.run(setting).unwrap_or_else(|trouble| Row {
+        let report = part.run(settings).unwrap_or_else(|error| PartReport {
             title: part.name().to_owned(),
-            broken: vec![format!("it could not be run: {trouble}")],
-            ..Row::default()
+            violations: vec![format!("the part could not run: {error}")],
+            ..PartReport::default()
         });
-        rows.push((*part, row));
+        reports.push((*part, report));
     }
-    print!("{}", table::markdown(&rows, setting.form));
+    print!("{}", table::markdown(&reports, settings.length));
     if common.json {
-        println!("{}", table::json(&rows, setting.form));
+        println!("{}", table::json(&reports, settings.length));
     }
-    let all = rows.iter().map(|(_, row)| row.complaints(setting.form));
-    match all.map(|complaints| complaints.len()).sum() {
+    let complaints = reports
+        .iter()
+        .map(|(_, report)| report.complaints(settings.length).len());
+    match complaints.sum() {
         0_usize => Ok(()),
-        broken => Err(format!("{broken} promises were not kept: see above").into()),
+        count => Err(format!("{count} limits were exceeded: see above").into()),
     }
 }

@@ -1,7 +1,7 @@
-//! `xtask soak` and `xtask stress`: the server under long and adverse load, and a table of the results.
+//! `xtask soak` and `xtask stress`: run the server under long and adverse load and print a table of the results.
 //!
-//! The test itself is [`galley_testkit::stress`], which `make test` runs in a short form. Progress goes to stderr, the table and,
-//! with `--json`, one line of JSON to stdout. A broken promise fails the run.
+//! The tests are in [`galley_testkit::stress`]; `make test` runs their short version. Progress goes to stderr, the table and,
+//! with `--json`, one line of JSON to stdout. The command fails if a limit is exceeded.
 
 mod command;
 mod table;

@@ -1,30 +1,30 @@
-//! What was seen, as Markdown that is also readable as it is, and as JSON.
+//! The results as a Markdown table and as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use galley_testkit::stress::{Form, Part, Row, Times};
+use galley_testkit::stress::{PartReport, RunLength, StressPart, Times};
 use serde_json::{Value, json};
 
-/// A line for each part; below it every promise that was not kept, and what there is to know besides.
-pub(super) fn markdown(rows: &[(Part, Row)], form: Form) -> String {
+/// A line for each part, followed by all exceeded limits and notes.
+pub(super) fn markdown(reports: &[(StressPart, PartReport)], length: RunLength) -> String {
     let mut out = String::from(
         "| load | requests | failures | told to wait | worst wait of a stored page | p99 of a stored page: quiet, under load | \
          editor's save: quiet, under load | memory: first, last | descriptors: first, last |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for (_, row) in rows {
-        let [first, last] = row.held;
+    for (_, report) in reports {
+        let [first, last] = report.usage;
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {} MB, {} MB | {}, {} |",
-            row.title,
-            row.requests,
-            row.failures,
-            row.refused,
-            ms(Some(row.worst)),
-            times(row.page),
-            times(row.save),
+            report.title,
+            report.requests,
+            report.failures,
+            report.rejected,
+            ms(Some(report.longest_wait)),
+            times(report.page),
+            times(report.save),
             first.memory / 1_000_000,
             last.memory / 1_000_000,
             first.descriptors,
@@ -32,41 +32,41 @@ pub(super) fn markdown(rows: &[(Part, Row)], form: Form) -> String {
         );
     }
     out.push('\n');
-    for (part, row) in rows {
-        for complaint in row.complaints(form) {
+    for (part, report) in reports {
+        for complaint in report.complaints(length) {
             let _ = writeln!(out, "- {}, NOT KEPT: {complaint}", part.name());
         }
-        for note in &row.notes {
+        for note in &report.notes {
             let _ = writeln!(out, "- {}: {note}", part.name());
         }
     }
     out
 }
 
-/// The same for programs.
-pub(super) fn json(rows: &[(Part, Row)], form: Form) -> Value {
-    let of = |(part, row): &(Part, Row)| {
-        let [first, last] = row.held;
+/// The same as JSON.
+pub(super) fn json(reports: &[(StressPart, PartReport)], length: RunLength) -> Value {
+    let part = |(part, report): &(StressPart, PartReport)| {
+        let [first, last] = report.usage;
         json!({
             "part": part.name(),
-            "title": row.title,
-            "requests": row.requests,
-            "failures": row.failures,
-            "refused": row.refused,
-            "worst_ms": row.worst.as_secs_f64() * 1e3,
-            "page_p99_ms": pair(row.page),
-            "save_ms": pair(row.save),
+            "title": report.title,
+            "requests": report.requests,
+            "failures": report.failures,
+            "refused": report.rejected,
+            "worst_ms": report.longest_wait.as_secs_f64() * 1e3,
+            "page_p99_ms": ms_pair(report.page),
+            "save_ms": ms_pair(report.save),
             "memory_bytes": [first.memory, last.memory],
             "stored_bytes": [first.stored, last.stored],
             "descriptors": [first.descriptors, last.descriptors],
-            "not_kept": row.complaints(form),
-            "notes": row.notes,
+            "not_kept": report.complaints(length),
+            "notes": report.notes,
         })
     };
-    json!({ "parts": rows.iter().map(of).collect::<Vec<_>>() })
+    json!({ "parts": reports.iter().map(part).collect::<Vec<_>>() })
 }
 
-fn pair(times: Times) -> Value {
+fn ms_pair(times: Times) -> Value {
     let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f64() * 1e3);
     json!([ms(times.quiet), ms(times.loaded)])
 }
@@ -78,7 +78,7 @@ fn times(times: Times) -> String {
     format!("{}, {}{ratio}", ms(times.quiet), ms(times.loaded))
 }
 
-/// Milliseconds with as many places as they need.
+/// Milliseconds, with two decimal places below 10.
 fn ms(time: Option<Duration>) -> String {
     time.map_or_else(
         || "-".to_owned(),

@@ -1,6 +1,6 @@
 <?php
 /**
- * Edits everything once by WordPress's functions, and prints after each what the plugin purges: JSON, purges by edit.
+ * Makes one edit of each kind with WordPress functions, and prints the purges of the plugin as JSON, by name of the edit.
  *
  * @package Galley
  */
@@ -12,12 +12,12 @@ require_once ABSPATH . 'wp-admin/includes/class-wp-upgrader.php';
 wp_set_current_user( 1 );
 $post = get_page_by_path( 'spring-tide', OBJECT, 'post' );
 $term = get_term_by( 'name', 'Tides', 'category' );
-$said = array();
-$edit = static function ( string $name, callable $change ) use ( &$said ) {
-	$made          = $change();
+$purges_by_edit = array();
+$edit = static function ( string $name, callable $change ) use ( &$purges_by_edit ) {
+	$result          = $change();
 	$purges        = Galley\take_purges();
-	$said[ $name ] = array_merge( $purges['hard'], $purges['soft'] );
-	return $made;
+	$purges_by_edit[ $name ] = array_merge( $purges['hard'], $purges['soft'] );
+	return $result;
 };
 
 $edit( 'text', static function () use ( $post ) { wp_update_post( array( 'ID' => $post->ID, 'post_content' => 'Low.' ) ); } );
@@ -52,6 +52,6 @@ echo "\nEDITS ", wp_json_encode(
 		'post'   => $post->ID,
 		'term'   => $term->term_id,
 		'menu'   => $menu,
-		'purges' => $said,
+		'purges' => $purges_by_edit,
 	)
 );

@@ -1,7 +1,7 @@
 <?php
 /**
- * A must-use plugin of the tests with other versions: records every notice that the plugin causes, whichever code raises it, and logs
- * an administrator in by name.
+ * Must-use plugin for the tests with other versions. Records every notice that the plugin causes, whichever code raises it, and logs
+ * in an administrator by a request header field.
  *
  * @package Galley
  */
@@ -17,7 +17,7 @@ function lab_is_ours( string $file ): bool {
 }
 
 /**
- * PHP's own: in a file of the plugin, or in the function that it has just called.
+ * Records notices of PHP in a file of the plugin, or in a function that it called directly.
  */
 set_error_handler(
 	static function ( int $level, string $text, string $file = '', int $line = 0 ): bool {
@@ -36,7 +36,7 @@ set_error_handler(
 );
 
 /**
- * WordPress's own: calls of what is deprecated, or done wrong.
+ * Records notices of WordPress about deprecated or incorrect calls.
  */
 foreach ( array( 'deprecated_function_run', 'deprecated_argument_run', 'deprecated_hook_run', 'doing_it_wrong_run' ) as $lab_action ) {
 	add_action(
@@ -71,7 +71,7 @@ add_filter(
 	},
 	100
 );
-// Who is known so has no nonce.
+// A user logged in by header field has no nonce.
 add_filter(
 	'rest_authentication_errors',
 	static function ( $result ) {
@@ -83,7 +83,7 @@ add_filter(
 if ( ! function_exists( 'auth_redirect' ) ) {
 	function auth_redirect(): void {
 		if ( ! is_user_logged_in() ) {
-			wp_die( 'nobody' );
+			wp_die( 'not logged in' );
 		}
 	}
 }

@@ -1,12 +1,12 @@
-// Runs the plugin in every PHP and WordPress that npm carries: PHP as WebAssembly, WordPress with SQLite. No web server, no network.
+// Tests the plugin with every PHP and WordPress version on npm: PHP as WebAssembly, WordPress with SQLite, no web server, no network.
 //
 //   node run.mjs                 every PHP with every WordPress
 //   node run.mjs 7.4             one PHP
-//   node run.mjs 7.4,8.4 6.2     some
+//   node run.mjs 7.4,8.4 6.2     selected versions
 //
-// Each run activates the plugin, asks for pages as Galley does, edits, looks at what the plugin says of pages and purges, and at
-// the notices that it is the cause of. Exit code 1 where anything is wrong. The packages are those of package-lock.json, 900 MB, in the
-// folder that GALLEY_VERSIONS names: not below the plugin, which goes into the server's program.
+// Each run activates the plugin, requests pages as Galley does, makes edits, and checks tags, lifetimes and purges, and that the
+// plugin causes no notices. The exit code is 1 if a check fails. GALLEY_VERSIONS is the directory with the packages of
+// package-lock.json (900 MB). It must be outside the plugin, because Galley embeds the plugin's directory.
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -24,9 +24,9 @@ const builds = join(packages, 'node_modules/@wp-playground/wordpress-builds/src'
 const plugin = resolve(here, '../..');
 const PHPS = ['7.4', '8.0', '8.1', '8.2', '8.3', '8.4'];
 const WORDPRESSES = readdirSync(join(builds, 'wordpress')).map((name) => /^wp-(.+)\.zip$/.exec(name)?.[1]).filter(Boolean);
-const wanted = (argument, all) => (argument ? argument.split(',') : all);
+const select = (argument, all) => (argument ? argument.split(',') : all);
 
-/** Takes the packages' archives apart once: a folder per WordPress with the database drop-in, the plugin and the lab in it. */
+/** Unpacks a WordPress and adds the database drop-in, the plugin and lab.php. */
 function prepare(scratch, name) {
   const root = join(scratch, `wp-${name}`);
   unzip(join(builds, `wordpress/wp-${name}.zip`), root);
@@ -59,7 +59,7 @@ function unzip(archive, to) {
   execFileSync('php', ['-r', '$z = new ZipArchive(); exit($z->open($argv[1]) === true && $z->extractTo($argv[2]) ? 0 : 1);', '--', archive, to]);
 }
 
-/** A PHP of one version with a copy of one WordPress at /wordpress, and the repository's tests beside it. */
+/** Starts a PHP version with a copy of a WordPress at /wordpress. */
 async function start(version, root) {
   const php = new PHP(await loadNodeRuntime(version));
   php.mkdir('/wordpress');
@@ -68,7 +68,7 @@ async function start(version, root) {
   return php;
 }
 
-async function ask(php, heard, target, { method = 'GET', fields = {}, body, script = '/wordpress/index.php' } = {}) {
+async function sendRequest(php, acknowledged, target, { method = 'GET', fields = {}, body, script = '/wordpress/index.php' } = {}) {
   const server = {
     HTTP_HOST: 'versions.test',
     SERVER_NAME: 'versions.test',
@@ -80,47 +80,47 @@ async function ask(php, heard, target, { method = 'GET', fields = {}, body, scri
     PHP_SELF: script.replace('/wordpress', ''),
     QUERY_STRING: target.split('?')[1] ?? '',
   };
-  const answer = await php.run({
+  const response = await php.run({
     scriptPath: script,
     relativeUri: target,
     protocol: 'http',
     method,
-    headers: { host: 'versions.test', 'Galley-Heard': [...heard].join(','), ...fields },
+    headers: { host: 'versions.test', 'Galley-Heard': [...acknowledged].join(','), ...fields },
     body: body === undefined ? undefined : new TextEncoder().encode(body),
     $_SERVER: server,
   });
-  // As Galley does: purges that have arrived are named in what comes after.
-  for (const [, id] of (answer.headers['galley-purge'] ?? []).join().matchAll(/\bid=([0-9a-f]+)/g)) {
-    heard.add(id);
+  // Like Galley, acknowledges received purges in the next request.
+  for (const [, id] of (response.headers['galley-purge'] ?? []).join().matchAll(/\bid=([0-9a-f]+)/g)) {
+    acknowledged.add(id);
   }
-  return { status: answer.httpStatusCode, fields: answer.headers, text: answer.text, errors: answer.errors };
+  return { status: response.httpStatusCode, fields: response.headers, text: response.text, errors: response.errors };
 }
 
-/** One combination; the list of what is wrong. */
+/** Tests one combination and returns the failures. */
 async function run(version, root) {
-  const wrong = [];
-  const check = (is, words) => is || wrong.push(words);
+  const failures = [];
+  const check = (passed, message) => passed || failures.push(message);
   const notes = join(root, 'wp-content/lab-notes.txt');
   rmSync(notes, { force: true });
-  const heard = new Set();
+  const acknowledged = new Set();
   let php = await start(version, root);
-  // A PHP that has broken down in the middle of a request is of no use for the next.
-  const asked = async (...words) => {
+  // After a crash, PHP must be restarted for the next request.
+  const request = async (...args) => {
     try {
-      return await ask(php, heard, ...words);
+      return await sendRequest(php, acknowledged, ...args);
     } catch (error) {
-      wrong.push(`${words[0]}: ${String(error.message ?? error).slice(0, 600)}`);
+      failures.push(`${args[0]}: ${String(error.message ?? error).slice(0, 600)}`);
       php = await start(version, root);
       return { status: 0, fields: {}, text: '', errors: '' };
     }
   };
-  for (const name of ['begin.php', 'edits.php']) {
+  for (const name of ['setup.php', 'edits.php']) {
     writeFileSync(join(root, name), readFileSync(join(here, name)));
   }
-  const begun = await asked('/begin.php', { script: '/wordpress/begin.php' });
-  check(begun.text.includes('WordPress '), `begin: ${begun.status} ${begun.text.slice(-600)} ${begun.errors.slice(-600)}`);
-  const description = begun.text.trim();
-  const post = /"id":(\d+),/.exec((await asked('/wp-json/wp/v2/posts?slug=spring-tide')).text)?.[1] ?? '0';
+  const setup = await request('/setup.php', { script: '/wordpress/setup.php' });
+  check(setup.text.includes('WordPress '), `setup: ${setup.status} ${setup.text.slice(-600)} ${setup.errors.slice(-600)}`);
+  const description = setup.text.trim();
+  const post = /"id":(\d+),/.exec((await request('/wp-json/wp/v2/posts?slug=spring-tide')).text)?.[1] ?? '0';
   for (const [target, status, tags] of [
     ['/', 200, ['b', `pl${post}`, 'op.blogname']],
     ['/spring-tide/', 200, ['b', `p${post}`, 'u1', `c${post}`]],
@@ -133,15 +133,15 @@ async function run(version, root) {
     ['/wp-sitemap.xml', 200, ['b', 'sm.index']],
     ['/nowhere/', 404, ['b', 'e404']],
   ]) {
-    const page = await asked(target, { fields: { 'Galley-Request': 'shared' } });
-    const said = (page.fields['galley-tags'] ?? []).join(',').split(',');
+    const page = await request(target, { fields: { 'Galley-Request': 'shared' } });
+    const received = (page.fields['galley-tags'] ?? []).join(',').split(',');
     check(page.status === status, `${target}: status ${page.status} ${page.text.slice(0, 300)}`);
     for (const tag of tags) {
-      check(said.includes(tag), `${target}: no tag ${tag} among ${said}`);
+      check(received.includes(tag), `${target}: no tag ${tag} in ${received}`);
     }
     check((page.fields['galley-cache-control'] ?? []).join().includes('max-age='), `${target}: no lifetime: ${JSON.stringify(page.fields)}`);
   }
-  const edit = await asked(`/wp-json/wp/v2/posts/${post}`, {
+  const edit = await request(`/wp-json/wp/v2/posts/${post}`, {
     method: 'POST',
     fields: { 'Galley-Request': 'whole', 'Lab-User': 'admin', 'content-type': 'application/json' },
     body: JSON.stringify({ title: 'Spring tide again' }),
@@ -149,31 +149,31 @@ async function run(version, root) {
   const purges = (edit.fields['galley-purge'] ?? []).join(',').split(',');
   check(edit.status === 200, `edit: status ${edit.status} ${edit.text.slice(0, 300)}`);
   for (const purge of [`p${post}`, `pl${post}`]) {
-    check(purges.includes(purge), `edit: no purge ${purge} among ${purges}`);
+    check(purges.includes(purge), `edit: no purge ${purge} in ${purges}`);
   }
   for (const [script, target] of [
     ['options-general.php', '/wp-admin/options-general.php?page=galley'],
     ['site-health.php', '/wp-admin/site-health.php'],
     ['index.php', '/wp-admin/index.php'],
   ]) {
-    const page = await asked(target, { fields: { 'Galley-Request': 'whole', 'Lab-User': 'admin' }, script: `/wordpress/wp-admin/${script}` });
+    const page = await request(target, { fields: { 'Galley-Request': 'whole', 'Lab-User': 'admin' }, script: `/wordpress/wp-admin/${script}` });
     check(page.status === 200 && page.text.includes('galley'), `${target}: status ${page.status} ${page.text.slice(0, 300)} ${page.errors.slice(0, 300)}`);
   }
-  await checkEdits(asked, check);
-  const noted = existsSync(notes) ? readFileSync(notes, 'utf8').trim().split('\n') : [];
-  wrong.push(...new Set(noted));
+  await checkEdits(request, check);
+  const notices = existsSync(notes) ? readFileSync(notes, 'utf8').trim().split('\n') : [];
+  failures.push(...new Set(notices));
   php.exit();
-  return { description, wrong };
+  return { description, failures };
 }
 
-/** Parses every file of the plugin, and runs its unit tests, but for those that start programs, with the PHPUnit of the machine. */
-async function units(version) {
+/** Parses every file of the plugin, and runs its unit tests with the installed PHPUnit, except tests that start programs. */
+async function runUnitTests(version) {
   const php = new PHP(await loadNodeRuntime(version));
-  for (const [at, from] of [['/usr/share/php', '/usr/share/php'], ['/plugin', plugin], ['/assets', resolve(plugin, '../assets')]]) {
-    php.mkdir(at);
-    await php.mount(at, createNodeFsMountHandler(from));
+  for (const [target, source] of [['/usr/share/php', '/usr/share/php'], ['/plugin', plugin], ['/assets', resolve(plugin, '../assets')]]) {
+    php.mkdir(target);
+    await php.mount(target, createNodeFsMountHandler(source));
   }
-  // What newer PHP has to say of PHPUnit's own code is not of interest; of the plugin's, the runs in WordPress tell.
+  // Deprecation notices of PHPUnit's code are ignored. The runs in WordPress report those of the plugin.
   const code = `<?php
     error_reporting( E_ALL & ~E_DEPRECATED );
     set_include_path( '/usr/share/php' );
@@ -183,21 +183,21 @@ async function units(version) {
     require 'PHPUnit/Autoload.php';
     $ended = ( new PHPUnit\\TextUI\\Command() )->run( array( 'phpunit', '--configuration', '/plugin/tests/phpunit.xml', '--do-not-cache-result', '--exclude-group', 'programs' ), false );
     echo "ENDED $ended";`;
-  const said = await php.run({ code }).then((answer) => answer.text, (error) => String(error));
+  const output = await php.run({ code }).then((response) => response.text, (error) => String(error));
   php.exit();
-  return said.includes('ENDED 0') ? [] : [said.slice(-2000)];
+  return output.includes('ENDED 0') ? [] : [output.slice(-2000)];
 }
 
-/** What each edit of edits.php has to order. */
-async function checkEdits(asked, check) {
-  const said = (await asked('/edits.php', { script: '/wordpress/edits.php', fields: { 'Galley-Request': 'whole' } })).text;
-  const json = said.split('\nEDITS ')[1];
+/** Checks the purges of each edit of edits.php. */
+async function checkEdits(request, check) {
+  const output = (await request('/edits.php', { script: '/wordpress/edits.php', fields: { 'Galley-Request': 'whole' } })).text;
+  const json = output.split('\nEDITS ')[1];
   if (!json) {
-    check(false, `edits: ${said.slice(-800)}`);
+    check(false, `edits: ${output.slice(-800)}`);
     return;
   }
   const { post, term, menu, purges } = JSON.parse(json);
-  const wanted = {
+  const expected = {
     text: [`p${post}`],
     field: [`pm${post}`],
     sticky: ['st', `sk${post}`],
@@ -219,11 +219,11 @@ async function checkEdits(asked, check) {
     theme: ['b'],
     update: ['b'],
   };
-  // What is in the trash is on no page any more.
+  // Deleting a post from the trash affects no public page.
   check(Array.isArray(purges.deleted) && !purges.deleted.includes('l.post'), `edit deleted: ${purges.deleted}`);
-  for (const [edit, tags] of Object.entries(wanted)) {
+  for (const [edit, tags] of Object.entries(expected)) {
     for (const tag of tags) {
-      check(purges[edit]?.includes(tag), `edit ${edit}: no purge ${tag} among ${purges[edit]}`);
+      check(purges[edit]?.includes(tag), `edit ${edit}: no purge ${tag} in ${purges[edit]}`);
     }
   }
 }
@@ -231,21 +231,21 @@ async function checkEdits(asked, check) {
 const scratch = mkdtempSync(join(tmpdir(), 'galley-versions-'));
 let failed = 0;
 try {
-  const roots = wanted(process.argv[3], WORDPRESSES).map((name) => [name, prepare(scratch, name)]);
-  for (const version of wanted(process.argv[2], PHPS)) {
-    const broken = await units(version);
-    failed += broken.length > 0;
-    console.log(`PHP ${version}, pure functions: ${broken.length ? 'WRONG' : 'fine'}`);
-    broken.forEach((words) => console.log(words));
+  const roots = select(process.argv[3], WORDPRESSES).map((name) => [name, prepare(scratch, name)]);
+  for (const version of select(process.argv[2], PHPS)) {
+    const unitFailures = await runUnitTests(version);
+    failed += unitFailures.length > 0;
+    console.log(`PHP ${version}, pure functions: ${unitFailures.length ? 'FAILED' : 'ok'}`);
+    unitFailures.forEach((message) => console.log(message));
     for (const [name, clean] of roots) {
       const root = join(scratch, `run-${version}-${name}`);
       cpSync(clean, root, { recursive: true });
-      const began = Date.now();
-      const { description, wrong } = await run(version, root);
+      const startedAt = Date.now();
+      const { description, failures } = await run(version, root);
       rmSync(root, { recursive: true });
-      failed += wrong.length > 0;
-      console.log(`PHP ${version}, ${description || name}: ${wrong.length ? 'WRONG' : 'fine'} (${((Date.now() - began) / 1000).toFixed(1)} s)`);
-      wrong.forEach((words) => console.log(`    ${words}`));
+      failed += failures.length > 0;
+      console.log(`PHP ${version}, ${description || name}: ${failures.length ? 'FAILED' : 'ok'} (${((Date.now() - startedAt) / 1000).toFixed(1)} s)`);
+      failures.forEach((message) => console.log(`    ${message}`));
     }
   }
 } finally {

@@ -15,7 +15,7 @@ use crate::server::timer::{Deadline, Timer};
 pub(super) struct ConnectionDeadlines {
     idle_timeout: Duration,
     head_timeout: Duration,
-    leaving: Speed,
+    speed: Speed,
     idle: Option<Deadline>,
     head: Option<Deadline>,
     taking: Option<Taking>,
@@ -66,7 +66,7 @@ impl ConnectionDeadlines {
         Self {
             idle_timeout: limits.idle_timeout,
             head_timeout: limits.head_timeout,
-            leaving: limits.leaving,
+            speed: limits.response_speed,
             idle: None,
             head: None,
             taking: None,
@@ -101,7 +101,7 @@ impl ConnectionDeadlines {
         let is_stuck = sight.has_streams && !sight.has_tasks;
         if sight.is_writing || sight.is_waiting || is_stuck {
             let begin = || Taking {
-                until: timer.deadline(self.leaving.window),
+                until: timer.deadline(self.speed.window),
                 arrived: arrived(),
             };
             self.taking.get_or_insert_with(begin);
@@ -127,11 +127,11 @@ impl ConnectionDeadlines {
             return None;
         }
         let now = arrived();
-        if !self.leaving.is_enough(now.saturating_sub(taking.arrived)) {
+        if !self.speed.is_enough(now.saturating_sub(taking.arrived)) {
             return Some(ConnectionTimeout::Taking);
         }
         taking.arrived = now;
-        taking.until = timer.deadline(self.leaving.window);
+        taking.until = timer.deadline(self.speed.window);
         Some(ConnectionTimeout::Taken)
     }
 
@@ -181,7 +181,7 @@ mod tests {
         ConnectionDeadlines {
             idle_timeout: Duration::from_secs(60),
             head_timeout: Duration::from_secs(10),
-            leaving: Speed::new(Duration::from_secs(30), 100),
+            speed: Speed::new(Duration::from_secs(30), 100),
             idle: None,
             head: None,
             taking: None,

@@ -150,7 +150,7 @@ pub(super) async fn run(
         let manner = Manner {
             timer,
             held,
-            write_timeout: core.limits.leaving.window,
+            write_timeout: core.limits.response_speed.window,
             urgency: head.urgency(),
             date: core.date.get(),
         };
@@ -269,7 +269,7 @@ impl Protocol for Http2<'_> {
         core: &Core,
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
-        let begin = || ReceiveProgress::begin(core.limits.coming, self.timer);
+        let begin = || ReceiveProgress::begin(core.limits.body_speed, self.timer);
         let coming = body.progress.get_or_insert_with(begin);
         loop {
             let Ok(next) = self.timer.before(coming.until, self.body.data()).await else {

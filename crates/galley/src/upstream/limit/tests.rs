@@ -203,25 +203,6 @@ async fn a_crawl_leaves_a_slot_to_writers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crawl_yields_to_a_save() {
-    let limit = limit(5, 100);
-    let saved = save(&limit).await;
-    let mut reading = Vec::new();
-    for _ in 0..4 {
-        reading.push(enter(&limit, 2).await);
-    }
-    let (crawled, ()) = tokio::join!(enter(&limit, 1), async {
-        // By now it is queued long enough, and the readers were admitted a moment ago.
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        drop(reading);
-        assert_eq!(load(&limit), (1, 1), "three slots are free for it");
-        drop(saved);
-        assert_eq!(load(&limit), (1, 0));
-    });
-    assert!(crawled.is_ok());
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_statistics_know_the_client_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;

@@ -1,4 +1,4 @@
-//! Streams beside each other: uploads, interim responses, bodies that arrive, the end of the server.
+//! Concurrent streams of a connection: uploads, interim responses, streamed responses, priorities, and shutdown.
 
 use galley_testkit::client::Request;
 use galley_testkit::client::frames::kinds::{DATA, GOAWAY, HEADERS, RST_STREAM, WINDOW_UPDATE};
@@ -6,24 +6,24 @@ use galley_testkit::client::frames::{END_STREAM, Frame, bytes_of, head_frame};
 use galley_testkit::origin::Origin;
 use galley_testkit::wait_for;
 
-use super::ask::Client;
-use super::attacks::{fields, files, get, open, reset};
+use super::client::Client;
+use super::frames::{fields, file_site, get, open, reset};
 use crate::support::{HOST, SiteBuilder, TIMEOUT, TestSite, json_number, random_bytes, sha256};
 
 const HASH: &str =
     "<?php $in = file_get_contents('php://input'); echo strlen($in), ' ', hash('sha256', $in);";
 
 #[test]
-fn uploads_beside_each_other_arrive_whole() {
+fn concurrent_uploads_are_complete() {
     let site = SiteBuilder::php()
         .server("h2c = true")
         .file("hash.php", HASH)
         .start();
-    assert_arrive(&site, &[0, 1, 65_535, 65_536, 1_000_000, 3_000_000]);
+    assert_uploads_complete(&site, &[0, 1, 65_535, 65_536, 1_000_000, 3_000_000]);
 }
 
-/// Bodies of these sizes arrive whole on one connection, at once and after `100 Continue`.
-fn assert_arrive(site: &TestSite, sizes: &[usize]) {
+/// Uploads bodies of these sizes concurrently on one connection, without and with `Expect: 100-continue`.
+fn assert_uploads_complete(site: &TestSite, sizes: &[usize]) {
     let client = Client::open(site.addr());
     let bodies: Vec<_> = sizes.iter().copied().map(random_bytes).collect();
     let requests: Vec<Request> = bodies
@@ -34,15 +34,15 @@ fn assert_arrive(site: &TestSite, sizes: &[usize]) {
             [post.body(body.clone()), waits.chunked(&[body])]
         })
         .collect();
-    for (number, answer) in client.all(&requests).into_iter().enumerate() {
+    for (number, response) in client.send_concurrently(&requests).into_iter().enumerate() {
         let body = &bodies[number / 2];
-        let wanted = format!("{} {}", body.len(), sha256(body));
-        assert_eq!(answer.unwrap().text(), wanted, "upload {number}");
+        let expected = format!("{} {}", body.len(), sha256(body));
+        assert_eq!(response.unwrap().text(), expected, "upload {number}");
     }
 }
 
 #[test]
-fn streamed_uploads_beside_each_other_arrive_whole() {
+fn concurrent_streamed_uploads_are_complete() {
     let origin = Origin::start(|_, writer| {
         let body = writer.body();
         let text = format!("{} {}", body.len(), sha256(&body));
@@ -51,14 +51,14 @@ fn streamed_uploads_beside_each_other_arrive_whole() {
     .unwrap();
     let rule = "[[site.rule]]\npath = \"/*\"\nstream_request = true";
     let php = SiteBuilder::php().file("hash.php", HASH);
-    for plan in [php, SiteBuilder::origin(&origin, "wordpress")] {
-        let site = plan.server("h2c = true").more(rule).start();
-        assert_arrive(&site, &[1, 65_535, 1_000_000, 3_000_000]);
+    for builder in [php, SiteBuilder::origin(&origin, "wordpress")] {
+        let site = builder.server("h2c = true").more(rule).start();
+        assert_uploads_complete(&site, &[1, 65_535, 1_000_000, 3_000_000]);
     }
 }
 
 #[test]
-fn a_body_beyond_the_limit_is_declined_before_its_end() {
+fn a_body_over_the_limit_gets_a_413_before_its_end() {
     let site = SiteBuilder::php()
         .server("h2c = true\nrequest_body = \"100KiB\"")
         .start();
@@ -69,13 +69,13 @@ fn a_body_beyond_the_limit_is_declined_before_its_end() {
     ] {
         assert_eq!(client.send(&request).status, 413);
     }
-    // It is the stream that was refused.
+    // Only the stream was rejected, not the connection.
     assert_eq!(client.get("/after").status, 200);
     assert_eq!(site.runs("/form"), 0);
 }
 
 #[test]
-fn trailers_are_read_and_go_no_further() {
+fn request_trailers_are_not_forwarded() {
     let site = SiteBuilder::php().server("h2c = true").start();
     let mut frames = open(&site);
     frames
@@ -84,10 +84,10 @@ fn trailers_are_read_and_go_no_further() {
     frames.write(&bytes_of(DATA, 0, 1, b"the body")).unwrap();
     let trailers = [("x-trailer", "evil"), ("cookie", "evil")];
     frames.write(&head_frame(1, END_STREAM, &trailers)).unwrap();
-    let answer = frames
+    let response = frames
         .until(|frame| frame.stream == 1 && frame.ends_stream())
         .unwrap();
-    let body: Vec<u8> = answer
+    let body: Vec<u8> = response
         .iter()
         .filter(|frame| frame.kind == DATA)
         .flat_map(|frame| frame.payload.clone())
@@ -100,19 +100,19 @@ fn trailers_are_read_and_go_no_further() {
 }
 
 #[test]
-fn crumbs_of_cookies_are_one_cookie() {
+fn split_cookie_fields_are_joined() {
     let site = SiteBuilder::php().server("h2c = true").start();
     let client = Client::open(site.addr());
-    let in_crumbs = Request::get("/page")
+    let split_cookies = Request::get("/page")
         .field("Cookie", "a=1")
         .field("Cookie", "wordpress_logged_in_x=me")
         .field("Cookie", "b=2");
     for _ in 0..2 {
-        let answer = client.send(&in_crumbs);
-        let text = answer.text();
-        assert!(!answer.is_hit(), "somebody who is logged in");
-        let wanted = "HTTP_COOKIE=a=1; wordpress_logged_in_x=me; b=2\n";
-        assert!(text.contains(wanted), "{text}");
+        let response = client.send(&split_cookies);
+        let text = response.text();
+        assert!(!response.is_hit(), "the user is logged in");
+        let expected = "HTTP_COOKIE=a=1; wordpress_logged_in_x=me; b=2\n";
+        assert!(text.contains(expected), "{text}");
     }
     let anonymous = Request::get("/page")
         .field("Cookie", "_ga=1")
@@ -122,7 +122,7 @@ fn crumbs_of_cookies_are_one_cookie() {
 }
 
 fn origin() -> Origin {
-    Origin::start(|seen, writer| match seen.path() {
+    Origin::start(|request, writer| match request.path() {
         "/hints" => {
             writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x\r\n\r\n");
             writer.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
@@ -151,26 +151,26 @@ fn origin() -> Origin {
 }
 
 #[test]
-fn a_page_that_is_generated_again_is_hinted_at_to_who_navigates() {
+fn a_navigation_that_misses_gets_early_hints_of_the_previous_response() {
     let origin = origin();
-    let begin = |options: &str| {
+    let start_site = |options: &str| {
         SiteBuilder::origin(&origin, "wordpress")
             .server("h2c = true")
             .site(options)
             .start()
     };
-    let site = begin("early_hints = true");
+    let site = start_site("early_hints = true");
     let client = Client::open(site.addr());
     let navigation = Request::get("/hinted").field("Sec-Fetch-Mode", "navigate");
     let purged = |request: &Request| {
         site.purge(&["--prefix", "/hinted"]);
-        let answer = client.send(request);
-        assert!(!answer.is_hit());
-        (answer.interim, answer.status)
+        let response = client.send(request);
+        assert!(!response.is_hit());
+        (response.interim, response.status)
     };
-    let bare = vec![];
+    let no_interim = vec![];
     let first = client.send(&navigation);
-    assert_eq!(first.interim, bare, "nothing is known of it");
+    assert_eq!(first.interim, no_interim, "there is no previous response");
     assert_eq!(purged(&navigation), (vec![103], 200));
     let hit = client.send(&navigation);
     assert!(hit.is_hit() && hit.interim.is_empty());
@@ -179,52 +179,56 @@ fn a_page_that_is_generated_again_is_hinted_at_to_who_navigates() {
         Request::get("/hinted").field("Sec-Fetch-Mode", "cors"),
         navigation.clone().field("Sec-Purpose", "prefetch"),
     ] {
-        assert_eq!(purged(&other), (bare.clone(), 200));
+        assert_eq!(purged(&other), (no_interim.clone(), 200));
     }
-    // Over HTTP/1.1 nobody wants them.
+    // Galley sends no early hints over HTTP/1.1.
     site.purge(&["--prefix", "/hinted"]);
-    assert_eq!(site.send(navigation.clone()).interim, bare);
-    let silent = begin("");
-    let client = Client::open(silent.addr());
+    assert_eq!(site.send(navigation.clone()).interim, no_interim);
+    let without_hints = start_site("");
+    let client = Client::open(without_hints.addr());
     client.send(&navigation);
-    silent.purge(&["--prefix", "/hinted"]);
-    assert_eq!(client.send(&navigation).interim, bare);
+    without_hints.purge(&["--prefix", "/hinted"]);
+    assert_eq!(client.send(&navigation).interim, no_interim);
 }
 
 #[test]
-fn what_arrives_from_the_upstream_leaves_by_the_stream() {
+fn upstream_responses_are_streamed_and_a_broken_one_resets_its_stream() {
     let origin = origin();
     let site = SiteBuilder::origin(&origin, "wordpress")
         .server("h2c = true")
         .start();
     let client = Client::open(site.addr());
-    // Only on the way of one visitor's own request.
-    let own = Request::get("/hints").field("Cookie", "wordpress_logged_in_x=me");
-    let hints = client.send(&own);
+    // Interim responses are forwarded only for a request that bypasses the cache.
+    let authenticated = Request::get("/hints").field("Cookie", "wordpress_logged_in_x=me");
+    let hints = client.send(&authenticated);
     assert_eq!((hints.status, hints.interim), (200, vec![103]));
-    let wanted: String = (0..200)
+    let expected: String = (0..200)
         .map(|number| format!("piece {number} ").repeat(100))
         .collect();
     for _ in 0..3 {
         let pieces = client.get("/pieces");
-        assert_eq!(pieces.text(), wanted);
+        assert_eq!(pieces.text(), expected);
         assert!(!pieces.has("connection") && !pieces.has("keep-alive"));
     }
-    let broken = client.try_ask(&Request::get("/broken"));
+    let broken = client.try_send(&Request::get("/broken"));
     assert_eq!(
         broken.unwrap_err().reason(),
         Some(h2::Reason::INTERNAL_ERROR)
     );
-    assert_eq!(client.get("/hints").status, 200, "the connection goes on");
+    assert_eq!(
+        client.get("/hints").status,
+        200,
+        "the connection was closed"
+    );
 }
 
 #[test]
 fn a_head_over_the_limit_is_a_431() {
-    let site = files("head_size = \"8KiB\"");
+    let site = file_site("head_size = \"8KiB\"");
     let client = Client::open(site.addr());
     let sized = |bytes: usize| Request::get("/page.html").field("X-Large", "v".repeat(bytes));
     assert_eq!(client.send(&sized(7_000)).status, 200);
-    // Ours, and logged; then the library's.
+    // The first sizes exceed Galley's limit, which is logged; the last one exceeds the limit of `h2`.
     for bytes in [8_200, 9_000, 14_000] {
         assert_eq!(client.send(&sized(bytes)).status, 431, "{bytes}");
     }
@@ -234,15 +238,15 @@ fn a_head_over_the_limit_is_a_431() {
 }
 
 #[test]
-fn hits_and_others_follow_each_other_on_one_connection() {
+fn hits_misses_and_posts_alternate_on_one_connection() {
     let site = SiteBuilder::php().server("h2c = true").start();
     site.get("/page");
     let mut frames = open(&site);
-    // Room for hits beside what every client gives.
-    let room = bytes_of(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes());
-    frames.write(&room).unwrap();
+    // Flow-control window for the hits, in addition to the initial one.
+    let window = bytes_of(WINDOW_UPDATE, 0, 0, &(1_u32 << 20).to_be_bytes());
+    frames.write(&window).unwrap();
     for round in 0..10 {
-        // Generated for each; then from memory, twice, so that the library behind rests; then with a body.
+        // A miss; two hits, during which `h2` is idle; then a request with a body.
         let (miss, stream) = (format!("/page?nocache={round}"), 1 + round * 8);
         let post = [
             head_frame(stream + 6, 0, &fields("POST", "/form")),
@@ -266,15 +270,15 @@ fn hits_and_others_follow_each_other_on_one_connection() {
 }
 
 #[test]
-fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
-    // More than the client has room for, more than is sent at once, and a head of more than one frame.
-    let origin = Origin::start(|seen, writer| {
+fn a_hit_that_is_sent_in_parts_is_counted_once() {
+    // A body above the client's window, a body above one write, and a head of several frames.
+    let origin = Origin::start(|request, writer| {
         let long = "x".repeat(20_000);
         let mut fields = vec![("Content-Type", "text/html")];
-        if seen.path() == "/head" {
+        if request.path() == "/head" {
             fields.push(("X-Long", &long));
         }
-        let bytes = if seen.path() == "/body" {
+        let bytes = if request.path() == "/body" {
             100_000
         } else {
             2_000
@@ -286,8 +290,12 @@ fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
         .server("h2c = true")
         .start();
     let client = Client::open(site.addr());
-    let wide = Client::wide(site.addr());
-    for (client, target) in [(&client, "/body"), (&wide, "/body"), (&wide, "/head")] {
+    let client_with_large_windows = Client::with_large_windows(site.addr());
+    for (client, target) in [
+        (&client, "/body"),
+        (&client_with_large_windows, "/body"),
+        (&client_with_large_windows, "/head"),
+    ] {
         client.get(target);
         let hits = || json_number(&site.why(target), "hits");
         let before = hits();
@@ -298,20 +306,20 @@ fn a_hit_that_is_sent_in_turns_is_looked_up_once() {
 }
 
 #[test]
-fn what_is_urgent_leaves_first() {
-    let site = files("");
+fn responses_are_sent_in_order_of_urgency() {
+    let site = file_site("");
     wait_for("the file to be in memory", TIMEOUT, || {
         site.get("/page.html");
         site.status_small_files("entries") == 1
     });
     let mut frames = open(&site);
-    let asked = [(3, "u=7"), (5, "u=5, i"), (7, "u=0"), (9, "u=3")].map(|(stream, priority)| {
+    let requests = [(3, "u=7"), (5, "u=5, i"), (7, "u=0"), (9, "u=3")].map(|(stream, priority)| {
         let mut fields = fields("GET", "/page.html");
         fields.push(("priority", priority));
         head_frame(stream, END_STREAM, &fields)
     });
-    // In one write, so that they are read together.
-    frames.write(&asked.concat()).unwrap();
+    // In one write, so that Galley reads them together.
+    frames.write(&requests.concat()).unwrap();
     let mut heads = Vec::new();
     while heads.len() < 4 {
         let frame = frames.receive().unwrap();
@@ -323,7 +331,7 @@ fn what_is_urgent_leaves_first() {
 }
 
 #[test]
-fn a_reset_gives_the_place_at_the_upstream_back() {
+fn a_reset_frees_the_upstream_slot() {
     let site = SiteBuilder::php().server("h2c = true").start();
     site.hold("/slow");
     let mut frames = open(&site);
@@ -336,7 +344,7 @@ fn a_reset_gives_the_place_at_the_upstream_back() {
 }
 
 #[test]
-fn the_end_of_the_server_lets_streams_end() {
+fn shutdown_sends_goaway_and_completes_open_streams() {
     let mut site = SiteBuilder::php().server("h2c = true").start();
     site.hold("/slow");
     let mut frames = open(&site);
@@ -346,23 +354,23 @@ fn the_end_of_the_server_lets_streams_end() {
     idle.write(&get(1, "/other")).unwrap();
     idle.until(Frame::ends_stream).unwrap();
     site.galley.signal(galley_testkit::Signal::TERM);
-    let farewell = idle.until(|frame| frame.kind == GOAWAY).unwrap();
-    assert_eq!(farewell.last().unwrap().code(), Some(0));
+    let goaway = idle.until(|frame| frame.kind == GOAWAY).unwrap();
+    assert_eq!(goaway.last().unwrap().code(), Some(0));
     frames.until(|frame| frame.kind == GOAWAY).unwrap();
     site.release("/slow");
     let rest = frames.until_closed().unwrap();
     assert!(
         rest.iter()
             .any(|frame| frame.stream == 1 && frame.ends_stream()),
-        "the answer is whole: {rest:?}"
+        "the response is incomplete: {rest:?}"
     );
     assert!(!rest.iter().any(|frame| frame.kind == RST_STREAM));
     assert!(site.galley.stop().success());
 }
 
 #[test]
-fn only_who_begins_with_it_speaks_http_2_and_only_where_it_is_allowed() {
-    let site = files("");
+fn http_2_without_tls_needs_prior_knowledge_and_h2c() {
+    let site = file_site("");
     assert_eq!(
         site.get("/page.html").status,
         200,
@@ -375,16 +383,16 @@ fn only_who_begins_with_it_speaks_http_2_and_only_where_it_is_allowed() {
     assert_eq!(
         site.send(upgrade).status,
         200,
-        "the upgrade of old is not known"
+        "the upgrade of HTTP/1.1 (RFC 7540) is ignored"
     );
-    let answer = site.send_raw(b"PRI * HTTP/2.0\r\nHost: a\r\n\r\n");
-    assert!(answer.starts_with(b"HTTP/1.1 505"));
+    let response = site.send_raw(b"PRI * HTTP/2.0\r\nHost: a\r\n\r\n");
+    assert!(response.starts_with(b"HTTP/1.1 505"));
     let off = SiteBuilder::files().file("page.html", "x").start();
-    let answer = off.send_raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    let response = off.send_raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert!(
-        answer.starts_with(b"HTTP/1.1 505"),
+        response.starts_with(b"HTTP/1.1 505"),
         "{}",
-        answer.escape_ascii()
+        response.escape_ascii()
     );
     assert_eq!(HOST, "example.test");
 }

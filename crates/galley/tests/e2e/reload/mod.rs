@@ -1,9 +1,9 @@
-//! Reloading the configuration: what changes, what stays, and that nobody notices.
+//! Reloads and upgrades: their effects, the state that they preserve, and that no request fails.
 
 mod changes;
 mod load;
 mod php;
-mod refused;
+mod rejected;
 mod upgrades;
 
 use std::fs;
@@ -11,13 +11,13 @@ use std::process::Output;
 
 use crate::support::{TestSite, output_text};
 
-/// The configuration that the stage was started with.
+/// The current content of the configuration file.
 fn config(site: &TestSite) -> String {
     fs::read_to_string(site.galley.config()).unwrap()
 }
 
-/// Writes another configuration in one step and has it read.
-fn reload_with(site: &TestSite, config: &str) -> Output {
+/// Replaces the configuration file atomically and reloads it.
+fn try_reload(site: &TestSite, config: &str) -> Output {
     let file = site.galley.config();
     let new = file.with_extension("new");
     fs::write(&new, config).unwrap();
@@ -25,10 +25,10 @@ fn reload_with(site: &TestSite, config: &str) -> Output {
     site.galley.cli(&["reload"]).unwrap()
 }
 
-/// The same, and it must succeed. What it says.
+/// Reloads another configuration successfully; returns the output of the command.
 #[track_caller]
-fn reloaded(site: &TestSite, config: &str) -> String {
-    let output = reload_with(site, config);
+fn reload(site: &TestSite, config: &str) -> String {
+    let output = try_reload(site, config);
     assert_eq!(
         output.status.code(),
         Some(0),

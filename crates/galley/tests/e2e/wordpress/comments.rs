@@ -1,29 +1,29 @@
-//! Comments of visitors: seen by their author at once, by others when approved, and at once by all when approved at once.
+//! Comments: the author sees a pending comment immediately, all visitors see it after its approval.
 
 use galley_testkit::client::{Browser, Response};
-
 use galley_testkit::wait_for;
 
 use super::stack::{
-    HIT, Stack, TIMEOUT, assert_no_text, assert_refetched, assert_text, assert_way,
+    HIT, TIMEOUT, WordPressStack, assert_cache_status, assert_no_text, assert_refetched,
+    assert_text,
 };
 
-both! {
-    a_pending_comment_is_shown_to_its_author_by_the_address,
-    a_pending_comment_is_shown_to_its_author_by_the_cookie,
-    an_approved_comment_is_shown_to_all_soon,
-    a_comment_of_an_editor_is_shown_to_all_at_once,
+test_with_shared_stacks! {
+    a_pending_comment_is_shown_to_its_author_with_the_moderation_hash,
+    a_pending_comment_is_shown_to_its_author_with_the_comment_cookie,
+    an_approved_comment_is_shown_to_all_after_a_soft_purge,
+    an_editors_comment_purges_the_page_immediately,
 }
 
 struct Comment<'a> {
     post: u32,
     author: &'a str,
     text: &'a str,
-    consents: bool,
+    saves_cookie: bool,
 }
 
-/// Sends a comment as the form does.
-fn send(browser: &mut Browser, comment: &Comment<'_>) -> Response {
+/// Submits the comment form.
+fn submit(browser: &mut Browser, comment: &Comment<'_>) -> Response {
     let (post, email) = (
         comment.post.to_string(),
         format!("{}@visitors.example", comment.author),
@@ -37,25 +37,25 @@ fn send(browser: &mut Browser, comment: &Comment<'_>) -> Response {
         ("comment_post_ID", &post),
         ("comment_parent", "0"),
     ];
-    if comment.consents {
+    if comment.saves_cookie {
         fields.push(("wp-comment-cookies-consent", "yes"));
     }
-    let answer = browser
+    let response = browser
         .post("/wp-comments-post.php", &fields)
         .unwrap()
         .expect_status(302);
-    assert_way(&answer, "galley; fwd=method; detail=method");
-    answer
+    assert_cache_status(&response, "galley; fwd=method; detail=method");
+    response
 }
 
-/// Where a browser goes next: path and query.
-fn target_of(answer: &Response) -> String {
-    let location = answer.field("location").unwrap();
+/// Returns path and query of the redirect.
+fn redirect_target(response: &Response) -> String {
+    let location = response.field("location").unwrap();
     let target = location.strip_prefix("http://wp.test").unwrap_or(location);
     target.split('#').next().unwrap().to_owned()
 }
 
-fn a_pending_comment_is_shown_to_its_author_by_the_address(stack: &Stack) {
+fn a_pending_comment_is_shown_to_its_author_with_the_moderation_hash(stack: &WordPressStack) {
     let [post] = stack.publish(["pending-address"]);
     stack.get("/pending-address/");
     let mut author = stack.visitor();
@@ -63,31 +63,35 @@ fn a_pending_comment_is_shown_to_its_author_by_the_address(stack: &Stack) {
         post,
         author: "Ann",
         text: "Waiting by the address.",
-        consents: false,
+        saves_cookie: false,
     };
-    let target = target_of(&send(&mut author, &comment));
+    let target = redirect_target(&submit(&mut author, &comment));
     assert!(
         target.starts_with("/pending-address/?unapproved=") && target.contains("&moderation-hash="),
         "{target}"
     );
     let page = author.get(&target).unwrap().expect_status(200);
-    assert_way(&page, "galley; fwd=bypass; detail=query");
+    assert_cache_status(&page, "galley; fwd=bypass; detail=query");
     assert_text(&page, comment.text);
     assert_text(&page, "awaiting moderation");
-    let before = stack.runs("/pending-address/");
+    let before = stack.php_runs("/pending-address/");
     let again = author.get(&target).unwrap();
     assert_text(&again, comment.text);
-    assert_eq!(stack.runs("/pending-address/"), before + 1, "not stored");
+    assert_eq!(
+        stack.php_runs("/pending-address/"),
+        before + 1,
+        "the page was not generated again"
+    );
     for _ in 0..2 {
-        let stranger = stack.get("/pending-address/");
-        assert_no_text(&stranger, comment.text);
+        let anonymous = stack.get("/pending-address/");
+        assert_no_text(&anonymous, comment.text);
     }
     let guess = target.replace("moderation-hash=", "moderation-hash=0");
     assert_no_text(&stack.get(&guess), comment.text);
     assert_no_text(&author.get("/pending-address/").unwrap(), comment.text);
 }
 
-fn a_pending_comment_is_shown_to_its_author_by_the_cookie(stack: &Stack) {
+fn a_pending_comment_is_shown_to_its_author_with_the_comment_cookie(stack: &WordPressStack) {
     let [post] = stack.publish(["pending-cookie"]);
     stack.get("/pending-cookie/");
     let mut author = stack.visitor();
@@ -95,30 +99,30 @@ fn a_pending_comment_is_shown_to_its_author_by_the_cookie(stack: &Stack) {
         post,
         author: "Bea",
         text: "Waiting by the cookie.",
-        consents: true,
+        saves_cookie: true,
     };
-    let answer = send(&mut author, &comment);
-    assert_eq!(target_of(&answer), "/pending-cookie/");
+    let response = submit(&mut author, &comment);
+    assert_eq!(redirect_target(&response), "/pending-cookie/");
     assert_eq!(
         author.jar.starting_with("comment_author_email_"),
         Some("Bea%40visitors.example")
     );
     for _ in 0..2 {
         let page = author.get("/pending-cookie/").unwrap().expect_status(200);
-        assert_way(&page, "galley; fwd=bypass; detail=cookie");
+        assert_cache_status(&page, "galley; fwd=bypass; detail=cookie");
         assert_text(&page, comment.text);
         assert_text(&page, "awaiting moderation");
-        // The form is filled in.
+        // WordPress fills in the comment form.
         assert_text(&page, "value=\"Bea@visitors.example\"");
-        let stranger = stack.get("/pending-cookie/");
-        assert_no_text(&stranger, comment.text);
-        assert_no_text(&stranger, "Bea");
+        let anonymous = stack.get("/pending-cookie/");
+        assert_no_text(&anonymous, comment.text);
+        assert_no_text(&anonymous, "Bea");
     }
-    // The comment has purged the page softly; the background fetch may still be in progress.
+    // The comment soft-purged the page, and the background fetch may still be in progress.
     wait_for("the page to be fetched again", TIMEOUT, || {
         stack.get("/pending-cookie/").field("cache-status") == Some(HIT)
     });
-    // Approved past the server; the purge is what tells it.
+    // PHP approves the comment without a request to Galley, so the page must be purged.
     stack.php(&format!(
         "foreach (get_comments(['post_id' => {post}, 'status' => 'hold']) as $comment) {{ wp_set_comment_status($comment, 'approve'); }}"
     ));
@@ -129,45 +133,45 @@ fn a_pending_comment_is_shown_to_its_author_by_the_cookie(stack: &Stack) {
     assert_no_text(&page, "Bea@visitors.example");
 }
 
-fn an_approved_comment_is_shown_to_all_soon(stack: &Stack) {
+fn an_approved_comment_is_shown_to_all_after_a_soft_purge(stack: &WordPressStack) {
     let [post, other] = stack.publish(["approved", "approved-before"]);
-    // Who had a comment approved once is not moderated any more.
+    // WordPress does not moderate authors with an approved comment.
     stack.php(&format!(
         "wp_insert_comment(['comment_post_ID' => {other}, 'comment_author' => 'Cem', 'comment_approved' => 1, \
          'comment_author_email' => 'Cem@visitors.example', 'comment_content' => 'An earlier one.']);"
     ));
-    for (consents, text) in [(false, "Seen by all, one."), (true, "Seen by all, two.")] {
+    for (saves_cookie, text) in [(false, "Seen by all, one."), (true, "Seen by all, two.")] {
         stack.get("/approved/");
-        assert_way(&stack.get("/approved/"), HIT);
+        assert_cache_status(&stack.get("/approved/"), HIT);
         let mut author = stack.visitor();
         let comment = Comment {
             post,
             author: "Cem",
             text,
-            consents,
+            saves_cookie,
         };
-        let answer = send(&mut author, &comment);
+        let response = submit(&mut author, &comment);
         assert!(
-            answer
+            response
                 .field("location")
                 .is_some_and(|to| to.contains("/approved/#comment-")),
             "{}",
-            answer.beginning()
+            response.beginning()
         );
-        // A visitor's form purges softly: the page answers as it was until it is refreshed.
+        // A form submitted by a visitor soft-purges the page: the stale page is served until it is refreshed.
         wait_for("the comment to be shown", TIMEOUT, || {
             stack.get("/approved/").text().contains(text)
         });
-        let stranger = stack.get("/approved/");
-        assert_way(&stranger, HIT);
-        assert_no_text(&stranger, "Cem@visitors.example");
-        let own = author.get("/approved/").unwrap();
-        assert_text(&own, text);
-        assert_eq!(own.is_hit(), !consents, "{}", own.beginning());
+        let anonymous = stack.get("/approved/");
+        assert_cache_status(&anonymous, HIT);
+        assert_no_text(&anonymous, "Cem@visitors.example");
+        let page = author.get("/approved/").unwrap();
+        assert_text(&page, text);
+        assert_eq!(page.is_hit(), !saves_cookie, "{}", page.beginning());
     }
 }
 
-fn a_comment_of_an_editor_is_shown_to_all_at_once(stack: &Stack) {
+fn an_editors_comment_purges_the_page_immediately(stack: &WordPressStack) {
     let [post] = stack.publish(["editors-word"]);
     stack.get("/editors-word/");
     let text = "A word of the editor.";
@@ -175,10 +179,10 @@ fn a_comment_of_an_editor_is_shown_to_all_at_once(stack: &Stack) {
         post,
         author: "ignored",
         text,
-        consents: false,
+        saves_cookie: false,
     };
-    let answer = send(&mut stack.editor(), &comment);
-    assert_eq!(target_of(&answer), "/editors-word/");
+    let response = submit(&mut stack.editor(), &comment);
+    assert_eq!(redirect_target(&response), "/editors-word/");
     let page = stack.get("/editors-word/");
     assert_refetched(&page);
     assert_text(&page, text);

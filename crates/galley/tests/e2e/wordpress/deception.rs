@@ -1,17 +1,17 @@
-//! Web cache deception: an address that looks like a file to a cache and like a page to WordPress, shown to somebody who is
-//! logged in, gives a stranger nothing of theirs afterwards.
+//! Web cache deception: a URL that looks like a file to a cache and like a page to WordPress. After a logged-in user has
+//! requested it, an anonymous client must not get the personal page from the cache.
 
 use galley_testkit::client::Response;
 
-use super::stack::Stack;
+use super::stack::WordPressStack;
 
-both! {
-    a_page_of_an_editor_is_got_by_no_other_address,
+test_with_shared_stacks! {
+    path_confusion_never_exposes_a_logged_in_users_page,
 }
 
-/// What stands between the page and the part that looks like a file, for parsers that read addresses differently: path parameters, encoded
-/// and doubly encoded separators, ends of strings and lines, climbing, doubled slashes, and delimiters of frameworks.
-const BETWEEN: &[&str] = &[
+/// Delimiters between the page and the file name, which URL parsers interpret differently: path parameters, encoded and doubly
+/// encoded separators, NUL bytes and line ends, dot segments, double slashes, and delimiters of frameworks.
+const DELIMITERS: &[&str] = &[
     "/",
     ";",
     "%3b",
@@ -71,8 +71,8 @@ const FILES: &[&str] = &[
     "index.html",
 ];
 
-/// The page, as if a file of WordPress's own led to it.
-const BELOW_FILES: &[&str] = &[
+/// URLs of the page that start with a path of a real file, or that normalization or WordPress maps to the page.
+const FIXED_URLS: &[&str] = &[
     "/wp-includes/css/..%2f..%2fdeceived/",
     "/wp-includes/css/%2e%2e/%2e%2e/deceived/",
     "/wp-includes/css/dist/../../../deceived/",
@@ -95,48 +95,49 @@ const BELOW_FILES: &[&str] = &[
     "/index.php/deceived/",
 ];
 
-fn a_page_of_an_editor_is_got_by_no_other_address(stack: &Stack) {
+fn path_confusion_never_exposes_a_logged_in_users_page(stack: &WordPressStack) {
     stack.publish(["deceived"]);
     let mut editor = stack.editor();
-    let own = editor.get("/deceived/").unwrap();
-    assert!(is_personal(&own), "{}", own.beginning());
+    let page = editor.get("/deceived/").unwrap();
+    assert!(is_personal(&page), "{}", page.beginning());
     let profile = editor.get("/wp-admin/profile.php").unwrap();
     assert!(is_personal(&profile), "{}", profile.beginning());
     let mut personal = 0;
     for target in addresses() {
-        let Ok(own) = editor.get(&target) else {
-            panic!("no answer for {target}\n{}", stack.galley.log())
+        let Ok(page) = editor.get(&target) else {
+            panic!("no response for {target}\n{}", stack.galley.log())
         };
-        personal += usize::from(is_personal(&own));
-        let status = own.cache_status();
+        personal += usize::from(is_personal(&page));
+        let status = page.cache_status();
         assert!(
-            !is_personal(&own) || !status.contains("stored"),
+            !is_personal(&page) || !status.contains("stored"),
             "{target}: {status}"
         );
-        let stranger = stack.get(&target);
+        let anonymous = stack.get(&target);
         assert!(
-            !is_personal(&stranger),
+            !is_personal(&anonymous),
             "{target}: {}",
-            stranger.beginning()
+            anonymous.beginning()
         );
     }
-    // Some of them do lead WordPress to the editor's page, or else nothing would have been tried.
-    assert!(personal >= 10, "{personal} showed the editor's own page");
+    // WordPress must show the editor's page for some of the URLs, otherwise the test proves nothing.
+    assert!(
+        personal >= 10,
+        "only {personal} URLs showed the editor's page"
+    );
 }
 
+/// Returns the URLs to test: fixed ones, and combinations of page, delimiter and file name.
 pub fn addresses() -> Vec<String> {
-    let mut all: Vec<String> = BELOW_FILES
-        .iter()
-        .map(|&target| target.to_owned())
-        .collect();
+    let mut all: Vec<String> = FIXED_URLS.iter().map(|&target| target.to_owned()).collect();
     let is_long = std::env::var_os("GALLEY_HOSTILE_LONG").is_some();
-    for (number, between) in BETWEEN.iter().enumerate() {
+    for (number, delimiter) in DELIMITERS.iter().enumerate() {
         for (file_number, file) in FILES.iter().enumerate() {
             for (page_number, page) in ["/deceived", "/wp-admin/profile.php"].iter().enumerate() {
-                // A fifteenth of them, each delimiter at least once.
-                let is_next = (number + page_number * 3) % FILES.len() == file_number;
-                if is_long || (is_next && number % 2 == page_number) {
-                    all.push(format!("{page}{between}{file}"));
+                // By default one URL in fifteen, with each delimiter at least once.
+                let is_selected = (number + page_number * 3) % FILES.len() == file_number;
+                if is_long || (is_selected && number % 2 == page_number) {
+                    all.push(format!("{page}{delimiter}{file}"));
                 }
             }
         }
@@ -144,10 +145,10 @@ pub fn addresses() -> Vec<String> {
     all
 }
 
-/// The toolbar, the form of the profile, and the way out are for who is logged in.
-fn is_personal(answer: &Response) -> bool {
-    let text = answer.text();
+/// Only logged-in users get the toolbar, the profile form and the logout link.
+fn is_personal(response: &Response) -> bool {
+    let text = response.text();
     ["id=\"wpadminbar\"", "id=\"your-profile\"", "action=logout"]
         .iter()
-        .any(|mark| text.contains(mark))
+        .any(|part| text.contains(part))
 }

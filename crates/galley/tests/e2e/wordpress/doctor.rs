@@ -1,5 +1,5 @@
-//! `galley doctor` finds what is wrong with a machine, its PHP and its WordPress. The kernel's own numbers come from a
-//! stand-in below a folder; PHP, the database and WordPress are real.
+//! `galley doctor` reports faults of the machine, PHP and WordPress. The kernel's figures come from a fake `/proc` in a directory;
+//! PHP, the database and WordPress are real.
 
 use std::fs;
 use std::path::Path;
@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use galley_testkit::{Scratch, wait_for};
 use serde_json::Value;
 
-use super::stack::{HOST, HOUR, Kind, SiteBuilder, Stack, TIMEOUT};
+use super::stack::{HOST, HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack};
 
-/// A machine on which nothing is wrong.
-const FINE: &[(&str, &str)] = &[
+/// Files of a machine without faults.
+const HEALTHY: &[(&str, &str)] = &[
     ("proc/sys/net/netfilter/nf_conntrack_count", "100\n"),
     ("proc/sys/net/netfilter/nf_conntrack_max", "65536\n"),
     ("proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n"),
@@ -22,7 +22,7 @@ const FINE: &[(&str, &str)] = &[
     ("proc/sys/net/core/somaxconn", "4096\n"),
     (
         "proc/net/netstat",
-        // Long ago: what counts is the last hour, which the running server reports.
+        // Old overflows: the check uses those of the last hour, which the running server reports.
         "TcpExt: ListenOverflows ListenDrops\nTcpExt: 90000 90000\n",
     ),
     (
@@ -44,7 +44,7 @@ const FINE: &[(&str, &str)] = &[
     ("proc/11/comm", "chronyd\n"),
 ];
 
-/// What is put wrong: the check that must find it, the file, its text.
+/// Faults: the check that must report it, the changed file, its content.
 const FAULTS: &[(&str, &str, &str)] = &[
     (
         "conntrack",
@@ -72,12 +72,12 @@ const FAULTS: &[(&str, &str, &str)] = &[
         "proc/pressure/memory",
         "some avg10=0.00 avg60=0.00 avg300=55.00 total=1\n",
     ),
-    // Twenty requests at a time, each of 200 MB, do not fit into 2 GB.
+    // Twenty concurrent requests of 200 MB each do not fit into 2 GB.
     ("pool", "proc/10/smaps_rollup", "Pss: 200000 kB\n"),
 ];
 
-/// What the stand-in decides; room and speed of the disk are this machine's own.
-const JUDGED: &[&str] = &[
+/// Checks that depend only on the fake files. Free space and speed of the disk are those of the real machine.
+const CHECKS: &[&str] = &[
     "conntrack",
     "ports",
     "backlog",
@@ -90,8 +90,8 @@ const JUDGED: &[&str] = &[
     "clock",
 ];
 
-/// Asks the doctor: its exit code and its findings.
-fn examine(stack: &Stack, machine: &Path) -> (i32, Vec<Value>) {
+/// Runs `galley doctor` and returns its exit code and findings.
+fn run_doctor(stack: &WordPressStack, machine: &Path) -> (i32, Vec<Value>) {
     let machine = machine.to_str().unwrap();
     let arguments = ["doctor", "--json", "--machine", machine];
     let output = stack.galley.cli(&arguments).unwrap();
@@ -101,80 +101,86 @@ fn examine(stack: &Stack, machine: &Path) -> (i32, Vec<Value>) {
     (output.status.code().unwrap(), std::mem::take(findings))
 }
 
-fn of<'a>(findings: &'a [Value], check: &str) -> &'a Value {
+fn finding<'a>(findings: &'a [Value], check: &str) -> &'a Value {
     let found = findings.iter().find(|finding| finding["check"] == check);
     found.unwrap_or_else(|| panic!("no {check} in {findings:?}"))
 }
 
-fn put(machine: &Scratch, name: &str, text: &str) {
+fn write_file(machine: &Scratch, name: &str, text: &str) {
     fs::create_dir_all(machine.join(name).parent().unwrap()).unwrap();
     machine.write(name, text).unwrap();
 }
 
 #[test]
-fn each_fault_of_the_machine_is_found_and_nothing_else() {
-    let stack = Stack::start(Kind::Fpm, &SiteBuilder::new([(HOST, HOUR.to_owned())]));
+fn each_system_fault_is_reported_by_exactly_one_check() {
+    let stack = WordPressStack::start(
+        UpstreamKind::Fpm,
+        &StackOptions::new([(HOST, HOUR.to_owned())]),
+    );
     let machine = Scratch::new().unwrap();
-    for (name, text) in FINE {
-        put(&machine, name, text);
+    for (name, text) in HEALTHY {
+        write_file(&machine, name, text);
     }
-    let (_, found) = examine(&stack, machine.path());
-    for check in JUDGED {
-        assert_eq!(of(&found, check)["level"], "fine", "{check}");
+    let (_, found) = run_doctor(&stack, machine.path());
+    for check in CHECKS {
+        assert_eq!(finding(&found, check)["level"], "fine", "{check}");
     }
     for (check, name, text) in FAULTS {
-        put(&machine, name, text);
-        let (code, found) = examine(&stack, machine.path());
+        write_file(&machine, name, text);
+        let (code, found) = run_doctor(&stack, machine.path());
         assert_eq!(code, 1, "{check}");
-        for other in JUDGED {
-            let wanted = if other == check { "wrong" } else { "fine" };
-            let level = &of(&found, other)["level"];
-            assert_eq!(level, wanted, "{other}, with {check} put wrong");
+        for other in CHECKS {
+            let expected = if other == check { "wrong" } else { "fine" };
+            let level = &finding(&found, other)["level"];
+            assert_eq!(level, expected, "{other}, with a fault in {check}");
         }
-        let remedy = of(&found, check)["remedy"].as_str().unwrap();
+        let remedy = finding(&found, check)["remedy"].as_str().unwrap();
         assert!(!remedy.is_empty(), "{check}");
-        let (_, fine) = FINE.iter().find(|(fine, _)| fine == name).unwrap();
-        put(&machine, name, fine);
+        let (_, healthy) = HEALTHY.iter().find(|(file, _)| file == name).unwrap();
+        write_file(&machine, name, healthy);
     }
 }
 
-/// A Redis at the usual socket is recommended until WordPress uses an object cache.
-fn assert_object_cache(stack: &Stack, machine: &Scratch) {
+/// Asserts that the doctor recommends a Redis at the usual socket until WordPress uses an object cache.
+fn assert_recommends_object_cache(stack: &WordPressStack, machine: &Scratch) {
     let socket = machine.join("run/redis/redis-server.sock");
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let mut redis = Command::new("redis-server");
     redis.args(["--port", "0", "--save", "", "--unixsocket"]);
     let mut redis = redis.arg(&socket).stdout(Stdio::null()).spawn().unwrap();
     wait_for("the doctor to find Redis", TIMEOUT, || {
-        let (_, found) = examine(stack, machine.path());
-        let found = of(&found, "object cache");
-        let names_it = |text: &Value| {
+        let (_, found) = run_doctor(stack, machine.path());
+        let found = finding(&found, "object cache");
+        let names_socket = |text: &Value| {
             text.as_str()
                 .unwrap()
                 .contains("/run/redis/redis-server.sock")
         };
-        found["level"] == "notice" && names_it(&found["seen"]) && names_it(&found["remedy"])
+        found["level"] == "notice" && names_socket(&found["seen"]) && names_socket(&found["remedy"])
     });
     let drop_in = stack.wordpress.root.join("wp-content/object-cache.php");
     fs::write(&drop_in, "<?php require ABSPATH . WPINC . '/cache.php';").unwrap();
-    let (_, found) = examine(stack, machine.path());
-    assert_eq!(of(&found, "object cache")["level"], "fine");
+    let (_, found) = run_doctor(stack, machine.path());
+    assert_eq!(finding(&found, "object cache")["level"], "fine");
     fs::remove_file(drop_in).unwrap();
     redis.kill().unwrap();
     redis.wait().unwrap();
 }
 
 #[test]
-fn faults_of_wordpress_and_its_database_are_found() {
-    let mut stack = Stack::start(Kind::Fpm, &SiteBuilder::new([(HOST, HOUR.to_owned())]));
+fn faults_in_wordpress_and_its_database_are_reported() {
+    let mut stack = WordPressStack::start(
+        UpstreamKind::Fpm,
+        &StackOptions::new([(HOST, HOUR.to_owned())]),
+    );
     let machine = Scratch::new().unwrap();
-    let assert_levels = |stack: &Stack, checks: &[&str], wanted: &str| {
-        let (_, found) = examine(stack, machine.path());
+    let assert_levels = |stack: &WordPressStack, checks: &[&str], expected: &str| {
+        let (_, found) = run_doctor(stack, machine.path());
         for check in checks {
-            assert_eq!(of(&found, check)["level"], wanted, "{check}");
+            assert_eq!(finding(&found, check)["level"], expected, "{check}");
         }
     };
-    // The site may have been made hours ago.
+    // The template of the site may be hours old, with overdue tasks.
     stack.php("update_option('cron', ['version' => 2]);");
     let all = ["autoload", "cron", "page cache", "object cache", "errors"];
     assert_levels(&stack, &all, "fine");
@@ -190,12 +196,12 @@ fn faults_of_wordpress_and_its_database_are_found() {
         config.replacen("<?php", with, 1),
     )
     .unwrap();
-    // PHP looks at a file that it has compiled every two seconds.
+    // OPcache checks a compiled file for changes every two seconds.
     wait_for("PHP to read the new configuration", TIMEOUT, || {
-        of(&examine(&stack, machine.path()).1, "page cache")["level"] == "notice"
+        finding(&run_doctor(&stack, machine.path()).1, "page cache")["level"] == "notice"
     });
     assert_levels(&stack, &["errors"], "notice");
-    assert_object_cache(&stack, &machine);
+    assert_recommends_object_cache(&stack, &machine);
     stack.database.kill();
     assert_levels(&stack, &["wordpress"], "wrong");
     stack.upstream.kill();

@@ -1,4 +1,5 @@
-//! Dead parts: what is stored answers, what is not says so, and nothing of a failure is kept.
+//! Failures of the upstream, the database and WordPress: stored pages are served stale, other requests get an error, and error
+//! responses are not stored.
 
 use std::fs;
 use std::thread::{self, JoinHandle};
@@ -7,145 +8,146 @@ use galley_testkit::client::{Request, Response};
 use galley_testkit::{TestkitError, wait_for};
 
 use super::stack::{
-    Kind, STORED, SiteBuilder, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, run_of,
+    STORED, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_cache_status,
+    assert_no_text, assert_text, php_run,
 };
 
-both_alone! {
-    a_dead_upstream_is_bridged,
-    a_dead_database_is_bridged,
-    a_broken_wordpress_is_bridged,
+test_with_own_stack! {
+    stale_pages_are_served_while_the_upstream_is_down,
+    stale_pages_are_served_while_the_database_is_down,
+    stale_pages_are_served_while_wordpress_fails,
 }
 
-/// Stale after a second; asked for anew by the visitor who waits.
-const BRIEF: &str = "brief.test";
+/// Pages are stale after a second, and the next request waits for the fetch.
+const NO_SWR_HOST: &str = "brief.test";
 
-/// The same, asked for anew behind the visitor's back.
-const CALM: &str = "calm.test";
+/// Pages are stale after a second and are refreshed in the background.
+const SWR_HOST: &str = "calm.test";
 
-fn plan() -> SiteBuilder {
+fn stack_options() -> StackOptions {
     let ttl = |revalidate: &str| {
         format!(
             "connect_timeout = \"2s\"\n[site.ttl]\ndefault = \"1s\"\n\
              stale_while_revalidate = \"{revalidate}\"\nstale_if_error = \"1d\""
         )
     };
-    SiteBuilder::new([(BRIEF, ttl("0s")), (CALM, ttl("1d"))])
+    StackOptions::new([(NO_SWR_HOST, ttl("0s")), (SWR_HOST, ttl("1d"))])
 }
 
-/// Asks until an answer is as wanted. All that came are shown where none is, and where a look at one fails.
-fn ask_until(
-    stack: &Stack,
+/// Sends requests until `is_expected` accepts a response. Prints all distinct responses if the test fails.
+fn poll_responses(
+    stack: &WordPressStack,
     (host, path): (&str, &str),
     what: &str,
-    is_wanted: impl Fn(&Response) -> bool,
+    is_expected: impl Fn(&Response) -> bool,
 ) {
-    let mut seen = Seen(Vec::new());
+    let mut received = ReceivedStatuses(Vec::new());
     wait_for(&format!("{host}{path} to be {what}"), TIMEOUT, || {
-        let answer = stack.get_from(host, path);
-        let line = format!("{} {}", answer.status, answer.cache_status());
-        if seen.0.last() != Some(&line) {
-            seen.0.push(line);
+        let response = stack.get_from(host, path);
+        let line = format!("{} {}", response.status, response.cache_status());
+        if received.0.last() != Some(&line) {
+            received.0.push(line);
         }
-        is_wanted(&answer)
+        is_expected(&response)
     });
 }
 
-/// What answered, told when the test fails.
-struct Seen(Vec<String>);
+/// Distinct response statuses in order, printed when the test fails.
+struct ReceivedStatuses(Vec<String>);
 
-impl Drop for Seen {
+impl Drop for ReceivedStatuses {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("what answered, in order: {:#?}", self.0);
+            eprintln!("responses, in order: {:#?}", self.0);
         }
     }
 }
 
-/// Asks until a stale copy answers; until then, and then, it is the same page.
-fn wait_until_stale(stack: &Stack, host: &str, path: &str, body: &[u8], detail: &str) {
-    ask_until(stack, (host, path), "stale", |answer| {
+/// Waits until the stale page is served. Every response until then must have the same body.
+fn wait_until_stale(stack: &WordPressStack, host: &str, path: &str, body: &[u8], detail: &str) {
+    poll_responses(stack, (host, path), "stale", |response| {
         assert!(
-            answer.status == 200 && answer.body == body,
-            "the page as it was: {}",
-            answer.beginning()
+            response.status == 200 && response.body == body,
+            "not the stored page: {}",
+            response.beginning()
         );
-        answer.is_hit() && answer.cache_status().contains(detail)
+        response.is_hit() && response.cache_status().contains(detail)
     });
 }
 
-/// `/bridged/` as both sites send it while everything works.
-struct Bridged {
-    brief: Response,
-    calm: Response,
+/// The responses for `/bridged/` of both sites before the failure.
+struct StoredPages {
+    without_swr: Response,
+    with_swr: Response,
 }
 
-impl Bridged {
-    fn of(stack: &Stack) -> Self {
+impl StoredPages {
+    fn fetch(stack: &WordPressStack) -> Self {
         let page = |host| stack.get_from(host, "/bridged/").expect_status(200);
         Self {
-            brief: page(BRIEF),
-            calm: page(CALM),
+            without_swr: page(NO_SWR_HOST),
+            with_swr: page(SWR_HOST),
         }
     }
 
-    /// Waits until both sites send it as a stale copy.
-    fn wait_until_stale(&self, stack: &Stack) {
+    /// Waits until both sites serve the page stale.
+    fn wait_until_stale(&self, stack: &WordPressStack) {
         for (host, page, detail) in [
-            (BRIEF, &self.brief, "detail=upstream-error"),
-            (CALM, &self.calm, "detail=revalidating"),
+            (NO_SWR_HOST, &self.without_swr, "detail=upstream-error"),
+            (SWR_HOST, &self.with_swr, "detail=revalidating"),
         ] {
             wait_until_stale(stack, host, "/bridged/", &page.body, detail);
         }
     }
 }
 
-/// Asks the brief site until a page comes fresh from PHP.
-fn wait_until_generated(stack: &Stack, path: &str) {
-    ask_until(stack, (BRIEF, path), "composed", |answer| {
-        is_generated(answer) && answer.cache_status().ends_with("stored")
+/// Waits until PHP generates a page of the site without stale-while-revalidate.
+fn wait_until_generated(stack: &WordPressStack, path: &str) {
+    poll_responses(stack, (NO_SWR_HOST, path), "generated", |response| {
+        is_generated(response) && response.cache_status().ends_with("stored")
     });
 }
 
-/// Asks the calm site until the page has been refreshed.
-fn wait_until_refreshed(stack: &Stack, path: &str, before: u32) {
-    ask_until(stack, (CALM, path), "refreshed", |answer| {
-        run_of(answer) > before
+/// Waits until the site with stale-while-revalidate has refreshed the page.
+fn wait_until_refreshed(stack: &WordPressStack, path: &str, before: u32) {
+    poll_responses(stack, (SWR_HOST, path), "refreshed", |response| {
+        php_run(response) > before
     });
 }
 
-fn is_generated(answer: &Response) -> bool {
-    answer.status == 200 && answer.text().contains("</html>")
+fn is_generated(response: &Response) -> bool {
+    response.status == 200 && response.text().contains("</html>")
 }
 
-fn a_dead_upstream_is_bridged(kind: Kind) {
-    let mut stack = Stack::start(kind, &plan());
+fn stale_pages_are_served_while_the_upstream_is_down(kind: UpstreamKind) {
+    let mut stack = WordPressStack::start(kind, &stack_options());
     stack.publish(["bridged", "unseen", "cut-short"]);
-    let bridged = Bridged::of(&stack);
-    assert_way(&bridged.brief, STORED);
-    let runs = stack.runs("/bridged/");
+    let stored = StoredPages::fetch(&stack);
+    assert_cache_status(&stored.without_swr, STORED);
+    let runs = stack.php_runs("/bridged/");
 
-    // Dies while it generates the page: a page that was never stored is not taken for a whole one.
-    stack.set("pause", "/cut-short/", "");
-    let cut = asking(&stack, "/cut-short/", |_| true);
+    // The upstream dies while it generates a page that was never stored: the client must not get status 200.
+    stack.set_note("pause", "/cut-short/", "");
+    let interrupted = spawn_requests(&stack, "/cut-short/", |_| true);
     stack.wait_for_note("paused", "/cut-short/");
     stack.upstream.kill();
-    if let Ok(answer) = cut.join().unwrap() {
-        assert!(answer.status >= 500, "{}", answer.beginning());
+    if let Ok(response) = interrupted.join().unwrap() {
+        assert!(response.status >= 500, "{}", response.beginning());
     }
-    stack.unset("pause", "/cut-short/");
+    stack.remove_note("pause", "/cut-short/");
 
-    bridged.wait_until_stale(&stack);
+    stored.wait_until_stale(&stack);
     for path in ["/unseen/", "/cut-short/", "/wp-login.php"] {
-        let answer = stack.get_from(BRIEF, path);
-        // It has failed many times by now, and the circuit breaker may be open.
-        match answer.cache_status() {
-            "galley; detail=upstream-down" => assert_eq!(answer.status, 502),
-            "galley; detail=upstream-paused" => assert_eq!(answer.status, 503),
-            _ => panic!("{}", answer.beginning()),
+        let response = stack.get_from(NO_SWR_HOST, path);
+        // The upstream has failed many times, and the circuit breaker may be open.
+        match response.cache_status() {
+            "galley; detail=upstream-down" => assert_eq!(response.status, 502),
+            "galley; detail=upstream-paused" => assert_eq!(response.status, 503),
+            _ => panic!("{}", response.beginning()),
         }
-        assert_text(&answer, "did not respond");
+        assert_text(&response, "did not respond");
     }
-    assert_eq!(stack.runs("/bridged/"), runs);
+    assert_eq!(stack.php_runs("/bridged/"), runs);
 
     stack.upstream.restart();
     for path in ["/unseen/", "/cut-short/", "/bridged/"] {
@@ -153,10 +155,10 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
     }
     wait_until_refreshed(&stack, "/bridged/", runs);
 
-    // Dies while it generates a page of which there is a stale copy: that copy answers.
-    stack.set("hold", "/bridged/", "");
-    let held = asking(&stack, "/bridged/", |answer| {
-        answer.cache_status() != "galley; hit"
+    // The upstream dies while it generates a page of which a stale copy is stored: the stale copy is served.
+    stack.set_note("hold", "/bridged/", "");
+    let held = spawn_requests(&stack, "/bridged/", |response| {
+        response.cache_status() != "galley; hit"
     });
     stack.wait_for_note("held", "/bridged/");
     stack.upstream.kill();
@@ -169,102 +171,113 @@ fn a_dead_upstream_is_bridged(kind: Kind) {
     );
 }
 
-/// Asks the brief site aside until an answer is the wanted one, or none comes.
-fn asking(
-    stack: &Stack,
+/// Sends requests to the site without stale-while-revalidate, in a thread, until `is_expected` accepts a response or one fails.
+fn spawn_requests(
+    stack: &WordPressStack,
     path: &str,
-    is_wanted: fn(&Response) -> bool,
+    is_expected: fn(&Response) -> bool,
 ) -> JoinHandle<Result<Response, TestkitError>> {
-    let (addr, request) = (stack.addr(), stack.named(Request::get(path)));
+    let (addr, request) = (stack.addr(), stack.with_default_host(Request::get(path)));
     thread::spawn(move || {
         loop {
             match request.send(addr) {
-                Ok(answer) if !is_wanted(&answer) => {}
+                Ok(response) if !is_expected(&response) => {}
                 last => return last,
             }
         }
     })
 }
 
-fn a_dead_database_is_bridged(kind: Kind) {
-    let mut stack = Stack::start(kind, &plan());
-    // What is written from now on survives the kill.
-    let keep = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
-    stack.database.sql(keep).unwrap();
+fn stale_pages_are_served_while_the_database_is_down(kind: UpstreamKind) {
+    let mut stack = WordPressStack::start(kind, &stack_options());
+    // Commits must survive the kill.
+    let flush = "SET GLOBAL innodb_flush_log_at_trx_commit = 1";
+    stack.database.sql(flush).unwrap();
     stack.publish(["bridged", "unseen"]);
-    let bridged = Bridged::of(&stack);
+    let stored = StoredPages::fetch(&stack);
     stack.database.kill();
-    bridged.wait_until_stale(&stack);
+    stored.wait_until_stale(&stack);
     for _ in 0..2 {
-        let answer = stack.get_from(BRIEF, "/unseen/").expect_status(500);
-        assert_text(&answer, "establishing a database connection");
-        assert!(!answer.is_hit() && !answer.cache_status().contains("stored"));
+        let response = stack.get_from(NO_SWR_HOST, "/unseen/").expect_status(500);
+        assert_text(&response, "establishing a database connection");
+        assert!(!response.is_hit() && !response.cache_status().contains("stored"));
     }
-    bridged.wait_until_stale(&stack);
-    // A page of the site's own for that, whose author did not think of a status.
+    stored.wait_until_stale(&stack);
+    // The drop-in is a custom error page that is sent with status 200.
     let drop_in = stack.wordpress.root.join("wp-content/db-error.php");
     fs::write(&drop_in, DROP_IN).unwrap();
     for _ in 0..2 {
-        let answer = stack.get_from(BRIEF, "/unseen/").expect_status(200);
-        assert_text(&answer, "Back in a minute");
-        assert!(!answer.is_hit(), "{}", answer.beginning());
+        let response = stack.get_from(NO_SWR_HOST, "/unseen/").expect_status(200);
+        assert_text(&response, "Back in a minute");
+        assert!(!response.is_hit(), "{}", response.beginning());
     }
-    bridged.wait_until_stale(&stack);
+    stored.wait_until_stale(&stack);
     fs::remove_file(drop_in).unwrap();
     stack.database.restart().unwrap();
     for path in ["/unseen/", "/bridged/"] {
         wait_until_generated(&stack, path);
     }
-    wait_until_refreshed(&stack, "/bridged/", run_of(&bridged.calm));
+    wait_until_refreshed(&stack, "/bridged/", php_run(&stored.with_swr));
 }
 
 const DROP_IN: &str = "<!DOCTYPE html><html><head><title>Sorry</title><style>body { font: 16px/1.5 sans-serif; margin: 15vh auto; \
     max-width: 40em; padding: 0 1em; color: #222; background: #fff }</style></head><body><h1>Back in a minute</h1>\
     <p>Error establishing a database connection. Please come again.</p></body></html>";
 
-/// An update under way, and a plugin that ends PHP.
-fn a_broken_wordpress_is_bridged(kind: Kind) {
-    let stack = Stack::start(kind, &plan());
+/// Tests maintenance mode, fatal errors, and pages that end early.
+fn stale_pages_are_served_while_wordpress_fails(kind: UpstreamKind) {
+    let stack = WordPressStack::start(kind, &stack_options());
     stack.publish(["bridged", "unseen", "crashes", "breaks"]);
-    let bridged = Bridged::of(&stack);
-    let crashes = stack.get_from(BRIEF, "/crashes/").expect_status(200);
-    stack.set("crash", "/crashes/", "");
-    let is_bridged = |path: &str, page: &Response| {
-        wait_until_stale(&stack, BRIEF, path, &page.body, "detail=upstream-error");
+    let stored = StoredPages::fetch(&stack);
+    let crashes = stack.get_from(NO_SWR_HOST, "/crashes/").expect_status(200);
+    stack.set_note("crash", "/crashes/", "");
+    let wait_for_stale = |path: &str, page: &Response| {
+        wait_until_stale(
+            &stack,
+            NO_SWR_HOST,
+            path,
+            &page.body,
+            "detail=upstream-error",
+        );
     };
-    is_bridged("/crashes/", &crashes);
-    stack.set("crash", "/unseen/", "");
+    wait_for_stale("/crashes/", &crashes);
+    stack.set_note("crash", "/unseen/", "");
     for _ in 0..2 {
-        let answer = stack.get_from(BRIEF, "/unseen/").expect_status(500);
-        assert_text(&answer, "critical error");
-        assert!(!answer.is_hit() && !answer.cache_status().contains("stored"));
+        let response = stack.get_from(NO_SWR_HOST, "/unseen/").expect_status(500);
+        assert_text(&response, "critical error");
+        assert!(!response.is_hit() && !response.cache_status().contains("stored"));
     }
 
-    let sign = stack.wordpress.root.join(".maintenance");
-    fs::write(&sign, "<?php $upgrading = time();").unwrap();
-    bridged.wait_until_stale(&stack);
-    let answer = stack.get_from(BRIEF, "/about/").expect_status(503);
-    assert_eq!(answer.field("retry-after"), Some("600"));
-    assert!(!answer.cache_status().contains("stored"));
-    fs::remove_file(sign).unwrap();
-    stack.unset("crash", "/unseen/");
-    stack.unset("crash", "/crashes/");
+    let maintenance = stack.wordpress.root.join(".maintenance");
+    fs::write(&maintenance, "<?php $upgrading = time();").unwrap();
+    stored.wait_until_stale(&stack);
+    let response = stack.get_from(NO_SWR_HOST, "/about/").expect_status(503);
+    assert_eq!(response.field("retry-after"), Some("600"));
+    assert!(!response.cache_status().contains("stored"));
+    fs::remove_file(maintenance).unwrap();
+    stack.remove_note("crash", "/unseen/");
+    stack.remove_note("crash", "/crashes/");
     for path in ["/about/", "/unseen/", "/crashes/", "/bridged/"] {
         wait_until_generated(&stack, path);
     }
 
-    // Half a page under a status of success is nobody's next page, and nobody's instead of a whole one.
+    // A truncated page with status 200 is not stored, and does not replace a complete stored page.
     for path in ["/breaks/", "/bridged/"] {
-        stack.set("break", path, "");
+        stack.set_note("break", path, "");
     }
-    let half = stack.get("/breaks/").expect_status(200);
-    assert_no_text(&half, "</html>");
-    ask_until(&stack, (BRIEF, "/bridged/"), "composed in vain", |answer| {
-        assert!(is_generated(answer), "{}", answer.beginning());
-        answer.cache_status().contains("detail=upstream-error")
-    });
+    let truncated = stack.get("/breaks/").expect_status(200);
+    assert_no_text(&truncated, "</html>");
+    poll_responses(
+        &stack,
+        (NO_SWR_HOST, "/bridged/"),
+        "stale after a truncated response",
+        |response| {
+            assert!(is_generated(response), "{}", response.beginning());
+            response.cache_status().contains("detail=upstream-error")
+        },
+    );
     for path in ["/breaks/", "/bridged/"] {
-        stack.unset("break", path);
+        stack.remove_note("break", path);
         wait_until_generated(&stack, path);
     }
 }

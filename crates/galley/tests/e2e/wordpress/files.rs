@@ -1,31 +1,33 @@
-//! Files of WordPress: uploads, assets, and what must neither run nor leave.
+//! Files of WordPress: uploads, static assets, and files that must be neither executed nor served.
 
 use std::fs;
 
 use galley_testkit::client::{Part, Request};
 use serde_json::Value;
 
-use super::stack::{HIT, STORED, Stack, assert_no_text, assert_text, assert_way, between};
+use super::stack::{
+    HIT, STORED, WordPressStack, assert_cache_status, assert_no_text, assert_text, text_between,
+};
 
-both! {
-    a_picture_is_uploaded_and_served,
-    assets_never_reach_php,
-    every_file_of_wordpress_that_is_no_script_is_sent,
-    scripts_in_uploads_neither_run_nor_leave,
-    private_files_do_not_leave,
-    the_administration_without_its_slash,
+test_with_shared_stacks! {
+    an_uploaded_image_is_served_as_a_file,
+    static_assets_are_served_without_php,
+    every_non_php_file_of_wordpress_is_served,
+    scripts_in_uploads_are_neither_executed_nor_served,
+    private_files_are_not_served,
+    wp_admin_without_a_trailing_slash_redirects,
 }
 
-/// One pixel.
+/// An image of one pixel.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x06\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDATx\xdac\xfc\xcf\
                      \xf0\xbf\x1e\0\x06\x83\x02\x7f\x94\xad\xd0\xeb\0\0\0\0IEND\xaeB`\x82";
 
 const FILE: &str = "galley; detail=file";
 
-fn a_picture_is_uploaded_and_served(stack: &Stack) {
+fn an_uploaded_image_is_served_as_a_file(stack: &WordPressStack) {
     let mut admin = stack.admin();
     let screen = admin.get("/wp-admin/media-new.php").unwrap().text();
-    let nonce = between(&screen, "name=\"_wpnonce\" value=\"", "\"").to_owned();
+    let nonce = text_between(&screen, "name=\"_wpnonce\" value=\"", "\"").to_owned();
     let field = |name: &'static str, content: &'static [u8]| Part {
         name,
         file: None,
@@ -45,42 +47,42 @@ fn a_picture_is_uploaded_and_served(stack: &Stack) {
             content: PNG,
         },
     ];
-    let answer = admin
+    let response = admin
         .upload("/wp-admin/async-upload.php", &parts)
         .unwrap()
         .expect_status(200);
-    assert_way(&answer, "galley; fwd=method; detail=method");
-    let said: Value = serde_json::from_slice(&answer.body).unwrap();
-    assert_eq!(said["success"], true, "{said}");
+    assert_cache_status(&response, "galley; fwd=method; detail=method");
+    let upload: Value = serde_json::from_slice(&response.body).unwrap();
+    assert_eq!(upload["success"], true, "{upload}");
     let path = |name: &str| {
-        let url = said["data"][name].as_str().unwrap();
+        let url = upload["data"][name].as_str().unwrap();
         url.strip_prefix("http://wp.test").unwrap().to_owned()
     };
     let (file, page) = (path("url"), path("link"));
 
-    let picture = stack.get(&file).expect_status(200);
-    assert_way(&picture, FILE);
-    assert_eq!(picture.body, PNG);
-    assert_eq!(picture.field("content-type"), Some("image/png"));
-    let etag = picture.field("etag").unwrap().to_owned();
-    let same = stack.send(Request::get(&file).field("If-None-Match", etag.as_bytes()));
-    assert_eq!(same.status, 304);
-    let part = stack.send(Request::get(&file).field("Range", "bytes=1-3"));
-    assert_eq!((part.status, part.text().as_str()), (206, "PNG"));
+    let image = stack.get(&file).expect_status(200);
+    assert_cache_status(&image, FILE);
+    assert_eq!(image.body, PNG);
+    assert_eq!(image.field("content-type"), Some("image/png"));
+    let etag = image.field("etag").unwrap().to_owned();
+    let not_modified = stack.send(Request::get(&file).field("If-None-Match", etag.as_bytes()));
+    assert_eq!(not_modified.status, 304);
+    let partial = stack.send(Request::get(&file).field("Range", "bytes=1-3"));
+    assert_eq!((partial.status, partial.text().as_str()), (206, "PNG"));
     for _ in 0..2 {
         let page = stack.get(&page).expect_status(200);
         assert_text(&page, &file);
     }
-    assert_way(&stack.get(&page), HIT);
-    // Replaced in place, as plugins for pictures do.
-    let at = stack.wordpress.root.join(file.trim_start_matches('/'));
-    fs::write(at, [PNG, b"more"].concat()).unwrap();
+    assert_cache_status(&stack.get(&page), HIT);
+    // Image plugins replace files in place.
+    let disk_path = stack.wordpress.root.join(file.trim_start_matches('/'));
+    fs::write(disk_path, [PNG, b"more"].concat()).unwrap();
     let replaced = stack.get(&file).expect_status(200);
     assert_eq!(replaced.body.len(), PNG.len() + 4);
     assert_ne!(replaced.field("etag"), Some(etag.as_str()));
 }
 
-fn assets_never_reach_php(stack: &Stack) {
+fn static_assets_are_served_without_php(stack: &WordPressStack) {
     for (target, content_type) in [
         (
             "/wp-includes/css/dist/block-library/style.min.css?ver=6",
@@ -92,56 +94,56 @@ fn assets_never_reach_php(stack: &Stack) {
         ("/wp-content/themes/twentytwentyone/style.css", "text/css"),
         ("/readme.html", "text/html"),
     ] {
-        let answer = stack.get(target).expect_status(200);
-        assert_way(&answer, FILE);
-        let found = answer.field("content-type").unwrap_or_default();
-        assert!(found.contains(content_type), "{target}: {found}");
-        let disk = target.split('?').next().unwrap().trim_start_matches('/');
+        let response = stack.get(target).expect_status(200);
+        assert_cache_status(&response, FILE);
+        let received = response.field("content-type").unwrap_or_default();
+        assert!(received.contains(content_type), "{target}: {received}");
+        let disk_path = target.split('?').next().unwrap().trim_start_matches('/');
         assert_eq!(
-            answer.body,
-            fs::read(stack.wordpress.root.join(disk)).unwrap()
+            response.body,
+            fs::read(stack.wordpress.root.join(disk_path)).unwrap()
         );
-        assert!(!answer.has("x-powered-by") && !answer.has("x-lab-run"));
+        assert!(!response.has("x-powered-by") && !response.has("x-lab-run"));
     }
     let mut editor = stack.editor();
     let logged_in = editor.get("/wp-admin/css/login.min.css").unwrap();
-    assert_way(&logged_in, FILE);
+    assert_cache_status(&logged_in, FILE);
 }
 
-/// All of core's, the themes' and the plugins' files but scripts, as they lie on the disk.
-fn every_file_of_wordpress_that_is_no_script_is_sent(stack: &Stack) {
+/// Checks all files of core, themes and plugins except PHP files against the disk.
+fn every_non_php_file_of_wordpress_is_served(stack: &WordPressStack) {
     let root = &stack.wordpress.root;
-    let mut folders: Vec<_> = ["wp-includes", "wp-admin", "wp-content"]
-        .map(|folder| root.join(folder))
+    let mut directories: Vec<_> = ["wp-includes", "wp-admin", "wp-content"]
+        .map(|directory| root.join(directory))
         .into();
-    let mut sent = 0;
-    while let Some(folder) = folders.pop() {
-        // A plugin says itself which of its files are for visitors.
-        if folder.join(".htaccess").exists() {
+    let mut served = 0;
+    while let Some(directory) = directories.pop() {
+        // A plugin with an .htaccess restricts access to its files.
+        if directory.join(".htaccess").exists() {
             continue;
         }
-        for entry in fs::read_dir(folder).unwrap() {
+        for entry in fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             if name.starts_with('.') || path.extension().is_some_and(|ending| ending == "php") {
                 continue;
             }
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
                 continue;
             }
-            let inner = path.strip_prefix(root).unwrap().to_str().unwrap();
-            let answer = stack.get(&format!("/{inner}"));
-            assert_eq!(answer.status, 200, "{inner}: {}", answer.beginning());
-            assert_way(&answer, FILE);
-            assert_eq!(answer.body, fs::read(&path).unwrap(), "{inner}");
-            sent += 1;
+            let relative = path.strip_prefix(root).unwrap().to_str().unwrap();
+            let response = stack.get(&format!("/{relative}"));
+            assert_eq!(response.status, 200, "{relative}: {}", response.beginning());
+            assert_cache_status(&response, FILE);
+            assert_eq!(response.body, fs::read(&path).unwrap(), "{relative}");
+            served += 1;
         }
     }
-    assert!(sent > 1_000, "{sent} files only");
+    assert!(served > 1_000, "only {served} files");
 }
 
-fn scripts_in_uploads_neither_run_nor_leave(stack: &Stack) {
+fn scripts_in_uploads_are_neither_executed_nor_served(stack: &WordPressStack) {
     let uploads = stack.wordpress.root.join("wp-content/uploads");
     let script = "<?php /* SOURCE */ echo 'RAN', 6 * 7;";
     for name in [
@@ -180,26 +182,26 @@ fn scripts_in_uploads_neither_run_nor_leave(stack: &Stack) {
         "/wp-content/uploads/picture.php.jpg/x.php",
     ] {
         for request in [Request::get(target), Request::form(target, &[("a", "b")])] {
-            let answer = stack.send(request);
-            let text = answer.text();
+            let response = stack.send(request);
+            let text = response.text();
             assert!(
                 !text.contains("RAN42") && !text.contains("SOURCE"),
                 "{target}: {}",
-                answer.beginning()
+                response.beginning()
             );
             assert!(
-                answer.status >= 400 || text.is_empty(),
+                response.status >= 400 || text.is_empty(),
                 "{target}: {}",
-                answer.beginning()
+                response.beginning()
             );
         }
     }
-    // A picture by its name: sent as one, and not run.
-    let picture = stack.get("/wp-content/uploads/picture.php.jpg");
-    assert_no_text(&picture, "RAN42");
+    // A file with an image extension is served as an image and not executed.
+    let image = stack.get("/wp-content/uploads/picture.php.jpg");
+    assert_no_text(&image, "RAN42");
 }
 
-fn private_files_do_not_leave(stack: &Stack) {
+fn private_files_are_not_served(stack: &WordPressStack) {
     let root = &stack.wordpress.root;
     for name in [
         "wp-content/debug.log",
@@ -233,50 +235,50 @@ fn private_files_do_not_leave(stack: &Stack) {
         "/wp-content/../.htaccess",
         "/wp-content/..%2f.htaccess",
     ] {
-        let answer = stack.send(Request::get(target));
+        let response = stack.send(Request::get(target));
         assert!(
-            [400, 403, 404].contains(&answer.status),
+            [400, 403, 404].contains(&response.status),
             "{target}: {}",
-            answer.beginning()
+            response.beginning()
         );
-        let text = answer.text();
+        let text = response.text();
         assert!(
             !text.contains("PRIVATE") && !text.contains("DB_PASSWORD") && !text.contains("Rewrite"),
             "{target}: {text}"
         );
     }
     for target in ["/wp-config.php", "/.htaccess", "/wp-content/debug.log"] {
-        let answer = stack.get(target).expect_status(403);
-        assert_way(&answer, "galley; detail=denied");
+        let response = stack.get(target).expect_status(403);
+        assert_cache_status(&response, "galley; detail=denied");
     }
 }
 
-fn the_administration_without_its_slash(stack: &Stack) {
-    let answer = stack.get("/wp-admin").expect_status(301);
-    let location = answer.field("location").unwrap();
+fn wp_admin_without_a_trailing_slash_redirects(stack: &WordPressStack) {
+    let response = stack.get("/wp-admin").expect_status(301);
+    let location = response.field("location").unwrap();
     assert!(
         ["/wp-admin/", "http://wp.test/wp-admin/"].contains(&location),
         "{location}"
     );
-    let answer = stack.get("/wp-admin/").expect_status(302);
-    let location = answer.field("location").unwrap().to_owned();
+    let response = stack.get("/wp-admin/").expect_status(302);
+    let location = response.field("location").unwrap().to_owned();
     assert!(
         location.starts_with(
             "http://wp.test/wp-login.php?redirect_to=http%3A%2F%2Fwp.test%2Fwp-admin%2F"
         ),
         "{location}"
     );
-    assert_way(&answer, "galley; fwd=bypass; detail=path");
+    assert_cache_status(&response, "galley; fwd=bypass; detail=path");
     let mut editor = stack.editor();
     let _ = editor.get("/wp-admin/").unwrap().expect_status(200);
     assert_eq!(
         stack.get("/wp-admin/").field("location"),
         Some(location.as_str())
     );
-    // Shorter ways that WordPress knows; where they lead to depends on the user.
+    // WordPress redirects these short URLs depending on the user.
     for path in ["/admin", "/login"] {
-        let answer = stack.get(path);
-        assert_eq!(answer.status, 302, "{path}: {}", answer.beginning());
-        assert_ne!(answer.cache_status(), STORED);
+        let response = stack.get(path);
+        assert_eq!(response.status, 302, "{path}: {}", response.beginning());
+        assert_ne!(response.cache_status(), STORED);
     }
 }

@@ -1,11 +1,12 @@
 <?php
 /**
- * Shows what reached PHP, counts the runs of each path, and stops where files beside WordPress say so.
+ * Prints the request as PHP received it, counts the PHP runs per path, and lets tests control PHP through files.
  *
- * Notes lie in `notes/` beside the folder of WordPress. Their names end with the path that is asked for, `/` written
- * as `_`: `runs` counts; `head` holds field lines to be sent; `hold` waits when the content has been read and nothing is
- * sent, `pause` before the end of the page, when the rest has left, `linger` when all has; `crash` and `break` end PHP by an
- * error at the first two of these points; `session` starts a PHP session and counts in it.
+ * These notes are files in `notes/`, next to the directory of WordPress. Their names end with the requested path, in which `_`
+ * replaces `/`. `runs` contains the count. `head` contains header lines to send. `hold` makes PHP wait after it has read the
+ * content and before it sends anything, `pause` before the end of the page, after it has sent the rest, and `linger` after it has
+ * sent everything. `crash` and `break` make PHP fail at the first two of these points. `session` starts a PHP session that
+ * counts visits.
  */
 
 declare(strict_types=1);
@@ -32,44 +33,44 @@ function count_run(): int {
 	return $run;
 }
 
-/** Says that it is here by one file and waits for another, if a third one wants that. */
-function stop( string $wish, string $here, string $further ): void {
-	if ( ! file_exists( note( $wish ) ) ) {
+/** If the note `$request` exists, creates the note `$reached` and waits for the note `$resume`. */
+function wait_at( string $request, string $reached, string $resume ): void {
+	if ( ! file_exists( note( $request ) ) ) {
 		return;
 	}
-	while ( 'pause' === $wish && ob_get_level() > 0 ) {
+	while ( 'pause' === $request && ob_get_level() > 0 ) {
 		ob_end_flush();
 	}
 	flush();
-	touch( note( $here ) );
+	touch( note( $reached ) );
 	for ( $tries = 0; $tries < 10000; $tries++ ) {
 		clearstatcache();
-		if ( file_exists( note( $further ) ) ) {
+		if ( file_exists( note( $resume ) ) ) {
 			return;
 		}
 		usleep( 2000 );
 	}
-	exit( 'nobody came' );
+	exit( 'no test resumed this request' );
 }
 
-/** Calls what is not there, if a file wants that. */
-function fall( string $wish ): void {
-	if ( file_exists( note( $wish ) ) ) {
-		a_function_that_a_plugin_took_away();
+/** If the note `$request` exists, ends PHP with a fatal error. */
+function fail_at( string $request ): void {
+	if ( file_exists( note( $request ) ) ) {
+		an_undefined_function();
 	}
 }
 
-/** Works on when the client has everything, as the scheduler does. */
+/** Keeps the worker busy after the response is complete, as wp-cron.php does. */
 function linger(): void {
 	if ( file_exists( note( 'linger' ) ) ) {
 		ignore_user_abort( true );
 		fastcgi_finish_request();
-		stop( 'linger', 'lingering', 'leave' );
+		wait_at( 'linger', 'lingering', 'leave' );
 	}
 }
 
-/** What the page shows of its request, in a comment that no value can end. */
-function show(): void {
+/** Prints the request in an HTML comment, with escaped values. */
+function print_request(): void {
 	$lines = array( 'query' => $_SERVER['QUERY_STRING'] ?? '', 'uri' => $_SERVER['REQUEST_URI'], 'method' => $_SERVER['REQUEST_METHOD'] );
 	$lines += array( 'mobile' => wp_is_mobile() ? 'yes' : 'no', 'visits' => $_SESSION['visits'] ?? 'none' );
 	foreach ( $_SERVER + $_COOKIE as $name => $value ) {
@@ -94,13 +95,13 @@ if ( file_exists( note( 'session' ) ) ) {
 	session_start();
 	$_SESSION['visits'] = ( $_SESSION['visits'] ?? 0 ) + 1;
 }
-add_action( 'template_redirect', fn() => stop( 'hold', 'held', 'go' ), 9 );
+add_action( 'template_redirect', fn() => wait_at( 'hold', 'held', 'go' ), 9 );
 add_action( 'shutdown', __NAMESPACE__ . '\linger', 999 );
-add_action( 'template_redirect', fn() => fall( 'crash' ), 8 );
-add_action( 'wp_footer', fn() => fall( 'break' ), 997 );
-add_action( 'wp_footer', fn() => stop( 'pause', 'paused', 'resume' ), 998 );
-add_action( 'wp_footer', __NAMESPACE__ . '\show', 999 );
-// All comments of the tests come from one address.
+add_action( 'template_redirect', fn() => fail_at( 'crash' ), 8 );
+add_action( 'wp_footer', fn() => fail_at( 'break' ), 997 );
+add_action( 'wp_footer', fn() => wait_at( 'pause', 'paused', 'resume' ), 998 );
+add_action( 'wp_footer', __NAMESPACE__ . '\print_request', 999 );
+// All comments in the tests come from one IP address.
 add_filter( 'comment_flood_filter', '__return_false', 99 );
-// WordPress wants https for these.
+// By default WordPress offers application passwords only over HTTPS.
 add_filter( 'wp_is_application_passwords_available', '__return_true' );

@@ -1,10 +1,11 @@
-//! A real WordPress behind the real server, once with PHP-FPM and once with Apache and `mod_php`.
+//! Galley in front of a real WordPress, once with PHP-FPM and once with Apache and `mod_php`.
 //!
-//! Each test is a function of a running [`stack::Stack`] and runs for both. All tests of one kind share one stack, so each
-//! keeps to posts of its own; what stops parts, or is about a whole site, has a stack or a site of its own.
+//! Each test is a function that takes a running [`stack::WordPressStack`] and is executed for both. The tests of one kind share
+//! one stack, so each test uses only its own posts. Tests that stop processes start a separate stack, and tests that affect a
+//! whole site use a separate site.
 
-/// Makes two tests of each function: `fpm::name` and `apache::name`.
-macro_rules! both {
+/// Declares two tests per function, `fpm::name` and `apache::name`, which get a shared stack.
+macro_rules! test_with_shared_stacks {
     ($($name:ident),+ $(,)?) => {
         mod fpm {
             $(#[test] fn $name() { super::$name(&crate::wordpress::stack::FPM); })+
@@ -15,35 +16,35 @@ macro_rules! both {
     };
 }
 
-/// The same for functions that start a stack of their own.
-macro_rules! both_alone {
+/// Declares the same two tests for functions that start a separate stack.
+macro_rules! test_with_own_stack {
     ($($name:ident),+ $(,)?) => {
         mod fpm {
-            $(#[test] fn $name() { super::$name(crate::wordpress::stack::Kind::Fpm); })+
+            $(#[test] fn $name() { super::$name(crate::wordpress::stack::UpstreamKind::Fpm); })+
         }
         mod apache {
-            $(#[test] fn $name() { super::$name(crate::wordpress::stack::Kind::Apache); })+
+            $(#[test] fn $name() { super::$name(crate::wordpress::stack::UpstreamKind::Apache); })+
         }
     };
 }
 
 mod access;
-mod addresses;
-mod authors;
+mod canonical_urls;
 mod comments;
 pub mod deception;
-mod devices;
+mod deny_rules;
+mod device_variants;
 mod doctor;
 mod failures;
+mod feeds_and_apis;
 mod files;
+mod hide_authors;
 mod load;
-mod machines;
-mod network;
+mod multisite;
 mod pages;
-mod people;
 mod plugin;
 mod poison;
+mod private_pages;
 mod purges;
 mod setup;
-mod spellings;
 mod stack;

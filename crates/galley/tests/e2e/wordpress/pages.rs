@@ -1,41 +1,42 @@
-//! Pages for everybody: generated once, then the same bytes for all; and what of a visitor's request may not be seen in them.
+//! Anonymous pages: PHP generates them once, all clients get the same bytes, and request data of one client does not appear in
+//! them.
 
 use galley_testkit::client::{Request, Response};
-
 use galley_testkit::wait_for;
 
 use super::stack::{
-    HIT, HOST, STORED, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, run_of,
+    HIT, HOST, STORED, TIMEOUT, WordPressStack, assert_cache_status, assert_no_text, assert_text,
+    php_run,
 };
 
-both! {
-    a_first_visit_is_a_miss_and_a_second_is_a_hit,
-    the_whole_sample_site_is_generated_once,
-    head_is_get_without_the_body,
-    conditional_visits_cost_a_304,
-    a_missing_page_is_kept_as_one,
-    posts_of_forms_are_never_stored,
-    searches_are_kept_by_their_words,
-    tracking_parameters_make_no_difference_and_never_reach_php,
-    parameters_that_only_look_like_tracking_are_not_dropped,
-    redirects_get_their_tracking_parameters_back,
-    cookies_that_mean_nobody_do_not_matter,
-    what_a_stranger_claims_is_in_no_page,
-    scripts_ask_whole,
-    a_page_that_sets_a_cookie_is_nobody_elses,
-    a_page_that_forbids_it_is_not_stored,
+test_with_shared_stacks! {
+    the_first_request_is_a_miss_and_the_second_a_hit,
+    each_page_of_the_sample_site_is_generated_once,
+    head_responses_have_the_header_fields_of_get,
+    if_none_match_gets_304_from_the_cache,
+    not_found_pages_are_stored_with_status_404,
+    post_responses_are_not_stored_and_soft_purge_the_page,
+    search_results_are_stored_per_query,
+    tracking_parameters_are_ignored_and_not_forwarded,
+    similar_parameter_names_are_not_treated_as_tracking,
+    redirects_keep_the_tracking_parameters_of_the_request,
+    anonymous_cookies_are_ignored_and_not_forwarded,
+    forged_request_fields_do_not_appear_in_stored_pages,
+    ajax_and_cross_origin_requests_bypass_the_cache,
+    a_page_with_set_cookie_is_not_shared,
+    cache_control_and_vary_prevent_storing,
 }
 
-/// What may differ between two answers with the same content.
-fn lasting(answer: &Response) -> Vec<(String, String)> {
-    let passing = [
+/// Returns the header fields that must be equal in two responses with the same content.
+fn stable_fields(response: &Response) -> Vec<(String, String)> {
+    let variable = [
         "age",
         "cache-status",
         "content-length",
         "etag",
         "transfer-encoding",
     ];
-    let mut lasting: Vec<_> = answer
+    let mut fields: Vec<_> = response
         .fields
         .iter()
         .map(|(name, value)| {
@@ -44,29 +45,29 @@ fn lasting(answer: &Response) -> Vec<(String, String)> {
                 String::from_utf8_lossy(value).into_owned(),
             )
         })
-        .filter(|(name, _)| !passing.contains(&name.as_str()))
+        .filter(|(name, _)| !variable.contains(&name.as_str()))
         .collect();
-    // Only the order of lines with the same name means something (RFC 9110 section 5.3).
-    lasting.sort_by(|a, b| a.0.cmp(&b.0));
-    lasting
+    // Only the order of field lines with the same name is significant (RFC 9110 section 5.3).
+    fields.sort_by(|a, b| a.0.cmp(&b.0));
+    fields
 }
 
-fn a_first_visit_is_a_miss_and_a_second_is_a_hit(stack: &Stack) {
+fn the_first_request_is_a_miss_and_the_second_a_hit(stack: &WordPressStack) {
     stack.publish(["first-visit"]);
     let first = stack.get("/first-visit/").expect_status(200);
-    assert_way(&first, STORED);
+    assert_cache_status(&first, STORED);
     assert_text(&first, "Text of first-visit.");
     let second = stack.get("/first-visit/").expect_status(200);
-    assert_way(&second, HIT);
+    assert_cache_status(&second, HIT);
     assert_eq!(second.body, first.body);
-    assert_eq!(lasting(&second), lasting(&first));
+    assert_eq!(stable_fields(&second), stable_fields(&first));
     assert!(second.age().is_some() && second.has("etag"));
     assert_eq!(second.field("cache-control"), Some("no-cache"));
-    assert_eq!(stack.runs("/first-visit/"), 1);
+    assert_eq!(stack.php_runs("/first-visit/"), 1);
 }
 
-fn the_whole_sample_site_is_generated_once(stack: &Stack) {
-    let rows = [
+fn each_page_of_the_sample_site_is_generated_once(stack: &WordPressStack) {
+    let pages = [
         ("/", 200, "The Tide Table"),
         ("/page/2/", 200, "The Tide Table"),
         ("/the-ferry-runs-again/", 200, "The ferry runs again"),
@@ -78,88 +79,89 @@ fn the_whole_sample_site_is_generated_once(stack: &Stack) {
         ("/next-week/", 404, ""),
         ("/robots.txt", 200, "Sitemap: http://wp.test/wp-sitemap.xml"),
     ];
-    for (path, status, wanted) in rows {
+    for (path, status, expected) in pages {
         let first = stack.get(path).expect_status(status);
         let again = stack.get(path).expect_status(status);
-        assert_way(&again, HIT);
-        assert_eq!(run_of(&again), run_of(&first), "{path}");
-        assert_text(&again, wanted);
+        assert_cache_status(&again, HIT);
+        assert_eq!(php_run(&again), php_run(&first), "{path}");
+        assert_text(&again, expected);
         assert_eq!(again.body, first.body, "{path}");
         assert_no_text(&again, "A note to ourselves");
     }
 }
 
-fn head_is_get_without_the_body(stack: &Stack) {
+fn head_responses_have_the_header_fields_of_get(stack: &WordPressStack) {
     stack.publish(["head-first"]);
     let head = stack.send(Request::head("/head-first/")).expect_status(200);
-    assert_way(&head, STORED);
-    // The head has left before the page is whole; who comes meanwhile shares it.
+    assert_cache_status(&head, STORED);
+    // The response head may be sent before the page is complete. Requests in between share the fetch.
     assert_text(&stack.get("/head-first/"), "Text of head-first.");
     let get = stack.get("/head-first/").expect_status(200);
-    assert_way(&get, HIT);
+    assert_cache_status(&get, HIT);
     assert_text(&get, "method=GET");
     let again = stack.send(Request::head("/head-first/")).expect_status(200);
-    assert_way(&again, HIT);
+    assert_cache_status(&again, HIT);
     assert_eq!(again.field("content-length"), get.field("content-length"));
     assert_eq!(again.field("etag"), get.field("etag"));
-    assert_eq!(lasting(&again), lasting(&get));
-    assert_eq!(lasting(&head), lasting(&get));
-    assert_eq!(stack.runs("/head-first/"), 1);
+    assert_eq!(stable_fields(&again), stable_fields(&get));
+    assert_eq!(stable_fields(&head), stable_fields(&get));
+    assert_eq!(stack.php_runs("/head-first/"), 1);
 }
 
-fn conditional_visits_cost_a_304(stack: &Stack) {
+fn if_none_match_gets_304_from_the_cache(stack: &WordPressStack) {
     stack.publish(["conditional"]);
     stack.get("/conditional/");
     let etag = stack.get("/conditional/").field("etag").unwrap().to_owned();
-    assert!(etag.starts_with('"'), "strong: {etag}");
+    assert!(etag.starts_with('"'), "not a strong ETag: {etag}");
     let send = |etag: &str| {
         stack.send(Request::get("/conditional/").field("If-None-Match", etag.as_bytes()))
     };
     let same = send(&etag).expect_status(304);
-    assert_way(&same, HIT);
+    assert_cache_status(&same, HIT);
     assert_eq!(same.field("etag"), Some(etag.as_str()));
     let _ = send(&format!("\"other\", W/{etag}")).expect_status(304);
-    assert_way(&send("\"other\"").expect_status(200), HIT);
-    assert_eq!(stack.runs("/conditional/"), 1);
+    assert_cache_status(&send("\"other\"").expect_status(200), HIT);
+    assert_eq!(stack.php_runs("/conditional/"), 1);
 }
 
-fn a_missing_page_is_kept_as_one(stack: &Stack) {
+fn not_found_pages_are_stored_with_status_404(stack: &WordPressStack) {
     let first = stack.get("/nothing-at-all/").expect_status(404);
-    assert_way(&first, STORED);
+    assert_cache_status(&first, STORED);
     assert_text(&first, "nothing was found at this location");
     let second = stack.get("/nothing-at-all/").expect_status(404);
-    assert_way(&second, HIT);
+    assert_cache_status(&second, HIT);
     assert_eq!(second.body, first.body);
-    assert_eq!(stack.runs("/nothing-at-all/"), 1);
-    // What looks like a file and is none is a missing page too.
+    assert_eq!(stack.php_runs("/nothing-at-all/"), 1);
+    // WordPress also handles missing files.
     let _ = stack.get("/wp-content/uploads/none.png").expect_status(404);
 }
 
-fn posts_of_forms_are_never_stored(stack: &Stack) {
+fn post_responses_are_not_stored_and_soft_purge_the_page(stack: &WordPressStack) {
     stack.publish(["posted"]);
     stack.get("/posted/");
     for round in 0..2 {
         let form = Request::form("/posted/", &[("message", "CANARY")]);
-        let answer = stack.send(form).expect_status(200);
-        assert_way(&answer, "galley; fwd=method; detail=method");
-        assert_eq!(run_of(&answer), 2 + 2 * round, "PHP is asked each time");
-        assert_text(&answer, "method=POST");
-        // What was posted may have changed the page. Anybody can post, so the stored page answers until it is refreshed.
+        let response = stack.send(form).expect_status(200);
+        assert_cache_status(&response, "galley; fwd=method; detail=method");
+        assert_eq!(php_run(&response), 2 + 2 * round, "PHP did not run");
+        assert_text(&response, "method=POST");
+        // The form may have changed the page. Anyone can submit forms, so the purge is soft and the stale page is served until it is
+        // refreshed.
         wait_for("the page to be refreshed", TIMEOUT, || {
-            run_of(&stack.get("/posted/")) == 3 + 2 * round
+            php_run(&stack.get("/posted/")) == 3 + 2 * round
         });
         assert_text(&stack.get("/posted/"), "method=GET");
     }
 }
 
-fn searches_are_kept_by_their_words(stack: &Stack) {
+fn search_results_are_stored_per_query(stack: &WordPressStack) {
     stack.publish(["quokka-diary", "numbat-diary"]);
     for (word, other) in [("quokka", "numbat"), ("numbat", "quokka")] {
         let target = format!("/?s={word}");
         let first = stack.get(&target).expect_status(200);
-        assert_way(&first, STORED);
+        assert_cache_status(&first, STORED);
         let second = stack.get(&target).expect_status(200);
-        assert_way(&second, HIT);
+        assert_cache_status(&second, HIT);
         assert_eq!(first.body, second.body);
         assert_text(
             &second,
@@ -177,17 +179,17 @@ fn searches_are_kept_by_their_words(stack: &Stack) {
     }
     let nothing = stack.get("/?s=nobody-wrote-this").expect_status(200);
     assert_text(&nothing, "nothing matched your search terms");
-    // The order of parameters makes no other page.
+    // The order of parameters does not affect the cache key.
     stack.get("/?s=quokka&paged=1&post_type=post");
-    assert_way(&stack.get("/?post_type=post&paged=1&s=quokka"), HIT);
+    assert_cache_status(&stack.get("/?post_type=post&paged=1&s=quokka"), HIT);
 }
 
-fn tracking_parameters_make_no_difference_and_never_reach_php(stack: &Stack) {
+fn tracking_parameters_are_ignored_and_not_forwarded(stack: &WordPressStack) {
     stack.publish(["tracked"]);
     let first = stack
         .get("/tracked/?utm_source=CANARY&fbclid=CANARY")
         .expect_status(200);
-    assert_way(&first, STORED);
+    assert_cache_status(&first, STORED);
     for query in [
         "",
         "?",
@@ -204,21 +206,21 @@ fn tracking_parameters_make_no_difference_and_never_reach_php(stack: &Stack) {
         "?&utm_source=CANARY&&",
         "?utm_source",
     ] {
-        let answer = stack.get(&format!("/tracked/{query}")).expect_status(200);
-        assert_way(&answer, HIT);
-        assert_eq!(answer.body, first.body, "{query}");
+        let response = stack.get(&format!("/tracked/{query}")).expect_status(200);
+        assert_cache_status(&response, HIT);
+        assert_eq!(response.body, first.body, "{query}");
     }
-    let seen = String::from_utf8_lossy(&first.raw).into_owned();
-    assert!(!seen.contains("CANARY"), "{seen}");
+    let raw = String::from_utf8_lossy(&first.raw).into_owned();
+    assert!(!raw.contains("CANARY"), "{raw}");
     assert_eq!(first.field("x-lab-query"), Some(""));
-    assert_eq!(stack.runs("/tracked/"), 1);
-    // Beside a parameter that counts, the others still do not.
+    assert_eq!(stack.php_runs("/tracked/"), 1);
+    // Tracking parameters are also removed next to other parameters.
     let search = stack.get("/?s=tracked&utm_source=CANARY");
     assert!(!String::from_utf8_lossy(&search.raw).contains("CANARY"));
-    assert_way(&stack.get("/?fbclid=CANARY&s=tracked"), HIT);
+    assert_cache_status(&stack.get("/?fbclid=CANARY&s=tracked"), HIT);
 }
 
-fn parameters_that_only_look_like_tracking_are_not_dropped(stack: &Stack) {
+fn similar_parameter_names_are_not_treated_as_tracking(stack: &WordPressStack) {
     stack.publish(["looks-tracked"]);
     for query in [
         "UTM_SOURCE=CANARY",
@@ -228,36 +230,36 @@ fn parameters_that_only_look_like_tracking_are_not_dropped(stack: &Stack) {
         "fbclid2=CANARY",
         "s%00utm_source=CANARY",
     ] {
-        let answer = stack.get(&format!("/looks-tracked/?{query}"));
+        let response = stack.get(&format!("/looks-tracked/?{query}"));
         assert!(
-            answer
+            response
                 .field("x-lab-query")
-                .is_some_and(|seen| seen.contains("CANARY")),
+                .is_some_and(|query| query.contains("CANARY")),
             "{query}: {}",
-            answer.beginning()
+            response.beginning()
         );
-        assert!(!answer.is_hit(), "{query}");
+        assert!(!response.is_hit(), "{query}");
     }
     let plain = stack.get("/looks-tracked/").expect_status(200);
-    assert_way(&plain, STORED);
+    assert_cache_status(&plain, STORED);
     assert_no_text(&plain, "CANARY");
 }
 
-fn redirects_get_their_tracking_parameters_back(stack: &Stack) {
+fn redirects_keep_the_tracking_parameters_of_the_request(stack: &WordPressStack) {
     let [id] = stack.publish(["moved-here"]);
     let send = |target: &str| stack.get(target).expect_status(301);
-    let location = |answer: &Response| answer.field("location").unwrap().to_owned();
+    let location = |response: &Response| response.field("location").unwrap().to_owned();
     let first = send("/moved-here?utm_source=one&fbclid=two");
-    assert_way(&first, STORED);
+    assert_cache_status(&first, STORED);
     assert_eq!(
         location(&first),
         "http://wp.test/moved-here/?utm_source=one&fbclid=two"
     );
     let other = send("/moved-here?gclid=three");
-    assert_way(&other, HIT);
+    assert_cache_status(&other, HIT);
     assert_eq!(location(&other), "http://wp.test/moved-here/?gclid=three");
     assert_eq!(location(&send("/moved-here")), "http://wp.test/moved-here/");
-    assert_eq!(stack.runs("/moved-here"), 1);
+    assert_eq!(stack.php_runs("/moved-here"), 1);
 
     let short = send(&format!("/?utm_medium=mail&p={id}"));
     assert_eq!(
@@ -265,9 +267,9 @@ fn redirects_get_their_tracking_parameters_back(stack: &Stack) {
         "http://wp.test/moved-here/?utm_medium=mail"
     );
     let short = send(&format!("/?p={id}&fbclid=x"));
-    assert_way(&short, HIT);
+    assert_cache_status(&short, HIT);
     assert_eq!(location(&short), "http://wp.test/moved-here/?fbclid=x");
-    // One that counts stays where WordPress puts it.
+    // Other parameters stay where WordPress puts them.
     let mixed = send("/moved-here?a=1&utm_source=one");
     assert_eq!(
         location(&mixed),
@@ -275,9 +277,9 @@ fn redirects_get_their_tracking_parameters_back(stack: &Stack) {
     );
 }
 
-fn cookies_that_mean_nobody_do_not_matter(stack: &Stack) {
+fn anonymous_cookies_are_ignored_and_not_forwarded(stack: &WordPressStack) {
     stack.publish(["cookies"]);
-    let harmless = [
+    let anonymous = [
         "wordpress_test_cookie=WP%20Cookie%20check",
         "_ga=GA1.2.CANARY; _gid=CANARY; _fbp=CANARY",
         "cookieyes-consent=CANARY; cmplz_banner-status=CANARY; borlabs-cookie=CANARY",
@@ -287,19 +289,19 @@ fn cookies_that_mean_nobody_do_not_matter(stack: &Stack) {
         "PHPSESSID=CANARY",
         "a=1, wordpress_logged_in_x",
     ];
-    for (number, cookies) in harmless.iter().enumerate() {
-        let answer = stack.send(Request::get("/cookies/").cookie(cookies));
-        assert_way(&answer, if number == 0 { STORED } else { HIT });
-        let seen = String::from_utf8_lossy(&answer.raw).into_owned();
-        assert!(!seen.contains("CANARY"), "{cookies}: {seen}");
-        assert_eq!(answer.field("x-lab-cookie"), Some(""), "{cookies}");
+    for (number, cookies) in anonymous.iter().enumerate() {
+        let response = stack.send(Request::get("/cookies/").cookie(cookies));
+        assert_cache_status(&response, if number == 0 { STORED } else { HIT });
+        let raw = String::from_utf8_lossy(&response.raw).into_owned();
+        assert!(!raw.contains("CANARY"), "{cookies}: {raw}");
+        assert_eq!(response.field("x-lab-cookie"), Some(""), "{cookies}");
     }
-    assert_eq!(stack.runs("/cookies/"), 1);
+    assert_eq!(stack.php_runs("/cookies/"), 1);
 }
 
-fn what_a_stranger_claims_is_in_no_page(stack: &Stack) {
+fn forged_request_fields_do_not_appear_in_stored_pages(stack: &WordPressStack) {
     stack.publish(["claims"]);
-    let claims = [
+    let forged = [
         ("X-Forwarded-Host", "canary.example"),
         ("X-Forwarded-Proto", "https"),
         ("X-Forwarded-Port", "4443"),
@@ -319,53 +321,53 @@ fn what_a_stranger_claims_is_in_no_page(stack: &Stack) {
         ("If-None-Match", "\"canary\""),
         ("Range", "bytes=0-9"),
     ];
-    let request = claims
+    let request = forged
         .iter()
         .fold(Request::get("/claims/"), |request, (name, value)| {
             request.field(name, value)
         });
     stack.send(request);
     let page = stack.get("/claims/").expect_status(200);
-    assert_way(&page, HIT);
-    let seen = String::from_utf8_lossy(&page.raw).to_lowercase();
+    assert_cache_status(&page, HIT);
+    let raw = String::from_utf8_lossy(&page.raw).to_lowercase();
     for trace in ["canary", "198.51.100.77", "https://wp.test", "4443"] {
-        assert!(!seen.contains(trace), "{trace} in {seen}");
+        assert!(!raw.contains(trace), "{trace} in {raw}");
     }
-    assert!(seen.contains("</html>"), "whole, not a range");
-    assert_eq!(stack.runs("/claims/"), 1);
-    // Nor may a claim send anybody round in circles.
-    for (name, value) in claims {
-        let front = stack.send(Request::get("/claims/").field(name, value).host(HOST));
-        assert!([200, 206].contains(&front.status), "{name}: {value}");
+    assert!(raw.contains("</html>"), "the page is not complete");
+    assert_eq!(stack.php_runs("/claims/"), 1);
+    // Forged fields must not cause redirects.
+    for (name, value) in forged {
+        let page = stack.send(Request::get("/claims/").field(name, value).host(HOST));
+        assert!([200, 206].contains(&page.status), "{name}: {value}");
     }
 }
 
-fn scripts_ask_whole(stack: &Stack) {
+fn ajax_and_cross_origin_requests_bypass_the_cache(stack: &WordPressStack) {
     stack.publish(["scripted"]);
     stack.get("/scripted/");
     let script = stack.send(Request::get("/scripted/").field("X-Requested-With", "XMLHttpRequest"));
-    assert_way(&script, "galley; fwd=bypass; detail=ajax");
-    let foreign = stack.send(Request::get("/scripted/").field("Origin", "https://other.example"));
-    assert_way(&foreign, "galley; fwd=bypass; detail=origin");
-    let own = stack.send(Request::get("/scripted/").field("Origin", "http://wp.test"));
-    assert_way(&own, HIT);
-    assert_eq!(run_of(&own), 1);
+    assert_cache_status(&script, "galley; fwd=bypass; detail=ajax");
+    let cross_origin =
+        stack.send(Request::get("/scripted/").field("Origin", "https://other.example"));
+    assert_cache_status(&cross_origin, "galley; fwd=bypass; detail=origin");
+    let same_origin = stack.send(Request::get("/scripted/").field("Origin", "http://wp.test"));
+    assert_cache_status(&same_origin, HIT);
+    assert_eq!(php_run(&same_origin), 1);
 }
 
-fn a_page_that_sets_a_cookie_is_nobody_elses(stack: &Stack) {
+fn a_page_with_set_cookie_is_not_shared(stack: &WordPressStack) {
     stack.publish(["sets-cookie"]);
-    stack.set("head", "/sets-cookie/", "Set-Cookie: seen=1; path=/");
-    let ways = ["galley; fwd=uri-miss; detail=set-cookie", REMEMBERED];
-    for way in ways {
-        let before = stack.runs("/sets-cookie/");
+    stack.set_note("head", "/sets-cookie/", "Set-Cookie: seen=1; path=/");
+    for cache_status in ["galley; fwd=uri-miss; detail=set-cookie", HIT_FOR_PASS] {
+        let before = stack.php_runs("/sets-cookie/");
         let request = Request::get("/sets-cookie/?utm_source=CANARY").cookie("_ga=CANARY");
-        let answer = stack.send(request).expect_status(200);
-        assert_way(&answer, way);
-        assert_eq!(answer.field("set-cookie"), Some("seen=1; path=/"));
-        assert!(run_of(&answer) > before);
-        // Generated for this visitor alone, so it may see all that the visitor sent.
-        assert_eq!(answer.field("x-lab-query"), Some("utm_source=CANARY"));
-        assert_eq!(answer.field("x-lab-cookie"), Some("_ga=CANARY"));
+        let response = stack.send(request).expect_status(200);
+        assert_cache_status(&response, cache_status);
+        assert_eq!(response.field("set-cookie"), Some("seen=1; path=/"));
+        assert!(php_run(&response) > before);
+        // The response is for this client only, so PHP gets the complete request.
+        assert_eq!(response.field("x-lab-query"), Some("utm_source=CANARY"));
+        assert_eq!(response.field("x-lab-cookie"), Some("_ga=CANARY"));
     }
     let other = stack.get("/sets-cookie/");
     assert!(
@@ -375,7 +377,7 @@ fn a_page_that_sets_a_cookie_is_nobody_elses(stack: &Stack) {
     );
 }
 
-fn a_page_that_forbids_it_is_not_stored(stack: &Stack) {
+fn cache_control_and_vary_prevent_storing(stack: &WordPressStack) {
     for (slug, line, why) in [
         (
             "forbids-one",
@@ -393,17 +395,17 @@ fn a_page_that_forbids_it_is_not_stored(stack: &Stack) {
     ] {
         stack.publish([slug]);
         let path = format!("/{slug}/");
-        stack.set("head", &path, line);
+        stack.set_note("head", &path, line);
         let first = stack.get(&path).expect_status(200);
-        assert_way(&first, &format!("galley; fwd=uri-miss; detail={why}"));
+        assert_cache_status(&first, &format!("galley; fwd=uri-miss; detail={why}"));
         let second = stack.get(&path).expect_status(200);
-        assert_way(&second, REMEMBERED);
-        assert!(run_of(&second) > run_of(&first), "{line}");
-        // A purge of the address lets it be tried again.
-        stack.unset("head", &path);
+        assert_cache_status(&second, HIT_FOR_PASS);
+        assert!(php_run(&second) > php_run(&first), "{line}");
+        // A purge of the URL removes the hit-for-pass entry.
+        stack.remove_note("head", &path);
         stack.purge(&["--url", &format!("http://wp.test{path}")]);
-        assert_way(&stack.get(&path), STORED);
+        assert_cache_status(&stack.get(&path), STORED);
     }
 }
 
-const REMEMBERED: &str = "galley; fwd=bypass; detail=remembered";
+const HIT_FOR_PASS: &str = "galley; fwd=bypass; detail=remembered";

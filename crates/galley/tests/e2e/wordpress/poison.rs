@@ -1,61 +1,61 @@
-//! Cache poisoning of a real WordPress: what a stranger says with a request is on no page that others get.
+//! Cache poisoning with a real WordPress: request data of one client must not appear in the page of the next client.
 
 use galley_testkit::client::Request;
 
-use super::stack::Stack;
+use super::stack::WordPressStack;
 use crate::poison::{Attempt, Kind, attempts, shows_a_canary};
 
-both! {
-    no_canary_is_on_the_next_page,
+test_with_shared_stacks! {
+    request_data_does_not_poison_stored_pages,
 }
 
-/// Many at once, since each page takes its time; a request has room for a hundred fields. Where one of them keeps the
-/// page out of the cache, the others are tried without it.
-fn no_canary_is_on_the_next_page(stack: &Stack) {
+/// Sends many attempts per request, because WordPress needs long for each page. A request may have a hundred fields. If one of
+/// the attempts prevents storing, the group is split and sent again.
+fn request_data_does_not_poison_stored_pages(stack: &WordPressStack) {
     stack.publish(["poisoned"]);
     let attempts = attempts();
-    let mut tried = Tried {
+    let mut poisoning = Poisoning {
         stack,
         pages: 0,
         stored: 0,
     };
-    for (kind, at_once) in [(Kind::Header, 90), (Kind::Query, 40), (Kind::Cookie, 90)] {
+    for (kind, group_size) in [(Kind::Header, 90), (Kind::Query, 40), (Kind::Cookie, 90)] {
         let of_kind: Vec<&Attempt> = attempts.iter().filter(|one| one.kind == kind).collect();
-        for group in of_kind.chunks(at_once) {
-            tried.group(kind, group);
+        for group in of_kind.chunks(group_size) {
+            poisoning.send_group(kind, group);
         }
     }
     assert!(
-        tried.stored > 900,
-        "{} of them in a page that was stored",
-        tried.stored
+        poisoning.stored > 900,
+        "only {} attempts were part of a stored page",
+        poisoning.stored
     );
 }
 
-struct Tried<'s> {
-    stack: &'s Stack,
+struct Poisoning<'s> {
+    stack: &'s WordPressStack,
     pages: usize,
-    /// Attempts that were part of a request whose page was stored.
+    /// Attempts in requests whose page was stored.
     stored: usize,
 }
 
-impl Tried<'_> {
-    fn group(&mut self, kind: Kind, group: &[&Attempt]) {
+impl Poisoning<'_> {
+    fn send_group(&mut self, kind: Kind, group: &[&Attempt]) {
         self.pages += 1;
-        // A page of its own for each, which nothing was said to before.
+        // Each group gets a page that was not requested before.
         let page = format!("/poisoned/?number={}{kind:?}", self.pages);
-        let dirty = self.stack.send(request(&page, kind, group));
+        let poisoned = self.stack.send(request(&page, kind, group));
         let clean = self.stack.get(&page);
         let names: Vec<&str> = group.iter().map(|one| one.text).collect();
         assert!(!shows_a_canary(&clean), "{names:?}: {}", clean.beginning());
         assert_eq!(clean.status, 200, "{names:?}: {}", clean.beginning());
-        // Queries have a page of their own each, so what is stored there is asked for by nobody.
-        if kind == Kind::Query || dirty.cache_status().contains("stored") {
+        // A query is part of the cache key, so no other client requests the stored page.
+        if kind == Kind::Query || poisoned.cache_status().contains("stored") {
             self.stored += group.len();
         } else if group.len() > 1 {
-            let (one, other) = group.split_at(group.len() / 2);
-            self.group(kind, one);
-            self.group(kind, other);
+            let (first, second) = group.split_at(group.len() / 2);
+            self.send_group(kind, first);
+            self.send_group(kind, second);
         }
     }
 }

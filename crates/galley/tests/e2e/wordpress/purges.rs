@@ -1,4 +1,5 @@
-//! Purges of real pages: each scope for the very next request, nothing else touched, and no page that was under way.
+//! Purges of real pages: each scope takes effect on the next request, affects no other pages, and also applies to fetches in
+//! progress.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -7,89 +8,89 @@ use galley_testkit::client::{Browser, Request, Response};
 use galley_testkit::wait_for;
 
 use super::stack::{
-    HIT, HOST, STORED, Stack, TIMEOUT, WHOLE, assert_no_text, assert_refetched, assert_text,
-    assert_way, between, run_of,
+    HIT, HOST, SITE_PURGE_HOST, STORED, TIMEOUT, WordPressStack, assert_cache_status,
+    assert_no_text, assert_refetched, assert_text, php_run, text_between,
 };
 
-both! {
-    a_purge_by_address,
-    a_purge_by_tag,
-    a_purge_by_prefix_and_pattern,
-    a_purge_of_a_whole_site,
-    a_purge_by_method,
-    a_purge_ordered_by_php,
-    a_soft_purge_serves_the_old_page_once_more,
-    a_page_under_way_before_its_head_is_not_served_after_a_purge,
-    a_page_under_way_behind_its_head_is_not_served_after_a_purge,
-    two_hundred_first_visits_are_one_request,
-    nobody_gets_what_was_purged_before_asking,
+test_with_shared_stacks! {
+    a_purge_by_url_affects_only_that_page,
+    a_purge_by_tag_affects_only_pages_with_the_tag,
+    purges_by_prefix_and_pattern_affect_only_matching_pages,
+    a_purge_of_a_site_does_not_affect_other_sites,
+    the_purge_method_purges_by_url_and_regex,
+    a_purge_field_in_a_php_response_is_executed,
+    a_soft_purge_serves_the_stale_page_while_revalidating,
+    a_fetch_purged_before_its_response_head_is_not_reused,
+    a_fetch_purged_while_its_body_streams_is_not_reused,
+    concurrent_misses_are_collapsed_into_one_fetch,
+    no_response_is_older_than_the_last_completed_purge,
 }
 
-/// Visits pages until all are hits.
-fn warm(stack: &Stack, paths: &[&str]) {
+/// Requests each page until it is a hit.
+fn warm(stack: &WordPressStack, paths: &[&str]) {
     for path in paths {
         let _ = stack.get(path).expect_status(200);
-        assert_way(&stack.get(path), HIT);
+        assert_cache_status(&stack.get(path), HIT);
     }
 }
 
-/// Which of the pages are generated again now; the others are hits.
+/// Asserts that the `purged` pages are generated again and that the others are hits.
 #[track_caller]
-fn assert_anew(stack: &Stack, anew: &[&str], kept: &[&str]) {
-    for target in anew {
+fn assert_purged(stack: &WordPressStack, purged: &[&str], unaffected: &[&str]) {
+    for target in purged {
         let path = target.split('?').next().unwrap_or_default();
-        let before = stack.runs(path);
-        let answer = stack.get(target).expect_status(200);
-        assert_refetched(&answer);
-        assert_eq!(run_of(&answer), before + 1, "{target}");
+        let before = stack.php_runs(path);
+        let response = stack.get(target).expect_status(200);
+        assert_refetched(&response);
+        assert_eq!(php_run(&response), before + 1, "{target}");
     }
-    for path in kept {
-        assert_way(&stack.get(path), HIT);
+    for path in unaffected {
+        assert_cache_status(&stack.get(path), HIT);
     }
 }
 
-fn a_purge_by_address(stack: &Stack) {
+fn a_purge_by_url_affects_only_that_page(stack: &WordPressStack) {
     let [id, _] = stack.publish(["by-address", "by-address-other"]);
     let pages = ["/by-address/", "/by-address-other/", "/by-address/?v=1"];
     warm(stack, &pages);
-    stack.rewrite(id, "Changed text.");
+    stack.update_post(id, "Changed text.");
     assert_text(&stack.get("/by-address/"), "Text of by-address.");
     stack.purge(&["--url", "http://wp.test/by-address/"]);
-    assert_anew(stack, &pages[..1], &pages[1..]);
+    assert_purged(stack, &pages[..1], &pages[1..]);
     assert_text(&stack.get("/by-address/"), "Changed text.");
-    // Written in another way it is the same page.
+    // Equivalent URLs purge the same page.
     for url in [
         "http://WP.test/by-address/?utm_source=mail",
         "http://wp.test:80/x/../by-address/#comment-1",
         "https://wp.test/by%2Daddress/",
     ] {
         stack.purge(&["--url", url]);
-        assert_anew(stack, &pages[..1], &pages[1..]);
+        assert_purged(stack, &pages[..1], &pages[1..]);
     }
     stack.purge(&["--site", HOST, "--url", "/by-address/?v=1"]);
-    assert_anew(stack, &pages[2..], &pages[..2]);
+    assert_purged(stack, &pages[2..], &pages[..2]);
 }
 
-fn a_purge_by_tag(stack: &Stack) {
+fn a_purge_by_tag_affects_only_pages_with_the_tag(stack: &WordPressStack) {
     stack.publish(["tag-one", "tag-two", "tag-none"]);
-    stack.set("head", "/tag-one/", "Surrogate-Key: lab-one lab-both");
-    stack.set("head", "/tag-two/", "Galley-Tags: lab-two, lab-both");
+    stack.set_note("head", "/tag-one/", "Surrogate-Key: lab-one lab-both");
+    stack.set_note("head", "/tag-two/", "Galley-Tags: lab-two, lab-both");
     let (one, two, none) = ("/tag-one/", "/tag-two/", "/tag-none/");
     warm(stack, &[one, two, none]);
     for name in ["surrogate-key", "galley-tags"] {
         assert!(!stack.get(one).has(name) && !stack.get(two).has(name));
     }
     stack.purge(&["--site", HOST, "--tag", "lab-one"]);
-    assert_anew(stack, &[one], &[two, none]);
+    assert_purged(stack, &[one], &[two, none]);
     stack.purge(&["--site", HOST, "--tag", "lab-two"]);
-    assert_anew(stack, &[two], &[one, none]);
+    assert_purged(stack, &[two], &[one, none]);
     stack.purge(&["--site", HOST, "--tag", "lab-both"]);
-    assert_anew(stack, &[one, two], &[none]);
+    assert_purged(stack, &[one, two], &[none]);
     stack.purge(&["--site", HOST, "--tag", "lab"]);
-    assert_anew(stack, &[], &[one, two, none]);
+    assert_purged(stack, &[], &[one, two, none]);
 }
 
-fn a_purge_by_prefix_and_pattern(stack: &Stack) {
+fn purges_by_prefix_and_pattern_affect_only_matching_pages(stack: &WordPressStack) {
     stack.php(
         "$page = fn($name, $parent) => wp_insert_post(['post_type' => 'page', 'post_name' => $name, 'post_title' => $name, \
          'post_content' => 'x', 'post_status' => 'publish', 'post_author' => 1, 'post_parent' => $parent]);
@@ -98,66 +99,72 @@ fn a_purge_by_prefix_and_pattern(stack: &Stack) {
     let (tree, one, two, other) = ("/tree/", "/tree/leaf-1/", "/tree/leaf-2/", "/tree-other/");
     warm(stack, &[tree, one, two, other]);
     stack.purge(&["--site", HOST, "--prefix", "/tree/"]);
-    assert_anew(stack, &[tree, one, two], &[other]);
+    assert_purged(stack, &[tree, one, two], &[other]);
     stack.purge(&["--site", HOST, "--prefix", "/tree/leaf-1"]);
-    assert_anew(stack, &[one], &[tree, two, other]);
+    assert_purged(stack, &[one], &[tree, two, other]);
     stack.purge(&["--site", HOST, "--pattern", r"^/tree/leaf-\d/$"]);
-    assert_anew(stack, &[one, two], &[tree, other]);
+    assert_purged(stack, &[one, two], &[tree, other]);
 }
 
-fn a_purge_of_a_whole_site(stack: &Stack) {
+fn a_purge_of_a_site_does_not_affect_other_sites(stack: &WordPressStack) {
     stack.publish(["whole-one", "whole-two"]);
     let pages = ["/whole-one/", "/whole-two/"];
     let visit_both = |check: fn(&Response)| {
         for path in pages {
-            check(&stack.get_from(WHOLE, path).expect_status(200));
+            check(&stack.get_from(SITE_PURGE_HOST, path).expect_status(200));
         }
     };
     warm(stack, &pages);
-    visit_both(|page| assert_way(page, STORED));
-    visit_both(|page| assert_way(page, HIT));
-    let missing = stack.get_from(WHOLE, "/whole-nothing/").expect_status(404);
-    assert_way(&missing, STORED);
-    stack.purge(&["--site", WHOLE, "--all"]);
+    visit_both(|page| assert_cache_status(page, STORED));
+    visit_both(|page| assert_cache_status(page, HIT));
+    let missing = stack
+        .get_from(SITE_PURGE_HOST, "/whole-nothing/")
+        .expect_status(404);
+    assert_cache_status(&missing, STORED);
+    stack.purge(&["--site", SITE_PURGE_HOST, "--all"]);
     visit_both(assert_refetched);
-    assert_refetched(&stack.get_from(WHOLE, "/whole-nothing/"));
-    visit_both(|page| assert_way(page, HIT));
-    assert_anew(stack, &[], &pages);
+    assert_refetched(&stack.get_from(SITE_PURGE_HOST, "/whole-nothing/"));
+    visit_both(|page| assert_cache_status(page, HIT));
+    assert_purged(stack, &[], &pages);
 }
 
-/// As plugins for other caches send it.
-fn a_purge_by_method(stack: &Stack) {
+/// Purge plugins for other caches send this request.
+fn the_purge_method_purges_by_url_and_regex(stack: &WordPressStack) {
     stack.publish(["by-method", "by-method-other"]);
     let pages = ["/by-method/", "/by-method-other/"];
     warm(stack, &pages);
     let _ = stack
         .send(Request::new("PURGE", "/by-method/"))
         .expect_status(200);
-    assert_anew(stack, &pages[..1], &pages[1..]);
+    assert_purged(stack, &pages[..1], &pages[1..]);
     let pattern = Request::new("PURGE", "/by-method.*").field("X-Purge-Method", "regex");
     let _ = stack.send(pattern).expect_status(200);
-    assert_anew(stack, &pages, &[]);
+    assert_purged(stack, &pages, &[]);
 }
 
-fn a_purge_ordered_by_php(stack: &Stack) {
+fn a_purge_field_in_a_php_response_is_executed(stack: &WordPressStack) {
     stack.publish(["ordered", "ordered-other"]);
-    stack.set("head", "/ordered/", "X-LiteSpeed-Tag: lab-ordered");
+    stack.set_note("head", "/ordered/", "X-LiteSpeed-Tag: lab-ordered");
     warm(stack, &["/ordered/", "/ordered-other/"]);
-    stack.set(
+    stack.set_note(
         "head",
         "/wp-admin/admin-post.php",
         "X-LiteSpeed-Purge: lab-ordered",
     );
-    let answer = stack.get("/wp-admin/admin-post.php?action=nothing");
-    assert!(!answer.has("x-litespeed-purge"), "{}", answer.beginning());
-    assert_anew(stack, &["/ordered/"], &["/ordered-other/"]);
-    stack.unset("head", "/wp-admin/admin-post.php");
+    let response = stack.get("/wp-admin/admin-post.php?action=nothing");
+    assert!(
+        !response.has("x-litespeed-purge"),
+        "{}",
+        response.beginning()
+    );
+    assert_purged(stack, &["/ordered/"], &["/ordered-other/"]);
+    stack.remove_note("head", "/wp-admin/admin-post.php");
 }
 
-fn a_soft_purge_serves_the_old_page_once_more(stack: &Stack) {
+fn a_soft_purge_serves_the_stale_page_while_revalidating(stack: &WordPressStack) {
     let [id] = stack.publish(["softly"]);
     warm(stack, &["/softly/"]);
-    stack.rewrite(id, "Changed softly.");
+    stack.update_post(id, "Changed softly.");
     stack.purge(&["--soft", "--url", "http://wp.test/softly/"]);
     let old = stack.get("/softly/").expect_status(200);
     assert!(
@@ -169,97 +176,97 @@ fn a_soft_purge_serves_the_old_page_once_more(stack: &Stack) {
     wait_for("the new page", TIMEOUT, || {
         stack.get("/softly/").text().contains("Changed softly.")
     });
-    assert_way(&stack.get("/softly/"), HIT);
-    assert_eq!(stack.runs("/softly/"), 2);
+    assert_cache_status(&stack.get("/softly/"), HIT);
+    assert_eq!(stack.php_runs("/softly/"), 2);
 }
 
-fn a_page_under_way_before_its_head_is_not_served_after_a_purge(stack: &Stack) {
+fn a_fetch_purged_before_its_response_head_is_not_reused(stack: &WordPressStack) {
     let path = "/under-way/";
     let [id] = stack.publish(["under-way"]);
-    stack.set("hold", path, "");
+    stack.set_note("hold", path, "");
     thread::scope(|scope| {
         let early = scope.spawn(|| stack.get(path));
         stack.wait_for_note("held", path);
-        stack.rewrite(id, "Changed under way.");
+        stack.update_post(id, "Changed under way.");
         stack.purge(&["--url", "http://wp.test/under-way/"]);
-        stack.unset("hold", path);
-        // Its fetch began before the purge, so no later request may get it.
+        stack.remove_note("hold", path);
+        // The fetch began before the purge, so later requests must not share it.
         let late = stack.get(path).expect_status(200);
         assert_text(&late, "Changed under way.");
         assert_no_text(&late, "Text of under-way.");
-        stack.set("go", path, "");
+        stack.set_note("go", path, "");
         let early = early.join().unwrap().expect_status(200);
         assert_text(&early, "Text of under-way.");
     });
     let now = stack.get(path);
-    assert_way(&now, HIT);
+    assert_cache_status(&now, HIT);
     assert_text(&now, "Changed under way.");
-    assert_eq!(stack.runs(path), 2);
+    assert_eq!(stack.php_runs(path), 2);
 }
 
-fn a_page_under_way_behind_its_head_is_not_served_after_a_purge(stack: &Stack) {
+fn a_fetch_purged_while_its_body_streams_is_not_reused(stack: &WordPressStack) {
     let path = "/under-way-too/";
     let [id] = stack.publish(["under-way-too"]);
-    stack.set("head", path, "Surrogate-Key: lab-under-way");
-    stack.set("pause", path, "");
+    stack.set_note("head", path, "Surrogate-Key: lab-under-way");
+    stack.set_note("pause", path, "");
     thread::scope(|scope| {
         let early = scope.spawn(|| stack.get(path));
         stack.wait_for_note("paused", path);
-        // Who comes before the order shares it.
+        // A request before the purge shares the fetch.
         let sharing = scope.spawn(|| stack.get(path));
-        stack.rewrite(id, "Changed under way.");
+        stack.update_post(id, "Changed under way.");
         stack.purge(&["--site", HOST, "--tag", "lab-under-way"]);
-        stack.unset("pause", path);
+        stack.remove_note("pause", path);
         let late = stack.get(path).expect_status(200);
         assert_text(&late, "Changed under way.");
-        stack.set("resume", path, "");
+        stack.set_note("resume", path, "");
         assert_text(&early.join().unwrap(), "Text of under-way-too.");
         let _ = sharing.join().unwrap().expect_status(200);
     });
     let now = stack.get(path);
-    assert_way(&now, HIT);
+    assert_cache_status(&now, HIT);
     assert_text(&now, "Changed under way.");
 }
 
-fn two_hundred_first_visits_are_one_request(stack: &Stack) {
+fn concurrent_misses_are_collapsed_into_one_fetch(stack: &WordPressStack) {
     let path = "/two-hundred/";
     stack.publish(["two-hundred"]);
-    stack.set("hold", path, "");
-    let asked = AtomicUsize::new(0);
+    stack.set_note("hold", path, "");
+    let sent = AtomicUsize::new(0);
     thread::scope(|scope| {
         let visitors: Vec<_> = (0..VISITORS)
             .map(|_| {
                 scope.spawn(|| {
                     let mut connection = stack.connect();
-                    let request = stack.named(Request::get(path));
+                    let request = stack.with_default_host(Request::get(path));
                     connection.send(&request).unwrap();
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    sent.fetch_add(1, Ordering::Relaxed);
                     connection.receive("GET").unwrap().expect_status(200)
                 })
             })
             .collect();
         stack.wait_for_note("held", path);
-        wait_for("all to have asked", TIMEOUT, || {
-            asked.load(Ordering::Relaxed) == VISITORS
+        wait_for("all requests to be sent", TIMEOUT, || {
+            sent.load(Ordering::Relaxed) == VISITORS
         });
-        stack.set("go", path, "");
-        let mut leaders = 0;
+        stack.set_note("go", path, "");
+        let mut fetches = 0;
         for visitor in visitors {
-            let answer = visitor.join().unwrap();
-            assert_eq!(run_of(&answer), 1);
-            assert_text(&answer, "Text of two-hundred.");
-            leaders += usize::from(answer.cache_status() == STORED);
+            let response = visitor.join().unwrap();
+            assert_eq!(php_run(&response), 1);
+            assert_text(&response, "Text of two-hundred.");
+            fetches += usize::from(response.cache_status() == STORED);
         }
-        assert_eq!(leaders, 1);
+        assert_eq!(fetches, 1);
     });
-    assert_eq!(stack.runs(path), 1);
+    assert_eq!(stack.php_runs(path), 1);
 }
 
-/// The first promise, while a page is read, written and purged at the same time.
-fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
+/// Reads, edits and purges a page concurrently.
+fn no_response_is_older_than_the_last_completed_purge(stack: &WordPressStack) {
     let path = "/promise/";
     let [id] = stack.publish(["promise"]);
-    stack.set("head", path, "Surrogate-Key: lab-promise");
+    stack.set_note("head", path, "Surrogate-Key: lab-promise");
     let mut editor = stack.editor();
     let nonce = editor
         .get("/wp-admin/admin-ajax.php?action=rest-nonce")
@@ -273,8 +280,8 @@ fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
         let _ = editor.send(request).unwrap().expect_status(200);
     };
     write(&mut editor, 0);
-    // What readers that ask from now on must get at least.
-    let floor = AtomicUsize::new(0);
+    // The oldest version that new requests may get.
+    let oldest_valid = AtomicUsize::new(0);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let readers: Vec<_> = (0..READERS)
@@ -282,11 +289,11 @@ fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
                 scope.spawn(|| {
                     let mut hits = 0;
                     while !done.load(Ordering::Acquire) {
-                        let least = floor.load(Ordering::Acquire);
+                        let oldest = oldest_valid.load(Ordering::Acquire);
                         let page = stack.get(path).expect_status(200);
                         let text = page.text();
-                        let version: usize = between(&text, "Version ", ".").parse().unwrap();
-                        assert!(version >= least, "{version} after the purge of {least}");
+                        let version: usize = text_between(&text, "Version ", ".").parse().unwrap();
+                        assert!(version >= oldest, "{version} after the purge for {oldest}");
                         hits += usize::from(page.is_hit());
                     }
                     hits
@@ -295,14 +302,14 @@ fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
             .collect();
         for version in 1..=VERSIONS {
             write(&mut editor, version);
-            let order = match version % 3 {
+            let purge = match version % 3 {
                 0 => Request::new("PURGE", path),
                 1 => Request::new("PURGE", "/").field("Surrogate-Key", "lab-promise"),
                 _ => Request::new("PURGE", "/promise.*").field("X-Purge-Method", "regex"),
             };
-            let _ = stack.send(order).expect_status(200);
-            floor.store(version, Ordering::Release);
-            // Generated here at the latest, so that there are hits until the next purge.
+            let _ = stack.send(purge).expect_status(200);
+            oldest_valid.store(version, Ordering::Release);
+            // Stores the page, so that there are hits before the next purge.
             stack.get(path);
         }
         done.store(true, Ordering::Release);
@@ -310,7 +317,7 @@ fn nobody_gets_what_was_purged_before_asking(stack: &Stack) {
             .into_iter()
             .map(|reader| reader.join().unwrap())
             .sum();
-        assert!(hits > 0, "it was read from the store too");
+        assert!(hits > 0, "no request was a hit");
     });
     let last = stack.get(path);
     assert_text(&last, &format!("Version {VERSIONS}."));

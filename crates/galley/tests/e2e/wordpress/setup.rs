@@ -1,4 +1,4 @@
-//! `galley setup` on a machine where nginx and PHP-FPM serve a WordPress.
+//! `galley setup` on a machine where nginx or Apache already serves a WordPress.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::stack::TIMEOUT;
 
 const HOST: &str = "setup.test";
 
-/// A WordPress as many servers have it. Parts end in the order of their fields.
+/// A typical WordPress server. The processes stop in the order of the fields.
 struct Server {
     nginx: Option<Nginx>,
     fpm: PhpFpm,
@@ -47,8 +47,8 @@ impl Server {
         }
     }
 
-    /// Starts nginx with further lines of its `server`.
-    fn nginx(&mut self, lines: &str) {
+    /// Starts nginx with additional lines in its `server` block.
+    fn start_nginx(&mut self, lines: &str) {
         let http = format!(
             "server {{ listen {{listen}}; server_name {HOST} www.{HOST}; root {}; client_max_body_size 64m; index index.php;\n\
              {lines}\nlocation / {{ try_files $uri $uri/ /index.php$is_args$args; }}\n\
@@ -63,14 +63,14 @@ impl Server {
         self.wordpress.root.to_str().unwrap()
     }
 
-    fn output(&self) -> PathBuf {
+    fn config_path(&self) -> PathBuf {
         self.scratch.join("setup/galley.toml")
     }
 
-    /// Runs `galley setup` for this WordPress and this file.
+    /// Runs `galley setup` for this WordPress with `--output` set to the configuration file.
     fn setup(&self, arguments: &[&str]) -> Output {
         fs::create_dir_all(self.scratch.join("setup")).unwrap();
-        let mut all = vec!["--output", self.output().to_str().unwrap()]
+        let mut all = vec!["--output", self.config_path().to_str().unwrap()]
             .into_iter()
             .map(str::to_owned)
             .collect::<Vec<_>>();
@@ -96,22 +96,22 @@ impl Server {
             .unwrap()
     }
 
-    /// Names and texts of all files beside the configuration.
+    /// Returns the names and contents of all files that setup may change.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
-        collect(&self.scratch.join("setup"), &mut files);
-        collect(&self.wordpress.root.join("wp-content/plugins"), &mut files);
+        collect_files(&self.scratch.join("setup"), &mut files);
+        collect_files(&self.wordpress.root.join("wp-content/plugins"), &mut files);
         files.sort();
         files
     }
 }
 
-fn collect(folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
-    for entry in fs::read_dir(folder).into_iter().flatten() {
+fn collect_files(directory: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+    for entry in fs::read_dir(directory).into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             files.push((path.clone(), Vec::new()));
-            collect(&path, files);
+            collect_files(&path, files);
         } else {
             files.push((path.clone(), fs::read(&path).unwrap()));
         }
@@ -120,22 +120,22 @@ fn collect(folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
 
 #[track_caller]
 fn json(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", talk(output)))
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr_text(output)))
 }
 
-fn talk(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[test]
-fn a_site_of_nginx_is_found_compared_served_and_restored() {
+fn setup_imports_an_nginx_site_and_undo_restores_it() {
     let mut server = Server::start();
-    server.nginx("");
+    server.start_nginx("");
     let before = server.files();
 
-    // A dry run prints the configuration, and changes nothing.
+    // A dry run prints the configuration and changes nothing.
     let dry = server.setup(&["--dry-run"]);
-    assert_eq!(dry.status.code(), Some(0), "{}", talk(&dry));
+    assert_eq!(dry.status.code(), Some(0), "{}", stderr_text(&dry));
     let text = String::from_utf8(dry.stdout).unwrap();
     assert!(
         text.contains(&format!("hosts = [\"{HOST}\", \"www.{HOST}\"]")),
@@ -150,7 +150,7 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
     assert_eq!(server.files(), before);
 
     let done = server.setup(&["--yes", "--json"]);
-    assert_eq!(done.status.code(), Some(0), "{}", talk(&done));
+    assert_eq!(done.status.code(), Some(0), "{}", stderr_text(&done));
     let report = json(&done);
     let pages = report["pages"].as_array().unwrap();
     assert!(pages.len() >= 5, "{pages:?}");
@@ -159,18 +159,18 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
         assert!(page["current"]["status"].is_u64(), "{page}");
     }
     assert_eq!(pages[0]["galley"]["status"], 200);
-    assert_eq!(fs::read_to_string(server.output()).unwrap(), text);
+    assert_eq!(fs::read_to_string(server.config_path()).unwrap(), text);
     let plugin = server
         .wordpress
         .root
         .join("wp-content/plugins/galley/galley.php");
     assert!(plugin.is_file(), "{report}");
 
-    // What it has written serves, from the cache, and nginx still runs.
+    // Galley serves cached pages with the written configuration, and nginx still runs.
     let binary = Path::new(env!("CARGO_BIN_EXE_galley"));
     let dir = server.scratch.join("setup");
     let mut galley =
-        Galley::start_under(binary, &dir, &server.output(), &Launch::default()).unwrap();
+        Galley::start_under(binary, &dir, &server.config_path(), &Launch::default()).unwrap();
     wait_for("a hit", TIMEOUT, || {
         let page = Request::get("/").host(HOST).send(galley.addr()).unwrap();
         assert_eq!(page.status, 200);
@@ -184,7 +184,7 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
     );
 
     let undone = server.setup(&["--undo", "--yes"]);
-    assert_eq!(undone.status.code(), Some(0), "{}", talk(&undone));
+    assert_eq!(undone.status.code(), Some(0), "{}", stderr_text(&undone));
     let _ = fs::remove_file(dir.join("galley.stdout"));
     let now = server.files();
     let names = |files: &[(PathBuf, Vec<u8>)]| {
@@ -195,16 +195,20 @@ fn a_site_of_nginx_is_found_compared_served_and_restored() {
     };
     assert!(
         now == before,
-        "{:?} is not {:?}",
+        "files after undo: {:?}, before setup: {:?}",
         names(&now),
         names(&before)
     );
     let again = server.setup(&["--undo", "--yes"]);
-    assert!(talk(&again).contains("nothing to undo"), "{}", talk(&again));
+    assert!(
+        stderr_text(&again).contains("nothing to undo"),
+        "{}",
+        stderr_text(&again)
+    );
 }
 
 #[test]
-fn an_apache_that_runs_php_stays_behind_galley() {
+fn setup_uses_apache_with_mod_php_as_the_upstream() {
     let server = Server::start();
     let options = ApacheOptions::default();
     let apache = Apache::start(
@@ -214,7 +218,7 @@ fn an_apache_that_runs_php_stays_behind_galley() {
     );
     let apache = apache.unwrap();
     let done = server.setup(&["--yes", "--json", "--no-plugin"]);
-    assert_eq!(done.status.code(), Some(0), "{}", talk(&done));
+    assert_eq!(done.status.code(), Some(0), "{}", stderr_text(&done));
     let report = json(&done);
     let text = report["configuration"].as_str().unwrap();
     assert!(
@@ -228,10 +232,10 @@ fn an_apache_that_runs_php_stays_behind_galley() {
 }
 
 #[test]
-fn a_copy_that_claims_the_address_of_another_wordpress_is_left_out() {
+fn setup_skips_a_copy_with_the_url_of_another_wordpress() {
     let mut server = Server::start();
-    server.nginx("");
-    // Sorted before the one that nginx serves, with the same database.
+    server.start_nginx("");
+    // The copy sorts before the directory that nginx serves, and uses the same database.
     let copy = server.scratch.join("copy");
     fs::create_dir_all(copy.join("wp-content")).unwrap();
     for name in ["wp-load.php", "wp-config.php"] {
@@ -240,7 +244,7 @@ fn a_copy_that_claims_the_address_of_another_wordpress_is_left_out() {
     let text = fs::read_to_string(copy.join("wp-config.php")).unwrap();
     assert!(text.contains(HOST), "{text}");
     let done = server.setup(&["--dry-run", "--json", "--wordpress", copy.to_str().unwrap()]);
-    assert_eq!(done.status.code(), Some(0), "{}", talk(&done));
+    assert_eq!(done.status.code(), Some(0), "{}", stderr_text(&done));
     let report = json(&done);
     assert_eq!(report["sites"].as_array().unwrap().len(), 1);
     assert_eq!(report["sites"][0]["root"], server.root());
@@ -249,69 +253,90 @@ fn a_copy_that_claims_the_address_of_another_wordpress_is_left_out() {
 }
 
 #[test]
-fn a_server_whose_pages_differ_is_left_as_it_is() {
+fn setup_changes_nothing_when_pages_differ() {
     let mut server = Server::start();
-    server.nginx("location = /wp-login.php { return 403; }");
+    server.start_nginx("location = /wp-login.php { return 403; }");
     let before = server.files();
     let output = server.setup(&["--yes"]);
-    assert_eq!(output.status.code(), Some(1), "{}", talk(&output));
-    let said = talk(&output);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_text(&output));
+    let text = stderr_text(&output);
     assert!(
-        said.contains("DIFFERS") && said.contains("status: `403` today, `200` by Galley"),
-        "{said}"
+        text.contains("DIFFERS") && text.contains("status: `403` today, `200` by Galley"),
+        "{text}"
     );
     assert_eq!(server.files(), before);
     let forced = server.setup(&["--yes", "--no-test", "--no-plugin"]);
-    assert_eq!(forced.status.code(), Some(0), "{}", talk(&forced));
+    assert_eq!(forced.status.code(), Some(0), "{}", stderr_text(&forced));
 }
 
 #[test]
-fn nothing_is_done_without_consent_and_over_an_own_file() {
+fn setup_needs_consent_and_keeps_foreign_configuration_files() {
     let server = Server::start();
-    let silent = server.setup(&[]);
-    assert_eq!(silent.status.code(), Some(2), "{}", talk(&silent));
-    assert!(talk(&silent).contains("--yes"), "{}", talk(&silent));
-    assert!(!server.output().exists());
+    let without_consent = server.setup(&[]);
+    assert_eq!(
+        without_consent.status.code(),
+        Some(2),
+        "{}",
+        stderr_text(&without_consent)
+    );
+    assert!(
+        stderr_text(&without_consent).contains("--yes"),
+        "{}",
+        stderr_text(&without_consent)
+    );
+    assert!(!server.config_path().exists());
 
-    fs::write(server.output(), "# mine\n").unwrap();
-    let own = server.setup(&["--yes"]);
-    assert_eq!(own.status.code(), Some(2), "{}", talk(&own));
-    assert_eq!(fs::read_to_string(server.output()).unwrap(), "# mine\n");
-    fs::remove_file(server.output()).unwrap();
+    fs::write(server.config_path(), "# mine\n").unwrap();
+    let foreign = server.setup(&["--yes"]);
+    assert_eq!(foreign.status.code(), Some(2), "{}", stderr_text(&foreign));
+    assert_eq!(
+        fs::read_to_string(server.config_path()).unwrap(),
+        "# mine\n"
+    );
+    fs::remove_file(server.config_path()).unwrap();
 
-    // Without a web server there is nothing to compare with: Galley's own pages must be there.
-    let alone = server.setup(&[
+    // Without a running web server there is nothing to compare, but Galley must respond with pages.
+    let without_server = server.setup(&[
         "--yes",
         "--json",
         "--no-plugin",
         "--php",
         &server.fpm.address(),
     ]);
-    assert_eq!(alone.status.code(), Some(0), "{}", talk(&alone));
-    assert_eq!(json(&alone)["pages"][0]["current"], Value::Null);
-    // Again: the file is its own.
+    assert_eq!(
+        without_server.status.code(),
+        Some(0),
+        "{}",
+        stderr_text(&without_server)
+    );
+    assert_eq!(json(&without_server)["pages"][0]["current"], Value::Null);
+    // A configuration file that setup wrote is overwritten.
     let again = server.setup(&["--yes", "--no-plugin", "--php", &server.fpm.address()]);
-    assert_eq!(again.status.code(), Some(0), "{}", talk(&again));
+    assert_eq!(again.status.code(), Some(0), "{}", stderr_text(&again));
 }
 
 #[test]
-fn a_folder_without_a_wordpress_is_refused() {
+fn setup_rejects_a_directory_without_wordpress() {
     let scratch = Scratch::new().unwrap();
-    let folder = scratch.dir("empty").unwrap();
+    let directory = scratch.dir("empty").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_galley"))
         .args(["setup", "--yes", "--wordpress"])
-        .arg(&folder)
+        .arg(&directory)
         .arg("--output")
         .arg(scratch.join("galley.toml"))
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
-    assert!(talk(&output).contains("wp-load.php"), "{}", talk(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_text(&output));
+    assert!(
+        stderr_text(&output).contains("wp-load.php"),
+        "{}",
+        stderr_text(&output)
+    );
     assert!(!scratch.join("galley.toml").exists());
 }
 
 #[test]
-fn a_service_that_has_no_port_of_visitors_is_not_taken_over() {
+fn setup_does_not_take_over_a_service_without_a_public_port() {
     let server = Server::start();
     let output = Command::new(env!("CARGO_BIN_EXE_galley"))
         .args([
@@ -327,11 +352,11 @@ fn a_service_that_has_no_port_of_visitors_is_not_taken_over() {
         .arg(server.scratch.join("galley.toml"))
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_text(&output));
     assert!(
-        talk(&output).contains("galley-test-none.service"),
+        stderr_text(&output).contains("galley-test-none.service"),
         "{}",
-        talk(&output)
+        stderr_text(&output)
     );
     assert!(!server.scratch.join("galley.toml").exists());
 }

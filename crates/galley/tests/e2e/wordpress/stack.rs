@@ -1,6 +1,6 @@
-//! A running stack: database, WordPress, its upstream, the server; and a few ways of asking.
+//! A running stack of database, WordPress, upstream and Galley, with helpers that send requests to it.
 //!
-//! The shared stacks are statics, which nobody drops: the kit's watchers end their processes with the test program.
+//! The shared stacks are statics and are never dropped. The test kit terminates their processes when the test program exits.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -16,66 +16,68 @@ use galley_testkit::{
     wait_for, wordpress_from_template,
 };
 
-/// The site of most tests. Its pages stay fresh for an hour.
+/// The site of most tests. Its pages are fresh for one hour, like those of the sites below.
 pub const HOST: &str = "wp.test";
 
-/// The same with a copy of each page for phones.
-pub const PHONES: &str = "phones.test";
+/// A site with `device_variants`.
+pub const DEVICE_VARIANTS_HOST: &str = "phones.test";
 
-/// The same, for orders that concern all of a site.
-pub const WHOLE: &str = "whole.test";
+/// A site for purges of a whole site.
+pub const SITE_PURGE_HOST: &str = "whole.test";
 
-/// The same, with an administration for 127.0.0.1 alone.
-pub const GUARDED: &str = "guarded.test";
+/// A site whose `admin_allow` contains only 127.0.0.1.
+pub const ADMIN_ALLOW_HOST: &str = "guarded.test";
 
-/// The same, with rules that close addresses to 127.0.0.3.
-pub const CLOSED: &str = "closed.test";
+/// A site with rules that deny some paths to 127.0.0.3.
+pub const DENY_RULES_HOST: &str = "closed.test";
 
-/// The same, for requests that fill the cache and purge it by forms.
-pub const LOUD: &str = "loud.test";
+/// A site without options, for requests that fill the cache and purge pages by submitting forms.
+pub const BASELINE_HOST: &str = "loud.test";
 
-/// The same, with `hide_authors`.
-pub const QUIET: &str = "quiet.test";
+/// A site with `hide_authors`.
+pub const HIDE_AUTHORS_HOST: &str = "quiet.test";
 
-/// For everything that must happen but may take a while on a busy machine.
+/// Deadline for events that must happen but may take long on a busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub const STORED: &str = "galley; fwd=uri-miss; stored";
 pub const HIT: &str = "galley; hit";
 
-/// A page that was fetched after a purge. Purged entries are also removed in the background, and then nothing tells of them.
+/// Asserts that a page was fetched again after a purge. `Cache-Status` does not mention the purge if the entry was already
+/// removed in the background.
 #[track_caller]
-pub fn assert_refetched(answer: &Response) {
-    if answer.cache_status() != STORED {
-        assert_way(answer, "galley; fwd=stale; stored; detail=purged");
+pub fn assert_refetched(response: &Response) {
+    if response.cache_status() != STORED {
+        assert_cache_status(response, "galley; fwd=stale; stored; detail=purged");
     }
 }
 
-pub static FPM: LazyLock<Stack> = LazyLock::new(|| Stack::start(Kind::Fpm, &SiteBuilder::shared()));
-pub static APACHE: LazyLock<Stack> =
-    LazyLock::new(|| Stack::start(Kind::Apache, &SiteBuilder::shared()));
+pub static FPM: LazyLock<WordPressStack> =
+    LazyLock::new(|| WordPressStack::start(UpstreamKind::Fpm, &StackOptions::shared()));
+pub static APACHE: LazyLock<WordPressStack> =
+    LazyLock::new(|| WordPressStack::start(UpstreamKind::Apache, &StackOptions::shared()));
 
-/// What generates the pages.
+/// The kind of upstream that generates the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// PHP-FPM on a unix socket; the server is the rewriter.
+pub enum UpstreamKind {
+    /// PHP-FPM on a Unix socket. Galley rewrites URLs.
     Fpm,
-    /// Apache with `mod_php`; its .htaccess rewrites.
+    /// Apache with `mod_php`. Its .htaccess rewrites URLs.
     Apache,
 }
 
-/// What a stack is made of.
-pub struct SiteBuilder {
-    pub options: Options,
-    /// Sites: host and further lines, tables last.
+/// The configuration of a stack.
+pub struct StackOptions {
+    pub wordpress: Options,
+    /// Host and additional configuration lines of each site, tables last.
     pub sites: Vec<(&'static str, String)>,
-    /// The token of an admin interface on a port; none: a unix socket that only this user may use.
-    pub token: Option<&'static str>,
-    /// Whether each site has all names below its host, too.
-    pub has_names_below: bool,
+    /// The token of an admin interface on a TCP port. Without one, the admin interface listens on a Unix socket.
+    pub admin_token: Option<&'static str>,
+    /// Whether each site also serves all subdomains of its host.
+    pub has_subdomains: bool,
 }
 
-impl SiteBuilder {
+impl StackOptions {
     fn shared() -> Self {
         let phones = format!("device_variants = true\n{HOUR}");
         let rule =
@@ -84,50 +86,50 @@ impl SiteBuilder {
         let guarded = format!("admin_allow = [\"127.0.0.1\"]\n{HOUR}");
         Self::new([
             (HOST, HOUR.to_owned()),
-            (PHONES, phones),
-            (GUARDED, guarded),
-            (CLOSED, closed),
-            (LOUD, HOUR.to_owned()),
-            (QUIET, format!("hide_authors = true\n{HOUR}")),
-            (WHOLE, HOUR.to_owned()),
+            (DEVICE_VARIANTS_HOST, phones),
+            (ADMIN_ALLOW_HOST, guarded),
+            (DENY_RULES_HOST, closed),
+            (BASELINE_HOST, HOUR.to_owned()),
+            (HIDE_AUTHORS_HOST, format!("hide_authors = true\n{HOUR}")),
+            (SITE_PURGE_HOST, HOUR.to_owned()),
         ])
     }
 
-    /// The sample site, under these hosts.
+    /// Options for the sample site under the given hosts.
     pub fn new(sites: impl Into<Vec<(&'static str, String)>>) -> Self {
         let mu_plugins = vec![("lab.php".to_owned(), include_str!("lab.php").to_owned())];
         Self {
-            options: Options {
+            wordpress: Options {
                 mu_plugins,
                 ..Options::default()
             },
             sites: sites.into(),
-            token: None,
-            has_names_below: false,
+            admin_token: None,
+            has_subdomains: false,
         }
     }
 }
 
-/// Lifetimes that no test outlives.
+/// A lifetime longer than any test.
 pub const HOUR: &str = "[site.ttl]\ndefault = \"1h\"";
 
-/// What generates the pages.
+/// The running upstream.
 pub enum Upstream {
     Fpm(PhpFpm),
     Apache(Apache),
 }
 
 impl Upstream {
-    fn start(kind: Kind, scratch: &Scratch, wordpress: &WordPress) -> Self {
+    fn start(kind: UpstreamKind, scratch: &Scratch, wordpress: &WordPress) -> Self {
         let dir = scratch.join("upstream");
-        if kind == Kind::Fpm {
+        if kind == UpstreamKind::Fpm {
             let options = FpmOptions {
                 workers: 5,
                 ..FpmOptions::default()
             };
             return Self::Fpm(PhpFpm::start(&dir, &options).unwrap());
         }
-        let sessions = open_to_all(scratch.dir("sessions").unwrap());
+        let sessions = make_world_writable(scratch.dir("sessions").unwrap());
         let extra = format!(
             "php_admin_value session.save_path \"{}\"",
             sessions.display()
@@ -139,7 +141,7 @@ impl Upstream {
         Self::Apache(Apache::start(&dir, &wordpress.root, &options).unwrap())
     }
 
-    fn line(&self) -> String {
+    fn config_line(&self) -> String {
         match self {
             Self::Fpm(fpm) => format!("php = \"{}\"", fpm.address()),
             Self::Apache(apache) => format!("upstream = [\"{}\"]", apache.url()),
@@ -162,25 +164,26 @@ impl Upstream {
     }
 }
 
-/// A running WordPress with the server in front. Parts end in the order of their fields.
-pub struct Stack {
+/// A running WordPress with Galley in front of it. The processes stop in the order of the fields.
+pub struct WordPressStack {
     pub galley: Galley,
     pub upstream: Upstream,
     pub database: MariaDb,
     pub wordpress: WordPress,
     pub scratch: Scratch,
-    /// The host that is asked where nothing else is said.
+    /// The host of requests that name none.
     pub host: &'static str,
     jars: [OnceLock<Jar>; 2],
 }
 
-impl Stack {
-    pub fn start(kind: Kind, plan: &SiteBuilder) -> Self {
+impl WordPressStack {
+    pub fn start(kind: UpstreamKind, options: &StackOptions) -> Self {
         let scratch = Scratch::new().unwrap();
-        open_to_all(scratch.dir("notes").unwrap());
-        let (database, wordpress) = wordpress_from_template(scratch.path(), &plan.options).unwrap();
+        make_world_writable(scratch.dir("notes").unwrap());
+        let (database, wordpress) =
+            wordpress_from_template(scratch.path(), &options.wordpress).unwrap();
         let upstream = Upstream::start(kind, &scratch, &wordpress);
-        let admin = plan.token.map_or_else(
+        let admin = options.admin_token.map_or_else(
             || format!("listen = \"unix:{}\"", scratch.join("admin.sock").display()),
             |token| {
                 let file = scratch.write("admin.token", token).unwrap();
@@ -194,17 +197,17 @@ impl Stack {
         let mut config = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nlimit_exempt = [\"127.0.0.1\"]\n[admin]\n{admin}\n[cache]\nmemory = \"64MiB\"\n"
         );
-        for (host, lines) in &plan.sites {
-            let below = if plan.has_names_below {
+        for (host, lines) in &options.sites {
+            let subdomains = if options.has_subdomains {
                 format!(", \"*.{host}\"")
             } else {
                 String::new()
             };
             let _ = write!(
                 config,
-                "[[site]]\nhosts = [\"{host}\"{below}]\nroot = \"{}\"\n{}\n{lines}\n",
+                "[[site]]\nhosts = [\"{host}\"{subdomains}]\nroot = \"{}\"\n{}\n{lines}\n",
                 wordpress.root.display(),
-                upstream.line()
+                upstream.config_line()
             );
         }
         let galley = Galley::start(&scratch.join("galley"), &config).unwrap();
@@ -214,7 +217,7 @@ impl Stack {
             database,
             wordpress,
             scratch,
-            host: plan.sites[0].0,
+            host: options.sites[0].0,
             jars: [OnceLock::new(), OnceLock::new()],
         }
     }
@@ -223,12 +226,12 @@ impl Stack {
         self.galley.addr()
     }
 
-    /// Asks on a connection of its own; the first site's host is named unless the request names one.
+    /// Sends a request on a new connection. The default host is the one of the first site.
     #[track_caller]
     pub fn send(&self, request: Request) -> Response {
-        self.named(request)
+        self.with_default_host(request)
             .send(self.addr())
-            .unwrap_or_else(|trouble| panic!("{trouble}\n{}", self.galley.log()))
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.galley.log()))
     }
 
     #[track_caller]
@@ -236,16 +239,16 @@ impl Stack {
         self.send(Request::get(target))
     }
 
-    /// Asks another site.
+    /// Sends a request to the site of `host`.
     #[track_caller]
     pub fn get_from(&self, host: &str, target: &str) -> Response {
         self.send(Request::get(target).host(host))
     }
 
-    /// The request with the first site's host, unless it names one.
-    pub fn named(&self, request: Request) -> Request {
-        let names_host = |(name, _): &(String, Vec<u8>)| name.eq_ignore_ascii_case("host");
-        if request.fields.iter().any(names_host) {
+    /// Adds the first site's host unless the request has one.
+    pub fn with_default_host(&self, request: Request) -> Request {
+        let is_host = |(name, _): &(String, Vec<u8>)| name.eq_ignore_ascii_case("host");
+        if request.fields.iter().any(is_host) {
             request
         } else {
             request.host(self.host)
@@ -256,39 +259,39 @@ impl Stack {
         Connection::within(self.addr(), TIMEOUT).unwrap()
     }
 
-    /// A browser without cookies.
+    /// Returns a browser without cookies.
     pub fn visitor(&self) -> Browser {
         Browser::new(self.addr(), self.host)
     }
 
-    /// A browser of a logged-in editor.
+    /// Returns a browser with the cookies of a logged-in editor.
     pub fn editor(&self) -> Browser {
         self.logged_in(0, "editor")
     }
 
-    /// A browser of the logged-in administrator.
+    /// Returns a browser with the cookies of the logged-in administrator.
     pub fn admin(&self) -> Browser {
         self.logged_in(1, &self.wordpress.user)
     }
 
-    fn logged_in(&self, number: usize, user: &str) -> Browser {
+    fn logged_in(&self, jar: usize, user: &str) -> Browser {
         let password = &self.wordpress.password;
-        let jar = self.jars[number]
-            .get_or_init(|| login(self.addr(), self.host, user, password).unwrap());
+        let jar =
+            self.jars[jar].get_or_init(|| login(self.addr(), self.host, user, password).unwrap());
         let mut browser = self.visitor();
         browser.jar = jar.clone();
         browser
     }
 
-    /// Runs PHP inside WordPress, past the server.
+    /// Runs PHP code inside WordPress, without a request to Galley.
     #[track_caller]
     pub fn php(&self, code: &str) -> String {
         self.wordpress
             .php(code)
-            .unwrap_or_else(|trouble| panic!("{trouble}\n{code}"))
+            .unwrap_or_else(|error| panic!("{error}\n{code}"))
     }
 
-    /// Publishes posts whose slug is title and address, and returns their ids. The content is `Text of <slug>.`
+    /// Publishes a post per slug, with the slug as title and `Text of <slug>.` as content, and returns the IDs.
     #[track_caller]
     pub fn publish<const N: usize>(&self, slugs: [&str; N]) -> [u32; N] {
         let code = format!(
@@ -296,22 +299,22 @@ impl Stack {
              'post_content' => \"Text of $slug.\", 'post_status' => 'publish', 'post_author' => 1]), ' '; }}",
             slugs.join(" ")
         );
-        let said = self.php(&code);
-        let ids: Vec<u32> = said
+        let output = self.php(&code);
+        let ids: Vec<u32> = output
             .split_whitespace()
             .map(|id| id.parse().unwrap())
             .collect();
         ids.try_into().unwrap()
     }
 
-    /// Changes a post's text past the server: nobody purges.
-    pub fn rewrite(&self, id: u32, text: &str) {
+    /// Changes a post's content in PHP, without a request to Galley.
+    pub fn update_post(&self, id: u32, text: &str) {
         self.php(&format!(
             "wp_update_post(['ID' => {id}, 'post_content' => '{text}']);"
         ));
     }
 
-    /// Runs `galley purge` against this server; it must succeed.
+    /// Runs `galley purge` and asserts that it succeeds.
     #[track_caller]
     pub fn purge(&self, arguments: &[&str]) {
         let output = self.galley.cli(&[&["purge"], arguments].concat()).unwrap();
@@ -323,79 +326,84 @@ impl Stack {
         );
     }
 
-    fn note(&self, kind: &str, path: &str) -> PathBuf {
+    fn note_path(&self, kind: &str, path: &str) -> PathBuf {
         self.scratch
             .join("notes")
             .join(format!("{kind}{}", path.replace('/', "_")))
     }
 
-    /// Writes a note of one kind about a path; see lab.php.
-    pub fn set(&self, kind: &str, path: &str, text: &str) {
-        // In one step: PHP may look at any moment.
+    /// Writes a file that controls how PHP handles a path; see lab.php.
+    pub fn set_note(&self, kind: &str, path: &str, text: &str) {
+        // Written atomically: PHP may read it at any time.
         let new = self.scratch.join(format!("new{}", path.replace('/', "_")));
         fs::write(&new, text).unwrap();
-        fs::rename(new, self.note(kind, path)).unwrap();
+        fs::rename(new, self.note_path(kind, path)).unwrap();
     }
 
-    pub fn unset(&self, kind: &str, path: &str) {
-        fs::remove_file(self.note(kind, path)).unwrap();
+    pub fn remove_note(&self, kind: &str, path: &str) {
+        fs::remove_file(self.note_path(kind, path)).unwrap();
     }
 
-    /// Waits until PHP has written a note of this kind.
+    /// Waits until PHP has written the file.
     #[track_caller]
     pub fn wait_for_note(&self, kind: &str, path: &str) {
         wait_for(&format!("PHP to be {kind} at {path}"), TIMEOUT, || {
-            self.note(kind, path).exists()
+            self.note_path(kind, path).exists()
         });
     }
 
-    /// How often PHP ran for a path, whatever the query and host.
-    pub fn runs(&self, path: &str) -> u32 {
-        fs::read_to_string(self.note("runs", path))
+    /// Returns how often PHP ran for a path, with any query and host.
+    pub fn php_runs(&self, path: &str) -> u32 {
+        fs::read_to_string(self.note_path("runs", path))
             .ok()
             .and_then(|text| text.parse().ok())
             .unwrap_or(0)
     }
 }
 
-/// Which run of PHP generated a response; 0 if PHP did not.
-pub fn run_of(answer: &Response) -> u32 {
-    answer
+/// Returns the number of the PHP run that generated a response, or 0 if PHP did not generate it.
+pub fn php_run(response: &Response) -> u32 {
+    response
         .field("x-lab-run")
         .map_or(0, |run| run.parse().unwrap())
 }
 
-/// Says how an answer came to be, and shows it where that was not wanted.
+/// Asserts the `Cache-Status` of a response.
 #[track_caller]
-pub fn assert_way(answer: &Response, wanted: &str) {
-    assert_eq!(answer.cache_status(), wanted, "{}", answer.beginning());
-}
-
-/// Asserts that a body has these words; the message has what matters of the page.
-#[track_caller]
-pub fn assert_text(answer: &Response, wanted: &str) {
-    assert!(
-        answer.text().contains(wanted),
-        "no `{wanted}` in\n{}",
-        summary(answer)
+pub fn assert_cache_status(response: &Response, expected: &str) {
+    assert_eq!(
+        response.cache_status(),
+        expected,
+        "{}",
+        response.beginning()
     );
 }
 
-/// Asserts that a body does not have these words.
+/// Asserts that a body contains a text. The message shows the relevant parts of the page.
 #[track_caller]
-pub fn assert_no_text(answer: &Response, unwanted: &str) {
+pub fn assert_text(response: &Response, expected: &str) {
     assert!(
-        !answer.text().contains(unwanted),
-        "`{unwanted}` in\n{}",
-        summary(answer)
+        response.text().contains(expected),
+        "no `{expected}` in\n{}",
+        summary(response)
     );
 }
 
-/// Head, title, beginning of the content, and what the page shows of its request.
-pub fn summary(answer: &Response) -> String {
-    let text = answer.text();
-    let head = String::from_utf8_lossy(&answer.raw);
-    let piece = |from: &str, length: usize| {
+/// Asserts that a body does not contain a text.
+#[track_caller]
+pub fn assert_no_text(response: &Response, unexpected: &str) {
+    assert!(
+        !response.text().contains(unexpected),
+        "`{unexpected}` in\n{}",
+        summary(response)
+    );
+}
+
+/// Returns the head, title, beginning of the content, and the request data that the page shows.
+pub fn summary(response: &Response) -> String {
+    let text = response.text();
+    let head = String::from_utf8_lossy(&response.raw);
+    let excerpt = |from: &str, length: usize| {
         let found = text.find(from).map(|at| &text[at..]).unwrap_or_default();
         found.chars().take(length).collect::<String>()
     };
@@ -403,15 +411,15 @@ pub fn summary(answer: &Response) -> String {
         "{}\n\n{}\n...{}\n...{}\n...{}",
         head.split("\r\n\r\n").next().unwrap_or_default(),
         text.chars().take(200).collect::<String>(),
-        piece("<title>", 200),
-        piece("<main", 1500),
-        piece("<!-- lab", 2000)
+        excerpt("<title>", 200),
+        excerpt("<main", 1500),
+        excerpt("<!-- lab", 2000)
     )
 }
 
-/// What stands between two texts.
+/// Returns the text between two delimiters.
 #[track_caller]
-pub fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
+pub fn text_between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     let (_, rest) = text.split_once(before).unwrap_or_else(|| {
         panic!(
             "no `{before}` in\n{}",
@@ -419,11 +427,11 @@ pub fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
         )
     });
     rest.split_once(after)
-        .unwrap_or_else(|| panic!("no `{after}` behind `{before}`"))
+        .unwrap_or_else(|| panic!("no `{after}` after `{before}`"))
         .0
 }
 
-fn open_to_all(dir: PathBuf) -> PathBuf {
+fn make_world_writable(dir: PathBuf) -> PathBuf {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777)).unwrap();
     dir
 }

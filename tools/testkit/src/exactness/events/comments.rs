@@ -1,20 +1,25 @@
-//! What is done to comments.
+//! Events on comments.
 
-use super::{AJAX, Act, FORM, LINK, REST, VISITOR, act};
+use super::{AJAX, Event, FORM, LINK, REST, VISITOR, event};
 use crate::{TestkitError, client::Request, exactness::editor::Editor};
 
-pub(super) const ACTS: &[Act] = &[
-    act("comment", VISITOR, "a comment that is shown at once", |e| {
-        comment(
-            e,
-            "[[post.8]]",
-            "Anneke",
-            "anneke@example.org",
-            "I was there on Sunday.",
-        )
-    })
+pub(super) const EVENTS: &[Event] = &[
+    event(
+        "comment",
+        VISITOR,
+        "a comment published without approval",
+        |e| {
+            comment(
+                e,
+                "[[post.8]]",
+                "Anneke",
+                "anneke@example.org",
+                "I was there on Sunday.",
+            )
+        },
+    )
     .short(),
-    act(
+    event(
         "comment-held",
         VISITOR,
         "a comment that waits for approval",
@@ -29,18 +34,13 @@ pub(super) const ACTS: &[Act] = &[
         },
     )
     .changes_nothing(),
-    act(
-        "comment-approve",
-        LINK,
-        "that is, one of them, approved",
-        |e| {
-            e.link(
-                "/wp-admin/comment.php?action=approvecomment&c=[[comment.pending]]",
-                "approve-comment_[[comment.pending]]",
-            )
-        },
-    ),
-    act("comment-edit", FORM, "text of a comment", |e| {
+    event("comment-approve", LINK, "a pending comment approved", |e| {
+        e.link(
+            "/wp-admin/comment.php?action=approvecomment&c=[[comment.pending]]",
+            "approve-comment_[[comment.pending]]",
+        )
+    }),
+    event("comment-edit", FORM, "text of a comment", |e| {
         e.form(
             "/wp-admin/comment.php",
             "update-comment_[[comment.0]]",
@@ -57,7 +57,7 @@ pub(super) const ACTS: &[Act] = &[
         )
     })
     .short(),
-    act("comment-reply", AJAX, "an answer of the editor", |e| {
+    event("comment-reply", AJAX, "a reply of the editor", |e| {
         e.form_with(
             "/wp-admin/admin-ajax.php",
             ("_ajax_nonce-replyto-comment", "replyto-comment"),
@@ -72,7 +72,7 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("comment-trash", AJAX, "a comment into the trash", |e| {
+    event("comment-trash", AJAX, "a comment moved to the trash", |e| {
         e.form(
             "/wp-admin/admin-ajax.php",
             "delete-comment_[[comment.2]]",
@@ -83,16 +83,16 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("comment-spam", REST, "a comment marked as spam", |e| {
+    event("comment-spam", REST, "a comment marked as spam", |e| {
         e.rest("POST", "comments/[[comment.3]]", r#"{"status":"spam"}"#)
     }),
-    act("comment-delete", REST, "a comment deleted for good", |e| {
+    event("comment-delete", REST, "a comment deleted for good", |e| {
         e.rest("DELETE", "comments/[[comment.4]]?force=true", "")
     })
     .short(),
 ];
 
-/// The form below a post, sent by somebody without cookies.
+/// Submits the comment form of a post without cookies.
 pub(super) fn comment(
     editor: &Editor<'_>,
     post: &str,
@@ -100,7 +100,7 @@ pub(super) fn comment(
     email: &str,
     text: &str,
 ) -> Result<(), TestkitError> {
-    let post = editor.site.fill(post)?;
+    let post = editor.site.substitute_ids(post)?;
     let fields = [
         ("comment_post_ID", post.as_str()),
         ("comment_parent", "0"),
@@ -110,6 +110,6 @@ pub(super) fn comment(
         ("comment", text),
     ];
     editor
-        .stranger(Request::form("/wp-comments-post.php", &fields))
+        .send_as_visitor(Request::form("/wp-comments-post.php", &fields))
         .map(drop)
 }

@@ -1,23 +1,23 @@
-//! What is done to translations, menus of a language, and languages.
+//! Events on translations, menus of a language, and languages.
 
-use super::{Act, CLI, LINK, REST, act};
+use super::{CLI, Event, LINK, REST, event};
 
-pub(super) const ACTS: &[Act] = &[
-    act("german-text", REST, "text of a translation", |e| {
+pub(super) const EVENTS: &[Event] = &[
+    event("german-text", REST, "text of a translation", |e| {
         e.rest(
             "POST",
             "posts/[[german.20]]",
             r#"{"content":"Neu geschrieben."}"#,
         )
     }),
-    act("german-title", REST, "title of a translation", |e| {
+    event("german-title", REST, "title of a translation", |e| {
         e.rest(
             "POST",
             "posts/[[german.21]]",
             r#"{"title":"Neue Nachricht"}"#,
         )
     }),
-    act(
+    event(
         "original-text",
         REST,
         "text of a post that has a translation",
@@ -29,19 +29,19 @@ pub(super) const ACTS: &[Act] = &[
             )
         },
     ),
-    act("german-new", CLI, "a new translation", |e| {
+    event("german-new", CLI, "a new translation", |e| {
         e.command_line(
             "$id = wp_insert_post( array( 'post_title' => 'Die Fähre', 'post_name' => 'die-faehre', 'post_content' => 'Sie fährt.', 'post_status' => 'draft', 'post_author' => 1, 'post_date' => '2022-04-01 12:00:00' ) ); \
              pll_set_post_language( $id, 'de' ); pll_save_post_translations( array( 'en' => [[post.28]], 'de' => $id ) ); wp_publish_post( $id );",
         )
     }),
-    act(
+    event(
         "german-publish",
         REST,
         "a translation that was a draft",
         |e| e.rest("POST", "posts/[[german.26]]", r#"{"status":"publish"}"#),
     ),
-    act(
+    event(
         "german-linked",
         CLI,
         "a German post that becomes a translation",
@@ -49,33 +49,38 @@ pub(super) const ACTS: &[Act] = &[
             e.command_line("pll_save_post_translations( array( 'en' => [[post.40]], 'de' => [[german.alone]] ) );")
         },
     ),
-    act("german-trash", LINK, "a translation into the trash", |e| {
-        e.link(
-            "/wp-admin/post.php?post=[[german.23]]&action=trash",
-            "trash-post_[[german.23]]",
-        )
-    }),
-    act(
+    event(
+        "german-trash",
+        LINK,
+        "a translation moved to the trash",
+        |e| {
+            e.link(
+                "/wp-admin/post.php?post=[[german.23]]&action=trash",
+                "trash-post_[[german.23]]",
+            )
+        },
+    ),
+    event(
         "german-delete",
         REST,
         "a translation deleted for good",
         |e| e.rest("DELETE", "posts/[[german.24]]?force=true", ""),
     ),
-    act("german-page", REST, "title of a German page", |e| {
+    event("german-page", REST, "title of a German page", |e| {
         e.rest(
             "POST",
             "pages/[[page.kontakt]]",
             r#"{"title":"So finden Sie uns"}"#,
         )
     }),
-    act("german-category", REST, "name of a German category", |e| {
+    event("german-category", REST, "name of a German category", |e| {
         e.rest(
             "POST",
             "categories/[[category.hafen]]",
             r#"{"name":"Alter Hafen"}"#,
         )
     }),
-    act(
+    event(
         "category-linked",
         CLI,
         "a category that becomes a translation",
@@ -83,7 +88,7 @@ pub(super) const ACTS: &[Act] = &[
             e.command_line("pll_save_term_translations( array( 'en' => [[category.kitchen]], 'de' => [[category.kueche]] ) );")
         },
     ),
-    act(
+    event(
         "german-string",
         CLI,
         "translation of the site's title",
@@ -93,41 +98,46 @@ pub(super) const ACTS: &[Act] = &[
         )
         },
     ),
-    act("language-new", CLI, "a new language without posts", |e| {
+    event("language-new", CLI, "a new language without posts", |e| {
         e.command_line("wp_insert_term( 'Nederlands', 'language', array( 'slug' => 'nl' ) );")
     })
     .changes_nothing(),
-    act("language-first", CLI, "the first post of a language", |e| {
+    event("language-first", CLI, "the first post of a language", |e| {
         e.command_line(
             "$id = wp_insert_post( array( 'post_title' => 'Le bac', 'post_content' => 'Il va.', 'post_status' => 'draft', 'post_author' => 1, 'post_date' => '2022-04-02 12:00:00' ) ); \
              pll_set_post_language( $id, 'fr' ); wp_publish_post( $id );",
         )
     }),
-    act("language-name", CLI, "name of a language", |e| {
+    event("language-name", CLI, "name of a language", |e| {
         e.command_line(
             "wp_update_term( [[language.de]], 'language', array( 'name' => 'German' ) );",
         )
     }),
 ];
 
-/// Block themes have no menus in places of the theme.
-pub(super) const CLASSIC: &[Act] = &[
-    act(
+/// Only for classic themes: block themes have no menu locations.
+pub(super) const CLASSIC: &[Event] = &[
+    event(
         "german-menu-item",
         REST,
         "label in the menu of a language",
         |e| e.rest("POST", "menu-items/[[item.start]]", r#"{"title":"Anfang"}"#),
     ),
-    act("german-menu", CLI, "another menu of a language", |e| {
+    event("german-menu", CLI, "another menu of a language", |e| {
         e.command_line(
             "$all = get_option( 'polylang' ); $all['nav_menus']['twentytwentyone']['primary']['de'] = [[nav_menu.anderes-menu]]; update_option( 'polylang', $all );",
         )
     }),
 ];
 
-/// Moves every page, so nothing follows it.
-pub(super) const LAST: &[Act] = &[act("language-default", CLI, "the default language", |e| {
-    e.command_line(
+/// The last event, because it moves every page.
+pub(super) const LAST: &[Event] = &[event(
+    "language-default",
+    CLI,
+    "the default language",
+    |e| {
+        e.command_line(
             "$all = get_option( 'polylang' ); $all['default_lang'] = 'de'; update_option( 'polylang', $all ); flush_rewrite_rules( false );",
         )
-})];
+    },
+)];

@@ -1,21 +1,21 @@
-//! The editorial events, in the order in which they are done: what, through which door, and whether pages may change.
+//! The editorial events in the order of the run: the edit, its interface, and whether pages may change.
 //!
-//! Each uses things of its own, so that any selection of them can be run alone; none depends on one before it.
+//! No event depends on an earlier one, because each edits different objects. So any selection of events can run.
 
-mod blocks;
+mod block_theme;
 mod comments;
 mod languages;
-mod lists;
-mod looks;
 mod posts;
 mod shop;
 mod shop_settings;
-mod spared;
+mod site_settings;
+mod small_changes;
+mod terms_menus_media;
 
-use super::{Form, editor::Editor};
+use super::{Suite, editor::Editor};
 use crate::TestkitError;
 
-/// The theme that an event needs.
+/// The active theme during an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Theme {
     Classic,
@@ -23,19 +23,19 @@ pub(super) enum Theme {
 }
 
 impl Theme {
-    /// In the order in which they are active.
+    /// Both themes in the order of the run.
     pub(super) const ALL: [Self; 2] = [Self::Classic, Self::Block];
 
-    /// For a table: its folder, and what is counted apart from the other events.
-    pub(super) fn label(self, form: Form) -> &'static str {
-        match (self, form) {
-            (Self::Classic, Form::Shop) => "twentytwentyone, shop",
-            (Self::Block, Form::Shop) => "twentytwentythree, shop",
-            (_, Form::Short | Form::Long | Form::Large { .. }) => self.name(),
+    /// The name in tables, which count the events of the shop separately.
+    pub(super) fn label(self, suite: Suite) -> &'static str {
+        match (self, suite) {
+            (Self::Classic, Suite::Shop) => "twentytwentyone, shop",
+            (Self::Block, Suite::Shop) => "twentytwentythree, shop",
+            (_, Suite::Short | Suite::Long | Suite::Large { .. }) => self.name(),
         }
     }
 
-    /// Its folder.
+    /// The theme's folder.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Classic => "twentytwentyone",
@@ -44,61 +44,62 @@ impl Theme {
     }
 }
 
-/// What an event has to do to the pages of the long form; anything else means that it did not work.
+/// The required effect of an event on the pages of the long suite. Any other effect means that the event did not work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
-    Change,
-    Nothing,
+    ChangesPages,
+    ChangesNothing,
 }
 
-/// One event.
-pub(super) struct Act {
-    /// One word, for the command line.
+/// An edit that a run makes.
+pub(super) struct Event {
+    /// The name on the command line.
     pub(super) name: &'static str,
-    /// For a table.
-    pub(super) what: &'static str,
-    /// The door.
-    pub(super) way: &'static str,
+    /// The description in tables.
+    pub(super) description: &'static str,
+    /// The interface that makes the edit.
+    pub(super) interface: &'static str,
     pub(super) effect: Effect,
-    pub(super) short: bool,
-    /// PHP that lets time pass before the reference is generated, where WordPress itself shows a change only later.
-    pub(super) later: Option<&'static str>,
+    pub(super) is_short: bool,
+    /// PHP code that runs before the reference is generated, for changes that WordPress itself shows only after some time.
+    pub(super) before_reference: Option<&'static str>,
     pub(super) run: fn(&mut Editor<'_>) -> Result<(), TestkitError>,
 }
 
-/// The acts of a form under a theme, in order.
-pub(super) fn of(form: Form, theme: Theme) -> Vec<&'static Act> {
-    let groups: &[&[Act]] = match (form, theme) {
-        (Form::Shop, Theme::Classic) => &[
-            shop::ACTS,
-            languages::ACTS,
+/// The events of a suite under a theme, in order.
+pub(super) fn of(suite: Suite, theme: Theme) -> Vec<&'static Event> {
+    let groups: &[&[Event]] = match (suite, theme) {
+        (Suite::Shop, Theme::Classic) => &[
+            shop::EVENTS,
+            languages::EVENTS,
             languages::CLASSIC,
-            shop_settings::ACTS,
+            shop_settings::EVENTS,
             languages::LAST,
         ],
-        (Form::Shop, Theme::Block) => &[
-            shop::ACTS,
-            languages::ACTS,
-            shop_settings::ACTS,
+        (Suite::Shop, Theme::Block) => &[
+            shop::EVENTS,
+            languages::EVENTS,
+            shop_settings::EVENTS,
             languages::LAST,
         ],
         (_, Theme::Classic) => &[
-            posts::ACTS,
-            comments::ACTS,
-            lists::ACTS,
-            looks::ACTS,
-            spared::CLASSIC,
+            posts::EVENTS,
+            comments::EVENTS,
+            terms_menus_media::EVENTS,
+            site_settings::EVENTS,
+            small_changes::CLASSIC,
         ],
-        (_, Theme::Block) => &[blocks::ACTS, spared::BLOCK],
+        (_, Theme::Block) => &[block_theme::EVENTS, small_changes::BLOCK],
     };
-    let all = groups.iter().flat_map(|acts| acts.iter());
-    all.filter(|act| form != Form::Short || act.short).collect()
+    let all = groups.iter().flat_map(|events| events.iter());
+    all.filter(|event| suite != Suite::Short || event.is_short)
+        .collect()
 }
 
-/// The names of all events. Those of the shop are the same under both themes.
+/// The names of all events. Events of the shop have the same names under both themes.
 pub fn names() -> Vec<&'static str> {
-    let mut all = named(Form::Long);
-    for name in named(Form::Shop) {
+    let mut all = names_of(Suite::Long);
+    for name in names_of(Suite::Shop) {
         if !all.contains(&name) {
             all.push(name);
         }
@@ -106,53 +107,53 @@ pub fn names() -> Vec<&'static str> {
     all
 }
 
-/// The names of the events of the short form.
+/// The names of the events of the short suite.
 pub fn short_names() -> Vec<&'static str> {
-    named(Form::Short)
+    names_of(Suite::Short)
 }
 
-fn named(form: Form) -> Vec<&'static str> {
+fn names_of(suite: Suite) -> Vec<&'static str> {
     Theme::ALL
         .into_iter()
-        .flat_map(|theme| of(form, theme))
-        .map(|act| act.name)
+        .flat_map(|theme| of(suite, theme))
+        .map(|event| event.name)
         .collect()
 }
 
-/// An act that changes pages, in the long form only.
-const fn act(
+/// An event that changes pages and is not in the short suite.
+const fn event(
     name: &'static str,
-    way: &'static str,
-    what: &'static str,
+    interface: &'static str,
+    description: &'static str,
     run: fn(&mut Editor<'_>) -> Result<(), TestkitError>,
-) -> Act {
-    Act {
+) -> Event {
+    Event {
         name,
-        what,
-        way,
-        effect: Effect::Change,
-        short: false,
-        later: None,
+        description,
+        interface,
+        effect: Effect::ChangesPages,
+        is_short: false,
+        before_reference: None,
         run,
     }
 }
 
-impl Act {
-    /// Also in the short form.
+impl Event {
+    /// Adds the event to the short suite.
     const fn short(mut self) -> Self {
-        self.short = true;
+        self.is_short = true;
         self
     }
 
-    /// WordPress shows it only after some time; this is what has passed then.
-    const fn later(mut self, code: &'static str) -> Self {
-        self.later = Some(code);
+    /// Runs this PHP code before the reference is generated, to simulate that time has passed.
+    const fn before_reference(mut self, code: &'static str) -> Self {
+        self.before_reference = Some(code);
         self
     }
 
-    /// No page may change by it.
+    /// Requires that the event changes no page.
     const fn changes_nothing(mut self) -> Self {
-        self.effect = Effect::Nothing;
+        self.effect = Effect::ChangesNothing;
         self
     }
 }
@@ -172,15 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_there_are_enough() {
-        let shop: BTreeSet<_> = named(Form::Shop).into_iter().collect();
+    fn event_names_are_unique_and_suites_have_the_expected_size() {
+        let shop: BTreeSet<_> = names_of(Suite::Shop).into_iter().collect();
         assert!(shop.len() >= 30, "{}", shop.len());
-        let others = named(Form::Long);
+        let others = names_of(Suite::Long);
         assert!(others.iter().all(|name| !shop.contains(name)));
         assert_eq!(others.iter().collect::<BTreeSet<_>>().len(), others.len());
         for theme in Theme::ALL {
-            let of_theme = of(Form::Shop, theme);
-            let names: BTreeSet<_> = of_theme.iter().map(|act| act.name).collect();
+            let of_theme = of(Suite::Shop, theme);
+            let names: BTreeSet<_> = of_theme.iter().map(|event| event.name).collect();
             assert_eq!(names.len(), of_theme.len(), "{theme:?}");
         }
         let all = names();

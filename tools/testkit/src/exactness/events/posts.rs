@@ -1,17 +1,17 @@
-//! What is done to posts, pages and a post type of the site's own.
+//! Events on posts, pages and a custom post type.
 
-use super::{AJAX, Act, FORM, LINK, REST, act};
+use super::{AJAX, Event, FORM, LINK, REST, event};
 use crate::client::Request;
 
-pub(super) const ACTS: &[Act] = &[
-    act("edit-body", REST, "text of an old post", |e| {
+pub(super) const EVENTS: &[Event] = &[
+    event("edit-body", REST, "text of an old post", |e| {
         e.rest("POST", "posts/[[post.30]]", r#"{"content":"<!-- wp:paragraph --><p>Written anew.</p><!-- /wp:paragraph -->"}"#)
     })
     .short(),
-    act("edit-title", REST, "title of the newest post", |e| {
+    event("edit-title", REST, "title of the newest post", |e| {
         e.rest("POST", "posts/[[post.0]]", r#"{"title":"The ferry runs twice"}"#)
     }),
-    act("publish", REST, "a new post with category and tag", |e| {
+    event("publish", REST, "a new post with category and tag", |e| {
         e.rest(
             "POST",
             "posts",
@@ -19,7 +19,7 @@ pub(super) const ACTS: &[Act] = &[
         )
     })
     .short(),
-    act("quick-edit", AJAX, "quick edit: categories of a post", |e| {
+    event("quick-edit", AJAX, "quick edit: categories of a post", |e| {
         e.form_with(
             "/wp-admin/admin-ajax.php",
             ("_inline_edit", "inlineeditnonce"),
@@ -39,14 +39,14 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("bulk-edit", LINK, "bulk edit: a tag for three posts", |e| {
+    event("bulk-edit", LINK, "bulk edit: a tag for three posts", |e| {
         e.link(
             "/wp-admin/edit.php?post_type=post&bulk_edit=Update&action=edit&action2=-1&post%5B%5D=[[post.40]]&post%5B%5D=[[post.41]]\
              &post%5B%5D=[[post.45]]&tax_input%5Bpost_tag%5D=winter&_status=-1&post_author=-1&comment_status=&ping_status=&sticky=-1&post_view=list",
             "bulk-posts",
         )
     }),
-    act("slug", FORM, "classic editor: address of a post", |e| {
+    event("slug", FORM, "classic editor: slug of a post", |e| {
         e.form(
             "/wp-admin/post.php",
             "update-post_[[post.1]]",
@@ -63,10 +63,10 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("unpublish", REST, "a post back to draft", |e| {
+    event("unpublish", REST, "a post back to draft", |e| {
         e.rest("POST", "posts/[[post.5]]", r#"{"status":"draft"}"#)
     }),
-    act("private", FORM, "classic editor: a post made private", |e| {
+    event("private", FORM, "classic editor: a post made private", |e| {
         e.form(
             "/wp-admin/post.php",
             "update-post_[[post.6]]",
@@ -82,25 +82,25 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("password", REST, "a password for a post", |e| {
+    event("password", REST, "a password for a post", |e| {
         e.rest("POST", "posts/[[post.7]]", r#"{"password":"oar"}"#)
     }),
-    act("sticky", REST, "a post made sticky", |e| {
+    event("sticky", REST, "a post made sticky", |e| {
         e.rest("POST", "posts/[[post.9]]", r#"{"sticky":true}"#)
     }),
-    act("thumbnail", REST, "featured image of a post", |e| {
+    event("thumbnail", REST, "featured image of a post", |e| {
         e.rest("POST", "posts/[[post.8]]", r#"{"featured_media":[[media.3]]}"#)
     }),
-    act("author", REST, "author of a post", |e| {
+    event("author", REST, "author of a post", |e| {
         e.rest("POST", "posts/[[post.10]]", r#"{"author":[[user.ines]]}"#)
     }),
-    act("date", REST, "date of a post, another month", |e| {
+    event("date", REST, "date of a post, another month", |e| {
         e.rest("POST", "posts/[[post.50]]", r#"{"date":"2023-12-12T12:00:00"}"#)
     }),
-    act("excerpt", REST, "excerpt of a post", |e| {
+    event("excerpt", REST, "excerpt of a post", |e| {
         e.rest("POST", "posts/[[post.17]]", r#"{"excerpt":"In short: it works."}"#)
     }),
-    act("custom-field", AJAX, "a custom field of a post", |e| {
+    event("custom-field", AJAX, "a custom field of a post", |e| {
         e.form_with(
             "/wp-admin/admin-ajax.php",
             ("_ajax_nonce-add-meta", "add-meta"),
@@ -112,43 +112,43 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("trash", LINK, "a post into the trash", |e| {
+    event("trash", LINK, "a post moved to the trash", |e| {
         e.link("/wp-admin/post.php?post=[[post.2]]&action=trash", "trash-post_[[post.2]]")
     })
     .short(),
-    act("delete", REST, "a post deleted for good", |e| {
+    event("delete", REST, "a post deleted for good", |e| {
         e.rest("DELETE", "posts/[[post.12]]?force=true", "")
     }),
-    act("page-body", REST, "text of a page that a menu names", |e| {
+    event("page-body", REST, "text of a page in a menu", |e| {
         e.rest("POST", "pages/[[page.about]]", r#"{"content":"About us, again."}"#)
     })
     .short(),
-    act("page-title", REST, "title of a page that a menu names", |e| {
+    event("page-title", REST, "title of a page in a menu", |e| {
         e.rest("POST", "pages/[[page.contact]]", r#"{"title":"Where to find us"}"#)
     }),
-    act("page-parent", REST, "parent of a page: its address moves", |e| {
+    event("page-parent", REST, "parent of a page: its address moves", |e| {
         e.rest("POST", "pages/[[page.where-to-stay]]", r#"{"parent":[[page.about]]}"#)
     }),
-    act("new-page", REST, "a new page below another", |e| {
+    event("new-page", REST, "a new page below another", |e| {
         e.rest(
             "POST",
             "pages",
             r#"{"title":"Below two","slug":"below-two","status":"publish","content":"Another child.","date":"2024-06-01T12:00:00","parent":[[page.below]]}"#,
         )
     }),
-    act("draft-edit", REST, "text of a draft", |e| {
+    event("draft-edit", REST, "text of a draft", |e| {
         e.rest("POST", "posts/[[post.unfinished]]", r#"{"content":"More about eels."}"#)
     })
     .short()
     .changes_nothing(),
-    act("autosave", REST, "an autosave of a published post", |e| {
+    event("autosave", REST, "an autosave of a published post", |e| {
         e.rest("POST", "posts/[[post.18]]/autosaves", r#"{"content":"Half a sent"}"#)
     })
     .changes_nothing(),
-    act("boat", REST, "title of an entry of a post type of its own", |e| {
+    event("boat", REST, "title of an entry of a custom post type", |e| {
         e.rest("POST", "boat/[[boat.bittern]]", r#"{"title":"Great bittern"}"#)
     }),
-    act("xml-rpc", "XML-RPC", "title of a post", |e| {
+    event("xml-rpc", "XML-RPC", "title of a post", |e| {
         e.xml_rpc(
             "wp.editPost",
             &[
@@ -157,17 +157,17 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("command-line", "PHP CLI", "text and tags of a post", |e| {
+    event("command-line", "PHP CLI", "text and tags of a post", |e| {
         e.command_line(
             "wp_update_post( array( 'ID' => [[post.14]], 'post_content' => 'From the shell.', 'tags_input' => array( 'bread', 'fish' ) ) );",
         )
     }),
-    act("cron", "wp-cron.php", "a scheduled post goes live", |e| {
-        // Its date is in the past and its task in ten years: the time comes.
+    event("cron", "wp-cron.php", "a scheduled post is published", |e| {
+        // The post's date is in the past and its task is in ten years: a new task makes it due.
         e.command_line(
             "_set_cron_array( array() ); wp_schedule_single_event( time() - 60, 'publish_future_post', array( [[post.next-week]] ) );",
         )?;
-        e.stranger(Request::get("/wp-cron.php?doing_wp_cron"))?;
+        e.send_as_visitor(Request::get("/wp-cron.php?doing_wp_cron"))?;
         e.site.wait_for_cron()
     })
     .short(),

@@ -1,26 +1,26 @@
-//! Settings of the shop: on its own page of the administration, and its tax rates.
+//! Events on the settings of the shop: its page in the administration, and tax rates.
 
-use super::{AJAX, Act, FORM, act};
+use super::{AJAX, Event, FORM, event};
 use crate::{TestkitError, exactness::editor::Editor};
 
-pub(super) const ACTS: &[Act] = &[
-    act("shop-shipping", FORM, "cost of shipping", |e| {
+pub(super) const EVENTS: &[Event] = &[
+    event("shop-shipping", FORM, "cost of shipping", |e| {
         setting(e, "woocommerce_flat_rate_1_settings[cost]", "6")
     })
     .changes_nothing(),
-    act(
+    event(
         "shop-stock-format",
         FORM,
         "stock shown without a number",
         |e| setting(e, "woocommerce_stock_format", "no_amount"),
     ),
-    act(
+    event(
         "shop-hide-sold-out",
         FORM,
-        "catalogue without what is sold out",
+        "catalogue without sold-out products",
         |e| setting(e, "woocommerce_hide_out_of_stock_items", "yes"),
     ),
-    act("shop-tax-rate", AJAX, "a tax rate", |e| {
+    event("shop-tax-rate", AJAX, "a tax rate", |e| {
         e.form_with(
             "/wp-admin/admin-ajax.php",
             ("wc_tax_nonce", "wc_tax_nonce-class:standard"),
@@ -30,10 +30,10 @@ pub(super) const ACTS: &[Act] = &[
             ],
         )
     }),
-    act("shop-tax-display", FORM, "prices shown without tax", |e| {
+    event("shop-tax-display", FORM, "prices shown without tax", |e| {
         setting(e, "woocommerce_tax_display_shop", "excl")
     }),
-    act("shop-currency", FORM, "currency", |e| {
+    event("shop-currency", FORM, "currency", |e| {
         setting(e, "woocommerce_currency", "GBP")
     }),
 ];

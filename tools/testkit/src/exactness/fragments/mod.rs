@@ -1,116 +1,118 @@
-//! Shared fragments on a large site: what an edit costs PHP until every page is right again, and whether every page is.
+//! Measures shared fragments on a large site: the requests to PHP that an edit causes until every page is correct again, and
+//! whether every page becomes correct.
 //!
-//! A sample site with thousands of posts more runs under a classic theme, whose footer on every page lists recent posts, recent
-//! comments, archives and categories. `edits` makes each edit once, puts the site under load, and compares every page with a
-//! generated one. `compare` makes many random edits and compares random pages after each. `patching` measures what it takes to
-//! patch a page.
+//! The sample site with thousands of additional posts runs under a classic theme, whose footer on every page lists recent
+//! posts, recent comments, archives and categories. `edits` makes each edit once, puts the site under load, and compares every
+//! page with a generated one. `compare` makes many random edits and compares random pages after each. `patching` measures the
+//! cost of patching a page.
 //!
-//! The requests to PHP are the server's own count of fetches: pages and fragments. What editors request is not among them.
+//! The number of requests to PHP is the server's own count of fetches of pages and fragments. It does not include requests of
+//! editors.
 
-mod dice;
+mod large_site;
 mod members;
-mod stage;
+mod random_edits;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use self::{dice::Dice, stage::Stage};
+use self::{large_site::LargeSite, random_edits::RandomEdits};
 use crate::TestkitError;
 
-/// Which site.
+/// The size of the site, and the programs that it runs.
 #[derive(Debug, Clone)]
-pub struct Setting {
-    /// The server.
+pub struct FragmentSettings {
+    /// The server binary.
     pub galley: PathBuf,
     /// Folder of the plugin.
     pub plugin: PathBuf,
-    /// Posts beside those of the sample.
+    /// Posts in addition to those of the sample site.
     pub posts: usize,
     /// Pages that are kept warm and compared.
     pub pages: usize,
 }
 
-/// Where load goes.
+/// The site that a load generator sends requests to.
 #[derive(Debug, Clone, Copy)]
-pub struct Site<'a> {
-    /// The server.
+pub struct LoadTarget<'a> {
+    /// Address of the server.
     pub addr: SocketAddr,
-    /// The name of the site.
+    /// Host of the site.
     pub host: &'a str,
     /// Its pages, the most visited first.
     pub targets: &'a [String],
 }
 
-/// What visitors saw in the time after an edit.
+/// The responses to visitors after an edit.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Visits {
-    /// Responses.
+pub struct VisitCounts {
+    /// All responses.
     pub responses: u64,
-    /// Of these, stored pages, also patched ones.
+    /// Of these, stored pages, including patched ones.
     pub hits: u64,
-    /// Of these, patched for this visitor.
+    /// Of these, pages patched for this visitor.
     pub patched: u64,
-    /// Responses with a wrong status, and requests without a response.
+    /// Responses with an unexpected status, and requests without a response.
     pub failed: u64,
-    /// The slowest of a hundred took this long.
+    /// The 99th percentile of the latency.
     pub p99: Duration,
 }
 
-/// What one edit did.
+/// The effect and the cost of one edit.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct EditCost {
-    /// For a table.
-    pub edit: &'static str,
-    /// Requests to PHP until every page was right.
+pub struct EditReport {
+    /// The description in tables.
+    pub name: &'static str,
+    /// Requests to PHP until every page was correct.
     pub php_requests: u64,
     /// Pages that were patched.
     pub patched: u64,
     /// Pages that could not be patched.
     pub not_patched: u64,
-    /// Whether parts that most pages have show the edit, so that most pages are to be patched.
+    /// Whether the edit is visible on most pages, so that most pages must be patched.
     pub is_everywhere: bool,
-    /// What visitors saw.
-    pub visits: Visits,
+    /// The responses to visitors.
+    pub visits: VisitCounts,
     /// Pages that were compared.
     pub pages: usize,
     /// Pages that differed from generated ones.
     pub stale: usize,
-    /// Stale pages, each with what differs.
+    /// The stale pages with their differences.
     pub findings: Vec<String>,
-    /// What PHP was requested for: pages and fragments.
+    /// The pages and fragments that the server requested from PHP.
     pub requested: Vec<String>,
 }
 
-/// What it takes to patch pages.
+/// The cost of patching pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Patching {
+pub struct PatchingCost {
     /// Pages that were patched.
     pub pages: u64,
-    /// Mean bytes of one.
+    /// Mean size of a page in bytes.
     pub bytes: u64,
-    /// From the edit until the last was patched and compressed.
+    /// Time from the edit until the last page was patched and compressed.
     pub elapsed: Duration,
     /// Processor time of the fetch threads.
     pub fetch_cpu: Duration,
-    /// Processor time of the threads that compress.
+    /// Processor time of the compression threads.
     pub compress_cpu: Duration,
     /// Processor time of the whole server.
     pub cpu: Duration,
 }
 
-/// What random edits showed.
+/// The results of random edits.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Comparison {
+pub struct RandomEditsReport {
     /// Pages of the site.
     pub pages: usize,
     /// Edits that were made.
     pub edits: usize,
     /// Comparisons of a page with a generated one.
     pub compared: usize,
-    /// Pages that were patched meanwhile.
+    /// Pages that were patched during the edits.
     pub patched: u64,
-    /// Requests to PHP meanwhile.
+    /// Requests to PHP during the edits.
     pub php_requests: u64,
-    /// What differed.
+    /// The differences.
     pub findings: Vec<String>,
 }
 
@@ -123,78 +125,78 @@ pub struct MemberRates {
     pub assembled: f64,
 }
 
-/// Sends this request to a server again and again, and returns the responses per second.
+/// Repeats this request to a server and returns the responses per second.
 pub type MemberLoad<'a> = &'a mut dyn FnMut(SocketAddr, Vec<u8>) -> Result<f64, TestkitError>;
 
-/// Puts load on a site for some time.
-pub type Load<'a> = &'a mut dyn FnMut(Site<'_>) -> Result<Visits, TestkitError>;
+/// Sends visitors' requests to a site for some time.
+pub type VisitorLoad<'a> = &'a mut dyn FnMut(LoadTarget<'_>) -> Result<VisitCounts, TestkitError>;
 
-/// A site that is warm.
-pub struct Fragments(Stage);
+/// Runs the measurements on one warm site.
+pub struct FragmentMeasurements(LargeSite);
 
-impl Fragments {
+impl FragmentMeasurements {
     /// Starts the site and requests every page until all are stored.
     ///
     /// # Errors
-    /// When a part does not start, or pages are not stored.
-    pub fn start(setting: &Setting) -> Result<Self, TestkitError> {
-        Stage::start(setting).map(Self)
+    /// If a service does not start, or pages are not stored.
+    pub fn start(settings: &FragmentSettings) -> Result<Self, TestkitError> {
+        LargeSite::start(settings).map(Self)
     }
 
-    /// How many pages are warm.
+    /// Number of warm pages.
     pub fn pages(&self) -> usize {
         self.0.site.targets.len()
     }
 
-    /// Makes each edit once; `progress` gets each cost as soon as it is known.
+    /// Makes each edit once and calls `progress` after each.
     ///
     /// # Errors
-    /// When an edit is refused, or load cannot be made.
+    /// If an edit is refused, or the load generator fails.
     pub fn edits(
         &mut self,
-        load: Load<'_>,
-        progress: &mut dyn FnMut(&EditCost),
-    ) -> Result<Vec<EditCost>, TestkitError> {
-        let mut costs = Vec::new();
+        load: VisitorLoad<'_>,
+        progress: &mut dyn FnMut(&EditReport),
+    ) -> Result<Vec<EditReport>, TestkitError> {
+        let mut reports = Vec::new();
         for edit in EDITS {
-            let cost = self.0.cost_of(edit, load)?;
-            progress(&cost);
-            costs.push(cost);
+            let report = self.0.measure_edit(edit, load)?;
+            progress(&report);
+            reports.push(report);
         }
-        Ok(costs)
+        Ok(reports)
     }
 
-    /// Makes random edits and compares `sample` pages after each, all pages at the end.
+    /// Makes random edits; compares `sample` pages after each, and all pages at the end.
     ///
     /// # Errors
-    /// When an edit is refused.
+    /// If an edit is refused.
     pub fn compare(
         &mut self,
         edits: usize,
         sample: usize,
         seed: u64,
-    ) -> Result<Comparison, TestkitError> {
-        self.0.compare(edits, sample, &mut Dice::new(seed))
+    ) -> Result<RandomEditsReport, TestkitError> {
+        self.0.compare(edits, sample, &mut RandomEdits::new(seed))
     }
 
-    /// Makes an edit that only fragments show, and measures what it takes to patch all pages.
+    /// Makes an edit that is visible only in fragments, and measures the cost of patching all pages.
     ///
     /// # Errors
-    /// When the edit is refused, or not all pages are patched in time.
-    pub fn patching(&mut self) -> Result<Patching, TestkitError> {
+    /// If the edit is refused, or not all pages are patched in time.
+    pub fn patching(&mut self) -> Result<PatchingCost, TestkitError> {
         self.0.patching()
     }
 
-    /// Logs a member in, and measures how often the front page is served to this member.
+    /// Logs a member in, and measures the responses per second for the front page.
     ///
     /// # Errors
-    /// When the member gets no stored page, or load cannot be made.
+    /// If the member gets no stored page, or the load generator fails.
     pub fn members(&mut self, load: MemberLoad<'_>) -> Result<MemberRates, TestkitError> {
         self.0.members(load)
     }
 }
 
-/// An edit of the table: a request of the block editor.
+/// An edit through REST.
 struct Edit {
     name: &'static str,
     path: &'static str,
@@ -228,7 +230,7 @@ const EDITS: &[Edit] = &[
     )
     .everywhere(),
     edit(
-        "a comment that is shown at once",
+        "a comment published without approval",
         "comments",
         r#"{"post":[[old.commented]],"author_name":"Rosalind","author_email":"rosalind@example.org","content":"A fine pier.","status":"approve"}"#,
     )

@@ -5,7 +5,7 @@ backend default {
     .port = "{origin_port}";
 }
 
-# As built in, but for cookies, which the RFC does not look at.
+# As the built-in VCL, but requests with cookies are looked up too, because the RFC has no rule for cookies.
 sub vcl_recv {
     if (req.http.Cookie && (req.method == "GET" || req.method == "HEAD") && !req.http.Authorization) {
         return (hash);

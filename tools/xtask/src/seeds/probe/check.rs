@@ -1,71 +1,71 @@
-//! Which function checks which trouble.
+//! Calls the function for each probe.
 
 use super::{content, serving, visitors};
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
         article::Probe,
-        outcome::{LineOutcome, Verdict},
+        environment::SeedsEnvironment,
+        results::{AbLineResult, ProbeVerdict},
         stack::Stack,
-        stage::Stage,
     },
 };
 
-/// Checks one trouble of a stack; `None` where that is found out in another way, or where no line was measured.
+/// Runs one probe on a stack; `None` if the probe runs elsewhere, or needs a measurement that was not made.
 ///
 /// # Errors
-/// When a signal has come. What goes wrong with the stack is a verdict.
+/// When a signal was received. An error of the stack is a failed verdict.
 pub(in crate::seeds) fn check(
     probe: Probe,
-    stage: &Stage,
+    environment: &SeedsEnvironment,
     stack: &mut Stack,
-    lines: &[LineOutcome],
-) -> Result<Option<Verdict>, Complaint> {
-    let outcome = match probe {
-        Probe::Memory(most) => return Ok(memory(stack, lines, most)),
+    lines: &[AbLineResult],
+) -> Result<Option<ProbeVerdict>, CommandError> {
+    let result = match probe {
+        Probe::Memory(max_mb) => return Ok(memory(stack, lines, max_mb)),
         Probe::Load => return Ok(load(stack, lines)),
         Probe::Scheduled => return Ok(None),
-        Probe::Mobile => visitors::mobile(stage, stack),
-        Probe::Login => visitors::login(stage, stack),
-        Probe::LoggedIn => visitors::logged_in(stage, stack),
-        Probe::Commenter => visitors::commenter(stage, stack),
-        Probe::Purge => content::purge(stage, stack),
-        Probe::CacheControl => content::cache_control(stage, stack),
-        Probe::Pictures => serving::pictures(stage, stack),
-        Probe::Connections => serving::connections(stage, stack),
-        Probe::Outage => serving::outage(stage, stack),
-        Probe::Hidden => serving::hidden(stack),
-        Probe::Stampede => Ok(serving::stampede(stage, stack)),
-        Probe::Rush => serving::rush(stage, stack),
+        Probe::Mobile => visitors::mobile(environment, stack),
+        Probe::Login => visitors::login(environment, stack),
+        Probe::LoggedIn => visitors::logged_in(environment, stack),
+        Probe::Commenter => visitors::commenter(environment, stack),
+        Probe::Purge => content::purge(environment, stack),
+        Probe::CacheControl => content::cache_control(environment, stack),
+        Probe::Pictures => serving::pictures(environment, stack),
+        Probe::Connections => serving::connections(environment, stack),
+        Probe::PhpOutage => serving::php_outage(environment, stack),
+        Probe::HiddenFile => serving::hidden_file(stack),
+        Probe::Stampede => Ok(serving::stampede(environment, stack)),
+        Probe::RisingLoad => serving::rising_load(environment, stack),
     };
-    stage.interrupt.check()?;
-    let failed = |complaint: Complaint| {
-        let text = complaint.to_string();
-        Verdict::of(false, text.lines().next().unwrap_or_default())
+    environment.interrupt.check()?;
+    let failed = |error: CommandError| {
+        let text = error.to_string();
+        ProbeVerdict::of(false, text.lines().next().unwrap_or_default())
     };
-    Ok(Some(outcome.unwrap_or_else(failed)))
+    Ok(Some(result.unwrap_or_else(failed)))
 }
 
-fn memory(stack: &Stack, lines: &[LineOutcome], most: u32) -> Option<Verdict> {
-    let rows = lines.iter().filter_map(|line| line.row(stack.plan.role));
-    let memory = rows.map(|row| row.memory_mb).reduce(f64::max)?;
-    let passed = memory <= f64::from(most);
-    Some(Verdict::of(passed, format!("{memory:.0} MB")))
+fn memory(stack: &Stack, lines: &[AbLineResult], max_mb: u32) -> Option<ProbeVerdict> {
+    let figures = lines.iter().filter_map(|line| line.row(stack.plan.role));
+    let memory = figures.map(|row| row.memory_mb).reduce(f64::max)?;
+    let passed = memory <= f64::from(max_mb);
+    Some(ProbeVerdict::of(passed, format!("{memory:.0} MB")))
 }
 
-fn load(stack: &Stack, lines: &[LineOutcome]) -> Option<Verdict> {
-    let rows: Vec<_> = lines
+fn load(stack: &Stack, lines: &[AbLineResult]) -> Option<ProbeVerdict> {
+    let figures: Vec<_> = lines
         .iter()
         .filter_map(|line| line.row(stack.plan.role))
         .collect();
-    let failed: u64 = rows.iter().map(|row| row.failed).sum();
-    let requests: u64 = rows.iter().map(|row| row.requests).sum();
-    let detail = match rows.iter().find_map(|row| row.trouble.as_deref()) {
-        Some(trouble) => format!(
+    let failed: u64 = figures.iter().map(|row| row.failed).sum();
+    let requests: u64 = figures.iter().map(|row| row.requests).sum();
+    let detail = match figures.iter().find_map(|row| row.first_failure.as_deref()) {
+        Some(failure) => format!(
             "{failed} failures: {}",
-            trouble.lines().next().unwrap_or("")
+            failure.lines().next().unwrap_or("")
         ),
         None => format!("{requests} requests"),
     };
-    (!rows.is_empty()).then(|| Verdict::of(failed == 0, detail))
+    (!figures.is_empty()).then(|| ProbeVerdict::of(failed == 0, detail))
 }

@@ -1,100 +1,106 @@
-//! What becomes of stored pages when the content changes, and what pages themselves say of storing.
+//! Probes for purges after edits, and for Cache-Control of pages.
 
 use serde_json::{Value, json};
 
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
-        editor::{Editor, visit},
-        outcome::Verdict,
+        clients::{Editor, visit},
+        environment::SeedsEnvironment,
+        results::ProbeVerdict,
         stack::Stack,
-        stage::Stage,
     },
 };
 
-/// A post edited, commented and deleted: each time the first visitor must see it.
-pub(super) fn purge(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let mut editor = Editor::log_in(stage, stack)?;
-    let name = stage.probe_name();
+/// Edits, comments and deletes a post. After each edit, the first visitor must see it.
+pub(super) fn purge(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let mut editor = Editor::log_in(environment, stack)?;
+    let name = environment.probe_name();
     let post = json!({
         "title": format!("Purged {name}"), "content": "The first text.", "status": "publish", "comment_status": "open",
     });
     let post = editor.rest("POST", "posts", &post)?;
-    let (id, target) = (number(&post, "id")?, target_of(&post)?);
+    let (id, target) = (number(&post, "id")?, post_path(&post)?);
     let mut stale = Vec::new();
-    let mut look =
-        |what: &'static str, is_right: &dyn Fn(u16, &str) -> bool| -> Result<(), Complaint> {
-            let seen = visit(stack, &target)?;
-            if !is_right(seen.status, &seen.text) {
-                stale.push(what);
+    let mut visit_twice =
+        |edit: &'static str, is_current: &dyn Fn(u16, &str) -> bool| -> Result<(), CommandError> {
+            let page = visit(stack, &target)?;
+            if !is_current(page.status, &page.text) {
+                stale.push(edit);
             }
-            // Stored again, in any case.
+            // The second visit ensures that the page is stored again.
             visit(stack, &target).map(drop)
         };
-    look("the new post", &|_, text| text.contains("The first text."))?;
+    visit_twice("the new post", &|_, text| text.contains("The first text."))?;
     editor.rest(
         "POST",
         &format!("posts/{id}"),
         &json!({"content": "The second text."}),
     )?;
-    look("an edited post", &|_, text| {
+    visit_twice("an edited post", &|_, text| {
         text.contains("The second text.")
     })?;
     let comment = json!({"post": id, "content": "The first remark."});
     let comment = number(&editor.rest("POST", "comments", &comment)?, "id")?;
-    look("a new comment", &|_, text| {
+    visit_twice("a new comment", &|_, text| {
         text.contains("The first remark.")
     })?;
     let path = format!("comments/{comment}");
     editor.rest("POST", &path, &json!({"content": "The second remark."}))?;
-    look("an edited comment", &|_, text| {
+    visit_twice("an edited comment", &|_, text| {
         text.contains("The second remark.")
     })?;
     editor.rest("DELETE", &format!("{path}?force=true"), &Value::Null)?;
-    look("a deleted comment", &|_, text| !text.contains(" remark."))?;
+    visit_twice("a deleted comment", &|_, text| !text.contains(" remark."))?;
     editor.rest("DELETE", &format!("posts/{id}"), &Value::Null)?;
-    look("a deleted post", &|status, _| status == 404)?;
+    visit_twice("a deleted post", &|status, _| status == 404)?;
     let detail = if stale.is_empty() {
-        "seen at once, all six edits".to_owned()
+        "all six edits seen at once".to_owned()
     } else {
         format!("stale: {}", stale.join(", "))
     };
-    Ok(Verdict::of(stale.is_empty(), detail))
+    Ok(ProbeVerdict::of(stale.is_empty(), detail))
 }
 
-fn number(answer: &Value, field: &str) -> Result<u64, Complaint> {
-    let value = answer.get(field).and_then(Value::as_u64);
-    value.ok_or_else(|| format!("WordPress names no `{field}`").into())
+fn number(response: &Value, field: &str) -> Result<u64, CommandError> {
+    let value = response.get(field).and_then(Value::as_u64);
+    value.ok_or_else(|| format!("WordPress returned no `{field}`").into())
 }
 
 /// The path of a new post.
-fn target_of(answer: &Value) -> Result<String, Complaint> {
-    let link = answer.get("link").and_then(Value::as_str).unwrap_or("");
+fn post_path(response: &Value) -> Result<String, CommandError> {
+    let link = response.get("link").and_then(Value::as_str).unwrap_or("");
     let rest = link.split_once("://").map_or("", |(_, rest)| rest);
     let path = rest.find('/').and_then(|at| rest.get(at..));
     path.map(str::to_owned)
-        .ok_or_else(|| format!("WordPress gives the post the address `{link}`").into())
+        .ok_or_else(|| format!("WordPress returned an invalid URL of the post: `{link}`").into())
 }
 
-/// A page that says `private` is generated for each of two visitors, one that says `public` once.
-pub(super) fn cache_control(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let mut generated = [0; 2];
-    for (word, generated) in ["private", "public"].into_iter().zip(&mut generated) {
-        let name = stage.probe_name();
-        let target = format!("/?seeds-probe={name}&seeds-control={word}");
+/// A page with `private` must be generated for each of two visitors, a page with `public` only once.
+pub(super) fn cache_control(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let mut counts = [0; 2];
+    for (directive, count) in ["private", "public"].into_iter().zip(&mut counts) {
+        let name = environment.probe_name();
+        let target = format!("/?seeds-probe={name}&seeds-control={directive}");
         for _ in 0..2 {
             visit(stack, &target)?;
         }
-        *generated = stage.generated(&name);
+        *count = environment.generation_count(&name);
     }
-    let [private, public] = generated;
+    let [private, public] = counts;
     let wrong = match (private >= 2, public == 1) {
-        (true, true) => return Ok(Verdict::of(true, "honored")),
+        (true, true) => return Ok(ProbeVerdict::of(true, "honored")),
         (false, true) => "a page with `private` is stored",
         (true, false) => "a page with `public` is not stored",
-        (false, false) => "both are taken for the reverse",
+        (false, false) => "`private` is stored and `public` is not",
     };
-    Ok(Verdict::of(false, wrong))
+    Ok(ProbeVerdict::of(false, wrong))
 }
 
 #[cfg(test)]
@@ -102,15 +108,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_posts_become_targets() {
-        for (link, wanted) in [
+    fn the_path_of_a_post_is_taken_from_its_url() {
+        for (link, expected) in [
             ("http://seeds.test/2026/a/", Some("/2026/a/")),
             ("http://seeds.test", None),
             ("", None),
         ] {
-            let target = target_of(&json!({ "link": link })).ok();
-            assert_eq!(target.as_deref(), wanted, "{link}");
+            let target = post_path(&json!({ "link": link })).ok();
+            assert_eq!(target.as_deref(), expected, "{link}");
         }
-        assert!(target_of(&json!({ "link": 5 })).is_err());
+        assert!(post_path(&json!({ "link": 5 })).is_err());
     }
 }

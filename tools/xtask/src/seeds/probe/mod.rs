@@ -1,7 +1,7 @@
-//! The troubles of the articles' authors, each checked by doing what a visitor or an editor would do.
+//! Probes for the problems that the articles describe. Each sends the requests of visitors or editors.
 //!
-//! Every stack of an article starts with empty caches, so each probe requests a page of its own and knows what is stored of it.
-//! What a probe cannot do, because the stack does not let it, is the trouble itself.
+//! The stacks of an article start with empty caches, and each probe uses separate pages, so the state of the cache is known. If a stack
+//! rejects a request of a probe, the stack has the problem.
 
 mod check;
 mod content;
@@ -9,4 +9,4 @@ mod scheduled;
 mod serving;
 mod visitors;
 
-pub(super) use self::{check::check, scheduled::Scheduled};
+pub(super) use self::{check::check, scheduled::ScheduledPost};

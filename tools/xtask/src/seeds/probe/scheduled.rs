@@ -1,5 +1,5 @@
-//! A post that is scheduled, and when each stack shows it. One post for all stacks of an article, behind one WordPress: Galley
-//! runs WordPress's tasks, and the others are looked at from the same moment on.
+//! A scheduled post, and the time at which each stack shows it. All stacks of an article have the same WordPress and the same post: Galley
+//! runs WordPress's scheduled tasks, and all stacks are visited from the same time on.
 
 use std::{
     thread,
@@ -10,85 +10,89 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
-        editor::{Editor, visit},
-        outcome::Verdict,
+        clients::{Editor, visit},
+        environment::SeedsEnvironment,
+        results::ProbeVerdict,
         stack::Stack,
-        stage::Stage,
     },
 };
 
-/// It is due.
+/// A scheduled post and the time at which it is due.
 #[derive(Debug)]
-pub(in crate::seeds) struct Scheduled {
+pub(in crate::seeds) struct ScheduledPost {
     title: String,
     due: Instant,
 }
 
-impl Scheduled {
-    /// Schedules a post through this stack. WordPress takes less than a minute for no future.
-    pub(in crate::seeds) fn plan(stage: &Stage, stack: &Stack) -> Result<Self, Complaint> {
-        let title = format!("Scheduled {}", stage.probe_name());
+impl ScheduledPost {
+    /// Schedules a post through a stack. WordPress publishes a post immediately if its date is less than a minute ahead.
+    pub(in crate::seeds) fn create(
+        environment: &SeedsEnvironment,
+        stack: &Stack,
+    ) -> Result<Self, CommandError> {
+        let title = format!("Scheduled {}", environment.probe_name());
         let date = Timestamp::now().checked_add(SignedDuration::try_from(AHEAD)?)?;
         let post = json!({
             "title": title, "content": "A tide table.", "status": "future",
             "date_gmt": date.strftime("%Y-%m-%dT%H:%M:%S").to_string(),
         });
         let due = Instant::now() + AHEAD;
-        Editor::log_in(stage, stack)?.rest("POST", "posts", &post)?;
+        Editor::log_in(environment, stack)?.rest("POST", "posts", &post)?;
         Ok(Self { title, due })
     }
 
-    /// Visits the home page of each stack once a second, from some seconds before the time until all show the post; the verdicts are
-    /// in their order. A page that is stored just before is the oldest that a visitor can get.
-    pub(in crate::seeds) fn look(
+    /// Visits the home page of each stack once a second, from a few seconds before the post is due until all stacks show it. Returns the
+    /// verdicts in the order of the stacks. A page that is stored just before that time is the oldest that a visitor can receive.
+    pub(in crate::seeds) fn watch(
         &self,
-        stage: &Stage,
+        environment: &SeedsEnvironment,
         stacks: &[Stack],
-    ) -> Result<Vec<Verdict>, Complaint> {
-        let mut seen: Vec<Option<Duration>> = vec![None; stacks.len()];
+    ) -> Result<Vec<ProbeVerdict>, CommandError> {
+        let mut delays: Vec<Option<Duration>> = vec![None; stacks.len()];
         while Instant::now() + EARLY < self.due {
-            stage.interrupt.check()?;
-            thread::sleep(PAUSE);
+            environment.interrupt.check()?;
+            thread::sleep(INTERVAL);
         }
         loop {
-            stage.interrupt.check()?;
+            environment.interrupt.check()?;
             let late = Instant::now().saturating_duration_since(self.due);
-            for (stack, seen) in stacks.iter().zip(&mut seen) {
-                let shows = || visit(stack, "/").is_ok_and(|page| page.text.contains(&self.title));
-                if seen.is_none() && shows() {
-                    *seen = Some(late);
+            for (stack, delay) in stacks.iter().zip(&mut delays) {
+                let shows_post =
+                    || visit(stack, "/").is_ok_and(|page| page.text.contains(&self.title));
+                if delay.is_none() && shows_post() {
+                    *delay = Some(late);
                 }
             }
-            if seen.iter().all(Option::is_some) || late > MOST + Duration::from_secs(2) {
+            if delays.iter().all(Option::is_some) || late > MAX_DELAY + Duration::from_secs(2) {
                 break;
             }
-            thread::sleep(PAUSE);
+            thread::sleep(INTERVAL);
         }
-        Ok(seen.into_iter().map(verdict).collect())
+        Ok(delays.into_iter().map(verdict).collect())
     }
 }
 
-fn verdict(seen: Option<Duration>) -> Verdict {
-    match seen {
-        Some(late) => Verdict::of(late <= MOST, format!("after {} s", late.as_secs())),
-        None => Verdict::of(false, format!("not after {} s", MOST.as_secs())),
+fn verdict(delay: Option<Duration>) -> ProbeVerdict {
+    match delay {
+        Some(delay) => ProbeVerdict::of(delay <= MAX_DELAY, format!("after {} s", delay.as_secs())),
+        None => ProbeVerdict::of(false, format!("not after {} s", MAX_DELAY.as_secs())),
     }
 }
 
-const PAUSE: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 const EARLY: Duration = Duration::from_secs(3);
 const AHEAD: Duration = Duration::from_secs(65);
-/// What its author allows.
-const MOST: Duration = Duration::from_secs(60);
+/// The delay that the article's author accepts.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_is_allowed() {
+    fn a_post_may_appear_a_minute_late() {
         let after = |seconds: u64| verdict(Some(Duration::from_secs(seconds))).passed;
         assert!(after(0) && after(60) && !after(61));
         assert!(!verdict(None).passed);

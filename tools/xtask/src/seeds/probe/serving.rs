@@ -1,4 +1,4 @@
-//! How a stack serves: pictures, many connections, many visitors of one page, a rush, and PHP that is down.
+//! Probes for pictures, many connections, many visitors of one page, a rising load, and a failure of PHP.
 
 use std::{
     fmt::Write as _,
@@ -11,83 +11,105 @@ use galley_load::{
     VisitedPage, Workload,
 };
 
-use super::visitors::{page, require};
+use super::visitors::{post, require};
 use crate::{
-    bench::{Line, on_core, run_ab, wait_for_quiet},
-    demo::Complaint,
+    bench::{AbCommand, on_core, run_ab, wait_until_idle},
+    demo::CommandError,
     seeds::{
         article::Page,
-        editor::{status, visit},
-        outcome::Verdict,
+        clients::{status, visit},
+        environment::{HOST, RunMode, SeedsEnvironment},
+        results::ProbeVerdict,
         stack::Stack,
-        stage::{Form, HOST, Stage},
     },
 };
 
-/// Of several requests for a picture at most the first may reach the server behind the front.
-pub(super) fn pictures(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let path = &stage.picture;
-    let before = stack.behind_front(path);
-    for _ in 0..PICTURES {
-        let seen = visit(stack, path)?;
-        if seen.status != 200 {
-            return Err(format!("{path}: status {}", seen.status).into());
+/// Of several requests for a picture, at most one may reach the server behind the front server.
+pub(super) fn pictures(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let path = &environment.picture;
+    let before = stack.requests_behind_front(path);
+    for _ in 0..PICTURE_REQUESTS {
+        let page = visit(stack, path)?;
+        if page.status != 200 {
+            return Err(format!("{path}: status {}", page.status).into());
         }
     }
-    Ok(match (before, stack.behind_front(path)) {
+    Ok(match (before, stack.requests_behind_front(path)) {
         (Some(before), Some(after)) => {
             let reached = after.saturating_sub(before);
-            let detail = format!("{reached} of {PICTURES} requests reached the server behind");
-            Verdict::of(reached <= 1, detail)
+            let detail =
+                format!("{reached} of {PICTURE_REQUESTS} requests reached the server behind");
+            ProbeVerdict::of(reached <= 1, detail)
         }
-        _ => Verdict::of(true, "the front reads files itself"),
+        _ => ProbeVerdict::of(true, "the front server reads files itself"),
     })
 }
 
-/// More connections than the descriptors that the programs were started with.
-pub(super) fn connections(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
+/// More connections than the soft limit of descriptors with which the programs were started.
+pub(super) fn connections(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
     let arguments = CONNECTIONS.map(str::to_owned);
-    let line = Line {
+    let command = AbCommand {
         arguments: &arguments,
         share: 1.0,
         addr: stack.addr,
         host: HOST,
-        target: stage.target(Page::Thirteen),
+        target: environment.target(Page::Thirteen),
     };
-    let seen = run_ab(line, stage.cores.client, stack.dir(), &stage.interrupt)?;
-    let after = visit(stack, stage.target(Page::Thirteen))?;
-    require(&after, Stage::mark(Page::Thirteen), "after it")?;
-    let detail = format!("{} of {} requests failed", seen.failed, seen.requests);
-    Ok(Verdict::of(seen.failed == 0, detail))
+    let outcome = run_ab(
+        command,
+        environment.cores.client,
+        stack.dir(),
+        &environment.interrupt,
+    )?;
+    let after = visit(stack, environment.target(Page::Thirteen))?;
+    require(
+        &after,
+        SeedsEnvironment::mark(Page::Thirteen),
+        "after the load",
+    )?;
+    let detail = format!("{} of {} requests failed", outcome.failed, outcome.requests);
+    Ok(ProbeVerdict::of(outcome.failed == 0, detail))
 }
 
-/// A page that is stored, while PHP is down.
-pub(super) fn outage(stage: &Stage, stack: &mut Stack) -> Result<Verdict, Complaint> {
-    let target = page(stage, 6)?;
+/// A stored page is requested while PHP is down.
+pub(super) fn php_outage(
+    environment: &SeedsEnvironment,
+    stack: &mut Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let target = post(environment, 6)?;
     for _ in 0..2 {
         require(&visit(stack, target)?, "</html>", target)?;
     }
     stack.kill_php();
-    let seen = visit(stack, target);
-    stack.restart_php(stage)?;
-    Ok(match seen {
-        Ok(seen) if seen.status == 200 && seen.text.contains("</html>") => {
-            Verdict::of(true, "served")
+    let result = visit(stack, target);
+    stack.restart_php(environment)?;
+    Ok(match result {
+        Ok(page) if page.status == 200 && page.text.contains("</html>") => {
+            ProbeVerdict::of(true, "served")
         }
-        Ok(seen) => Verdict::of(false, format!("status {}", seen.status)),
-        Err(_) => Verdict::of(false, "no response"),
+        Ok(page) => ProbeVerdict::of(false, format!("status {}", page.status)),
+        Err(_) => ProbeVerdict::of(false, "no response"),
     })
 }
 
-pub(super) fn hidden(stack: &Stack) -> Result<Verdict, Complaint> {
-    let seen = visit(stack, "/.htaccess")?;
-    let is_hidden = seen.status != 200 && !seen.text.contains("RewriteEngine");
-    Ok(Verdict::of(is_hidden, format!("status {}", seen.status)))
+pub(super) fn hidden_file(stack: &Stack) -> Result<ProbeVerdict, CommandError> {
+    let page = visit(stack, "/.htaccess")?;
+    let is_hidden = page.status != 200 && !page.text.contains("RewriteEngine");
+    Ok(ProbeVerdict::of(
+        is_hidden,
+        format!("status {}", page.status),
+    ))
 }
 
-/// Many visitors at the same time of a page that is not stored.
-pub(super) fn stampede(stage: &Stage, stack: &Stack) -> Verdict {
-    let name = stage.probe_name();
+/// Many visitors request a page at the same time while it is not stored.
+pub(super) fn stampede(environment: &SeedsEnvironment, stack: &Stack) -> ProbeVerdict {
+    let name = environment.probe_name();
     let target = format!("/?seeds-probe={name}");
     let served = thread::scope(|scope| {
         let visit = || status(stack, &target).is_ok_and(|status| status == 200);
@@ -95,52 +117,61 @@ pub(super) fn stampede(stage: &Stage, stack: &Stack) -> Verdict {
         let served = visitors.into_iter().map(ScopedJoinHandle::join);
         served.filter(|served| matches!(served, Ok(true))).count()
     });
-    let generated = stage.generated(&name);
-    let detail = format!("{served} of {VISITORS} visitors served; PHP generated it {generated} x");
-    Verdict::of(served == VISITORS && generated == 1, detail)
+    let generation_count = environment.generation_count(&name);
+    let detail =
+        format!("{served} of {VISITORS} visitors served; PHP generated it {generation_count} x");
+    ProbeVerdict::of(served == VISITORS && generation_count == 1, detail)
 }
 
-/// Visitors that come faster and faster, and leave after five seconds.
-pub(super) fn rush(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let target = stage.target(Page::Post);
+/// Visitors arrive at a rising rate and wait five seconds at most.
+pub(super) fn rising_load(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let target = environment.target(Page::Post);
     for _ in 0..2 {
         require(&visit(stack, target)?, "</html>", target)?;
     }
-    let over = match stage.form {
-        Form::Full => RUSH,
-        Form::Quick | Form::Short => RUSH / 4,
+    let duration = match environment.mode {
+        RunMode::Full => RISE_TIME,
+        RunMode::Quick | RunMode::Short => RISE_TIME / 4,
     };
-    let outcome = on_core(stage.cores.client, || ramp(stage, stack, target, over))?;
-    wait_for_quiet(&stage.interrupt, &stack.roots())?;
-    let seen = outcome?;
-    // What was due and could not be sent counts with the time that it waited.
-    let lost = seen.broken + seen.unexpected_status;
-    let worst = seen.quantile(1.0);
+    let result = on_core(environment.cores.client, || {
+        ramp(environment, stack, target, duration)
+    })?;
+    wait_until_idle(&environment.interrupt, &stack.roots())?;
+    let outcome = result?;
+    // Requests that were due but could not be sent count with the time for which they waited.
+    let failed = outcome.broken + outcome.unexpected_status;
+    let slowest = outcome.quantile(1.0);
     let mut detail = format!(
-        "{lost} of {} requests failed, the slowest took {:.2} s",
-        seen.responses + seen.broken + seen.unsent,
-        worst.as_secs_f64()
+        "{failed} of {} requests failed, the slowest took {:.2} s",
+        outcome.responses + outcome.broken + outcome.unsent,
+        slowest.as_secs_f64()
     );
-    if let Some(first) = seen.first_error.filter(|_| lost > 0) {
+    if let Some(first) = outcome.first_error.filter(|_| failed > 0) {
         let _ = write!(detail, " ({first})");
     }
-    Ok(Verdict::of(lost == 0 && worst < LEAVES, detail))
+    Ok(ProbeVerdict::of(
+        failed == 0 && slowest < VISITOR_TIMEOUT,
+        detail,
+    ))
 }
 
 fn ramp(
-    stage: &Stage,
+    environment: &SeedsEnvironment,
     stack: &Stack,
     target: &str,
-    over: Duration,
-) -> Result<LoadOutcome, Complaint> {
-    let page = VisitedPage::new(PageMethod::Get, target).ok_or("an odd path")?;
+    duration: Duration,
+) -> Result<LoadOutcome, CommandError> {
+    let page = VisitedPage::new(PageMethod::Get, target).ok_or("an invalid path")?;
     let workload = Workload {
         requests: Box::new(AbRequests::new(HOST, &[page], false)?),
-        connections: RUSH_VISITORS,
+        connections: MAX_VISITORS,
         pace: Pace::Ramp {
             from: 1.0,
             to: 250.0,
-            over,
+            over: duration,
         },
     };
     let target = Target {
@@ -149,19 +180,19 @@ fn ramp(
         connections: Connections::PerRequest,
         watch: None,
     };
-    let mut client = LoadClient::connect(target, vec![workload], stage.interrupt.flag())?;
+    let mut client = LoadClient::connect(target, vec![workload], environment.interrupt.flag())?;
     client.set_timeouts(Timeouts {
-        responses: LEAVES,
+        responses: VISITOR_TIMEOUT,
         ..Timeouts::default()
     });
-    let seen = client.run(Limit::Time(over))?;
-    Ok(seen.into_iter().next().ok_or("nothing was asked")?)
+    let outcome = client.run(Limit::Time(duration))?;
+    Ok(outcome.into_iter().next().ok_or("no request was sent")?)
 }
 
-const PICTURES: usize = 5;
+const PICTURE_REQUESTS: usize = 5;
 const CONNECTIONS: [&str; 5] = ["-c", "1200", "-n", "3600", "-r"];
 const VISITORS: usize = 20;
-const RUSH: Duration = Duration::from_secs(20);
-/// At a time: as many as ask in a second at the end.
-const RUSH_VISITORS: usize = 250;
-const LEAVES: Duration = Duration::from_secs(5);
+const RISE_TIME: Duration = Duration::from_secs(20);
+/// Concurrent visitors: as many as arrive per second at the end.
+const MAX_VISITORS: usize = 250;
+const VISITOR_TIMEOUT: Duration = Duration::from_secs(5);

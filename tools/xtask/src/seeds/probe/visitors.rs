@@ -1,31 +1,37 @@
-//! Whose page is whose: phones and desktops, logged-in users, commenters.
+//! Probes for pages that differ by client: phones and desktops, logged-in users, commenters.
 
 use crate::{
-    demo::Complaint,
+    demo::CommandError,
     seeds::{
-        editor::{DESKTOP, Editor, PHONE, Seen, visit, visit_as},
-        outcome::Verdict,
+        clients::{DESKTOP, Editor, PHONE, ReceivedPage, visit, visit_as},
+        environment::SeedsEnvironment,
+        results::ProbeVerdict,
         stack::Stack,
-        stage::Stage,
     },
 };
 
-/// A stored page of one edition must not go to the other kind of browser, also where that came first.
-pub(super) fn mobile(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let mut wrong = Vec::new();
-    let kinds = [("desktop", DESKTOP), ("phone", PHONE)];
-    for (at, (first, second)) in [(1, (kinds[0], kinds[1])), (2, (kinds[1], kinds[0]))] {
-        let target = page(stage, at)?;
+/// A stored page of one edition must not be sent to the other kind of browser, whichever kind visited first.
+pub(super) fn mobile(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let mut errors = Vec::new();
+    let browsers = [("desktop", DESKTOP), ("phone", PHONE)];
+    for (number, (first, second)) in [
+        (1, (browsers[0], browsers[1])),
+        (2, (browsers[1], browsers[0])),
+    ] {
+        let target = post(environment, number)?;
         for _ in 0..2 {
-            let seen = visit_as(stack, target, first.1, None)?;
-            require(&seen, edition(first.0), target)?;
+            let received = visit_as(stack, target, first.1, None)?;
+            require(&received, edition(first.0), target)?;
         }
-        let seen = visit_as(stack, target, second.1, None)?;
-        if !seen.text.contains(edition(second.0)) {
-            wrong.push(format!("a {} gets the page of a {}", second.0, first.0));
+        let received = visit_as(stack, target, second.1, None)?;
+        if !received.text.contains(edition(second.0)) {
+            errors.push(format!("a {} receives the page of a {}", second.0, first.0));
         }
     }
-    Ok(all_right(&wrong, "each gets its own"))
+    Ok(verdict_of(&errors, "each receives its own"))
 }
 
 fn edition(kind: &str) -> &'static str {
@@ -36,76 +42,92 @@ fn edition(kind: &str) -> &'static str {
     }
 }
 
-/// The form, its cookies, and the administration behind it.
-pub(super) fn login(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    Editor::log_in(stage, stack)?;
-    Ok(Verdict::of(true, "logged in"))
+/// Logs in with the form and its cookies, and opens the dashboard.
+pub(super) fn login(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    Editor::log_in(environment, stack)?;
+    Ok(ProbeVerdict::of(true, "logged in"))
 }
 
-/// A stored page must not go to a logged-in user, nor the user's page into the cache.
-pub(super) fn logged_in(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let mut editor = Editor::log_in(stage, stack)?;
-    let mut wrong = Vec::new();
-    let (stored, fresh) = (page(stage, 3)?, page(stage, 4)?);
+/// A stored page must not be sent to a logged-in user, and the user's page must not be stored.
+pub(super) fn logged_in(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let mut editor = Editor::log_in(environment, stack)?;
+    let mut errors = Vec::new();
+    let (stored, fresh) = (post(environment, 3)?, post(environment, 4)?);
     for _ in 0..2 {
         require(&visit(stack, stored)?, "</html>", stored)?;
     }
     if !editor.page(stored)?.contains(ADMIN_BAR) {
-        wrong.push("the user gets the page of visitors");
+        errors.push("the user receives the page of visitors");
     }
     for _ in 0..2 {
         editor.page(fresh)?;
     }
     for target in [stored, fresh] {
         if visit(stack, target)?.text.contains(ADMIN_BAR) {
-            wrong.push("a visitor gets the page of the user");
+            errors.push("a visitor receives the page of the user");
         }
     }
-    Ok(all_right(&wrong, "each gets its own"))
+    Ok(verdict_of(&errors, "each receives its own"))
 }
 
-/// WordPress fills the name of a commenter into the form below a post.
-pub(super) fn commenter(stage: &Stage, stack: &Stack) -> Result<Verdict, Complaint> {
-    let target = page(stage, 5)?;
-    let hash = &stage.cookie_hash;
+/// WordPress fills in the name of a commenter in the form below a post.
+pub(super) fn commenter(
+    environment: &SeedsEnvironment,
+    stack: &Stack,
+) -> Result<ProbeVerdict, CommandError> {
+    let target = post(environment, 5)?;
+    let hash = &environment.cookie_hash;
     let cookies =
         format!("comment_author_{hash}={NAME}; comment_author_email_{hash}=w%40example.org");
-    let mut own = String::new();
+    let mut commenter_page = String::new();
     for _ in 0..2 {
-        own = visit_as(stack, target, DESKTOP, Some(&cookies))?.text;
+        commenter_page = visit_as(stack, target, DESKTOP, Some(&cookies))?.text;
     }
     if visit(stack, target)?.text.contains(NAME) {
-        return Ok(Verdict::of(false, "a visitor gets the commenter's name"));
+        return Ok(ProbeVerdict::of(
+            false,
+            "a visitor receives the commenter's name",
+        ));
     }
-    let detail = if own.contains(NAME) {
-        "only the commenter gets it"
+    let detail = if commenter_page.contains(NAME) {
+        "only the commenter receives it"
     } else {
-        "nobody gets it, not even the commenter"
+        "no client receives it, not even the commenter"
     };
-    Ok(Verdict::of(true, detail))
+    Ok(ProbeVerdict::of(true, detail))
 }
 
-/// The post of this number.
-pub(super) fn page(stage: &Stage, number: usize) -> Result<&str, Complaint> {
-    let page = stage.posts.get(number).map(String::as_str);
-    page.ok_or_else(|| "WordPress has too few posts".into())
+/// The path of the post with this number.
+pub(super) fn post(environment: &SeedsEnvironment, number: usize) -> Result<&str, CommandError> {
+    let post = environment.posts.get(number).map(String::as_str);
+    post.ok_or_else(|| "WordPress has too few posts".into())
 }
 
-/// A page that a probe rests on.
-pub(super) fn require(seen: &Seen, mark: &str, target: &str) -> Result<(), Complaint> {
-    if seen.status == 200 && seen.text.contains(mark) {
+/// Fails unless the response is the expected page.
+pub(super) fn require(
+    received: &ReceivedPage,
+    mark: &str,
+    target: &str,
+) -> Result<(), CommandError> {
+    if received.status == 200 && received.text.contains(mark) {
         return Ok(());
     }
-    Err(format!("{target}: status {}, without `{mark}`", seen.status).into())
+    Err(format!("{target}: status {}, without `{mark}`", received.status).into())
 }
 
-/// Passed where nothing is wrong.
-pub(super) fn all_right(wrong: &[impl AsRef<str>], fine: &str) -> Verdict {
-    if wrong.is_empty() {
-        return Verdict::of(true, fine);
+/// A passed verdict if there are no errors.
+pub(super) fn verdict_of(errors: &[impl AsRef<str>], passed_detail: &str) -> ProbeVerdict {
+    if errors.is_empty() {
+        return ProbeVerdict::of(true, passed_detail);
     }
-    let wrong: Vec<&str> = wrong.iter().map(AsRef::as_ref).collect();
-    Verdict::of(false, wrong.join("; "))
+    let errors: Vec<&str> = errors.iter().map(AsRef::as_ref).collect();
+    ProbeVerdict::of(false, errors.join("; "))
 }
 
 const ADMIN_BAR: &str = "id=\"wpadminbar\"";

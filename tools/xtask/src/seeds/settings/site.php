@@ -1,8 +1,8 @@
 <?php
 /**
- * A must-use plugin of `make seeds`: gives the site a mobile edition, notes which requests reached WordPress, and has pages say
- * what the probes ask them to say. Galley's plugin is active behind Galley only. Behind Varnish, purges are sent as Proxy Cache
- * Purge sends them, for the addresses that the model beside this file notes.
+ * A must-use plugin of `make seeds`: adds a mobile edition, records which requests reached WordPress, and sets the Cache-Control that a
+ * probe requests. Galley's plugin is active only behind Galley. Behind Varnish, it sends purges in the form of Proxy Cache Purge, for
+ * the URLs that the model of that plugin records.
  */
 
 declare(strict_types=1);
@@ -18,17 +18,17 @@ add_action( 'send_headers', __NAMESPACE__ . '\\cache_control' );
 add_action( 'shutdown', __NAMESPACE__ . '\\send_purges', 5 );
 note_request();
 
-/** Galley's plugin only behind Galley. */
+/** Activates Galley's plugin only behind Galley. */
 function active_plugins( $plugins ): array {
 	return 'galley' === getenv( 'SEEDS_STACK' ) ? (array) $plugins : array_diff( (array) $plugins, array( 'galley/galley.php' ) );
 }
 
-/** The mobile edition differs from the other by these words. */
+/** Prints the text that distinguishes the mobile edition. */
 function edition(): void {
 	echo wp_is_mobile() ? '<p class="edition">mobile edition</p>' : '<p class="edition">desktop edition</p>';
 }
 
-/** What a probe asks for by `?seeds-control=`. */
+/** Sets the Cache-Control that a probe selects with `?seeds-control=`. */
 function cache_control(): void {
 	$fields = array(
 		'private' => 'private, max-age=0',
@@ -40,7 +40,7 @@ function cache_control(): void {
 	}
 }
 
-/** One line for each page that WordPress generates for a probe. */
+/** Records each page that WordPress generates for a probe. */
 function note_request(): void {
 	$probe = (string) ( $_GET['seeds-probe'] ?? '' );
 	if ( preg_match( '/^[a-z0-9-]{1,40}$/', $probe ) && ! isset( $_SERVER['HTTP_GALLEY_FRAGMENT'] ) ) {
@@ -48,7 +48,7 @@ function note_request(): void {
 	}
 }
 
-/** `PURGE` for each address, with the fields of Proxy Cache Purge; from fifty on one for everything. */
+/** Sends `PURGE` for each URL, with the header fields of Proxy Cache Purge; from fifty URLs on, one purge for everything. */
 function send_purges(): void {
 	$cache = (string) getenv( 'SEEDS_PURGE' );
 	$urls  = array_keys( \Galley\Exactness\Models\note( null )['proxy-cache-purge'] ?? array() );

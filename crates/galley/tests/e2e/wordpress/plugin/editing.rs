@@ -1,27 +1,27 @@
-//! Editing posts, comments, terms and users in every way there is.
+//! Every way of editing posts, comments, terms and users.
 
 use galley_testkit::client::Request;
 use serde_json::json;
 
 use super::super::stack::{assert_no_text, assert_text};
-use super::{Around, id_of, nonce_in, rest, turn};
+use super::{ExpectedPurges, nonce_in, post_id, rest_api, shared_stack};
 
-const OLD: &str = "/salt-smoke-and-patience/";
-const OTHER: &str = "/market-day-in-the-rain/";
+const OLD_POST: &str = "/salt-smoke-and-patience/";
+const OTHER_POST: &str = "/market-day-in-the-rain/";
 const ABOUT: &str = "/about/";
 
 #[test]
-fn the_block_editor_changes_the_text_of_one_post() {
-    let (stack, _turn) = turn();
-    let id = id_of(stack, "salt-smoke-and-patience");
-    let around = Around {
-        changed: &[OLD],
-        kept: &["/", OTHER, ABOUT, "/feed/", "/nowhere/"],
+fn editing_text_in_the_block_editor_purges_one_post() {
+    let (stack, _lock) = shared_stack();
+    let id = post_id(stack, "salt-smoke-and-patience");
+    let expected = ExpectedPurges {
+        purged: &[OLD_POST],
+        unaffected: &["/", OTHER_POST, ABOUT, "/feed/", "/nowhere/"],
     };
-    let pages = around.edit(stack, || {
+    let pages = expected.check_after(stack, || {
         let text = stack.php(&format!("echo get_post({id})->post_content;"));
         let text = format!("{text}<!-- wp:paragraph --><p>An added end.</p><!-- /wp:paragraph -->");
-        rest(
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/posts/{id}"),
@@ -32,9 +32,9 @@ fn the_block_editor_changes_the_text_of_one_post() {
 }
 
 #[test]
-fn quick_edit_changes_a_title_wherever_it_stands() {
-    let (stack, _turn) = turn();
-    let id = id_of(stack, "market-day-in-the-rain").to_string();
+fn quick_edit_of_a_title_purges_pages_that_show_it() {
+    let (stack, _lock) = shared_stack();
+    let id = post_id(stack, "market-day-in-the-rain").to_string();
     let mut admin = stack.admin();
     let nonce = nonce_in(
         &mut admin,
@@ -42,11 +42,11 @@ fn quick_edit_changes_a_title_wherever_it_stands() {
         "name=\"_inline_edit\" value=\"",
     );
     let terms = stack.php(&format!("echo implode(' ', wp_get_post_categories({id}));"));
-    let around = Around {
-        changed: &[OTHER, "/wp-json/wp/v2/posts?search=zebra"],
-        kept: &[ABOUT, "/nowhere/", "/wp-json/wp/v2/pages"],
+    let expected = ExpectedPurges {
+        purged: &[OTHER_POST, "/wp-json/wp/v2/posts?search=zebra"],
+        unaffected: &[ABOUT, "/nowhere/", "/wp-json/wp/v2/pages"],
     };
-    let pages = around.edit(stack, || {
+    let pages = expected.check_after(stack, || {
         let mut fields = vec![
             ("action", "inline-save"),
             ("_inline_edit", &nonce),
@@ -63,34 +63,34 @@ fn quick_edit_changes_a_title_wherever_it_stands() {
                 .split_whitespace()
                 .map(|term| ("post_category[]", term)),
         );
-        let answer = admin.post("/wp-admin/admin-ajax.php", &fields).unwrap();
-        assert_text(&answer.expect_status(200), "A zebra on the market");
+        let response = admin.post("/wp-admin/admin-ajax.php", &fields).unwrap();
+        assert_text(&response.expect_status(200), "A zebra on the market");
     });
     assert_text(&pages[0], "A zebra on the market");
     assert_text(&pages[1], "A zebra on the market");
 }
 
 #[test]
-fn bulk_edit_and_the_trash_take_posts_away() {
-    let (stack, _turn) = turn();
+fn trashing_posts_in_bulk_purges_pages_and_lists() {
+    let (stack, _lock) = shared_stack();
     let ids = stack.publish(["bulk-one", "bulk-two"]);
     let mut admin = stack.admin();
-    let around = Around {
-        changed: &[
+    let expected = ExpectedPurges {
+        purged: &[
             "/bulk-one/",
             "/bulk-two/",
             "/",
             "/feed/",
             "/wp-sitemap-posts-post-1.xml",
         ],
-        kept: &["/wp-json/wp/v2/pages", "/wp-sitemap.xml", "/comments/feed/"],
+        unaffected: &["/wp-json/wp/v2/pages", "/wp-sitemap.xml", "/comments/feed/"],
     };
     let nonce = nonce_in(
         &mut admin,
         "/wp-admin/edit.php",
         "name=\"_wpnonce\" value=\"",
     );
-    let pages = around.edit(stack, || {
+    let pages = expected.check_after(stack, || {
         let target = format!(
             "/wp-admin/edit.php?post_type=post&_wpnonce={nonce}&action=trash&post%5B%5D={}&post%5B%5D={}",
             ids[0], ids[1]
@@ -102,21 +102,21 @@ fn bulk_edit_and_the_trash_take_posts_away() {
 }
 
 #[test]
-fn xml_rpc_publishes_what_was_missing() {
-    let (stack, _turn) = turn();
-    let around = Around {
-        changed: &["/by-xml-rpc/", "/", "/feed/"],
-        kept: &["/comments/feed/", "/wp-json/wp/v2/pages"],
+fn publishing_over_xmlrpc_purges_the_404_page_and_lists() {
+    let (stack, _lock) = shared_stack();
+    let expected = ExpectedPurges {
+        purged: &["/by-xml-rpc/", "/", "/feed/"],
+        unaffected: &["/comments/feed/", "/wp-json/wp/v2/pages"],
     };
-    let pages = around.edit(stack, || {
-        let text = |name: &str, value: &str| {
+    let pages = expected.check_after(stack, || {
+        let member = |name: &str, value: &str| {
             format!("<member><name>{name}</name><value><string>{value}</string></value></member>")
         };
         let members = [
-            text("post_title", "By XML-RPC"),
-            text("post_name", "by-xml-rpc"),
-            text("post_status", "publish"),
-            text("post_content", "Sent by a program."),
+            member("post_title", "By XML-RPC"),
+            member("post_name", "by-xml-rpc"),
+            member("post_status", "publish"),
+            member("post_content", "Sent by a program."),
         ];
         let call = format!(
             "<?xml version=\"1.0\"?><methodCall><methodName>wp.newPost</methodName><params>\
@@ -126,16 +126,16 @@ fn xml_rpc_publishes_what_was_missing() {
             stack.wordpress.password,
             members.concat()
         );
-        let answer = stack.send(Request::post("/xmlrpc.php", "text/xml", call)).expect_status(200);
-        assert_no_text(&answer, "fault");
+        let response = stack.send(Request::post("/xmlrpc.php", "text/xml", call)).expect_status(200);
+        assert_no_text(&response, "fault");
     });
     assert_text(&pages[0], "Sent by a program.");
     assert_text(&pages[1], "By XML-RPC");
 }
 
 #[test]
-fn a_scheduled_post_appears_when_cron_runs() {
-    let (stack, _turn) = turn();
+fn publishing_a_scheduled_post_purges_the_404_page_and_lists() {
+    let (stack, _lock) = shared_stack();
     stack.php(
         "global $wpdb; $id = wp_insert_post(['post_title' => 'Right on time', 'post_name' => 'right-on-time', 'post_content' => 'x', \
          'post_status' => 'future', 'post_date' => gmdate('Y-m-d H:i:s', time() + 3600), 'post_author' => 1]); \
@@ -143,13 +143,13 @@ fn a_scheduled_post_appears_when_cron_runs() {
          $wpdb->update($wpdb->posts, ['post_date' => $past, 'post_date_gmt' => $past], ['ID' => $id]); \
          wp_schedule_single_event(time() - 5, 'publish_future_post', [$id]);",
     );
-    let around = Around {
-        changed: &["/right-on-time/", "/"],
-        kept: &["/comments/feed/", "/wp-json/wp/v2/pages"],
+    let expected = ExpectedPurges {
+        purged: &["/right-on-time/", "/"],
+        unaffected: &["/comments/feed/", "/wp-json/wp/v2/pages"],
     };
-    let pages = around.edit(stack, || {
+    let pages = expected.check_after(stack, || {
         let _ = stack.get("/wp-cron.php?doing_wp_cron").expect_status(200);
-        // WordPress answers first and publishes then.
+        // wp-cron.php sends its response before it publishes the post.
         galley_testkit::wait_for("cron to publish", super::super::stack::TIMEOUT, || {
             stack.php("$found = get_posts(['name' => 'right-on-time']); echo count($found);").trim() == "1"
                 && stack.php("global $wpdb; echo $wpdb->get_var(\"SELECT COUNT(*) FROM $wpdb->options WHERE option_name LIKE 'galley\\\\_pending\\\\_%'\");").trim() == "0"
@@ -160,23 +160,23 @@ fn a_scheduled_post_appears_when_cron_runs() {
 }
 
 #[test]
-fn changes_by_a_command_line_program_purge() {
-    let (stack, _turn) = turn();
-    let id = id_of(stack, "salt-smoke-and-patience");
-    let around = Around {
-        changed: &[OLD],
-        kept: &["/", OTHER, ABOUT],
+fn changes_from_the_command_line_purge_pages() {
+    let (stack, _lock) = shared_stack();
+    let id = post_id(stack, "salt-smoke-and-patience");
+    let expected = ExpectedPurges {
+        purged: &[OLD_POST],
+        unaffected: &["/", OTHER_POST, ABOUT],
     };
-    let pages = around.edit(stack, || {
-        stack.rewrite(u32::try_from(id).unwrap(), "Written by a program.");
+    let pages = expected.check_after(stack, || {
+        stack.update_post(u32::try_from(id).unwrap(), "Written by a program.");
     });
     assert_text(&pages[0], "Written by a program.");
 }
 
 #[test]
-fn comments_change_their_post_when_they_are_shown() {
-    let (stack, _turn) = turn();
-    let id = id_of(stack, "market-day-in-the-rain");
+fn only_changes_of_visible_comments_purge_their_post() {
+    let (stack, _lock) = shared_stack();
+    let id = post_id(stack, "market-day-in-the-rain");
     let insert = |approved: u8| {
         stack
             .php(&format!(
@@ -187,17 +187,17 @@ fn comments_change_their_post_when_they_are_shown() {
             .to_owned()
     };
     let mut comment = String::new();
-    let pending = Around {
-        changed: &[],
-        kept: &[OTHER, OLD, "/", "/comments/feed/"],
+    let pending = ExpectedPurges {
+        purged: &[],
+        unaffected: &[OTHER_POST, OLD_POST, "/", "/comments/feed/"],
     };
-    pending.edit(stack, || comment = insert(0));
-    let shown = Around {
-        changed: &[OTHER],
-        kept: &[OLD, ABOUT, "/comments/feed/"],
+    pending.check_after(stack, || comment = insert(0));
+    let shown = ExpectedPurges {
+        purged: &[OTHER_POST],
+        unaffected: &[OLD_POST, ABOUT, "/comments/feed/"],
     };
-    let pages = shown.edit(stack, || {
-        rest(
+    let pages = shown.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/comments/{comment}"),
@@ -205,38 +205,38 @@ fn comments_change_their_post_when_they_are_shown() {
         );
     });
     assert_text(&pages[0], "Held back.");
-    let pages = shown.edit(stack, || {
-        rest(
+    let pages = shown.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/comments/{comment}"),
-            &json!({ "content": "Said otherwise." }),
+            &json!({ "content": "Edited comment." }),
         );
     });
-    assert_text(&pages[0], "Said otherwise.");
-    let pages = shown.edit(stack, || {
-        rest(
+    assert_text(&pages[0], "Edited comment.");
+    let pages = shown.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/comments/{comment}"),
             &json!({ "status": "spam" }),
         );
     });
-    assert_no_text(&pages[0], "Said otherwise.");
+    assert_no_text(&pages[0], "Edited comment.");
 }
 
 #[test]
-fn a_category_is_renamed_where_it_stands() {
-    let (stack, _turn) = turn();
+fn renaming_a_category_purges_pages_that_show_it() {
+    let (stack, _lock) = shared_stack();
     let term = stack.php("echo wp_insert_term('Weather', 'category')['term_id'];");
     let [id] = stack.publish(["under-weather"]);
     stack.php(&format!("wp_set_post_categories({id}, [{}]);", term.trim()));
-    let around = Around {
-        changed: &["/category/weather/", "/under-weather/"],
-        kept: &["/wp-json/wp/v2/pages", "/wp-sitemap-posts-post-1.xml"],
+    let expected = ExpectedPurges {
+        purged: &["/category/weather/", "/under-weather/"],
+        unaffected: &["/wp-json/wp/v2/pages", "/wp-sitemap-posts-post-1.xml"],
     };
-    let pages = around.edit(stack, || {
-        rest(
+    let pages = expected.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/categories/{}", term.trim()),
@@ -245,13 +245,13 @@ fn a_category_is_renamed_where_it_stands() {
     });
     assert_text(&pages[0], "Wind and rain");
     assert_text(&pages[1], "Wind and rain");
-    // A description is shown by the archive alone.
-    let around = Around {
-        changed: &["/category/weather/"],
-        kept: &["/under-weather/", "/", OLD],
+    // Only the archive shows the description.
+    let expected = ExpectedPurges {
+        purged: &["/category/weather/"],
+        unaffected: &["/under-weather/", "/", OLD_POST],
     };
-    around.edit(stack, || {
-        rest(
+    expected.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/categories/{}", term.trim()),
@@ -261,15 +261,15 @@ fn a_category_is_renamed_where_it_stands() {
 }
 
 #[test]
-fn a_user_is_renamed_where_he_stands() {
-    let (stack, _turn) = turn();
+fn renaming_a_user_purges_pages_that_show_the_name() {
+    let (stack, _lock) = shared_stack();
     let author = stack.php("echo get_user_by('slug', 'ines')->ID;");
-    let around = Around {
-        changed: &["/author/ines/"],
-        kept: &[ABOUT, "/nowhere/"],
+    let expected = ExpectedPurges {
+        purged: &["/author/ines/"],
+        unaffected: &[ABOUT, "/nowhere/"],
     };
-    let pages = around.edit(stack, || {
-        rest(
+    let pages = expected.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/users/{}", author.trim()),
@@ -280,33 +280,33 @@ fn a_user_is_renamed_where_he_stands() {
 }
 
 #[test]
-fn drafts_and_autosaves_change_nothing() {
-    let (stack, _turn) = turn();
-    let id = id_of(stack, "salt-smoke-and-patience");
-    let around = Around {
-        changed: &[],
-        kept: &[
+fn drafts_and_autosaves_purge_nothing() {
+    let (stack, _lock) = shared_stack();
+    let id = post_id(stack, "salt-smoke-and-patience");
+    let expected = ExpectedPurges {
+        purged: &[],
+        unaffected: &[
             "/",
-            OLD,
+            OLD_POST,
             "/feed/",
             "/wp-sitemap-posts-post-1.xml",
             "/nowhere/",
         ],
     };
-    around.edit(stack, || {
-        let draft = rest(
+    expected.check_after(stack, || {
+        let draft = rest_api(
             stack,
             "POST",
             "/wp/v2/posts",
             &json!({ "title": "A draft", "status": "draft", "content": "x" }),
         );
-        rest(
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/posts/{}", draft["id"]),
             &json!({ "content": "y" }),
         );
-        rest(
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/posts/{id}/autosaves"),

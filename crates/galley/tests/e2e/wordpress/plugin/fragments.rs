@@ -1,4 +1,4 @@
-//! Shared fragments: what only a sidebar shows is replaced in stored pages, and the pages are not generated again.
+//! Shared fragments: changed sidebars and menus are replaced in stored pages, and PHP does not generate the pages again.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::wait_for;
 
-use super::super::stack::{HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_text};
-use super::pages::explained;
-use super::{PLUGIN, TOKEN, births, install, is_patched, rest, start};
+use super::super::stack::{HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_text};
+use super::tags_and_lifetimes::why_report;
+use super::{PLUGIN, TOKEN, generations, install, is_patched, rest_api, start};
 
-/// What visitors see: without what the probe of these tests tells of the request.
-fn shown(page: &Response) -> String {
+/// Returns the page without the request data that lab.php prints.
+fn visible_text(page: &Response) -> String {
     let text = page.text();
     let lines = text.lines().filter(|line| !line.starts_with("HTTP_"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The page as PHP generates it now.
-fn generated(stack: &Stack, path: &str) -> Response {
+/// Purges the page and returns the one that PHP generates.
+fn generated(stack: &WordPressStack, path: &str) -> Response {
     stack.php(&format!(
         "do_action('galley_purge_url', home_url('{path}'));"
     ));
@@ -31,12 +31,12 @@ fn generated(stack: &Stack, path: &str) -> Response {
 
 #[test]
 fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
-    // Of its own: what other tests do to their WordPress may have switched fragments off.
-    let stack = &start(Kind::Fpm);
+    // A separate stack: other tests may have switched fragments off in the shared WordPress.
+    let stack = &start(UpstreamKind::Fpm);
     let paths = ["/about/", "/salt-smoke-and-patience/"];
-    store_with_parts(stack, &paths);
+    store_with_fragments(stack, &paths);
     let title = "Patched Into Every Sidebar";
-    let post = rest(
+    let post = rest_api(
         stack,
         "POST",
         "/wp/v2/posts",
@@ -46,10 +46,14 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
         let page = stack.get(path);
         assert!(page.is_hit(), "{path}: {}", page.beginning());
         assert_text(&page, title);
-        assert_eq!(shown(&page), shown(&generated(stack, path)), "{path}");
+        assert_eq!(
+            visible_text(&page),
+            visible_text(&generated(stack, path)),
+            "{path}"
+        );
     }
     let id = post["id"].as_u64().unwrap();
-    rest(
+    rest_api(
         stack,
         "DELETE",
         &format!("/wp/v2/posts/{id}?force=true"),
@@ -59,33 +63,33 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
 
 #[test]
 fn pages_are_patched_before_a_visitor_requests_them() {
-    let stack = start(Kind::Fpm);
+    let stack = start(UpstreamKind::Fpm);
     let paths = ["/about/", "/salt-smoke-and-patience/"];
-    store_with_parts(&stack, &paths);
-    let before = requests_to_php(&stack);
-    let title = "Nobody Waits For It";
+    store_with_fragments(&stack, &paths);
+    let before = fetch_count(&stack);
+    let title = "Patched In The Background";
     let new = json!({ "title": title, "status": "publish" });
-    rest(&stack, "POST", "/wp/v2/posts", &new);
+    rest_api(&stack, "POST", "/wp/v2/posts", &new);
     for path in paths {
         wait_for("the patched page", TIMEOUT, || {
-            let entry = &explained(&stack, path)["entry"];
+            let entry = &why_report(&stack, path)["entry"];
             entry["standing"] == "valid" && entry["fragments"].to_string().contains("widget/")
         });
         let page = stack.get(path);
         assert!(page.is_hit() && !is_patched(&page), "{}", page.beginning());
         assert_text(&page, title);
     }
-    let requests = requests_to_php(&stack) - before;
+    let requests = fetch_count(&stack) - before;
     assert!(
         requests <= 2,
         "{requests} requests for all fragments of two pages"
     );
 }
 
-/// Another title of an item of the menu and another name of a category: pages with different current items are patched.
+/// Renames a menu item and a category. Pages with different current menu items are patched.
 #[test]
 fn menus_and_lists_of_categories_are_patched() {
-    let stack = start(Kind::Fpm);
+    let stack = start(UpstreamKind::Fpm);
     let posts = ["/about/", "/salt-smoke-and-patience/"];
     let item = stack.php(
         "$page = get_page_by_path('about')->ID; $menu = get_nav_menu_locations()['primary']; \
@@ -97,17 +101,17 @@ fn menus_and_lists_of_categories_are_patched() {
     for path in posts {
         stack.get(path);
         wait_for("the shared menu of the page", TIMEOUT, || {
-            let page = explained(&stack, path);
-            let parts = page["entry"]["fragments"].as_array().cloned();
-            parts.unwrap_or_default().iter().any(|part| {
-                part["label"]
+            let page = why_report(&stack, path);
+            let fragments = page["entry"]["fragments"].as_array().cloned();
+            fragments.unwrap_or_default().iter().any(|fragment| {
+                fragment["label"]
                     .as_str()
                     .is_some_and(|label| label.starts_with("menu/"))
-                    && part["shared"] == true
+                    && fragment["shared"] == true
             })
         });
     }
-    wait_until_quiet(&stack);
+    wait_until_idle(&stack);
     assert_text(&stack.get("/about/"), "current-menu-item");
     let edits: [&dyn Fn(); 2] = [
         &|| {
@@ -117,7 +121,7 @@ fn menus_and_lists_of_categories_are_patched() {
             stack.php(&title);
         },
         &|| {
-            // It keeps its place among the categories of each post, and so in the CSS classes of the post.
+            // The new name sorts like the old one, so the CSS classes of the posts keep their order.
             let name = format!(
                 "wp_update_term({category}, 'category', array('name' => get_term({category})->name . ' Otherwise'));"
             );
@@ -125,13 +129,24 @@ fn menus_and_lists_of_categories_are_patched() {
         },
     ];
     for edit in edits {
-        let before: Vec<_> = posts.iter().map(|path| births(&stack, path)[0]).collect();
+        let before: Vec<_> = posts
+            .iter()
+            .map(|path| generations(&stack, path)[0])
+            .collect();
         edit();
         for (path, before) in posts.iter().zip(before) {
             let page = stack.get(path);
             assert!(page.is_hit(), "{path}: {}", page.beginning());
-            assert_eq!(births(&stack, path)[0], before, "{path} was generated");
-            assert_eq!(shown(&page), shown(&generated(&stack, path)), "{path}");
+            assert_eq!(
+                generations(&stack, path)[0],
+                before,
+                "{path} was generated again"
+            );
+            assert_eq!(
+                visible_text(&page),
+                visible_text(&generated(&stack, path)),
+                "{path}"
+            );
         }
     }
     let post = stack.get(posts[1]);
@@ -139,8 +154,8 @@ fn menus_and_lists_of_categories_are_patched() {
     assert_text(&post, " Otherwise</a>");
 }
 
-/// Pages and fragments that the server has fetched.
-fn requests_to_php(stack: &Stack) -> u64 {
+/// Returns how many pages and fragments Galley has fetched.
+fn fetch_count(stack: &WordPressStack) -> u64 {
     let admin = stack.galley.admin().unwrap();
     let address = admin.trim_start_matches("http://").trim_end_matches('/');
     let metrics = Request::get("/metrics")
@@ -155,80 +170,83 @@ fn requests_to_php(stack: &Stack) -> u64 {
     counts.sum()
 }
 
-/// Background requests leave visitors half of the slots, so that with one slot they often find none.
+/// Background requests use at most half of the slots, so with one slot they often find none free.
 #[test]
-fn every_fragment_is_tried_again_while_php_is_busy() {
-    let mut plan = SiteBuilder::new([(PLUGIN, format!("in_flight = 1\n{HOUR}"))]);
-    plan.token = Some(TOKEN);
-    let stack = Stack::start(Kind::Fpm, &plan);
+fn fragment_requests_are_retried_while_php_is_busy() {
+    let mut options = StackOptions::new([(PLUGIN, format!("in_flight = 1\n{HOUR}"))]);
+    options.admin_token = Some(TOKEN);
+    let stack = WordPressStack::start(UpstreamKind::Fpm, &options);
     install(&stack);
     stack.get("/about/");
     wait_for("the shared fragments of the page", TIMEOUT, || {
-        parts_with(&stack, "/about/", "shared") > 3
+        fragments_with(&stack, "/about/", "shared") > 3
     });
 }
 
-/// Stores pages, and waits until PHP has shown which of their parts other pages share.
-fn store_with_parts(stack: &Stack, paths: &[&str]) {
+/// Stores pages, and waits until Galley knows which of their fragments are shared.
+fn store_with_fragments(stack: &WordPressStack, paths: &[&str]) {
     for path in paths {
         wait_for("the shared fragments of the page", TIMEOUT, || {
             stack.get(path);
-            parts_with(stack, path, "shared") > 3
+            fragments_with(stack, path, "shared") > 3
         });
     }
-    wait_until_quiet(stack);
+    wait_until_idle(stack);
 }
 
-/// Waits until the server requests nothing any more: it gathers the new parts of several pages before it has them rendered.
-fn wait_until_quiet(stack: &Stack) {
-    let mut last = (requests_to_php(stack), Instant::now());
-    wait_for("the server to request nothing", TIMEOUT, || {
-        let now = requests_to_php(stack);
+/// Waits until Galley sends no more requests. It collects the new fragments of several pages before it has them rendered.
+fn wait_until_idle(stack: &WordPressStack) {
+    let mut last = (fetch_count(stack), Instant::now());
+    wait_for("no more requests to PHP", TIMEOUT, || {
+        let now = fetch_count(stack);
         if now != last.0 {
             last = (now, Instant::now());
         }
-        last.1.elapsed() > QUIET
+        last.1.elapsed() > IDLE_TIME
     });
 }
 
-/// Longer than the server gathers, and than a request takes.
-const QUIET: Duration = Duration::from_secs(2);
+/// Longer than Galley collects fragments, and longer than a request takes.
+const IDLE_TIME: Duration = Duration::from_secs(2);
 
-/// How many fragments of a stored page have this property.
-fn parts_with(stack: &Stack, path: &str, property: &str) -> usize {
-    let page = explained(stack, path);
-    let parts = page["entry"]["fragments"].as_array().cloned();
-    let has = |part: &&Value| part[property] == true;
-    parts.unwrap_or_default().iter().filter(has).count()
+/// Returns how many fragments of a stored page have a property.
+fn fragments_with(stack: &WordPressStack, path: &str, property: &str) -> usize {
+    let page = why_report(stack, path);
+    let fragments = page["entry"]["fragments"].as_array().cloned();
+    let has = |fragment: &&Value| fragment[property] == true;
+    fragments.unwrap_or_default().iter().filter(has).count()
 }
 
-/// A plugin of the site that prints what is in a file into each widget.
+/// A must-use plugin that prints the content of a file into each widget.
 const CHANGING: &str = "<?php add_filter('dynamic_sidebar_params', function ($params) { \
     $params[0]['before_widget'] .= file_get_contents(WP_CONTENT_DIR . '/quotation.txt'); return $params; });";
 
 #[test]
-fn parts_that_change_without_a_purge_are_switched_off() {
-    let stack = start(Kind::Fpm);
+fn fragments_that_change_without_a_purge_are_switched_off() {
+    let stack = start(UpstreamKind::Fpm);
     let content = stack.wordpress.root.join("wp-content");
     let quote = |text: &str| fs::write(content.join("quotation.txt"), text).unwrap();
     fs::create_dir_all(content.join("mu-plugins")).unwrap();
     fs::write(content.join("mu-plugins/changing.php"), CHANGING).unwrap();
     quote("first quotation");
-    // The parts are rendered for the first page, so that a purge of its address purges what was rendered.
+    // The fragments are rendered for the first page, so a purge of its URL purges the rendered fragments.
     let paths = ["/about/", "/salt-smoke-and-patience/"];
-    store_with_parts(&stack, &paths);
+    store_with_fragments(&stack, &paths);
     wait_for("a second difference", TIMEOUT, || {
         for text in ["second quotation", "first quotation"] {
             quote(text);
             assert_text(&generated(&stack, paths[1]), text);
         }
-        parts_with(&stack, paths[0], "switched_off") > 3
+        fragments_with(&stack, paths[0], "switched_off") > 3
     });
-    assert!(stack.get(paths[0]).is_hit(), "a purge comes first");
+    assert!(
+        stack.get(paths[0]).is_hit(),
+        "the page was purged too early"
+    );
     quote("third quotation");
-    let new = json!({ "title": "Posted Meanwhile", "status": "publish" });
-    rest(&stack, "POST", "/wp/v2/posts", &new);
-    let why = explained(&stack, paths[0])["advice"]["why"].to_string();
+    let new = json!({ "title": "Posted During The Test", "status": "publish" });
+    rest_api(&stack, "POST", "/wp/v2/posts", &new);
+    let why = why_report(&stack, paths[0])["advice"]["why"].to_string();
     assert!(why.contains("changes without a purge"), "{why}");
     let page = stack.get(paths[0]);
     assert!(!page.is_hit(), "{}", page.beginning());
@@ -239,28 +257,28 @@ fn parts_that_change_without_a_purge_are_switched_off() {
     assert_text(&settings.unwrap(), "widget/search-2");
 }
 
-/// A plugin of the site that fails wherever a widget is rendered without its page, and counts that.
+/// A must-use plugin that fails when a widget is rendered without its page, and counts the attempts.
 const FAILING: &str = "<?php if (isset($_SERVER['HTTP_GALLEY_FRAGMENT'])) { \
     file_put_contents(WP_CONTENT_DIR . '/renderings.txt', '.', FILE_APPEND); \
     add_filter('dynamic_sidebar_params', function ($params) { throw new \\Exception('not without its page'); }); }";
 
 #[test]
-fn a_part_that_cannot_be_rendered_is_named() {
-    let stack = start(Kind::Fpm);
+fn a_fragment_that_fails_to_render_is_reported() {
+    let stack = start(UpstreamKind::Fpm);
     let content = stack.wordpress.root.join("wp-content");
     let failing = content.join("mu-plugins/failing.php");
     fs::create_dir_all(content.join("mu-plugins")).unwrap();
     let path = "/about/";
-    store_with_parts(&stack, &[path]);
+    store_with_fragments(&stack, &[path]);
     fs::write(&failing, FAILING).unwrap();
     let title = "Posted While It Fails";
     let new = json!({ "title": title, "status": "publish" });
-    rest(&stack, "POST", "/wp/v2/posts", &new);
+    rest_api(&stack, "POST", "/wp/v2/posts", &new);
     wait_for("a failure", TIMEOUT, || {
-        parts_with(&stack, path, "failed") > 0
+        fragments_with(&stack, path, "failed") > 0
     });
     assert_text(&stack.get(path), title);
-    assert!(parts_with(&stack, path, "failed") > 0);
+    assert!(fragments_with(&stack, path, "failed") > 0);
     let settings = stack
         .admin()
         .get("/wp-admin/options-general.php?page=galley");
@@ -271,24 +289,28 @@ fn a_part_that_cannot_be_rendered_is_named() {
 }
 
 #[test]
-fn a_part_that_cannot_be_rendered_is_not_tried_with_every_page() {
-    let stack = start(Kind::Fpm);
+fn a_failing_fragment_is_retried_with_backoff() {
+    let stack = start(UpstreamKind::Fpm);
     let content = stack.wordpress.root.join("wp-content");
     fs::create_dir_all(content.join("mu-plugins")).unwrap();
     fs::write(content.join("mu-plugins/failing.php"), FAILING).unwrap();
-    let tried = || fs::read(content.join("renderings.txt")).map_or(0, |all| all.len());
-    let began = Instant::now();
+    let attempts = || fs::read(content.join("renderings.txt")).map_or(0, |all| all.len());
+    let start = Instant::now();
     stack.get("/about/");
-    let parts = explained(&stack, "/about/")["entry"]["fragments"].clone();
-    let parts = parts.as_array().map_or(0, Vec::len);
-    assert!(parts > 3, "{parts}");
-    wait_for("a rendering", TIMEOUT, || tried() > 0);
+    let fragments = why_report(&stack, "/about/")["entry"]["fragments"].clone();
+    let fragments = fragments.as_array().map_or(0, Vec::len);
+    assert!(fragments > 3, "{fragments}");
+    wait_for("a rendering", TIMEOUT, || attempts() > 0);
     for _ in 0..20 {
         generated(&stack, "/about/");
         generated(&stack, "/salt-smoke-and-patience/");
     }
-    // At 0, 2, 6, 14, 30 seconds and so on.
-    let pauses = (began.elapsed().as_secs() / 2 + 1).ilog2();
-    let most = parts * (1 + usize::try_from(pauses).unwrap());
-    assert!(tried() <= most, "{} for {parts} parts", tried());
+    // Attempts are made after 0, 2, 6, 14, 30 seconds and so on.
+    let retries = (start.elapsed().as_secs() / 2 + 1).ilog2();
+    let limit = fragments * (1 + usize::try_from(retries).unwrap());
+    assert!(
+        attempts() <= limit,
+        "{} attempts for {fragments} fragments",
+        attempts()
+    );
 }

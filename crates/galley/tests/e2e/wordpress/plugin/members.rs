@@ -1,4 +1,4 @@
-//! Stored pages for members: each gets their own toolbar and comment form in the page that is stored for everybody.
+//! Stored pages for logged-in users: Galley inserts their toolbar and comment form into the page that is stored for all.
 
 use std::fs;
 use std::process::Command;
@@ -8,15 +8,16 @@ use galley_testkit::wait_for;
 use serde_json::json;
 
 use super::super::stack::{
-    HOUR, Kind, SiteBuilder, Stack, TIMEOUT, assert_no_text, assert_text, assert_way, between,
+    HOUR, StackOptions, TIMEOUT, UpstreamKind, WordPressStack, assert_cache_status, assert_no_text,
+    assert_text, text_between,
 };
-use super::{PLUGIN, TOKEN, id_of, install, rest};
+use super::{PLUGIN, TOKEN, install, post_id, rest_api};
 
 pub const ASSEMBLED: &str = "galley; hit; detail=assembled";
 const COMPARED: &str = "galley; fwd=bypass; detail=compared";
 pub const PATH: &str = "/salt-smoke-and-patience/";
 
-/// Counts the pages that PHP generates for each path, and shows nothing. Shared fragments are rendered in the background, sooner or later.
+/// Counts the pages that PHP generates for each path. Requests for fragments are not counted, because they are sent in the background.
 const COUNT: &str = r"<?php
 if ( PHP_SAPI !== 'cli' && ! isset( $_SERVER['HTTP_GALLEY_FRAGMENT'] ) ) {
 	$path = explode( '?', $_SERVER['REQUEST_URI'] )[0];
@@ -25,20 +26,21 @@ if ( PHP_SAPI !== 'cli' && ! isset( $_SERVER['HTTP_GALLEY_FRAGMENT'] ) ) {
 }
 ";
 
-pub fn start(theme: &str) -> Stack {
+/// Starts a stack with a theme.
+pub fn start(theme: &str) -> WordPressStack {
     start_with(theme, "<?php")
 }
 
-/// With this code in WordPress, too.
-fn start_with(theme: &str, code: &str) -> Stack {
+/// Starts a stack with a theme and an additional must-use plugin.
+fn start_with(theme: &str, code: &str) -> WordPressStack {
     let members = format!("members = \"fragments\"\n{HOUR}");
-    let mut plan = SiteBuilder::new([(PLUGIN, members)]);
-    plan.token = Some(TOKEN);
-    plan.options.mu_plugins = vec![
+    let mut options = StackOptions::new([(PLUGIN, members)]);
+    options.admin_token = Some(TOKEN);
+    options.wordpress.mu_plugins = vec![
         ("count.php".to_owned(), COUNT.to_owned()),
         ("own.php".to_owned(), code.to_owned()),
     ];
-    let stack = Stack::start(Kind::Fpm, &plan);
+    let stack = WordPressStack::start(UpstreamKind::Fpm, &options);
     install(&stack);
     let password = &stack.wordpress.password;
     stack.php(&format!(
@@ -48,7 +50,8 @@ fn start_with(theme: &str, code: &str) -> Stack {
     stack
 }
 
-pub fn member(stack: &Stack, name: &str) -> Browser {
+/// Returns a browser of a logged-in user.
+pub fn member(stack: &WordPressStack, name: &str) -> Browser {
     let mut browser = stack.visitor();
     browser.login(name, &stack.wordpress.password).unwrap();
     browser
@@ -58,7 +61,7 @@ pub fn visit(browser: &mut Browser, path: &str) -> Response {
     browser.get(path).unwrap().expect_status(200)
 }
 
-fn runs(stack: &Stack, path: &str) -> usize {
+fn page_count(stack: &WordPressStack, path: &str) -> usize {
     let note = stack
         .scratch
         .join("notes")
@@ -66,14 +69,14 @@ fn runs(stack: &Stack, path: &str) -> usize {
     fs::read(note).map_or(0, |text| text.len())
 }
 
-/// Has the page stored.
-pub fn store(stack: &Stack, path: &str) {
+/// Requests a page until it is stored.
+pub fn store(stack: &WordPressStack, path: &str) {
     wait_for("the page to be stored", TIMEOUT, || {
         stack.get(path).is_hit()
     });
 }
 
-/// Nobody but its member may store it, or compare it with another.
+/// Asserts that no shared cache may store the page and that it has no validators.
 fn assert_private(page: &Response) {
     assert_eq!(
         page.field("cache-control"),
@@ -94,7 +97,7 @@ fn assert_private(page: &Response) {
 }
 
 #[test]
-fn members_see_their_own_parts_on_stored_pages() {
+fn logged_in_users_get_private_fragments_in_stored_pages() {
     for theme in ["twentytwentyone", "twentytwentythree"] {
         let stack = &start(theme);
         store(stack, PATH);
@@ -103,69 +106,69 @@ fn members_see_their_own_parts_on_stored_pages() {
         assert_no_text(&public, "wpadminbar");
         assert_no_text(&public, "<!--galley-");
         let (mut ann, mut bob) = (member(stack, "ann"), member(stack, "bob"));
-        let before = runs(stack, PATH);
+        let before = page_count(stack, PATH);
         let first = visit(&mut ann, PATH);
-        assert_way(&first, COMPARED);
+        assert_cache_status(&first, COMPARED);
         assert_private(&first);
         let again = visit(&mut ann, PATH);
-        assert_way(&again, ASSEMBLED);
+        assert_cache_status(&again, ASSEMBLED);
         assert_private(&again);
         assert_text(&again, "Dear ann");
         assert_text(&again, "id=\"wpadminbar\"");
         assert_text(&again, "Logged in as Dear ann");
         assert_eq!(again.text(), first.text(), "{theme}");
-        assert_eq!(runs(stack, PATH), before + 1, "{theme}");
+        assert_eq!(page_count(stack, PATH), before + 1, "{theme}");
 
-        // His page is generated once, because the comment form is his; pages without one are not.
-        let own = visit(&mut bob, PATH);
-        assert_no_text(&own, "Dear ann");
-        assert_text(&own, "Dear bob");
-        assert_way(&visit(&mut bob, PATH), ASSEMBLED);
-        assert_eq!(runs(stack, PATH), before + 2, "{theme}");
-        assert_way(&visit(&mut ann, "/"), COMPARED);
-        let front = runs(stack, "/");
-        let own = visit(&mut bob, "/");
-        assert_way(&own, ASSEMBLED);
-        assert_text(&own, "Dear bob");
-        assert_no_text(&own, "Dear ann");
-        assert_private(&own);
-        assert_eq!(runs(stack, "/"), front, "{theme}");
+        // Only pages with a comment form are generated once per user.
+        let page = visit(&mut bob, PATH);
+        assert_no_text(&page, "Dear ann");
+        assert_text(&page, "Dear bob");
+        assert_cache_status(&visit(&mut bob, PATH), ASSEMBLED);
+        assert_eq!(page_count(stack, PATH), before + 2, "{theme}");
+        assert_cache_status(&visit(&mut ann, "/"), COMPARED);
+        let generated = page_count(stack, "/");
+        let page = visit(&mut bob, "/");
+        assert_cache_status(&page, ASSEMBLED);
+        assert_text(&page, "Dear bob");
+        assert_no_text(&page, "Dear ann");
+        assert_private(&page);
+        assert_eq!(page_count(stack, "/"), generated, "{theme}");
 
         for path in ["/", PATH] {
-            let stranger = stack.get(path);
-            assert!(stranger.is_hit(), "{}", stranger.beginning());
-            assert_no_text(&stranger, "Dear");
-            assert_no_text(&stranger, "wpadminbar");
-            assert!(stranger.has("etag"), "{}", stranger.beginning());
+            let anonymous = stack.get(path);
+            assert!(anonymous.is_hit(), "{}", anonymous.beginning());
+            assert_no_text(&anonymous, "Dear");
+            assert_no_text(&anonymous, "wpadminbar");
+            assert!(anonymous.has("etag"), "{}", anonymous.beginning());
         }
     }
 }
 
 #[test]
-fn purges_and_logouts_end_what_is_kept_of_members() {
+fn purges_and_logout_invalidate_private_fragments() {
     let stack = &start("twentytwentyone");
     store(stack, PATH);
     let mut ann = member(stack, "ann");
     visit(&mut ann, PATH);
-    assert_way(&visit(&mut ann, PATH), ASSEMBLED);
+    assert_cache_status(&visit(&mut ann, PATH), ASSEMBLED);
 
-    // An edit: what she gets next is new, and so is what she gets from then on.
-    let id = id_of(stack, "salt-smoke-and-patience");
+    // After an edit, all further responses contain the new text.
+    let id = post_id(stack, "salt-smoke-and-patience");
     let text = "Salted once more";
-    rest(
+    rest_api(
         stack,
         "POST",
         &format!("/wp/v2/posts/{id}"),
         &json!({ "content": text }),
     );
     assert_text(&visit(&mut ann, PATH), text);
-    wait_for("the page to be stored for strangers", TIMEOUT, || {
+    wait_for("the page to be stored", TIMEOUT, || {
         let page = visit(&mut ann, PATH);
         assert_text(&page, text);
         page.cache_status() == ASSEMBLED
     });
 
-    // Another name of hers.
+    // A new display name.
     stack.php(
         "wp_update_user(['ID' => get_user_by('login', 'ann')->ID, 'display_name' => 'Annabel']);",
     );
@@ -173,40 +176,40 @@ fn purges_and_logouts_end_what_is_kept_of_members() {
     assert_text(&page, "Annabel");
     assert_no_text(&page, "Dear ann");
 
-    // A comment that only she sees until it is approved.
+    // A pending comment that only its author sees.
     stack.php("update_option('comment_moderation', '1');");
     store(stack, PATH);
     let (mut bob, id) = (member(stack, "bob"), id.to_string());
-    let awaits = "This awaits approval";
+    let comment = "This awaits approval";
     let form = [
         ("comment_post_ID", id.as_str()),
-        ("comment", awaits),
+        ("comment", comment),
         ("comment_parent", "0"),
     ];
-    let answer = ann.post("/wp-comments-post.php", &form).unwrap();
-    assert_eq!(answer.status, 302, "{}", answer.beginning());
+    let response = ann.post("/wp-comments-post.php", &form).unwrap();
+    assert_eq!(response.status, 302, "{}", response.beginning());
     for _ in 0..3 {
-        assert_text(&visit(&mut ann, PATH), awaits);
-        assert_no_text(&visit(&mut bob, PATH), awaits);
-        assert_no_text(&stack.get(PATH), awaits);
+        assert_text(&visit(&mut ann, PATH), comment);
+        assert_no_text(&visit(&mut bob, PATH), comment);
+        assert_no_text(&stack.get(PATH), comment);
     }
-    assert_way(&visit(&mut bob, PATH), ASSEMBLED);
+    assert_cache_status(&visit(&mut bob, PATH), ASSEMBLED);
 
-    // Somebody who has her cookies gets nothing of hers once she has logged out.
-    let mut thief = stack.visitor();
-    thief.jar = ann.jar.clone();
+    // After a logout, the old cookies give access to no private fragment.
+    let mut stolen = stack.visitor();
+    stolen.jar = ann.jar.clone();
     store(stack, "/");
-    wait_for("her front page to be assembled", TIMEOUT, || {
+    wait_for("the front page to be assembled", TIMEOUT, || {
         visit(&mut ann, "/").cache_status() == ASSEMBLED
     });
     let page = visit(&mut ann, "/").text();
-    let nonce = between(&page, "action=logout&#038;_wpnonce=", "'");
-    let goodbye = ann
+    let nonce = text_between(&page, "action=logout&#038;_wpnonce=", "'");
+    let logout = ann
         .get(&format!("/wp-login.php?action=logout&_wpnonce={nonce}"))
         .unwrap();
-    assert_eq!(goodbye.status, 302, "{}", goodbye.beginning());
+    assert_eq!(logout.status, 302, "{}", logout.beginning());
     for path in ["/", PATH] {
-        let page = visit(&mut thief, path);
+        let page = visit(&mut stolen, path);
         assert_no_text(&page, "Annabel");
         assert_no_text(&page, "wpadminbar");
         assert_no_text(&visit(&mut ann, path), "Annabel");
@@ -214,27 +217,27 @@ fn purges_and_logouts_end_what_is_kept_of_members() {
 }
 
 #[test]
-fn themes_mark_their_own_parts_and_other_differences_are_found() {
-    let mark = r"<?php
+fn themes_mark_private_parts_and_unmarked_differences_are_detected() {
+    let plugin = r"<?php
 function my_greeting() { echo '<p>Hello ' . esc_html( wp_get_current_user()->display_name ) . '</p>'; }
 add_action( 'wp_footer', function () { galley_private( 'greeting', 'my_greeting', 'session' ); } );
 add_action( 'wp_footer', function () { echo '<p data-nonce=' . wp_create_nonce( 'my-action' ) . '></p>'; } );
 ";
-    let stack = &start_with("twentytwentyone", mark);
+    let stack = &start_with("twentytwentyone", plugin);
     store(stack, PATH);
     let (mut ann, mut editor) = (member(stack, "ann"), stack.editor());
-    let own = visit(&mut ann, PATH);
+    let generated = visit(&mut ann, PATH);
     let assembled = visit(&mut ann, PATH);
-    assert_way(&assembled, ASSEMBLED);
+    assert_cache_status(&assembled, ASSEMBLED);
     assert_text(&assembled, "<p>Hello Dear ann</p>");
-    let nonce = |page: &Response| between(&page.text(), "data-nonce=", ">").to_owned();
-    assert_eq!(nonce(&assembled), nonce(&own));
+    let nonce = |page: &Response| text_between(&page.text(), "data-nonce=", ">").to_owned();
+    assert_eq!(nonce(&assembled), nonce(&generated));
     assert_ne!(nonce(&assembled), nonce(&stack.get(PATH)));
 
-    // Editors see links to edit each post, which the theme does not mark.
+    // Editors get edit links in each post, which the theme does not mark as private.
     assert_text(&visit(&mut editor, PATH), "action=edit");
     let page = visit(&mut editor, PATH);
-    assert_way(&page, "galley; fwd=bypass; detail=differs");
+    assert_cache_status(&page, "galley; fwd=bypass; detail=differs");
     assert_text(&page, "action=edit");
     let cookie = editor.jar.field(PATH).unwrap();
     let url = format!("http://{PLUGIN}{PATH}");
@@ -260,6 +263,6 @@ add_action( 'wp_footer', function () { echo '<p data-nonce=' . wp_create_nonce( 
         String::from_utf8_lossy(&why.stderr)
     );
     assert!(!text.contains("action=edit"), "{text}");
-    // Members of another class do not mind.
-    assert_way(&visit(&mut ann, PATH), ASSEMBLED);
+    // Users with other capabilities are not affected.
+    assert_cache_status(&visit(&mut ann, PATH), ASSEMBLED);
 }

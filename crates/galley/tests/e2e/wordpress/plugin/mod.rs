@@ -1,21 +1,21 @@
-//! The plugin in a real WordPress: every way of editing changes the right pages for the next visitor, and no others.
+//! The plugin in a real WordPress: every kind of edit purges the right pages before the next request, and no others.
 //!
-//! Each test warms some pages, edits in one way that people or machines use, and looks at the next answers. An edit reaches
-//! lists and widgets of the whole site, so the tests of one stack take turns.
+//! Each test stores some pages, makes one kind of edit, and checks the next responses. An edit affects lists and widgets of the
+//! whole site, so tests on the same stack run one at a time.
 
-mod conditions;
 mod cron;
-mod delivery;
 mod editing;
+mod forged_markers;
 mod fragments;
-mod marks;
 mod members;
-mod network;
-mod network_page;
+mod multisite;
+mod multisite_page;
 mod other_plugins;
-mod pages;
+mod purge_delivery;
+mod query_conditions;
 mod searches;
 mod settings;
+mod tags_and_lifetimes;
 
 use std::fs;
 use std::path::Path;
@@ -24,41 +24,41 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use galley_testkit::client::{Browser, Request, Response};
 use serde_json::Value;
 
-use super::stack::{HIT, HOUR, Kind, SiteBuilder, Stack, assert_way};
+use super::stack::{HIT, HOUR, StackOptions, UpstreamKind, WordPressStack, assert_cache_status};
 
 const PLUGIN: &str = "plugin.test";
 const TOKEN: &str = "a-token-of-the-plugin-tests-0123456789";
 
-/// A stack with the plugin, and whose turn it is.
-pub struct Edited {
-    stack: Stack,
-    turn: Mutex<()>,
+/// A stack with the plugin, and the lock that serializes its tests.
+pub struct SharedStack {
+    stack: WordPressStack,
+    lock: Mutex<()>,
 }
 
-static SHARED: LazyLock<Edited> = LazyLock::new(|| Edited {
-    stack: start(Kind::Fpm),
-    turn: Mutex::new(()),
+static SHARED: LazyLock<SharedStack> = LazyLock::new(|| SharedStack {
+    stack: start(UpstreamKind::Fpm),
+    lock: Mutex::new(()),
 });
 
-/// The shared stack, for one test at a time. A test that failed does not spoil it for the next.
-fn turn() -> (&'static Stack, MutexGuard<'static, ()>) {
-    let guard = SHARED.turn.lock().unwrap_or_else(PoisonError::into_inner);
+/// Locks the shared stack for one test. A failed test does not poison the lock.
+fn shared_stack() -> (&'static WordPressStack, MutexGuard<'static, ()>) {
+    let guard = SHARED.lock.lock().unwrap_or_else(PoisonError::into_inner);
     (&SHARED.stack, guard)
 }
 
-/// A WordPress with the plugin active and connected.
-fn start(kind: Kind) -> Stack {
-    let mut plan = SiteBuilder::new([(PLUGIN, HOUR.to_owned())]);
-    plan.token = Some(TOKEN);
-    let stack = Stack::start(kind, &plan);
+/// Starts a WordPress with the plugin active and connected.
+fn start(kind: UpstreamKind) -> WordPressStack {
+    let mut options = StackOptions::new([(PLUGIN, HOUR.to_owned())]);
+    options.admin_token = Some(TOKEN);
+    let stack = WordPressStack::start(kind, &options);
     install(&stack);
     stack
 }
 
-/// Puts the plugin into a WordPress, active and connected, everywhere in a network.
-fn install(stack: &Stack) {
+/// Installs, connects and activates the plugin, network-wide in a multisite.
+fn install(stack: &WordPressStack) {
     let content = stack.wordpress.root.join("wp-content");
-    copy(
+    copy_directory(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wordpress-plugin/galley"),
         &content.join("plugins/galley"),
     );
@@ -74,90 +74,98 @@ fn install(stack: &Stack) {
     );
 }
 
-fn copy(from: &Path, to: &Path) {
+fn copy_directory(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let (from, name) = entry.map(|e| (e.path(), e.file_name())).unwrap();
         if from.is_dir() {
-            copy(&from, &to.join(name));
+            copy_directory(&from, &to.join(name));
         } else {
             fs::copy(&from, to.join(name)).unwrap();
         }
     }
 }
 
-/// Pages around an edit: those that it changes, and those that it must leave.
-struct Around<'a> {
-    changed: &'a [&'a str],
-    kept: &'a [&'a str],
+/// The pages that an edit purges, and pages that it must not purge.
+struct ExpectedPurges<'a> {
+    purged: &'a [&'a str],
+    unaffected: &'a [&'a str],
 }
 
-impl Around<'_> {
-    /// Warms all, edits, and looks at the next responses: what is changed is generated again or patched; what is kept is a hit.
+impl ExpectedPurges<'_> {
+    /// Stores all pages, makes the edit, and checks the next responses: purged pages are generated again or patched, the others are
+    /// hits. Returns the responses of the purged pages.
     #[track_caller]
-    fn edit(&self, stack: &Stack, edit: impl FnOnce()) -> Vec<Response> {
-        for path in self.changed.iter().chain(self.kept) {
+    fn check_after(&self, stack: &WordPressStack, edit: impl FnOnce()) -> Vec<Response> {
+        for path in self.purged.iter().chain(self.unaffected) {
             stack.get(path);
             assert!(
                 stack.get(path).is_hit(),
-                "{path} cannot be warmed: {}",
+                "{path} is not stored: {}",
                 stack.get(path).beginning()
             );
         }
         let before: Vec<_> = self
-            .changed
+            .purged
             .iter()
-            .map(|path| births(stack, path))
+            .map(|path| generations(stack, path))
             .collect();
         edit();
-        for path in self.kept {
+        for path in self.unaffected {
             let page = stack.get(path);
-            assert_way(&page, HIT);
+            assert_cache_status(&page, HIT);
         }
-        let fresh = |(path, before): (&&str, &Vec<u64>)| {
+        let check = |(path, before): (&&str, &Vec<u64>)| {
             let page = stack.get(path);
             assert!(
-                !page.is_hit() || is_patched(&page) || births(stack, path) != *before,
+                !page.is_hit() || is_patched(&page) || generations(stack, path) != *before,
                 "{path} was not purged: {}",
                 page.beginning()
             );
             page
         };
-        self.changed.iter().zip(&before).map(fresh).collect()
+        self.purged.iter().zip(&before).map(check).collect()
     }
 }
 
-/// After which purges a stored page and its fragments were generated: a page that is patched in the background is a hit.
-fn births(stack: &Stack, path: &str) -> Vec<u64> {
-    let entry = &pages::explained(stack, path)["entry"];
+/// Returns the purge sequence numbers at which a stored page and its fragments were generated. They reveal a page that was patched in
+/// the background, which is a hit.
+fn generations(stack: &WordPressStack, path: &str) -> Vec<u64> {
+    let entry = &tags_and_lifetimes::why_report(stack, path)["entry"];
     let fragments = entry["fragments"].as_array().into_iter().flatten();
     let all = std::iter::once(entry).chain(fragments);
     all.filter_map(|part| part["born"].as_u64()).collect()
 }
 
-/// Whether a stored page was sent with other bytes in place of purged fragments.
+/// Returns whether purged fragments were replaced in a stored page when it was sent.
 fn is_patched(page: &Response) -> bool {
     page.field("cache-status")
-        .is_some_and(|way| way.contains("; hit") && way.contains("detail=patched"))
+        .is_some_and(|value| value.contains("; hit") && value.contains("detail=patched"))
 }
 
-/// A nonce for REST.
+/// Returns a nonce for the REST API.
 fn rest_nonce(browser: &mut Browser) -> String {
-    let answer = browser
+    let response = browser
         .get("/wp-admin/admin-ajax.php?action=rest-nonce")
         .unwrap();
-    answer.expect_status(200).text().trim().to_owned()
+    response.expect_status(200).text().trim().to_owned()
 }
 
-/// A request of the block editor.
+/// Sends a REST request as the block editor does, as the administrator.
 #[track_caller]
-fn rest(stack: &Stack, method: &str, path: &str, body: &Value) -> Value {
-    rest_at(stack, "", method, path, body)
+fn rest_api(stack: &WordPressStack, method: &str, path: &str, body: &Value) -> Value {
+    rest_api_at(stack, "", method, path, body)
 }
 
-/// The same, to a site of a network in a directory.
+/// Sends a REST request to a multisite site in a subdirectory.
 #[track_caller]
-fn rest_at(stack: &Stack, directory: &str, method: &str, path: &str, body: &Value) -> Value {
+fn rest_api_at(
+    stack: &WordPressStack,
+    directory: &str,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> Value {
     let mut admin = stack.admin();
     let nonce = rest_nonce(&mut admin);
     let mut request = Request::post(
@@ -166,18 +174,18 @@ fn rest_at(stack: &Stack, directory: &str, method: &str, path: &str, body: &Valu
         body.to_string(),
     );
     method.clone_into(&mut request.method);
-    let answer = admin.send(request.field("X-WP-Nonce", &nonce)).unwrap();
+    let response = admin.send(request.field("X-WP-Nonce", &nonce)).unwrap();
     assert!(
-        answer.status < 300,
+        response.status < 300,
         "{}\n{}",
-        answer.beginning(),
-        answer.text()
+        response.beginning(),
+        response.text()
     );
-    assert!(!answer.has("galley-purge"), "{}", answer.beginning());
-    serde_json::from_str(&answer.text()).unwrap()
+    assert!(!response.has("galley-purge"), "{}", response.beginning());
+    serde_json::from_str(&response.text()).unwrap()
 }
 
-/// A nonce that stands in a page of the administration.
+/// Returns the nonce that follows `before` in an admin page.
 #[track_caller]
 fn nonce_in(browser: &mut Browser, page: &str, before: &str) -> String {
     let text = browser.get(page).unwrap().expect_status(200).text();
@@ -189,18 +197,20 @@ fn nonce_in(browser: &mut Browser, page: &str, before: &str) -> String {
         .collect()
 }
 
-/// An address of a sample post that is not among the newest.
-fn id_of(stack: &Stack, slug: &str) -> u64 {
-    let said = stack.php(&format!(
+/// Returns the ID of the post or page with a slug.
+fn post_id(stack: &WordPressStack, slug: &str) -> u64 {
+    let output = stack.php(&format!(
         "$found = get_posts(['name' => '{slug}', 'post_type' => ['post', 'page'], 'post_status' => 'any']); echo $found[0]->ID;"
     ));
-    said.trim()
+    output
+        .trim()
         .parse()
-        .unwrap_or_else(|_| panic!("no post `{slug}`: {said}"))
+        .unwrap_or_else(|_| panic!("no post `{slug}`: {output}"))
 }
 
+/// Requests a page twice and asserts that the second response is a hit.
 #[track_caller]
-fn assert_hit(stack: &Stack, path: &str) {
+fn assert_hit(stack: &WordPressStack, path: &str) {
     stack.get(path);
-    assert_way(&stack.get(path), HIT);
+    assert_cache_status(&stack.get(path), HIT);
 }

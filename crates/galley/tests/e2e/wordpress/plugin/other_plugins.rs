@@ -1,23 +1,23 @@
-//! Changes that other plugins announce by actions of their own, with the arguments that they document.
+//! Changes that other plugins report through their own actions, with the documented arguments.
 
-use super::{Around, id_of, turn};
+use super::{ExpectedPurges, post_id, shared_stack};
 
 #[test]
-fn options_pages_of_advanced_custom_fields_change_all_pages() {
-    let (stack, _turn) = turn();
+fn saving_an_acf_options_page_purges_all_pages() {
+    let (stack, _lock) = shared_stack();
     stack.php("do_action('galley_purge_all');");
-    let all = Around {
-        changed: &["/about/", "/contact/", "/feed/"],
-        kept: &[],
+    let all = ExpectedPurges {
+        purged: &["/about/", "/contact/", "/feed/"],
+        unaffected: &[],
     };
-    all.edit(stack, || {
+    all.check_after(stack, || {
         stack.php("do_action('acf/save_post', 'options');");
     });
-    let none = Around {
-        changed: &[],
-        kept: &["/about/", "/contact/"],
+    let none = ExpectedPurges {
+        purged: &[],
+        unaffected: &["/about/", "/contact/"],
     };
-    none.edit(stack, || {
+    none.check_after(stack, || {
         stack.php(
             "foreach (array(1, '1', 'user_1', 'category_1', 'widget_text-2') as $id) { do_action('acf/save_post', $id); }",
         );
@@ -25,21 +25,21 @@ fn options_pages_of_advanced_custom_fields_change_all_pages() {
 }
 
 #[test]
-fn translations_of_a_post_are_fetched_again() {
-    let (stack, _turn) = turn();
-    let about = id_of(stack, "about");
-    let contact = id_of(stack, "contact");
-    let other = Around {
-        changed: &["/contact/"],
-        kept: &["/about/history/"],
+fn translations_of_a_saved_post_are_purged() {
+    let (stack, _lock) = shared_stack();
+    let about = post_id(stack, "about");
+    let contact = post_id(stack, "contact");
+    let other = ExpectedPurges {
+        purged: &["/contact/"],
+        unaffected: &["/about/history/"],
     };
-    other.edit(stack, || {
+    other.check_after(stack, || {
         stack.php(&format!(
             "do_action('pll_save_post', {about}, get_post({about}), array('en' => {about}, 'de' => {contact}));"
         ));
     });
-    // WPML gives the translations of a group by a filter, as objects.
-    other.edit(stack, || {
+    // WPML returns the translations of a group from a filter, as objects.
+    other.check_after(stack, || {
         stack.php(&format!(
             "add_filter('wpml_get_element_translations', function ($none, $group, $type) {{ \
                  return 5 === $group && 'post_page' === $type \
@@ -48,11 +48,11 @@ fn translations_of_a_post_are_fetched_again() {
              do_action('wpml_after_save_post', {about}, 5, 'en', null);"
         ));
     });
-    let none = Around {
-        changed: &[],
-        kept: &["/contact/", "/about/"],
+    let none = ExpectedPurges {
+        purged: &[],
+        unaffected: &["/contact/", "/about/"],
     };
-    none.edit(stack, || {
+    none.check_after(stack, || {
         stack.php(&format!(
             "do_action('pll_save_post', {about}, null, null); do_action('wpml_after_save_post', {about}, 6, 'en', null);"
         ));

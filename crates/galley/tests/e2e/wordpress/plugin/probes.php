@@ -1,6 +1,6 @@
 <?php
 /**
- * Queries whose results a page prints as bare numbers, `/probe-<name>/`. Each finds other posts after one change of a post.
+ * Pages `/probe-<name>/` that print the post IDs found by one query. One change of a post affects the result of each query.
  */
 
 add_action( 'init', fn() => register_post_type( 'slide', array( 'public' => false, 'show_ui' => true ) ) );
@@ -20,7 +20,7 @@ foreach ( array( 'posts_where', 'posts_join' ) as $probe_filter ) {
 	add_filter( $probe_filter, fn( $sql, $query ) => $sql . ( $query->query[ "probe_$probe_filter" ] ?? '' ), 10, 2 );
 }
 
-/** What does not belong to one query: newer posts in a tag, in a category below another. */
+/** Creates data that all queries share: newer posts with a tag, and in a child category. */
 function probe_fillers(): void {
 	wp_insert_term( 'probe-common', 'category' );
 	$parent = wp_insert_term( 'probe-category', 'category' )['term_id'];
@@ -37,7 +37,7 @@ function probe_fillers(): void {
 	}
 }
 
-/** Posts for one change: `$id`, an old post; `$later`, a scheduled one; `$slide`, a draft of a type without pages; `$page`. */
+/** Creates the posts for one case: `$id`, an old post; `$later`, a scheduled post; `$slide`, a draft of a non-public type; `$page`. */
 function probe_subjects( string $name ): array {
 	$about = array( 'post_title' => "Subject $name", 'post_name' => "subject-$name", 'post_content' => "Xylograph of $name.", 'post_author' => 1, 'comment_status' => 'open' );
 	$make  = fn( array $more ) => wp_insert_post( $more + $about );
@@ -73,7 +73,7 @@ function probe_query( string $name ): array {
 		'members-enter'         => array( 'category__in' => array( get_cat_ID( 'probe-entered' ) ), 'orderby' => 'rand' ),
 		'numbers-and-tag'       => array( 'post__in' => $posts, 'tag_id' => $tag ),
 		'not-by-author'         => array( 'author__not_in' => array( $other ), 'posts_per_page' => 300 ),
-		// Oldest first: what else was published at that hour of some day is newer.
+		// Oldest first: other posts published at this hour are newer.
 		'hour'                  => array( 'hour' => 3, 'order' => 'ASC' ),
 		'menu-order'            => array( 'menu_order' => 7 ),
 		'closed'                => array( 'comment_status' => 'closed', 'category_name' => 'probe-common' ),
@@ -92,7 +92,7 @@ function probe_query( string $name ): array {
 	return $all[ $name ] + $three;
 }
 
-/** What the query of a name finds now. */
+/** Returns the IDs that a query finds. */
 function probe( string $name ): string {
 	$pages = array(
 		'pages-in-order'  => array( 'sort_column' => 'menu_order' ),

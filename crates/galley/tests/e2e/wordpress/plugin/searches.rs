@@ -1,19 +1,19 @@
-//! Searches are purged by texts that their words are in, before or after, and by no others.
+//! A text change purges a search if the text contains its words before or after the change, and no other search.
 
 use serde_json::json;
 
-use super::super::stack::Stack;
-use super::{Around, rest, turn};
+use super::super::stack::WordPressStack;
+use super::{ExpectedPurges, rest_api, shared_stack};
 
-/// A search of REST, what a text needs for it (`None`: whatever changes purges), and the terms as WordPress is asked for them.
+/// A search over the REST API, and the terms for the same query in PHP.
 struct Search {
     path: &'static str,
     terms: &'static str,
-    /// Which of the texts below change its page: of each edit, in their order.
+    /// Whether each of the edits below purges the search, in the same order.
     purged_by: [bool; 6],
 }
 
-/// One after the other, of the same post.
+/// Successive texts of one post.
 const TEXTS: [&str; 6] = [
     "A boat.",
     "A striped QUAGGAS herd.",
@@ -59,7 +59,7 @@ const SEARCHES: &[Search] = &[
         "zeppelin",
         [false; 6],
     ),
-    // No word that results must have: each change of a text.
+    // Searches without a usable required word are purged by each text change.
     search("/wp-json/wp/v2/posts?search=-quagga", "-quagga", [true; 6]),
     search(
         "/wp-json/wp/v2/posts?search=%D0%BF%D0%B0%D1%80%D0%BE%D0%BC",
@@ -76,28 +76,30 @@ const fn search(path: &'static str, terms: &'static str, purged_by: [bool; 6]) -
     }
 }
 
-/// How many posts WordPress finds.
-fn found(stack: &Stack, terms: &str) -> String {
+/// Returns how many posts WordPress finds.
+fn found_count(stack: &WordPressStack, terms: &str) -> String {
     stack.php(&format!(
         "echo (new WP_Query(['s' => '{terms}', 'post_type' => 'post', 'post_status' => 'publish']))->found_posts;"
     ))
 }
 
 #[test]
-fn a_text_purges_the_searches_whose_word_it_has() {
-    let (stack, _turn) = turn();
+fn a_text_change_purges_searches_for_its_words() {
+    let (stack, _lock) = shared_stack();
     let id = stack.publish(["searched-for"])[0];
     for (number, text) in TEXTS.iter().enumerate() {
         let paths = |purged: bool| -> Vec<&str> {
-            let some = SEARCHES.iter().filter(|it| it.purged_by[number] == purged);
-            some.map(|it| it.path).collect()
+            let matching = SEARCHES
+                .iter()
+                .filter(|search| search.purged_by[number] == purged);
+            matching.map(|search| search.path).collect()
         };
-        let around = Around {
-            changed: &paths(true),
-            kept: &paths(false),
+        let expected = ExpectedPurges {
+            purged: &paths(true),
+            unaffected: &paths(false),
         };
-        around.edit(stack, || {
-            rest(
+        expected.check_after(stack, || {
+            rest_api(
                 stack,
                 "POST",
                 &format!("/wp/v2/posts/{id}"),
@@ -107,24 +109,24 @@ fn a_text_purges_the_searches_whose_word_it_has() {
         for Search { path, terms, .. } in SEARCHES {
             let page = stack.get(path);
             let total = page.field("x-wp-total").unwrap_or_default();
-            assert_eq!(total, found(stack, terms).trim(), "{terms} in {text}");
+            assert_eq!(total, found_count(stack, terms).trim(), "{terms} in {text}");
         }
     }
 }
 
 #[test]
-fn a_post_that_comes_or_goes_purges_its_searches() {
-    let (stack, _turn) = turn();
+fn publishing_or_removing_a_post_purges_matching_searches() {
+    let (stack, _lock) = shared_stack();
     let id = stack.publish(["axolotl-seen"])[0];
-    let around = Around {
-        changed: &["/wp-json/wp/v2/posts?search=axolotl"],
-        kept: &[
+    let expected = ExpectedPurges {
+        purged: &["/wp-json/wp/v2/posts?search=axolotl"],
+        unaffected: &[
             "/wp-json/wp/v2/posts?search=zeppelin",
             "/wp-json/wp/v2/pages?search=axolotl",
         ],
     };
     for status in ["draft", "publish", "trash"] {
-        around.edit(stack, || {
+        expected.check_after(stack, || {
             stack.php(&format!(
                 "wp_update_post(['ID' => {id}, 'post_status' => '{status}']);"
             ));
@@ -133,44 +135,44 @@ fn a_post_that_comes_or_goes_purges_its_searches() {
 }
 
 #[test]
-fn too_many_words_are_forgotten_with_all_searches() {
-    let (stack, _turn) = turn();
+fn too_many_search_words_purge_all_searches() {
+    let (stack, _lock) = shared_stack();
     let rows = "SELECT COUNT(*) FROM $wpdb->options WHERE option_name LIKE 'galley\\_word\\_%'";
     let count = || stack.php(&format!("global $wpdb; echo $wpdb->get_var(\"{rows}\");"));
     let id = stack.publish(["full-of-words"])[0];
     stack.php(
         "global $wpdb; foreach (range(1, 120) as $n) { $wpdb->query(\"INSERT IGNORE INTO $wpdb->options (option_name, option_value, autoload) VALUES ('galley_word_filler$n', '', 'no')\"); }",
     );
-    let around = Around {
-        // Its word came too late, and that of the other is forgotten.
-        changed: &[
+    let expected = ExpectedPurges {
+        // The word of the first search exceeded the limit, and that of the second was discarded.
+        purged: &[
             "/wp-json/wp/v2/posts?search=latecomer",
             "/wp-json/wp/v2/posts?search=filler7",
         ],
-        kept: &[],
+        unaffected: &[],
     };
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         stack.php(&format!(
             "wp_update_post(['ID' => {id}, 'post_content' => 'Nothing of that.']);"
         ));
     });
     assert_eq!(count().trim(), "2");
-    let around = Around {
-        changed: &[],
-        kept: around.changed,
+    let expected = ExpectedPurges {
+        purged: &[],
+        unaffected: expected.purged,
     };
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         stack.php(&format!(
             "wp_update_post(['ID' => {id}, 'post_content' => 'Nothing of that either.']);"
         ));
     });
 }
 
-/// Whatever letter the database takes for one of ASCII, the plugin does, and no two of ASCII are one.
+/// Each letter that the database treats as equal to an ASCII letter, the plugin does, too. No single letter equals two ASCII letters.
 #[test]
-fn letters_that_are_alike_for_the_database_are_for_the_plugin() {
-    let (stack, _turn) = turn();
-    let said = stack.php(
+fn the_plugin_folds_letters_like_the_database_collations() {
+    let (stack, _lock) = shared_stack();
+    let output = stack.php(
         r#"
         global $wpdb;
         $letters = array_merge(range('a', 'z'), array_map('strval', range(0, 9)));
@@ -183,7 +185,7 @@ fn letters_that_are_alike_for_the_database_are_for_the_plugin() {
             $wpdb->query("INSERT INTO letters SELECT seq, CONVERT(CHAR(seq USING utf32) USING utf8mb4) FROM seq_48_to_131071 WHERE seq NOT BETWEEN 55296 AND 57343");
             foreach (array('aa', 'ss', 'ae', 'oe', 'ff', 'fi', 'ij', 'th', 'tm', 'nj', 'dz', '12') as $pair) {
                 foreach ($wpdb->get_col("SELECT code FROM letters WHERE letter LIKE '$pair'") as $code) {
-                    echo "$pair is one letter: $code\n";
+                    echo "$pair equals one letter: $code\n";
                 }
             }
             foreach ($letters as $letter) {
@@ -199,5 +201,5 @@ fn letters_that_are_alike_for_the_database_are_for_the_plugin() {
         echo count($plain) > 2 && $alike > 1000 ? 'compared' : "$alike in " . implode(' ', $plain), $wpdb->last_error;
         "#,
     );
-    assert_eq!(said.trim(), "compared");
+    assert_eq!(output.trim(), "compared");
 }

@@ -1,26 +1,26 @@
-//! Settings, widgets, menus and templates: what all pages share, and what only some do.
+//! Purges after changes of settings, widgets, menus and templates.
 
 use serde_json::json;
 
-use super::super::stack::{Kind, assert_text};
-use super::{Around, nonce_in, rest, start, turn};
+use super::super::stack::{UpstreamKind, assert_text};
+use super::{ExpectedPurges, nonce_in, rest_api, shared_stack, start};
 
 #[test]
-fn a_settings_page_changes_what_reads_the_setting() {
-    let (stack, _turn) = turn();
+fn saving_a_settings_page_purges_pages_that_use_the_setting() {
+    let (stack, _lock) = shared_stack();
     let mut admin = stack.admin();
     let form = "/wp-admin/options-reading.php";
     let nonce = nonce_in(&mut admin, form, "name=\"_wpnonce\" value=\"");
-    let around = Around {
-        changed: &["/feed/", "/category/harbour/feed/"],
-        kept: &[
+    let expected = ExpectedPurges {
+        purged: &["/feed/", "/category/harbour/feed/"],
+        unaffected: &[
             "/",
             "/about/",
             "/wp-sitemap.xml",
             "/salt-smoke-and-patience/",
         ],
     };
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         let fields = [
             ("option_page", "reading"),
             ("action", "update"),
@@ -35,20 +35,20 @@ fn a_settings_page_changes_what_reads_the_setting() {
             ("blog_charset", "UTF-8"),
             ("blog_public", "1"),
         ];
-        let answer = admin.post("/wp-admin/options.php", &fields).unwrap();
-        assert_eq!(answer.status, 302, "{}", answer.beginning());
+        let response = admin.post("/wp-admin/options.php", &fields).unwrap();
+        assert_eq!(response.status, 302, "{}", response.beginning());
     });
 }
 
 #[test]
-fn a_name_changes_all_that_show_it() {
-    let (stack, _turn) = turn();
-    let around = Around {
-        changed: &["/", "/about/", "/feed/", "/wp-json/"],
-        kept: &["/wp-sitemap-posts-page-1.xml", "/wp-json/wp/v2/pages"],
+fn renaming_the_site_purges_pages_that_show_the_name() {
+    let (stack, _lock) = shared_stack();
+    let expected = ExpectedPurges {
+        purged: &["/", "/about/", "/feed/", "/wp-json/"],
+        unaffected: &["/wp-sitemap-posts-page-1.xml", "/wp-json/wp/v2/pages"],
     };
-    let pages = around.edit(stack, || {
-        rest(
+    let pages = expected.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             "/wp/v2/settings",
@@ -59,31 +59,31 @@ fn a_name_changes_all_that_show_it() {
 }
 
 #[test]
-fn a_widget_changes_where_it_is_shown() {
-    let (stack, _turn) = turn();
-    let around = Around {
-        changed: &["/", "/about/"],
-        kept: &["/feed/", "/wp-json/wp/v2/pages", "/wp-sitemap.xml"],
+fn a_widget_change_purges_pages_that_show_it() {
+    let (stack, _lock) = shared_stack();
+    let expected = ExpectedPurges {
+        purged: &["/", "/about/"],
+        unaffected: &["/feed/", "/wp-json/wp/v2/pages", "/wp-sitemap.xml"],
     };
-    let pages = around.edit(stack, || {
+    let pages = expected.check_after(stack, || {
         let widget = json!({ "id": "search-2", "sidebar": "sidebar-1", "instance": { "raw": { "title": "Look it up" } } });
-        rest(stack, "PUT", "/wp/v2/widgets/search-2", &widget);
+        rest_api(stack, "PUT", "/wp/v2/widgets/search-2", &widget);
     });
     assert_text(&pages[1], "Look it up");
 }
 
 #[test]
-fn a_menu_item_changes_where_its_menu_is_shown() {
-    let (stack, _turn) = turn();
+fn a_menu_change_purges_pages_that_show_the_menu() {
+    let (stack, _lock) = shared_stack();
     let item = stack.php(
         "$menu = get_nav_menu_locations()['primary']; echo wp_get_nav_menu_items($menu)[0]->ID;",
     );
-    let around = Around {
-        changed: &["/", "/about/"],
-        kept: &["/feed/", "/wp-json/wp/v2/pages", "/wp-sitemap.xml"],
+    let expected = ExpectedPurges {
+        purged: &["/", "/about/"],
+        unaffected: &["/feed/", "/wp-json/wp/v2/pages", "/wp-sitemap.xml"],
     };
-    let pages = around.edit(stack, || {
-        rest(
+    let pages = expected.check_after(stack, || {
+        rest_api(
             stack,
             "POST",
             &format!("/wp/v2/menu-items/{}", item.trim()),
@@ -94,13 +94,13 @@ fn a_menu_item_changes_where_its_menu_is_shown() {
 }
 
 #[test]
-fn records_of_plugins_change_nothing() {
-    let (stack, _turn) = turn();
-    let around = Around {
-        changed: &[],
-        kept: &["/", "/about/", "/feed/", "/nowhere/"],
+fn internal_options_of_plugins_purge_nothing() {
+    let (stack, _lock) = shared_stack();
+    let expected = ExpectedPurges {
+        purged: &[],
+        unaffected: &["/", "/about/", "/feed/", "/nowhere/"],
     };
-    around.edit(stack, || {
+    expected.check_after(stack, || {
         stack.php(
             "update_option('some_plugin_log', microtime()); set_transient('x', microtime(), 60); set_site_transient('y', 1, 60); \
              update_user_meta(1, 'session_tokens', get_user_meta(1, 'session_tokens', true)); update_option('rewrite_rules', '');",
@@ -108,59 +108,59 @@ fn records_of_plugins_change_nothing() {
     });
 }
 
-/// Another theme, and templates of a block theme: a stack of its own, since all pages change.
+/// Uses a separate stack, because switching the theme purges all pages.
 #[test]
-fn templates_change_what_is_made_with_them() {
-    let stack = start(Kind::Fpm);
-    let theme = Around {
-        changed: &["/", "/about/", "/feed/", "/salt-smoke-and-patience/"],
-        kept: &[],
+fn template_changes_purge_pages_that_use_the_template() {
+    let stack = start(UpstreamKind::Fpm);
+    let theme = ExpectedPurges {
+        purged: &["/", "/about/", "/feed/", "/salt-smoke-and-patience/"],
+        unaffected: &[],
     };
-    theme.edit(&stack, || {
+    theme.check_after(&stack, || {
         stack.php("switch_theme('twentytwentythree');");
     });
     let text = "<!-- wp:template-part {\"slug\":\"header\"} /--><!-- wp:paragraph --><p>A page of its own.</p><!-- /wp:paragraph -->";
-    let page = Around {
-        changed: &["/about/"],
-        kept: &["/salt-smoke-and-patience/", "/", "/nowhere/", "/feed/"],
+    let page = ExpectedPurges {
+        purged: &["/about/"],
+        unaffected: &["/salt-smoke-and-patience/", "/", "/nowhere/", "/feed/"],
     };
-    // The first change of a template makes it; the second finds it.
+    // The first change creates the template post, the second updates it.
     for round in ["one", "two"] {
-        let pages = page.edit(&stack, || {
+        let pages = page.check_after(&stack, || {
             let body = json!({ "content": format!("{text}<!-- wp:paragraph --><p>Round {round}.</p><!-- /wp:paragraph -->") });
-            rest(&stack, "POST", "/wp/v2/templates/twentytwentythree//page", &body);
+            rest_api(&stack, "POST", "/wp/v2/templates/twentytwentythree//page", &body);
         });
         assert_text(&pages[0], &format!("Round {round}."));
     }
-    let part = Around {
-        changed: &["/about/", "/salt-smoke-and-patience/", "/"],
-        kept: &["/feed/", "/wp-json/wp/v2/pages"],
+    let part = ExpectedPurges {
+        purged: &["/about/", "/salt-smoke-and-patience/", "/"],
+        unaffected: &["/feed/", "/wp-json/wp/v2/pages"],
     };
-    let pages = part.edit(&stack, || {
+    let pages = part.check_after(&stack, || {
         let body = json!({ "content": "<!-- wp:paragraph --><p>A head for all.</p><!-- /wp:paragraph -->" });
-        rest(&stack, "POST", "/wp/v2/template-parts/twentytwentythree//header", &body);
+        rest_api(&stack, "POST", "/wp/v2/template-parts/twentytwentythree//header", &body);
     });
     assert_text(&pages[1], "A head for all.");
-    // A pattern that one page shows.
-    let pattern = rest(
+    // A synced pattern that one page shows.
+    let pattern = rest_api(
         &stack,
         "POST",
         "/wp/v2/blocks",
         &json!({ "title": "P", "status": "publish", "content": "<p>Pattern one</p>" }),
     );
-    let id = super::id_of(&stack, "salt-smoke-and-patience");
-    rest(
+    let id = super::post_id(&stack, "salt-smoke-and-patience");
+    rest_api(
         &stack,
         "POST",
         &format!("/wp/v2/posts/{id}"),
         &json!({ "content": format!("<!-- wp:block {{\"ref\":{}}} /-->", pattern["id"]) }),
     );
-    let shown = Around {
-        changed: &["/salt-smoke-and-patience/"],
-        kept: &["/about/", "/nowhere/"],
+    let shown = ExpectedPurges {
+        purged: &["/salt-smoke-and-patience/"],
+        unaffected: &["/about/", "/nowhere/"],
     };
-    let pages = shown.edit(&stack, || {
-        rest(
+    let pages = shown.check_after(&stack, || {
+        rest_api(
             &stack,
             "POST",
             &format!("/wp/v2/blocks/{}", pattern["id"]),

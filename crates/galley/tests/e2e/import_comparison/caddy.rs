@@ -1,0 +1,134 @@
+//! A typical Caddyfile, and the differences to plant in its draft.
+
+use super::differences::{SITE_HEADERS, difference, field_difference};
+use super::draft::DraftEdit::{AddRule, RemoveRule, SetRule, SetSite};
+use super::draft::PlantedDifference;
+
+/// Configuration with placeholders.
+pub const CONFIGURATION: &str = r#"# Sites of a shop.
+{
+	email shop@shop.test
+}
+(fields) {
+	header X-Frame-Options SAMEORIGIN
+	header X-Content-Type-Options nosniff
+	header Referrer-Policy no-referrer
+}
+(closed) {
+	respond /.ht* 403
+	respond /.git* 403
+	respond /.env* 403
+	respond /.user.ini* 403
+	respond /wp-config.php* 403
+	respond /error_log* 403
+	respond /xmlrpc.php* 403
+	@closed path *.sql *.log *.bak
+	respond @closed 403
+	@scripts path_regexp ^/(wp-content/(uploads|cache)|wp-includes)/.*\.(php|phtml)$
+	respond @scripts 403
+}
+shop.test:8443 {
+	root * {dir}/root
+	import fields
+	encode gzip
+	php_fastcgi unix/{php}
+	file_server
+	redir /old-page /new-page/ 301
+	redir /old-target /new-target/ 301
+	redir /old-status /new-status/ permanent
+	redir /old-temporary /new-temporary/
+	header /api/csp Content-Security-Policy "default-src 'self'"
+	header /api/robots X-Robots-Tag noindex
+	header /api/store Cache-Control no-store
+	header /api/cached Cache-Control max-age=2592000
+	import closed
+	handle /internal* {
+		respond 403
+	}
+}
+www.shop.test:8443 {
+	redir https://shop.test{uri} permanent
+}
+http://other.test:8081 {
+	import closed
+	respond /closed* 403
+	root * {dir}/root
+	php_fastcgi unix/{php}
+	file_server
+}
+"#;
+
+pub const DIFFERENCES: &[PlantedDifference] = &[
+    difference(
+        "the canonical host is lost",
+        SetSite("canonical_host", None),
+        "redirect",
+        "/galley-try/",
+    ),
+    difference(
+        "a denial is lost",
+        RemoveRule("/internal"),
+        "entry",
+        "/internal",
+    ),
+    difference(
+        "a page is denied",
+        AddRule("path = '/index.php*'\ndeny = ['0.0.0.0/0', '::/0']"),
+        "entry",
+        "/index.php",
+    ),
+    field_difference(
+        "a field of the site has another value",
+        SITE_HEADERS,
+        "x-frame-options",
+        "/",
+    ),
+    field_difference(
+        "a field of the site is lost",
+        SITE_HEADERS,
+        "x-content-type-options",
+        "/",
+    ),
+    field_difference(
+        "a field of the site is added",
+        SITE_HEADERS,
+        "x-planted",
+        "/",
+    ),
+    field_difference(
+        "a policy is weaker",
+        SetRule(
+            "/api/csp",
+            "set_headers",
+            Some("[\"Content-Security-Policy: default-src *\"]"),
+        ),
+        "content-security-policy",
+        "/api/csp",
+    ),
+    field_difference(
+        "crawlers may index",
+        RemoveRule("/api/robots"),
+        "x-robots-tag",
+        "/api/robots",
+    ),
+    field_difference(
+        "browsers may store",
+        SetRule(
+            "/api/store",
+            "set_headers",
+            Some("['Cache-Control: no-cache']"),
+        ),
+        "cache-control",
+        "/api/store",
+    ),
+    difference(
+        "an expiry is shorter",
+        SetRule(
+            "/api/cached",
+            "set_headers",
+            Some("['Cache-Control: max-age=86400']"),
+        ),
+        "lifetime",
+        "/api/cached",
+    ),
+];
