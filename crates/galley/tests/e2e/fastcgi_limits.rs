@@ -43,7 +43,7 @@ fn in_flight_limits_concurrent_requests_to_php() {
         wait_for("eight queued requests", TIMEOUT, || {
             site.status_number("waiting") == 8
         });
-        // Requests with a slot may still be on their way to the origin.
+        // Requests with a slot may not have reached the origin yet.
         gate.wait_for_arrivals(2);
         assert_eq!(gate.arrivals(), 2);
         assert_eq!(site.status_number("in_flight"), 2);
