@@ -55,7 +55,7 @@ fn dropping_the_slowest_requests_does_not_reduce_the_latency() {
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n");
             writer.close();
         } else {
-            writer.answer(200, &[], b"hello");
+            writer.respond(200, &[], b"hello");
         }
     });
     let mut client = client(origin.addr(), 1, Pace::Closed);
@@ -81,7 +81,7 @@ fn an_immediately_dropped_connection_counts_as_slower_than_every_response() {
             writer.close();
         } else {
             thread::sleep(Duration::from_millis(5));
-            writer.answer(200, &[], b"hello");
+            writer.respond(200, &[], b"hello");
         }
     });
     let mut client = client(origin.addr(), 1, Pace::Closed);
@@ -95,10 +95,10 @@ fn an_immediately_dropped_connection_counts_as_slower_than_every_response() {
 fn fast_error_responses_do_not_reduce_the_latency_of_pages() {
     let origin = origin(|number, writer| {
         if number % 2 == 0 {
-            writer.answer(503, &[], b"busy");
+            writer.respond(503, &[], b"busy");
         } else {
             thread::sleep(SLOW / 3);
-            writer.answer(200, &[], b"hello");
+            writer.respond(200, &[], b"hello");
         }
     });
     let mut client = client(origin.addr(), 1, Pace::Closed);
@@ -121,7 +121,7 @@ fn a_request_without_a_response_counts_with_its_waiting_time() {
         if number == 5 {
             thread::sleep(SLOW * 20);
         }
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     });
     let mut client = client(origin.addr(), 1, Pace::Closed);
     client.set_timeouts(Timeouts {
@@ -157,7 +157,7 @@ fn a_run_that_does_not_finish_its_requests_is_an_error() {
         if number > 5 {
             thread::sleep(SLOW * 10);
         }
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     });
     let mut client = client(origin.addr(), 1, Pace::Closed);
     client.set_timeouts(Timeouts {
@@ -174,7 +174,7 @@ fn a_run_that_does_not_finish_its_requests_is_an_error() {
 #[test]
 fn an_impossible_rate_is_rejected() {
     let origin = origin(|_, writer| {
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     });
     let mut client = client(origin.addr(), 1, Pace::Closed);
     for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, 1_000_001.0, 3e9] {
@@ -190,7 +190,7 @@ fn an_impossible_rate_is_rejected() {
 #[test]
 fn waiting_for_the_next_request_uses_no_cpu_time() {
     let origin = origin(|_, writer| {
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     });
     let mut client = client(origin.addr(), 2, Pace::Constant(400.0));
     let cpu_time = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap();

@@ -59,7 +59,7 @@ fn a_stall_counts_in_the_seconds_when_requests_were_due() {
         if count.fetch_add(1, Ordering::SeqCst) + 1 == 150 {
             thread::sleep(Duration::from_secs(1));
         }
-        writer.answer(200, &[("Cache-Status", "galley; hit")], b"hello");
+        writer.respond(200, &[("Cache-Status", "galley; hit")], b"hello");
     })
     .unwrap();
     let pages = vec![page(PageMethod::Get, "/")];
@@ -79,7 +79,7 @@ fn a_stall_counts_in_the_seconds_when_requests_were_due() {
 #[test]
 fn a_ramp_sends_requests_at_its_rates() {
     let origin = Origin::start(|_, writer| {
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     })
     .unwrap();
     let over = Duration::from_secs(2);
@@ -101,7 +101,7 @@ fn a_replay_sends_each_page_once_at_its_time() {
         if request.method == "HEAD" {
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
         } else {
-            writer.answer(200, &[], b"hello");
+            writer.respond(200, &[], b"hello");
         }
     })
     .unwrap();
@@ -131,7 +131,7 @@ fn a_replay_sends_each_page_once_at_its_time() {
 #[test]
 fn a_stopped_run_reports_its_results() {
     let origin = Origin::start(|_, writer| {
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     })
     .unwrap();
     let visitors = Visitors::new(

@@ -190,9 +190,9 @@ fn unexpected_statuses_and_handshakes_are_counted_and_named() {
 fn origin() -> Origin {
     Origin::start(|request, writer| {
         let closes = match request.path() {
-            "/last" => writer.answer(200, &[("Connection", "close")], b"hello"),
+            "/last" => writer.respond(200, &[("Connection", "close")], b"hello"),
             // Closes without `Connection: close`, so the next request is sent on a closed connection.
-            "/shut" => writer.answer(200, &[], b"hello"),
+            "/shut" => writer.respond(200, &[], b"hello"),
             "/chunked" => {
                 let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n";
                 !(writer.write(head) && writer.write(b"2\r\nlo\r\n0\r\n\r\n"))
@@ -250,7 +250,7 @@ fn stalling(number: u64, time: Duration) -> Origin {
         if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
             thread::sleep(time);
         }
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     })
     .unwrap()
 }

@@ -21,7 +21,7 @@ impl Tab<'_> {
             "read {}: run `make target/axe/node_modules/.package-lock.json`",
             file.display()
         ))?;
-        self.say(&axe).map(drop)
+        self.evaluate(&axe).map(drop)
     }
 
     /// Checks the elements that match these selectors and their descendants; returns a line for each violated rule. The selector
@@ -30,7 +30,7 @@ impl Tab<'_> {
     /// # Errors
     /// [`TestkitError::Malformed`] if no element matches a selector, so that a missing element does not pass.
     pub fn violations(&mut self, selectors: &[&str]) -> Result<Vec<String>, TestkitError> {
-        let missing = self.say(&format!(
+        let missing = self.evaluate(&format!(
             "{}.filter((selector) => !document.querySelector(selector))",
             json!(selectors)
         ))?;
@@ -40,7 +40,7 @@ impl Tab<'_> {
             )));
         }
         let include: Vec<[&str; 1]> = selectors.iter().map(|selector| [*selector]).collect();
-        let violations = self.say(&format!(
+        let violations = self.evaluate(&format!(
             "axe.run({{ include: {} }}).then((result) => result.violations.map((rule) => \
              `${{rule.id}}: ${{rule.help}}: ${{rule.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' ')}}`))",
             json!(include)

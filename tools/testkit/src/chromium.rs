@@ -116,7 +116,7 @@ impl Chromium {
     }
 
     /// Opens a tab with a separate, empty cookie store.
-    pub fn person(&mut self) -> Result<Tab<'_>, TestkitError> {
+    pub fn new_tab(&mut self) -> Result<Tab<'_>, TestkitError> {
         let context = self.call(None, "Target.createBrowserContext", &json!({}))?;
         let context = &context["browserContextId"];
         let params = json!({ "url": "about:blank", "browserContextId": context });
@@ -195,7 +195,7 @@ impl Tab<'_> {
     }
 
     /// Navigates to a URL and waits until the page is complete.
-    pub fn go(&mut self, url: &str) -> Result<(), TestkitError> {
+    pub fn navigate(&mut self, url: &str) -> Result<(), TestkitError> {
         let navigation = self.call("Page.navigate", &json!({ "url": url }))?;
         if let Some(error) = navigation["errorText"].as_str() {
             return Err(TestkitError::Malformed(format!("{url}: {error}")));
@@ -207,7 +207,7 @@ impl Tab<'_> {
     ///
     /// # Errors
     /// [`TestkitError::Malformed`] with the exception.
-    pub fn say(&mut self, expression: &str) -> Result<Value, TestkitError> {
+    pub fn evaluate(&mut self, expression: &str) -> Result<Value, TestkitError> {
         let params =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
         let mut evaluation = self.call("Runtime.evaluate", &params)?;
@@ -224,12 +224,12 @@ impl Tab<'_> {
     pub fn wait(&mut self, expression: &str) -> Result<(), TestkitError> {
         let condition = format!("!!({expression})");
         if poll_until(TIMEOUT, || {
-            self.say(&condition)
+            self.evaluate(&condition)
                 .is_ok_and(|value| value == Value::Bool(true))
         }) {
             return Ok(());
         }
-        let page = self.say("location.href + '\\n' + document.body.innerText.slice(0, 2000)");
+        let page = self.evaluate("location.href + '\\n' + document.body.innerText.slice(0, 2000)");
         Err(TestkitError::Timeout {
             what: expression.to_owned(),
             timeout: TIMEOUT,
@@ -241,7 +241,7 @@ impl Tab<'_> {
     pub fn click(&mut self, selector: &str) -> Result<(), TestkitError> {
         let element = format!("document.querySelector({})", json!(selector));
         self.wait(&element)?;
-        self.say(&format!("{element}.focus(); {element}.click()"))
+        self.evaluate(&format!("{element}.focus(); {element}.click()"))
             .map(drop)
     }
 
@@ -252,7 +252,7 @@ impl Tab<'_> {
     }
 
     /// Sets the size of the window in CSS pixels.
-    pub fn screen(&mut self, width: u32, height: u32) -> Result<(), TestkitError> {
+    pub fn set_viewport(&mut self, width: u32, height: u32) -> Result<(), TestkitError> {
         let metrics =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", &metrics)
@@ -276,7 +276,7 @@ impl Tab<'_> {
     }
 
     /// Writes a screenshot to `file`, as PNG.
-    pub fn picture(&mut self, file: &Path) -> Result<(), TestkitError> {
+    pub fn screenshot(&mut self, file: &Path) -> Result<(), TestkitError> {
         let screenshot = self.call("Page.captureScreenshot", &json!({ "format": "png" }))?;
         let bytes = from_base64(screenshot["data"].as_str().unwrap_or_default())
             .ok_or_else(|| TestkitError::Malformed("a screenshot is not base64".to_owned()))?;

@@ -34,7 +34,7 @@ fn bodies_are_sent_and_received_with_every_framing() {
                 writer.close();
             }
             _ => {
-                writer.answer(200, &[("X-A", "b")], &body);
+                writer.respond(200, &[("X-A", "b")], &body);
             }
         }
     })
@@ -71,7 +71,7 @@ fn bodies_are_sent_and_received_with_every_framing() {
 fn a_connection_serves_pipelined_and_further_requests() {
     let origin = Origin::start(|request, writer| {
         writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n");
-        writer.answer(200, &[], request.target.as_bytes());
+        writer.respond(200, &[], request.target.as_bytes());
     })
     .unwrap();
     let mut connection = Connection::open(origin.addr()).unwrap();
@@ -195,7 +195,7 @@ fn a_browser_stores_cookies_and_reuses_its_connection() {
             ],
             _ => &[],
         };
-        writer.answer(200, fields, cookie.as_bytes());
+        writer.respond(200, fields, cookie.as_bytes());
         if request.path() == "/clear" {
             writer.close();
         }
@@ -234,7 +234,7 @@ fn a_fastcgi_origin_receives_requests_and_responds_in_records() {
     let origin = FastCgiOrigin::start(|request, writer| {
         let body = writer.stdin();
         writer.stderr(b"a warning");
-        writer.answer(
+        writer.respond(
             "Content-Type: text/plain",
             &[request.param("A").as_bytes(), b"/", &body].concat(),
         );

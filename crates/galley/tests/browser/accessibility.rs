@@ -88,7 +88,7 @@ const VIEWS: &[View] = &[
 
 /// Opens a page and waits until a condition is true.
 fn open(tab: &mut Tab<'_>, site: &PluginSite, path: &str, until: &str) {
-    tab.go(&site.url(path)).unwrap();
+    tab.navigate(&site.url(path)).unwrap();
     tab.wait(&format!("document.readyState === 'complete' && {until}"))
         .unwrap();
     tab.load_axe().unwrap();
@@ -98,10 +98,10 @@ fn open(tab: &mut Tab<'_>, site: &PluginSite, path: &str, until: &str) {
 fn assert_accessible(tab: &mut Tab<'_>, view: &View) {
     let mut found = Vec::new();
     for (width, height) in SCREENS {
-        tab.screen(width, height).unwrap();
+        tab.set_viewport(width, height).unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
-            tab.say(view.open).unwrap();
+            tab.evaluate(view.open).unwrap();
             let case = format!("{}-{width}-{colors}", view.name);
             let violations = tab.violations(view.elements).unwrap();
             found.extend(
@@ -112,12 +112,12 @@ fn assert_accessible(tab: &mut Tab<'_>, view: &View) {
             if overflows(tab, view) {
                 found.push(format!("{case}: wider than the screen"));
             }
-            tab.say(&format!(
+            tab.evaluate(&format!(
                 "document.querySelector({}).scrollIntoView(); window.scrollBy(0, -80)",
                 json!(view.elements[0])
             ))
             .unwrap();
-            tab.picture(&screenshot_path(&format!("wp-admin-{case}")))
+            tab.screenshot(&screenshot_path(&format!("wp-admin-{case}")))
                 .unwrap();
         }
     }
@@ -131,7 +131,7 @@ fn overflows(tab: &mut Tab<'_>, view: &View) -> bool {
          one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.screen-reader-text')))",
         json!(view.elements)
     );
-    tab.say(&overflows).unwrap() == Value::Bool(true)
+    tab.evaluate(&overflows).unwrap() == Value::Bool(true)
 }
 
 /// Fills every view: stored pages, purges, and a cookie that prevents caching.
@@ -153,15 +153,17 @@ fn all_plugin_views_in_wp_admin_are_accessible() {
     fill_views(site);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
     for view in VIEWS {
         open(&mut tab, site, view.path, view.until);
         assert_accessible(&mut tab, view);
     }
     // An image without alternative text must be reported, otherwise axe did not check these elements.
-    tab.say("document.querySelector('#health-check-accordion-block-galley').append(new Image())")
-        .unwrap();
+    tab.evaluate(
+        "document.querySelector('#health-check-accordion-block-galley').append(new Image())",
+    )
+    .unwrap();
     let violations = tab
         .violations(&["#health-check-accordion-block-galley"])
         .unwrap();
@@ -191,7 +193,7 @@ fn the_block_editor_panel_is_accessible() {
     site.wait_until_stored("/checked-in-the-editor/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
     open(
         &mut tab,
@@ -199,10 +201,12 @@ fn the_block_editor_panel_is_accessible() {
         &format!("/wp-admin/post.php?post={post}&action=edit"),
         "window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()",
     );
-    tab.say("wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)")
-        .unwrap();
+    tab.evaluate(
+        "wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)",
+    )
+    .unwrap();
     for (width, height) in SCREENS {
-        tab.screen(width, height).unwrap();
+        tab.set_viewport(width, height).unwrap();
         open_editor_panel(&mut tab);
         tab.wait(
             "/purges \\d+ stored page/.test(document.querySelector('.galley-effect').innerText)",
@@ -216,7 +220,7 @@ fn the_block_editor_panel_is_accessible() {
                 "{width} {colors}: {}",
                 violations.join("\n")
             );
-            tab.picture(&screenshot_path(&format!(
+            tab.screenshot(&screenshot_path(&format!(
                 "wp-admin-editor-{width}-{colors}"
             )))
             .unwrap();
@@ -288,10 +292,10 @@ const BUTTONS: &[Button] = &[
 
 /// Clicks a button. If it asks for confirmation, first clicks without confirming, which must have no effect.
 fn click(tab: &mut Tab<'_>, button: &Button) {
-    tab.say("document.querySelectorAll('.notice-success, .notice-error').forEach((old) => old.remove()); window.oldDocument = true")
+    tab.evaluate("document.querySelectorAll('.notice-success, .notice-error').forEach((old) => old.remove()); window.oldDocument = true")
         .unwrap();
     if !button.confirmation.is_empty() {
-        tab.say("window.confirm = (text) => { window.confirmText = text; return false }")
+        tab.evaluate("window.confirm = (text) => { window.confirmText = text; return false }")
             .unwrap();
         tab.click(button.selector).unwrap();
         tab.wait(&format!(
@@ -299,9 +303,9 @@ fn click(tab: &mut Tab<'_>, button: &Button) {
             json!(button.confirmation)
         ))
         .unwrap();
-        assert_eq!(tab.say("window.oldDocument").unwrap(), json!(true));
+        assert_eq!(tab.evaluate("window.oldDocument").unwrap(), json!(true));
     }
-    tab.say("window.confirm = () => true").unwrap();
+    tab.evaluate("window.confirm = () => true").unwrap();
     tab.click(button.selector).unwrap();
     tab.wait(&format!(
         "!window.oldDocument && document.readyState === 'complete' && {}",
@@ -325,7 +329,7 @@ fn every_button_of_the_settings_page_works_and_stays_accessible() {
     site.publish("pressed");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
     open(
         &mut tab,
@@ -335,7 +339,7 @@ fn every_button_of_the_settings_page_works_and_stays_accessible() {
     );
     for button in BUTTONS {
         let fill = "for (const id of ['galley-purge-address', 'galley-url']) { document.querySelector('#' + id).value = '/pressed/' }";
-        tab.say(fill).unwrap();
+        tab.evaluate(fill).unwrap();
         let is_purge = button.until.contains("purged");
         if is_purge {
             site.wait_until_stored("/pressed/");
@@ -354,7 +358,7 @@ fn every_button_of_the_settings_page_works_and_stays_accessible() {
         "/pressed/",
         "document.querySelector('#wp-admin-bar-galley .galley-state.is-hit')",
     );
-    tab.say("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
+    tab.evaluate("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
         .unwrap();
     let violations = tab.violations(&["#wp-admin-bar-galley"]).unwrap();
     assert!(violations.is_empty(), "{}", violations.join("\n"));
@@ -392,7 +396,7 @@ fn the_settings_page_explains_a_missing_connection() {
     let hidden = HiddenFile::hide(file);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
     open(
         &mut tab,
@@ -411,14 +415,16 @@ fn the_settings_page_explains_a_missing_connection() {
             confirmation: "",
             until: "document.querySelector('.galley-settings .notice:not(.galley-notice)')",
         };
-        tab.say(&format!(
+        tab.evaluate(&format!(
             "document.querySelector('details.galley-end').open = true; document.querySelector('#galley-address').value = {}",
             json!(address)
         ))
         .unwrap();
         click(tab, &button);
         let shown = tab
-            .say("document.querySelector('.galley-settings .notice:not(.galley-notice)').innerText")
+            .evaluate(
+                "document.querySelector('.galley-settings .notice:not(.galley-notice)').innerText",
+            )
             .unwrap();
         assert!(
             shown.as_str().is_some_and(|text| text.contains(message)),

@@ -26,7 +26,7 @@ fn page_state(site: &PluginSite, browser: &mut Browser, page: &str, url: &str) -
         )
         .unwrap();
     serde_json::from_str(&response.text())
-        .unwrap_or_else(|_| panic!("{}\n{}", response.beginning(), site.galley.log()))
+        .unwrap_or_else(|_| panic!("{}\n{}", response.excerpt(), site.galley.log()))
 }
 
 fn rest_nonce(browser: &mut Browser) -> String {
@@ -99,7 +99,7 @@ fn users_without_permission_cannot_purge() {
         .unwrap();
     assert_eq!(settings.status, 403);
     let anonymous = site.get(link);
-    assert!(anonymous.status >= 300, "{}", anonymous.beginning());
+    assert!(anonymous.status >= 300, "{}", anonymous.excerpt());
     assert!(site.get("/of-the-admin/").is_hit(), "{}", site.galley.log());
     // An editor may purge posts that they can edit, but not all pages.
     let mut editor = site.user("editor");
@@ -181,7 +181,7 @@ fn site_health_reports_the_page_cache_and_the_connection() {
         let path = format!("/wp-json/galley/v1/health/{test}");
         assert!(results.contains(&path.replace('/', "\\/")), "{results}");
         let anonymous = site.get(&path);
-        assert_eq!(anonymous.status, 401, "{}", anonymous.beginning());
+        assert_eq!(anonymous.status, 401, "{}", anonymous.excerpt());
         let request = Request::get(&path).field("X-WP-Nonce", rest_nonce(&mut admin));
         let result: Value =
             serde_json::from_str(&admin.send(request).unwrap().expect_status(200).text()).unwrap();

@@ -69,14 +69,14 @@ fn asset_path(number: u32) -> PathBuf {
 
 fn take_screenshot(tab: &mut Tab<'_>, site: &PluginSite, shot: &Screenshot) {
     let (width, height) = shot.screen;
-    tab.screen(width, height).unwrap();
-    tab.go(&site.url(shot.path)).unwrap();
+    tab.set_viewport(width, height).unwrap();
+    tab.navigate(&site.url(shot.path)).unwrap();
     tab.wait(&format!(
         "document.readyState === 'complete' && {}",
         shot.until
     ))
     .unwrap();
-    tab.say(&format!(
+    tab.evaluate(&format!(
         "document.querySelector('{}').scrollIntoView(); window.scrollBy(0, -80)",
         shot.top
     ))
@@ -84,11 +84,16 @@ fn take_screenshot(tab: &mut Tab<'_>, site: &PluginSite, shot: &Screenshot) {
     let overflowing = "[...document.querySelectorAll('.galley-settings *')].filter((one) => \
                  one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('.galley-scroll') && \
                  !one.closest('.screen-reader-text')).map((one) => one.outerHTML.slice(0, 120))";
-    assert_eq!(tab.say(overflowing).unwrap(), json!([]), "{}", shot.number);
-    tab.picture(&screenshot_path(&format!("screenshot-{}", shot.number)))
+    assert_eq!(
+        tab.evaluate(overflowing).unwrap(),
+        json!([]),
+        "{}",
+        shot.number
+    );
+    tab.screenshot(&screenshot_path(&format!("screenshot-{}", shot.number)))
         .unwrap();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        tab.picture(&asset_path(shot.number)).unwrap();
+        tab.screenshot(&asset_path(shot.number)).unwrap();
     }
 }
 
@@ -109,7 +114,7 @@ fn plugin_directory_screenshots_exist_and_fit_their_screens() {
     }
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
     for shot in SCREENSHOTS {
         take_screenshot(&mut tab, site, shot);

@@ -15,14 +15,14 @@ pub fn screenshot_path(name: &str) -> PathBuf {
 }
 
 pub fn log_in(tab: &mut Tab<'_>, site: &PluginSite) {
-    tab.go(&site.url("/wp-login.php")).unwrap();
+    tab.navigate(&site.url("/wp-login.php")).unwrap();
     let form = format!(
         "document.querySelector('#user_login').value = {}; document.querySelector('#user_pass').value = {}; \
          document.querySelector('#loginform').submit()",
         json!(site.wordpress.user),
         json!(site.wordpress.password)
     );
-    tab.say(&form).unwrap();
+    tab.evaluate(&form).unwrap();
     tab.wait("location.pathname.startsWith('/wp-admin/') && document.readyState === 'complete'")
         .unwrap();
 }
@@ -35,18 +35,20 @@ fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
     site.wait_until_stored(path);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
 
-    tab.go(&site.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
+    tab.navigate(&site.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
         .unwrap();
     tab.wait("window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()")
         .unwrap();
-    tab.say("wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)")
-        .unwrap();
+    tab.evaluate(
+        "wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)",
+    )
+    .unwrap();
     tab.wait("document.querySelector('[data-type=\"core/paragraph\"]')")
         .unwrap();
-    tab.say("wp.data.dispatch('core/block-editor').selectBlock(wp.data.select('core/block-editor').getBlockOrder()[0])")
+    tab.evaluate("wp.data.dispatch('core/block-editor').selectBlock(wp.data.select('core/block-editor').getBlockOrder()[0])")
         .unwrap();
     tab.click("[data-type='core/paragraph']").unwrap();
     tab.wait("document.activeElement && document.activeElement.closest('[data-type=\"core/paragraph\"]')")
@@ -54,7 +56,7 @@ fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
     tab.write("Written in Chromium. ").unwrap();
     tab.wait("wp.data.select('core/editor').isEditedPostDirty()")
         .unwrap();
-    tab.picture(&screenshot_path("block-editor")).unwrap();
+    tab.screenshot(&screenshot_path("block-editor")).unwrap();
     site.wait_until_stored(path);
     tab.click(".editor-post-publish-button").unwrap();
     tab.wait("wp.data.select('core/editor').didPostSaveRequestSucceed() && !wp.data.select('core/editor').isEditedPostDirty()")
@@ -64,15 +66,15 @@ fn a_block_editor_save_is_visible_to_visitors_on_the_next_request() {
     assert!(
         next.text().contains("Written in Chromium."),
         "{}",
-        next.beginning()
+        next.excerpt()
     );
     drop(tab);
-    let mut visitor = browser.person().unwrap();
-    visitor.go(&site.url(path)).unwrap();
+    let mut visitor = browser.new_tab().unwrap();
+    visitor.navigate(&site.url(path)).unwrap();
     visitor
         .wait("document.body.innerText.includes('Written in Chromium.') && !document.querySelector('#wpadminbar')")
         .unwrap();
-    visitor.picture(&screenshot_path("visitor")).unwrap();
+    visitor.screenshot(&screenshot_path("visitor")).unwrap();
 }
 
 #[test]
@@ -83,23 +85,24 @@ fn the_admin_bar_and_the_settings_page_work() {
     site.wait_until_stored(path);
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
 
-    tab.go(&site.url(path)).unwrap();
+    tab.navigate(&site.url(path)).unwrap();
     tab.wait("document.querySelector('#wp-admin-bar-galley .galley-state.is-hit')")
         .unwrap();
-    let label = tab.say("document.querySelector('#wp-admin-bar-galley .galley-label').innerText");
+    let label =
+        tab.evaluate("document.querySelector('#wp-admin-bar-galley .galley-label').innerText");
     assert!(
         label
             .unwrap()
             .as_str()
             .is_some_and(|label| label.contains("cached"))
     );
-    tab.say("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
+    tab.evaluate("document.querySelector('#wp-admin-bar-galley').classList.add('hover')")
         .unwrap();
-    tab.picture(&screenshot_path("admin-bar")).unwrap();
-    tab.say("window.oldDocument = true; document.querySelector('#wp-admin-bar-galley-purge-page a').click()")
+    tab.screenshot(&screenshot_path("admin-bar")).unwrap();
+    tab.evaluate("window.oldDocument = true; document.querySelector('#wp-admin-bar-galley-purge-page a').click()")
         .unwrap();
     // The link redirects back to the page.
     tab.wait(&format!(
@@ -110,21 +113,22 @@ fn the_admin_bar_and_the_settings_page_work() {
     assert!(!site.get(path).is_hit());
 
     site.wait_until_stored(path);
-    tab.go(&site.url("/wp-admin/options-general.php?page=galley"))
+    tab.navigate(&site.url("/wp-admin/options-general.php?page=galley"))
         .unwrap();
     tab.wait("document.querySelector('.galley-connection .is-fine') && document.querySelector('.galley-chart rect')")
         .unwrap();
-    let height = tab.say("document.querySelector('.galley-chart').getBoundingClientRect().height");
+    let height =
+        tab.evaluate("document.querySelector('.galley-chart').getBoundingClientRect().height");
     assert!(
         height
             .unwrap()
             .as_f64()
             .is_some_and(|pixels| pixels > 100.0)
     );
-    tab.picture(&screenshot_path("settings")).unwrap();
+    tab.screenshot(&screenshot_path("settings")).unwrap();
     assert!(site.get(path).is_hit());
     // Without confirmation nothing is purged.
-    tab.say(
+    tab.evaluate(
         "window.confirmText = ''; window.confirm = (text) => { window.confirmText = text; return false; }",
     )
     .unwrap();
@@ -132,12 +136,12 @@ fn the_admin_bar_and_the_settings_page_work() {
     tab.wait("window.confirmText.startsWith('Purge all pages?')")
         .unwrap();
     assert!(site.get(path).is_hit());
-    tab.say("window.confirm = () => true").unwrap();
+    tab.evaluate("window.confirm = () => true").unwrap();
     tab.click("#galley-purge-all").unwrap();
     tab.wait("location.search.includes('galley=purged-all') && document.querySelector('.notice-success')")
         .unwrap();
     assert!(!site.get(path).is_hit());
-    tab.picture(&screenshot_path("purged")).unwrap();
+    tab.screenshot(&screenshot_path("purged")).unwrap();
 }
 
 /// Opens the sidebar of the block editor and the panel in it. When the screen becomes small, WordPress closes the sidebar with a
@@ -158,20 +162,22 @@ fn the_block_editor_shows_what_an_update_purges() {
     site.wait_until_stored("/told-in-the-editor/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
-    tab.go(&site.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
+    tab.navigate(&site.url(&format!("/wp-admin/post.php?post={post}&action=edit")))
         .unwrap();
     tab.wait("window.wp && wp.data && wp.data.select('core/editor').getCurrentPostId()")
         .unwrap();
-    tab.say("wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)")
-        .unwrap();
+    tab.evaluate(
+        "wp.data.dispatch('core/preferences').set('core/edit-post', 'welcomeGuide', false)",
+    )
+    .unwrap();
     open_editor_panel(&mut tab);
     tab.wait("/change of the text purges [1-9]\\d* stored page/.test(document.querySelector('.galley-effect').innerText)")
         .unwrap();
-    tab.say("document.querySelector('.galley-effect').scrollIntoView()")
+    tab.evaluate("document.querySelector('.galley-effect').scrollIntoView()")
         .unwrap();
-    tab.picture(&screenshot_path("editor-panel")).unwrap();
+    tab.screenshot(&screenshot_path("editor-panel")).unwrap();
 }
 
 #[test]
@@ -180,26 +186,27 @@ fn the_state_is_in_the_admin_bar_and_the_page_fits_a_phone() {
     site.wait_until_stored("/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     log_in(&mut tab, site);
     tab.wait("/Galley: \\S+/.test(document.querySelector('#wp-admin-bar-galley .galley-label').innerText)")
         .unwrap();
     tab.wait("document.querySelector('#galley_state .galley-state-line')")
         .unwrap();
-    tab.picture(&screenshot_path("dashboard")).unwrap();
+    tab.screenshot(&screenshot_path("dashboard")).unwrap();
     let page = site.url("/wp-admin/options-general.php?page=galley&galley_url=/");
-    tab.go(&page).unwrap();
-    tab.picture(&screenshot_path("plugin-page")).unwrap();
+    tab.navigate(&page).unwrap();
+    tab.screenshot(&screenshot_path("plugin-page")).unwrap();
     let frame = format!(
         "document.body.innerHTML = '<iframe style=\"width:360px;height:3000px;border:0\"></iframe>'; \
          window.phone = document.querySelector('iframe'); window.phone.src = {}",
         json!(page)
     );
-    tab.say(&frame).unwrap();
+    tab.evaluate(&frame).unwrap();
     tab.wait("window.phone.contentDocument.querySelector('.galley-end') && window.phone.contentDocument.readyState === 'complete'")
         .unwrap();
     let wide = "Array.from(window.phone.contentDocument.querySelectorAll('.galley-settings *')).filter(e => e.getBoundingClientRect().right > 361 \
                 && !e.closest('.galley-scroll') && !e.closest('.screen-reader-text')).map(e => e.outerHTML.slice(0, 120))";
-    assert_eq!(tab.say(wide).unwrap(), json!([]));
-    tab.picture(&screenshot_path("plugin-page-phone")).unwrap();
+    assert_eq!(tab.evaluate(wide).unwrap(), json!([]));
+    tab.screenshot(&screenshot_path("plugin-page-phone"))
+        .unwrap();
 }

@@ -44,8 +44,8 @@ fn chromium_reads_a_site_over_http2() {
     site.publish("read-over-http2");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &site.pin).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&site.tls_url("/read-over-http2/")).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&site.tls_url("/read-over-http2/")).unwrap();
 
     // The length of each decoded body must match the file.
     let scripts = scripts(&site.wordpress.root);
@@ -61,14 +61,14 @@ fn chromium_reads_a_site_over_http2() {
         .iter()
         .map(|(path, length)| json!([path, 200, length]))
         .collect();
-    assert_eq!(tab.say(&fetch).unwrap(), Value::from(expected));
+    assert_eq!(tab.evaluate(&fetch).unwrap(), Value::from(expected));
 
     let entries = "performance.getEntries().filter(entry => 'nextHopProtocol' in entry && \
                    entry.name.startsWith(location.origin)) \
                    .map(entry => [entry.name, entry.nextHopProtocol, entry.responseStatus])";
     let all_loaded = format!("{entries}.length > {}", scripts.len());
     tab.wait(&all_loaded).unwrap();
-    let entries = tab.say(entries).unwrap();
+    let entries = tab.evaluate(entries).unwrap();
     let entries = entries.as_array().unwrap();
     assert!(
         entries[0][0]

@@ -35,7 +35,7 @@ fn submit(
         response.status,
         302,
         "{}\n{}",
-        response.beginning(),
+        response.excerpt(),
         site.galley.log()
     );
     // Without a nonce the request is rejected.

@@ -177,7 +177,7 @@ pub trait AssertStatus {
 impl AssertStatus for Response {
     #[track_caller]
     fn assert_status(&self, status: u16) {
-        assert_eq!(self.status, status, "{}", self.beginning());
+        assert_eq!(self.status, status, "{}", self.excerpt());
     }
 }
 

@@ -32,7 +32,7 @@ fn a_login_token_works_once() {
     }
     for used in [token.as_str(), "", "x"] {
         let response = dashboard.try_login(used).expect_status(403);
-        assert!(!response.has("set-cookie"), "{}", response.beginning());
+        assert!(!response.has("set-cookie"), "{}", response.excerpt());
     }
     // The Enter key prints another login URL.
     let session = dashboard.log_in();

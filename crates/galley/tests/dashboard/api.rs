@@ -132,7 +132,7 @@ fn purges_are_listed_with_their_source() {
     assert!(newest["scope"].as_str().unwrap().contains("a.test/one/"));
     let purge = Request::new("PURGE", "/one/").host("a.test");
     let response = purge.send(server.galley.addr()).unwrap();
-    assert_eq!(response.status, 200, "{}", response.beginning());
+    assert_eq!(response.status, 200, "{}", response.excerpt());
     let response = dashboard.json(&session, "/api/purges?site=a.test");
     let sources = response["sites"][0]["purges"].as_array().unwrap().iter();
     let sources: Vec<&str> = sources

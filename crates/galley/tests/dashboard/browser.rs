@@ -38,7 +38,7 @@ fn screenshot_path(name: &str) -> PathBuf {
 
 /// Opens a view and waits until it is complete.
 pub fn open(tab: &mut Tab<'_>, view: &str) {
-    tab.say(&format!("location.hash = '#{view}'")).unwrap();
+    tab.evaluate(&format!("location.hash = '#{view}'")).unwrap();
     tab.wait(&format!(
         "document.querySelector('#view[data-view=\"{view}\"][data-ready]') && \
          document.querySelector('nav [aria-current]').hash === '#{view}'"
@@ -66,7 +66,9 @@ fn server_with_data() -> TestServer {
 
 /// Returns the visible text of the view.
 pub fn main_text(tab: &mut Tab<'_>) -> String {
-    let text = tab.say("document.querySelector('main').innerText").unwrap();
+    let text = tab
+        .evaluate("document.querySelector('main').innerText")
+        .unwrap();
     text.as_str().unwrap().to_owned()
 }
 
@@ -76,15 +78,15 @@ fn every_view_is_accessible_at_every_size_and_color_scheme() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
-    assert_eq!(tab.say("location.hash").unwrap(), json!(""));
+    assert_eq!(tab.evaluate("location.hash").unwrap(), json!(""));
     tab.load_axe().unwrap();
     let mut found = Vec::new();
     for (width, height) in [(360, 800), (1440, 1000)] {
-        tab.screen(width, height).unwrap();
+        tab.set_viewport(width, height).unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
             for view in VIEWS {
@@ -97,13 +99,13 @@ fn every_view_is_accessible_at_every_size_and_color_scheme() {
                         .map(|violation| format!("{case}: {violation}")),
                 );
                 let overflow = "document.documentElement.scrollWidth > innerWidth";
-                if tab.say(overflow).unwrap() == Value::Bool(true) {
+                if tab.evaluate(overflow).unwrap() == Value::Bool(true) {
                     found.push(format!("{case}: wider than the screen"));
                 }
-                tab.picture(&screenshot_path(&case)).unwrap();
+                tab.screenshot(&screenshot_path(&case)).unwrap();
                 if case == MANUAL_SCREENSHOT && std::env::var_os("UPDATE_GOLDEN").is_some() {
                     let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
-                    tab.picture(&manual.join("dashboard.png")).unwrap();
+                    tab.screenshot(&manual.join("dashboard.png")).unwrap();
                 }
             }
         }
@@ -171,20 +173,20 @@ fn server_problems_are_shown() {
             "/status" => include_str!("status.json"),
             _ => r#"{ "ok": true, "time": 1760740680, "sites": [], "entries": [], "sections": [], "next": null }"#,
         };
-        let _ = writer.answer(200, &json, body.as_bytes());
+        let _ = writer.respond(200, &json, body.as_bytes());
     })
     .unwrap();
     let scratch = Scratch::new().unwrap();
     let token = scratch.write("token", "some-token-0123456789").unwrap();
     let mut dashboard = Dashboard::start(&admin.url(), &token);
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     tab.load_axe().unwrap();
     for (width, colors) in [(360, "light"), (1440, "dark")] {
-        tab.screen(width, 900).unwrap();
+        tab.set_viewport(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
         for (view, texts) in PROBLEM_TEXTS {
             open(&mut tab, view);
@@ -193,7 +195,7 @@ fn server_problems_are_shown() {
                 assert!(shown.contains(text), "{view}: {text}: {shown}");
             }
             assert_eq!(violations(&mut tab), NO_VIOLATIONS, "{view}");
-            tab.picture(&screenshot_path(&format!("trouble-{view}-{width}")))
+            tab.screenshot(&screenshot_path(&format!("trouble-{view}-{width}")))
                 .unwrap();
         }
     }
@@ -205,8 +207,8 @@ fn buttons_ask_for_confirmation_and_show_the_result() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("Number(document.documentElement.dataset.samples) >= 2")
         .unwrap();
     open(&mut tab, "pages");
@@ -242,7 +244,7 @@ fn buttons_ask_for_confirmation_and_show_the_result() {
         !main_text(&mut tab).contains("not counted")
     });
     let rows = "[...document.querySelectorAll('main tbody tr')].map((row) => [...row.cells].slice(1, 3).map((cell) => cell.innerText).join(': '))";
-    let rows = tab.say(rows).unwrap().to_string();
+    let rows = tab.evaluate(rows).unwrap().to_string();
     assert!(rows.contains("tag t1: "), "{rows}");
     open(&mut tab, "configuration");
     let shown = main_text(&mut tab);
@@ -271,8 +273,9 @@ fn assert_comparison(server: &TestServer, tab: &mut Tab<'_>) {
     tab.click("#compare").unwrap();
     tab.wait("document.querySelector('#changes table')")
         .unwrap();
-    let rows =
-        tab.say("[...document.querySelectorAll('#changes tbody tr')].map((row) => row.innerText)");
+    let rows = tab.evaluate(
+        "[...document.querySelectorAll('#changes tbody tr')].map((row) => row.innerText)",
+    );
     let rows = rows.unwrap();
     let (memory, queue) = (rows[0].as_str().unwrap(), rows[1].as_str().unwrap());
     for part in ["[cache] memory", "\"64MiB\"", "\"65MiB\"", "/galley.toml:"] {
@@ -282,7 +285,7 @@ fn assert_comparison(server: &TestServer, tab: &mut Tab<'_>) {
         assert!(queue.contains(part), "{part}: {queue}");
     }
     for (width, colors) in [(360, "light"), (1440, "dark")] {
-        tab.screen(width, 900).unwrap();
+        tab.set_viewport(width, 900).unwrap();
         tab.prefer_colors(colors).unwrap();
         assert_eq!(violations(tab), NO_VIOLATIONS);
     }
@@ -295,8 +298,8 @@ fn two_clicks_show_why_the_cart_is_not_cached() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('nav a[href=\"#not-cached\"]')")
         .unwrap();
     tab.click("nav a[href='#not-cached']").unwrap();
@@ -315,14 +318,14 @@ fn untrusted_markup_is_shown_as_text() {
     let mut dashboard = server.dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     open(&mut tab, "pages");
     assert!(main_text(&mut tab).contains(MARKUP));
     open(&mut tab, "why");
-    tab.say(&format!(
+    tab.evaluate(&format!(
         "document.querySelector('#url').value = 'http://a.test/{MARKUP}'; \
          document.querySelector('#cookie').value = 'wordpress_logged_in_{MARKUP}=1'; \
          document.querySelector('main form').requestSubmit()"
@@ -330,11 +333,14 @@ fn untrusted_markup_is_shown_as_text() {
     .unwrap();
     tab.wait("document.querySelector('#because, #trouble:not([hidden])')")
         .unwrap();
-    let elements = tab.say("document.querySelectorAll('main img, main script').length");
+    let elements = tab.evaluate("document.querySelectorAll('main img, main script').length");
     assert_eq!(elements.unwrap(), json!(0));
-    assert_eq!(tab.say("typeof window.hacked").unwrap(), json!("undefined"));
+    assert_eq!(
+        tab.evaluate("typeof window.hacked").unwrap(),
+        json!("undefined")
+    );
     // The content security policy of the page forbids scripts and markup from strings.
-    let result = tab.say(
+    let result = tab.evaluate(
         "(() => { try { document.body.innerHTML = '<p>x</p>'; return 'set' } catch { return 'refused' } })()",
     );
     assert_eq!(result.unwrap(), json!("refused"));
@@ -346,11 +352,11 @@ fn a_site_token_shows_only_its_site() {
     let mut dashboard = server.site_dashboard();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
-    let links = tab.say("[...document.querySelectorAll('nav a')].map((link) => link.hash)");
+    let links = tab.evaluate("[...document.querySelectorAll('nav a')].map((link) => link.hash)");
     let links = links.unwrap().to_string();
     assert!(
         !links.contains("cluster") && links.contains("pages"),
@@ -361,11 +367,12 @@ fn a_site_token_shows_only_its_site() {
         assert!(!main_text(&mut tab).contains("b.test"), "{view}");
     }
     // The first Tab key press focuses the skip link.
-    tab.go(&format!("http://{}/", dashboard.addr)).unwrap();
+    tab.navigate(&format!("http://{}/", dashboard.addr))
+        .unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     tab.press("Tab", 9).unwrap();
-    let focus = tab.say("document.activeElement.id").unwrap();
+    let focus = tab.evaluate("document.activeElement.id").unwrap();
     assert_eq!(focus, json!("skip"));
 }
 
@@ -376,13 +383,13 @@ fn the_site_dashboard_accepts_a_password_login() {
     server.store("/hello/");
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     let address = format!("http://localhost:{}/galley/", server.galley.addr().port());
-    tab.go(&address).unwrap();
+    tab.navigate(&address).unwrap();
     tab.wait("document.querySelector('#password')").unwrap();
     tab.load_axe().unwrap();
     let sign_in = |tab: &mut Tab<'_>, password: &str| {
-        tab.say(&format!(
+        tab.evaluate(&format!(
             "document.querySelector('#name').value = 'jane'; \
              document.querySelector('#password').value = '{password}'"
         ))
@@ -392,14 +399,14 @@ fn the_site_dashboard_accepts_a_password_login() {
     let mut found = Vec::new();
     let mut check_accessibility = |tab: &mut Tab<'_>, view: &str| {
         for (width, height) in [(360, 800), (1440, 1000)] {
-            tab.screen(width, height).unwrap();
+            tab.set_viewport(width, height).unwrap();
             for colors in ["light", "dark"] {
                 tab.prefer_colors(colors).unwrap();
                 let case = format!("site-{view}-{width}-{colors}");
-                tab.picture(&screenshot_path(&case)).unwrap();
+                tab.screenshot(&screenshot_path(&case)).unwrap();
                 let violations = violations(tab);
                 let overflow = "document.documentElement.scrollWidth > innerWidth";
-                if !violations.is_empty() || tab.say(overflow).unwrap() == Value::Bool(true) {
+                if !violations.is_empty() || tab.evaluate(overflow).unwrap() == Value::Bool(true) {
                     found.push(format!("{case}: {violations:?}"));
                 }
             }
@@ -423,8 +430,8 @@ fn the_site_dashboard_accepts_a_password_login() {
     tab.wait("document.querySelector('#result').innerText.startsWith('Purged ')")
         .unwrap();
     // Scripts of the site's other pages can read neither the key nor the cookie.
-    let readable =
-        tab.say("JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie])");
+    let readable = tab
+        .evaluate("JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie])");
     assert_eq!(readable.unwrap(), json!("[{},{},\"\"]"));
     tab.click("#logout").unwrap();
     tab.wait("document.querySelector('#password')").unwrap();

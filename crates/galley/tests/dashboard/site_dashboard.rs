@@ -35,7 +35,7 @@ impl SiteDashboardServer {
         ];
         let origin = Origin::start(move |request, writer| {
             let body = format!("<html>the site's {}</html>", request.path());
-            let _ = writer.answer(200, &page, body.as_bytes());
+            let _ = writer.respond(200, &page, body.as_bytes());
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();
@@ -166,7 +166,7 @@ fn requests_without_a_login_get_401() {
             assert!(
                 !response.text().contains("a.test"),
                 "{}",
-                response.beginning()
+                response.excerpt()
             );
         }
         server.send_expecting(session.authorize(request()), 200);
@@ -253,7 +253,7 @@ fn responses_have_security_header_fields_and_are_not_stored() {
             assert!(
                 !response.text().contains("the site's"),
                 "{}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }

@@ -46,7 +46,7 @@ impl TestServer {
             if path == "/cart/" {
                 fields[1] = ("Cache-Control", "private, no-store");
             }
-            let _ = writer.answer(200, &fields, format!("<html>{path}</html>").as_bytes());
+            let _ = writer.respond(200, &fields, format!("<html>{path}</html>").as_bytes());
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();

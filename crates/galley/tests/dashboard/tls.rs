@@ -289,15 +289,15 @@ fn the_dashboard_works_in_chromium_over_http2() {
     let server = TlsServer::start();
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start_trusting(&scratch.join("chromium"), &server.pin).unwrap();
-    let mut tab = browser.person().unwrap();
+    let mut tab = browser.new_tab().unwrap();
     let site = server.origin("https", "localhost");
     server
         .curl(&format!("{site}/page/"), &[])
         .expect_status(200);
-    tab.go(&format!("{site}/galley/")).unwrap();
+    tab.navigate(&format!("{site}/galley/")).unwrap();
     tab.wait("document.querySelector('#password')").unwrap();
     let protocol = "performance.getEntriesByType('navigation')[0].nextHopProtocol";
-    assert_eq!(tab.say(protocol).unwrap(), json!("h2"));
+    assert_eq!(tab.evaluate(protocol).unwrap(), json!("h2"));
     for (password, until) in [
         (
             "wrong",
@@ -308,14 +308,14 @@ fn the_dashboard_works_in_chromium_over_http2() {
             "Number(document.documentElement.dataset.samples) >= 2",
         ),
     ] {
-        tab.say(&format!(
+        tab.evaluate(&format!(
             "document.querySelector('#name').value = 'jane'; document.querySelector('#password').value = '{password}'"
         ))
         .unwrap();
         tab.click("main form button").unwrap();
         tab.wait(until).unwrap();
     }
-    assert_eq!(tab.say("document.cookie").unwrap(), json!(""));
+    assert_eq!(tab.evaluate("document.cookie").unwrap(), json!(""));
     super::browser::open(&mut tab, "pages");
     assert!(super::browser::main_text(&mut tab).contains("/page/"));
     tab.click("#purge-site").unwrap();

@@ -68,7 +68,7 @@ fn purge(dashboard: &Dashboard, session: &Session, text: &str) {
 
 /// Asserts that the page contains only elements that its code creates, and that no injected script ran.
 fn assert_no_injection(tab: &mut Tab<'_>, case: &str) {
-    let foreign = tab.say(
+    let foreign = tab.evaluate(
         "[...document.querySelectorAll('*')].filter((one) => \
            !['HTML','HEAD','META','TITLE','LINK','SCRIPT','BODY','HEADER','NAV','MAIN','FOOTER','SECTION','DIV','SPAN','P','A','H1','H2','H3',\
              'UL','OL','LI','DL','DT','DD','TABLE','CAPTION','THEAD','TBODY','TR','TH','TD','FORM','LABEL','INPUT','SELECT','OPTION','BUTTON',\
@@ -82,7 +82,7 @@ fn assert_no_injection(tab: &mut Tab<'_>, case: &str) {
          ).map((one) => one.outerHTML.slice(0, 200))",
     );
     assert_eq!(foreign.unwrap(), json!([]), "{case}");
-    let hacked = tab.say("typeof window.hacked").unwrap();
+    let hacked = tab.evaluate("typeof window.hacked").unwrap();
     assert_eq!(hacked, json!("undefined"), "{case}");
 }
 
@@ -100,8 +100,8 @@ fn untrusted_text_is_never_rendered_as_markup() {
     server.store("a.test", &format!("/{}/", percent_encoded(MARKUP)));
     let scratch = Scratch::new().unwrap();
     let mut browser = Chromium::start(&scratch.join("chromium")).unwrap();
-    let mut tab = browser.person().unwrap();
-    tab.go(&dashboard.url()).unwrap();
+    let mut tab = browser.new_tab().unwrap();
+    tab.navigate(&dashboard.url()).unwrap();
     tab.wait("document.querySelector('#view[data-ready]')")
         .unwrap();
     for view in VIEWS {
@@ -121,7 +121,7 @@ fn untrusted_text_is_never_rendered_as_markup() {
         open(&mut tab, "live");
         open(&mut tab, "why");
         let input = serde_json::to_string(text).unwrap();
-        tab.say(&format!(
+        tab.evaluate(&format!(
             "document.querySelector('#url').value = 'http://a.test/' + {input}; \
              document.querySelector('#cookie').value = 'wordpress_logged_in_' + {input}; \
              document.querySelector('main form').requestSubmit()"

@@ -25,12 +25,12 @@ pub fn get_from(site: &TestSite, number: u8, target: &str) -> Response {
 
 #[track_caller]
 pub fn assert_refused(response: &Response, status: u16, detail: &str) {
-    assert_eq!(response.status, status, "{}", response.beginning());
+    assert_eq!(response.status, status, "{}", response.excerpt());
     assert_eq!(
         response.cache_status(),
         format!("galley; detail={detail}"),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     assert_eq!(response.field("cache-control"), Some("no-store"));
 }
@@ -259,7 +259,7 @@ fn xmlrpc_multicall_and_pingback_are_refused() {
     for (name, more) in [("wp.getUsersBlogs", ""), ("wp.uploadFile", upload.as_str())] {
         let response = call(name, more);
         response.assert_status(200);
-        assert!(response.text().contains(name), "{}", response.beginning());
+        assert!(response.text().contains(name), "{}", response.excerpt());
     }
     let hidden = format!("{upload}<methodName>system.multicall</methodName>");
     for (name, more) in [

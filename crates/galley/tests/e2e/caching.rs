@@ -19,7 +19,7 @@ fn the_second_request_for_a_page_is_a_hit() {
     assert!(
         second.age().is_some_and(|age| age < 10),
         "{}",
-        second.beginning()
+        second.excerpt()
     );
     assert_eq!(second.field("content-type"), first.field("content-type"));
     assert_eq!(
@@ -410,7 +410,7 @@ fn redirects_restore_removed_tracking_parameters() {
     site.head("/loop", &["Location: /loop", "Status: 301"]);
     for _ in 0..2 {
         let response = site.get("/loop?utm_source=x");
-        assert!(!response.is_hit(), "{}", response.beginning());
+        assert!(!response.is_hit(), "{}", response.excerpt());
     }
 }
 

@@ -117,7 +117,7 @@ fn stale_if_error_sends_stale_pages_while_php_is_down() {
     assert!(
         [502, 503].contains(&response.status),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     site.fpm.as_mut().unwrap().restart().unwrap();
     wait_for("the new page", TIMEOUT, || {

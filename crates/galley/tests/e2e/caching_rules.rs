@@ -60,7 +60,7 @@ fn rules_can_ignore_cookies_and_vary() {
     assert!(
         hit.is_hit() && !hit.has("set-cookie"),
         "stored without the cookie: {}",
-        hit.beginning()
+        hit.excerpt()
     );
     let first = site.send(Request::get("/cookie").cookie("wordpress_logged_in_x=canary"));
     assert!(
@@ -187,7 +187,7 @@ fn preset_none_follows_rfc_9111() {
         assert!(
             !response.has("transfer-encoding") && !response.has("content-length"),
             "{}",
-            response.beginning()
+            response.excerpt()
         );
     }
     // Without a preset every cookie may identify a user, tracking parameters are part of the key, and no path bypasses the cache.

@@ -30,7 +30,7 @@ fn origin() -> Origin {
             "small=1" => &body.as_bytes()[..100],
             _ => body.as_bytes(),
         };
-        writer.answer(200, &fields, body);
+        writer.respond(200, &fields, body);
     })
     .unwrap()
 }
@@ -164,7 +164,7 @@ fn an_unchanged_page_is_not_compressed_again_after_a_refresh() {
             ("Cache-Control", "max-age=1"),
             ("Content-Type", "text/html"),
         ];
-        writer.answer(200, &fields, page().as_bytes());
+        writer.respond(200, &fields, page().as_bytes());
     })
     .unwrap();
     let site = start_site(&origin, "");
@@ -192,8 +192,8 @@ fn preset_none_compresses_on_request_and_keeps_copies_after_a_304() {
             ("ETag", "\"v1\""),
         ];
         match request.field("if-none-match") {
-            Some("\"v1\"") => writer.answer(304, &fields, b""),
-            _ => writer.answer(200, &fields, page().as_bytes()),
+            Some("\"v1\"") => writer.respond(304, &fields, b""),
+            _ => writer.respond(200, &fields, page().as_bytes()),
         };
     })
     .unwrap();

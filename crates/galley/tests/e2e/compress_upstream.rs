@@ -74,7 +74,7 @@ fn compressing_origin() -> Origin {
             }
             writer.last_chunk();
         } else {
-            writer.answer(200, &fields, &body);
+            writer.respond(200, &fields, &body);
         }
     })
     .unwrap()
@@ -145,7 +145,7 @@ fn invalid_compressed_bodies_are_errors_and_never_stored() {
                     response.status,
                     502,
                     "{target} {accept}:\n{}",
-                    response.beginning()
+                    response.excerpt()
                 );
             }
             assert_eq!(
@@ -224,7 +224,7 @@ fn pages_that_php_compresses_are_stored_uncompressed() {
             assert!(
                 hit.is_hit() && hit.text() == text,
                 "{page}: {}",
-                hit.beginning()
+                hit.excerpt()
             );
             let request = Request::get(page)
                 .field("Accept-Encoding", "gzip")

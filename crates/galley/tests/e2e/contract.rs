@@ -232,7 +232,7 @@ impl ContractFile {
             assert!(
                 !response.has(name),
                 "{page} has {name}: {}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }
@@ -256,7 +256,7 @@ fn carry_out(site: &TestSite, row: &Value) {
         site.head("/edit/", &strings(&row["answer"]));
         site.send(Request::form("/edit/", &[("title", "new")]))
     };
-    let head = response.beginning();
+    let head = response.excerpt();
     assert_eq!(
         u64::from(response.status),
         row["status"].as_u64().unwrap(),

@@ -49,9 +49,9 @@ fn a_run_is_requested_by_galley_and_purges_in_its_response_are_applied() {
     let origin = Origin::start(
         |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
             if request.target == TARGET {
-                writer.answer(200, &[("Galley-Purge", "/page/")], b"");
+                writer.respond(200, &[("Galley-Purge", "/page/")], b"");
             } else {
-                writer.answer(200, &[("Cache-Control", "max-age=3600")], b"a page");
+                writer.respond(200, &[("Cache-Control", "max-age=3600")], b"a page");
             }
         },
     )
@@ -81,7 +81,7 @@ fn runs_do_not_overlap_and_missed_runs_are_not_repeated() {
             if request.target == TARGET {
                 held.pass();
             }
-            writer.answer(200, &[], b"");
+            writer.respond(200, &[], b"");
         },
     )
     .unwrap();
@@ -138,7 +138,7 @@ fn failed_runs_are_logged_once_and_wordpress_runs_its_own_cron_until_they_succee
     let origin = Origin::start(
         move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
             let fails = request.target == TARGET && !healthy.load(Ordering::Relaxed);
-            writer.answer(if fails { 500 } else { 200 }, &[], b"");
+            writer.respond(if fails { 500 } else { 200 }, &[], b"");
         },
     )
     .unwrap();
@@ -191,9 +191,9 @@ fn announcing_origin(milliseconds: &'static str) -> Origin {
     Origin::start(
         move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
             if request.target.starts_with("/quiet/") {
-                writer.answer(200, &[], b"");
+                writer.respond(200, &[], b"");
             } else {
-                writer.answer(200, &[("Galley-Cron", milliseconds)], b"");
+                writer.respond(200, &[("Galley-Cron", milliseconds)], b"");
             }
         },
     )
@@ -212,7 +212,7 @@ fn an_announced_event_runs_on_time_and_its_field_is_not_sent_to_clients() {
     let started = std::time::Instant::now();
     let page = site.get("/page/");
     page.assert_status(200);
-    assert!(!page.has("galley-cron"), "{}", page.beginning());
+    assert!(!page.has("galley-cron"), "{}", page.excerpt());
     wait_for("the run", TIMEOUT, || cron_requests(&origin).len() == 1);
     assert!(
         started.elapsed().as_millis() >= 1500,
@@ -251,7 +251,7 @@ fn a_page_generated_before_an_event_was_scheduled_does_not_cancel_it() {
                 "/save/" => "1500,3000000",
                 _ => "none",
             };
-            writer.answer(200, &[("Galley-Cron", due)], b"");
+            writer.respond(200, &[("Galley-Cron", due)], b"");
         },
     )
     .unwrap();

@@ -40,7 +40,7 @@ fn a_body_larger_than_memory_is_stored_on_and_served_from_disk() {
                     }
                     writer.last_chunk();
                 } else {
-                    writer.answer(200, &FIELDS, &body);
+                    writer.respond(200, &FIELDS, &body);
                 }
             })
             .unwrap();
@@ -109,7 +109,7 @@ fn a_truncated_body_is_not_stored_on_disk() {
 #[test]
 fn writing_to_disk_continues_after_the_client_disconnects() {
     let origin = Origin::start(|_, writer| {
-        writer.answer(200, &FIELDS, &body());
+        writer.respond(200, &FIELDS, &body());
     })
     .unwrap();
     let site = start_site(&origin, "");
@@ -133,7 +133,7 @@ fn writing_to_disk_continues_after_the_client_disconnects() {
 #[test]
 fn a_purge_covers_entries_that_are_only_on_disk() {
     let origin = Origin::start(|_, writer| {
-        writer.answer(200, &FIELDS, &body());
+        writer.respond(200, &FIELDS, &body());
     })
     .unwrap();
     let site = start_site(&origin, "");

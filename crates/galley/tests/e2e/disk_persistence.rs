@@ -223,7 +223,7 @@ fn vary_variants_survive_a_restart_without_a_preset() {
             ("Vary", "Accept-Language"),
             ("Content-Language", language.as_str()),
         ];
-        writer.answer(200, &fields, language.as_bytes());
+        writer.respond(200, &fields, language.as_bytes());
     })
     .unwrap();
     let line = format!("upstream = [\"{}\"]", origin.url());

@@ -28,7 +28,7 @@ fn only_popular_entries_are_refreshed_before_they_expire() {
     let origin = Origin::start(
         |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
             let lifetime = [("Cache-Control", TEN_SECONDS)];
-            writer.answer(200, &lifetime, request.number.to_string().as_bytes());
+            writer.respond(200, &lifetime, request.number.to_string().as_bytes());
         },
     )
     .unwrap();
@@ -61,12 +61,12 @@ fn without_a_preset_an_early_refresh_is_a_conditional_request() {
         |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
             let fields = [("Cache-Control", TEN_SECONDS), ("ETag", "\"a\"")];
             match request.field("if-none-match") {
-                Some("\"a\"") => writer.answer(
+                Some("\"a\"") => writer.respond(
                     304,
                     &[("Cache-Control", "max-age=600"), ("X-New", "1")],
                     b"",
                 ),
-                _ => writer.answer(200, &fields, b"page"),
+                _ => writer.respond(200, &fields, b"page"),
             };
         },
     )
@@ -96,7 +96,7 @@ fn a_busy_upstream_gets_no_early_refreshes() {
                 script_gate.pass();
             }
             let lifetime = [("Cache-Control", TEN_SECONDS)];
-            writer.answer(200, &lifetime, request.number.to_string().as_bytes());
+            writer.respond(200, &lifetime, request.number.to_string().as_bytes());
         },
     )
     .unwrap();

@@ -28,7 +28,7 @@ fn a_page_is_assembled_and_its_parts_are_stored_separately() {
         first.cache_status(),
         "galley; fwd=uri-miss; stored; detail=esi"
     );
-    assert!(!first.has("surrogate-control"), "{}", first.beginning());
+    assert!(!first.has("surrogate-control"), "{}", first.excerpt());
     let second = site.get("/page").expect_status(200);
     assert_eq!((second.cache_status(), &second.body), (HIT, &first.body));
     assert_eq!((site.runs("/page"), site.runs("/part")), (1, 2));
@@ -351,15 +351,15 @@ fn http_origin() -> Origin {
                         ("ETag", "\"page\""),
                         ("Last-Modified", "Tue, 01 Oct 2024 10:00:00 GMT"),
                     ];
-                    writer.answer(200, &fields, body.as_bytes());
+                    writer.respond(200, &fields, body.as_bytes());
                 }
                 "/part" => {
                     let capability = request.field("surrogate-capability").unwrap_or("none");
                     let fields = [html, long, ("ETag", "\"part\"")];
-                    writer.answer(200, &fields, format!("[{capability}]").as_bytes());
+                    writer.respond(200, &fields, format!("[{capability}]").as_bytes());
                 }
                 _ => {
-                    writer.answer(404, &[], b"");
+                    writer.respond(404, &[], b"");
                 }
             }
         },
@@ -382,7 +382,7 @@ fn http_upstreams_and_http_2_clients_get_the_same_pages() {
             first.text()
         );
         assert_ne!(first.field("etag"), Some("\"page\""));
-        assert!(!first.has("last-modified"), "{}", first.beginning());
+        assert!(!first.has("last-modified"), "{}", first.excerpt());
         let client = Client::open(site.addr());
         let over_http2 = client.send(&with_host(Request::get("/page")));
         let over_http1 = site.get("/page");

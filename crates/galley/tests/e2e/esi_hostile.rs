@@ -12,7 +12,7 @@ use crate::support::{AssertStatus, HOST, SiteBuilder};
 #[test]
 fn includes_never_cause_requests_to_other_servers() {
     let other = Origin::start(|_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-        writer.answer(200, &[("Content-Type", "text/html")], b"foreign");
+        writer.respond(200, &[("Content-Type", "text/html")], b"foreign");
     })
     .unwrap();
     let site = esi_builder().start();
@@ -270,7 +270,7 @@ fn request_values_reach_neither_stored_pages_nor_stored_parts() {
             assert!(
                 !shows_a_canary(&response),
                 "{attempt:?}: {}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }
@@ -336,7 +336,7 @@ fn tags_written_by_visitors_never_include_private_pages_of_members() {
             assert!(
                 !response.text().contains("secret"),
                 "{target}: {}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }

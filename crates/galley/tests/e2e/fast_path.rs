@@ -38,7 +38,7 @@ pub fn origin() -> Origin {
             "<html><body>{}</body></html>",
             format!("<p>{}</p>", request.path()).repeat(300)
         );
-        writer.answer(status, &fields, body.as_bytes());
+        writer.respond(status, &fields, body.as_bytes());
     })
     .unwrap()
 }

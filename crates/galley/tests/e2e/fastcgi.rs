@@ -147,7 +147,7 @@ fn status_and_fields_of_php_are_forwarded() {
     assert!(
         empty.body.is_empty() && !empty.has("content-length") && !empty.has("transfer-encoding"),
         "{}",
-        empty.beginning()
+        empty.excerpt()
     );
     // A `Location` without a status means 302.
     site.head("/l", &["Location: /there"]);
@@ -186,7 +186,7 @@ fn the_error_page_of_a_php_failure_discloses_no_details() {
                 .field("cache-control")
                 .is_some_and(|value| value.contains("no-store")),
             "{}",
-            response.beginning()
+            response.excerpt()
         );
     }
     let text = site.get("/who").expect_status(502).text();
@@ -239,8 +239,8 @@ fn a_page_with_a_fatal_php_error_is_not_stored() {
     assert!(
         !second.is_hit(),
         "{} then {}",
-        first.beginning(),
-        second.beginning()
+        first.excerpt(),
+        second.excerpt()
     );
 }
 
@@ -290,7 +290,7 @@ fn a_rule_sends_paths_to_another_fastcgi_program() {
 fn a_rule_with_php_still_serves_static_files() {
     let other = FastCgiOrigin::start(|request, app| {
         let text = format!("other {}", request.param("SCRIPT_NAME"));
-        app.answer("Content-Type: text/plain\r\n", text.as_bytes());
+        app.respond("Content-Type: text/plain\r\n", text.as_bytes());
     })
     .unwrap();
     let site = SiteBuilder::php()

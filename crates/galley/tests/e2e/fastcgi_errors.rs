@@ -66,11 +66,11 @@ fn send_broken(path: &str, app: &mut FastCgiWriter<'_>) {
             app.close();
         }
         "/no-end" => {
-            app.answer(GOOD, BODY);
+            app.respond(GOOD, BODY);
             app.close();
         }
         "/failed" => {
-            app.answer(GOOD, BODY);
+            app.respond(GOOD, BODY);
             app.end(255, 0);
         }
         "/overloaded" => {
@@ -90,39 +90,39 @@ fn send_broken(path: &str, app: &mut FastCgiWriter<'_>) {
 fn send_broken_response(path: &str, app: &mut FastCgiWriter<'_>) {
     match path {
         "/half-body" => {
-            app.answer(&format!("{GOOD}\r\nContent-Length: 5000"), BODY);
+            app.respond(&format!("{GOOD}\r\nContent-Length: 5000"), BODY);
         }
         "/long-body" => {
-            app.answer(&format!("{GOOD}\r\nContent-Length: 5"), BODY);
+            app.respond(&format!("{GOOD}\r\nContent-Length: 5"), BODY);
         }
         "/no-head" => {
             app.stdout(b"no head at all");
         }
         "/empty" => {}
         "/bad-line" => {
-            app.answer(&format!("{GOOD}\r\nno colon here"), BODY);
+            app.respond(&format!("{GOOD}\r\nno colon here"), BODY);
         }
         "/bad-status" => {
-            app.answer(&format!("Status: 99\r\n{GOOD}"), BODY);
+            app.respond(&format!("Status: 99\r\n{GOOD}"), BODY);
         }
         "/bad-name" => {
-            app.answer(&format!("X Y: 1\r\n{GOOD}"), BODY);
+            app.respond(&format!("X Y: 1\r\n{GOOD}"), BODY);
         }
         "/control" => {
-            app.answer(&format!("X-Y: a\x01b\r\n{GOOD}"), BODY);
+            app.respond(&format!("X-Y: a\x01b\r\n{GOOD}"), BODY);
         }
         "/large-head" => {
-            app.answer(
+            app.respond(
                 &format!("X-Large: {}\r\n{GOOD}", "x".repeat(5_000_000)),
                 BODY,
             );
         }
         "/many-fields" => {
             let fields: String = (0..20_000).map(|n| format!("X-{n}: 1\r\n")).collect();
-            app.answer(&format!("{fields}{GOOD}"), BODY);
+            app.respond(&format!("{fields}{GOOD}"), BODY);
         }
         _ => {
-            app.answer(GOOD, BODY);
+            app.respond(GOOD, BODY);
         }
     }
 }
@@ -183,7 +183,7 @@ fn broken_fastcgi_responses_get_502_or_are_truncated_and_never_stored() {
                         response.status,
                         status,
                         "{method} {path}: {}",
-                        response.beginning()
+                        response.excerpt()
                     );
                     assert!(!response.is_hit(), "{path}");
                 }
@@ -191,7 +191,7 @@ fn broken_fastcgi_responses_get_502_or_are_truncated_and_never_stored() {
                 (Ok(response), None) => {
                     panic!(
                         "{method} {path} got a complete response: {}",
-                        response.beginning()
+                        response.excerpt()
                     )
                 }
                 (Err(_), None) => {}
@@ -220,7 +220,7 @@ fn safe_requests_are_retried_once_and_unsafe_ones_never() {
     let origin = FastCgiOrigin::start(|request, app| match request.param("REQUEST_METHOD") {
         "GET" if request.number == 0 => app.close(),
         "GET" => {
-            app.answer(GOOD, BODY);
+            app.respond(GOOD, BODY);
         }
         _ => app.close(),
     })
@@ -274,7 +274,7 @@ fn extra_records_after_a_response_do_not_reach_the_next() {
             app.raw(&bytes);
             // The test kit ends the request with further records.
         } else {
-            app.answer(GOOD, BODY);
+            app.respond(GOOD, BODY);
         }
     })
     .unwrap();

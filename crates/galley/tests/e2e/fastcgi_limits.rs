@@ -22,7 +22,7 @@ fn in_flight_limits_concurrent_requests_to_php() {
             peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             gate.pass();
             running.fetch_sub(1, Ordering::SeqCst);
-            app.answer("Content-Type: text/plain", b"done");
+            app.respond("Content-Type: text/plain", b"done");
         }
     };
     let responder = FastCgiOrigin::start(script).unwrap();
@@ -88,7 +88,7 @@ fn a_full_queue_rejects_requests_at_once() {
                     .field("retry-after")
                     .is_some_and(|after| after.parse::<u32>().is_ok()),
                 "{}",
-                third.beginning()
+                third.excerpt()
             );
             assert!(
                 third.cache_status().contains("detail=overload"),

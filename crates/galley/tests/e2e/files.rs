@@ -198,7 +198,7 @@ fn directories_redirect_to_a_trailing_slash_and_are_never_listed() {
         odd.field("location")
             .is_none_or(|location| !location.starts_with("//")),
         "{}",
-        odd.beginning()
+        odd.excerpt()
     );
     let foreign = site.get("//evil.test/%2e%2e/dir");
     assert!(
@@ -206,7 +206,7 @@ fn directories_redirect_to_a_trailing_slash_and_are_never_listed() {
             .field("location")
             .is_none_or(|location| !location.starts_with("//")),
         "{}",
-        foreign.beginning()
+        foreign.excerpt()
     );
 }
 
@@ -326,7 +326,7 @@ fn files_reject_unsafe_methods() {
         assert!(
             [404, 405].contains(&response.status),
             "{method}: {}",
-            response.beginning()
+            response.excerpt()
         );
     }
     assert_eq!(

@@ -240,7 +240,7 @@ fn script_sources_are_never_sent() {
                     assert!(
                         !response.text().contains("source"),
                         "{method} {target}: {}",
-                        response.beginning()
+                        response.excerpt()
                     );
                 }
             }

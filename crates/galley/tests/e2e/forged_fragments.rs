@@ -246,8 +246,8 @@ fn invalid_fragment_responses_are_not_used_in_pages() {
         for _ in 0..3 {
             site.purge(&["--tag", "part"]);
             let page = site.get("/page");
-            assert_eq!(page.text(), PAGE, "{}", page.beginning());
-            assert!(!page.is_hit(), "{}", page.beginning());
+            assert_eq!(page.text(), PAGE, "{}", page.excerpt());
+            assert!(!page.is_hit(), "{}", page.excerpt());
         }
         assert!(!is_shared(&site, "/page"));
     }

@@ -144,7 +144,7 @@ impl<'s> SharedConnection<'s> {
         }
         for (name, _) in &response.fields {
             let name = name.to_ascii_lowercase();
-            assert!(!name.starts_with("galley-"), "{}", response.beginning());
+            assert!(!name.starts_with("galley-"), "{}", response.excerpt());
         }
         response
     }
@@ -163,7 +163,7 @@ impl<'s> SharedConnection<'s> {
         let response = self.get_anonymous(target);
         let (text, is_clean) = (response.text(), !has_canary(&response));
         let is_public = !text.contains("PRIVATE") && is_clean;
-        assert!(is_public, "after {after}: {}\n{text}", response.beginning());
+        assert!(is_public, "after {after}: {}\n{text}", response.excerpt());
     }
 
     /// Asserts that a member gets only their own private part.
@@ -173,7 +173,7 @@ impl<'s> SharedConnection<'s> {
         let (text, is_clean) = (response.text(), !has_canary(&response));
         let parts = text.matches("PRIVATE-").count();
         let is_own = parts == 1 && text.contains(&format!("PRIVATE-{token};")) && is_clean;
-        assert!(is_own, "after {after}: {}\n{text}", response.beginning());
+        assert!(is_own, "after {after}: {}\n{text}", response.excerpt());
         response
     }
 }
@@ -184,7 +184,7 @@ fn plain(target: &str) -> Request {
 
 /// Whether the head or the body contains a canary.
 fn has_canary(response: &Response) -> bool {
-    let text = format!("{}{}", response.beginning(), response.text()).to_ascii_lowercase();
+    let text = format!("{}{}", response.excerpt(), response.text()).to_ascii_lowercase();
     text.contains("canary") && text.contains("evil.test")
 }
 
@@ -285,11 +285,7 @@ fn urls_that_look_like_files_show_no_private_content() {
         // The member's request is the first one, so its response must not be stored as a public page.
         let own = client.get_as_member("one", &target);
         personal += usize::from(own.text().contains("PRIVATE-one;"));
-        assert!(
-            !own.cache_status().contains("stored"),
-            "{}",
-            own.beginning()
-        );
+        assert!(!own.cache_status().contains("stored"), "{}", own.excerpt());
         client.assert_public(&target, &target);
         let again = client.get_as_member("one", &target);
         assert!(!again.text().contains("PRIVATE-two"), "{target}");
@@ -346,7 +342,7 @@ fn the_first_session_cookie_decides_whose_page_is_sent() {
                 shown,
                 owner(cookies),
                 "{cookies:.80}: {}",
-                response.beginning()
+                response.excerpt()
             );
             assembled += usize::from(is_assembled(&response));
             if number % 5 == 0 {
@@ -400,11 +396,7 @@ fn other_spellings_of_the_host_get_the_same_site_or_an_error() {
                 let response = client.send(&request);
                 let text = response.text();
                 if response.status != 200 {
-                    assert!(
-                        !text.contains("PRIVATE"),
-                        "{host}: {}",
-                        response.beginning()
-                    );
+                    assert!(!text.contains("PRIVATE"), "{host}: {}", response.excerpt());
                     continue;
                 }
                 pages += 1;

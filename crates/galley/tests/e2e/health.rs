@@ -46,7 +46,7 @@ fn a_server_is_ready_once_its_upstream_has_responded() {
             } else {
                 500
             };
-            writer.answer(status, &[], b"page");
+            writer.respond(status, &[], b"page");
         },
     )
     .unwrap();

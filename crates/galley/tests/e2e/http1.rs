@@ -32,12 +32,12 @@ fn a_connection_is_reused_for_many_requests() {
             assert!(
                 response.status < 500,
                 "{round} {target}: {}",
-                response.beginning()
+                response.excerpt()
             );
             assert!(
                 !response.has("connection"),
                 "{target}: HTTP/1.1 is persistent by default: {}",
-                response.beginning()
+                response.excerpt()
             );
         }
         let form = with_host(Request::form("/form", &[("a", "b")]));
@@ -83,7 +83,7 @@ fn http_1_0_connections_persist_with_keep_alive() {
                 connection_field,
                 "keep-alive",
                 "{target}: {}",
-                response.beginning()
+                response.excerpt()
             );
             assert!(
                 response.has("content-length") && !response.has("transfer-encoding"),
@@ -302,7 +302,7 @@ fn head_on_a_miss_stores_the_complete_page() {
     assert!(
         get.is_hit() && get.text().ends_with("</html>\n"),
         "{}",
-        get.beginning()
+        get.excerpt()
     );
     assert_eq!(site.runs("/new"), 1);
     assert!(get.text().contains("method=GET"), "{}", get.text());
@@ -387,7 +387,7 @@ fn trace_and_connect_are_refused() {
         assert!(
             [400, 405, 421, 501].contains(&response.status),
             "{head}: {}",
-            response.beginning()
+            response.excerpt()
         );
         assert!(!response.text().contains("canary"), "{head}");
     }
@@ -401,14 +401,14 @@ fn options_star_gets_a_response_from_galley() {
     assert!(
         [200, 204].contains(&response.status),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     assert!(
         response
             .field("allow")
             .is_some_and(|allow| allow.contains("GET")),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     let get = site.send(Request::get("*"));
     assert_eq!(get.status, 400, "the target `*` is valid for OPTIONS only");
@@ -456,7 +456,7 @@ fn odd_header_fields_of_php_do_not_break_the_connection() {
     assert!(
         !response.has("x-gone") && !response.has("keep-alive"),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     let mut connection = site.connect();
     for _ in 0..2 {

@@ -191,7 +191,7 @@ fn send_page(writer: &mut ResponseWriter<'_>) {
         ("Content-Type", "text/html"),
         ("Cache-Control", "max-age=600"),
     ];
-    writer.answer(200, &fields, PAGE.as_bytes());
+    writer.respond(200, &fields, PAGE.as_bytes());
 }
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nCache-Control: max-age=600\r\n";
@@ -229,7 +229,7 @@ fn broken_http_responses_get_502_or_are_truncated_and_never_stored() {
                     response.status,
                     502,
                     "{method} {path}: {}",
-                    response.beginning()
+                    response.excerpt()
                 ),
                 Err(error) => assert!(has_valid_head, "{method} {path}: {error}"),
             }
@@ -279,7 +279,7 @@ fn extra_bytes_after_a_response_are_discarded() {
 fn requests_are_normalized_before_they_are_forwarded() {
     let origin = Origin::start(|_, writer| {
         writer.body();
-        writer.answer(
+        writer.respond(
             200,
             &[
                 ("Content-Type", "text/plain"),
@@ -321,7 +321,7 @@ fn requests_are_normalized_before_they_are_forwarded() {
 #[test]
 fn connections_closed_by_the_origin_cause_no_errors() {
     let origin = Origin::start(|_, writer| {
-        writer.answer(
+        writer.respond(
             200,
             &[
                 ("Content-Type", "text/plain"),
@@ -351,7 +351,7 @@ fn unsafe_requests_are_never_retried() {
         if request.method == "POST" {
             writer.close();
         } else {
-            writer.answer(200, &[("Content-Type", "text/plain")], b"ok");
+            writer.respond(200, &[("Content-Type", "text/plain")], b"ok");
         }
     })
     .unwrap();
@@ -402,7 +402,7 @@ fn a_disconnected_client_frees_its_slot() {
             writer.chunk(b"first");
             writer.wait_for_close();
         } else {
-            writer.answer(200, &[("Content-Type", "text/plain")], b"ok");
+            writer.respond(200, &[("Content-Type", "text/plain")], b"ok");
         }
     })
     .unwrap();
@@ -454,7 +454,7 @@ fn uploads_are_forwarded_completely() {
     let origin = Origin::start(|_, writer| {
         let body = writer.body();
         let text = format!("{} {}", body.len(), crate::support::sha256(&body));
-        writer.answer(200, &[("Content-Type", "text/plain")], text.as_bytes());
+        writer.respond(200, &[("Content-Type", "text/plain")], text.as_bytes());
     })
     .unwrap();
     let site = with_origin(&origin, "");

@@ -139,7 +139,7 @@ fn invalid_fragment_descriptions_disclose_no_private_content() {
                     assert!(
                         is_whole,
                         "{invalid_page} {path}: {}\n{text}",
-                        response.beginning()
+                        response.excerpt()
                     );
                     assembled += usize::from(is_assembled(&response));
                 }

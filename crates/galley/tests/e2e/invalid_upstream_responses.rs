@@ -20,7 +20,7 @@ fn assert_handled(site: &TestSite, case: &ResponseCase) {
                 body,
                 "{}: {}",
                 case.name,
-                response.beginning()
+                response.excerpt()
             );
         } else {
             assert_eq!(
@@ -28,7 +28,7 @@ fn assert_handled(site: &TestSite, case: &ResponseCase) {
                 502,
                 "{}: {}",
                 case.name,
-                response.beginning()
+                response.excerpt()
             );
             assert!(!response.text().contains("hello"), "{}", case.name);
         }
@@ -130,7 +130,7 @@ fn fastcgi_responses_are_validated_and_sent_without_forbidden_content() {
             ),
             _ => ("Content-Type: text/html", "fine"),
         };
-        writer.answer(head, body.as_bytes());
+        writer.respond(head, body.as_bytes());
     })
     .unwrap();
     let site = SiteBuilder::upstream_line(&format!("php = \"{}\"", responder.address()))
@@ -192,7 +192,7 @@ fn cache_status_of_an_upstream_cannot_imitate_this_cache() {
             Some(_) => "no-store",
             None => "max-age=600",
         };
-        writer.answer(
+        writer.respond(
             200,
             &[
                 ("Content-Type", "text/html"),

@@ -7,7 +7,6 @@ use galley_testkit::wait_for;
 
 use crate::compress::plain;
 use crate::http2::client::Client;
-use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, SiteBuilder, TIMEOUT, TestSite, random_bytes, with_host};
 
 /// A script of `length` bytes.
@@ -134,7 +133,7 @@ fn compression_of_large_files_uses_little_memory_and_stops_on_disconnect() {
     let grown = site.grown_since(before);
     assert!(grown < 12 * 1024 * 1024, "{grown} bytes");
     wait_for("the reserved memory to be released", TIMEOUT, || {
-        let metrics = metrics(&site);
+        let metrics = site.metrics();
         let mut lines = metrics.lines();
         let reserved = lines.find_map(|line| line.strip_prefix("galley_store_reserved_bytes "));
         reserved == Some("0")

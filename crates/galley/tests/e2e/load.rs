@@ -53,7 +53,7 @@ fn stalling_origin(number: u64) -> Origin {
         if count.fetch_add(1, Ordering::SeqCst) + 1 == number {
             thread::sleep(Duration::from_secs(1));
         }
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     })
     .unwrap()
 }
@@ -145,7 +145,7 @@ fn a_stall_appears_in_the_percentiles_of_a_constant_rate_only() {
 #[test]
 fn a_closed_loop_prints_the_lines_of_ab() {
     let origin = Origin::start(|_, writer| {
-        writer.answer(200, &[("Connection", "keep-alive")], b"hello");
+        writer.respond(200, &[("Connection", "keep-alive")], b"hello");
     })
     .unwrap();
     let url = format!("http://{}/", origin.addr());
@@ -168,7 +168,7 @@ fn a_ramp_finds_the_highest_sustainable_rate() {
     let origin = Origin::start(move |_, writer| {
         let _exclusive = exclusive.lock().unwrap();
         thread::sleep(Duration::from_millis(10));
-        writer.answer(200, &[], b"hello");
+        writer.respond(200, &[], b"hello");
     })
     .unwrap();
     let url = format!("http://{}/", origin.addr());
@@ -207,7 +207,7 @@ fn a_remote_host_needs_a_proof_of_ownership() {
             "/.well-known/galley-load.txt" => origin_proof.lock().unwrap().clone(),
             _ => "hello".to_owned(),
         };
-        writer.answer(200, &[], text.as_bytes());
+        writer.respond(200, &[], text.as_bytes());
     })
     .unwrap();
     // The check does not treat this address as loopback, but it reaches this machine.
@@ -261,7 +261,7 @@ fn pages_come_from_a_sitemap_or_an_access_log() {
                 Vec::new()
             }
         };
-        writer.answer(200, &[], &body);
+        writer.respond(200, &[], &body);
     })
     .unwrap();
     *address.lock().unwrap() = origin.addr().to_string();

@@ -53,7 +53,7 @@ impl UpstreamServer {
             if request.path() == "/health" {
                 server.health_checks.fetch_add(1, Ordering::SeqCst);
                 let is_unhealthy = server.is_unhealthy.load(Ordering::SeqCst);
-                writer.answer(if is_unhealthy { 500 } else { 200 }, &[], b"");
+                writer.respond(if is_unhealthy { 500 } else { 200 }, &[], b"");
                 return;
             }
             server.requests.fetch_add(1, Ordering::SeqCst);
@@ -71,8 +71,8 @@ impl UpstreamServer {
                 ("Cache-Control", "max-age=60"),
             ];
             match BEHAVIORS[server.behavior.load(Ordering::SeqCst)] {
-                ServerBehavior::Respond => drop(writer.answer(200, &fields, name.as_bytes())),
-                ServerBehavior::Unavailable => drop(writer.answer(503, &[], b"")),
+                ServerBehavior::Respond => drop(writer.respond(200, &fields, name.as_bytes())),
+                ServerBehavior::Unavailable => drop(writer.respond(503, &[], b"")),
                 ServerBehavior::Reset => writer.reset(),
                 ServerBehavior::Garbage => {
                     writer.write(b"\x00 what is this\r\n\r\n");
@@ -169,7 +169,7 @@ fn least_connections_prefers_the_idle_server() {
     let busy = Origin::start(move |_, writer| {
         writer.body();
         waiting.pass();
-        writer.answer(200, &[("Content-Type", "text/html")], b"busy");
+        writer.respond(200, &[("Content-Type", "text/html")], b"busy");
     })
     .unwrap();
     let idle = UpstreamServer::start("idle");
@@ -400,7 +400,7 @@ fn requests_are_balanced_over_fastcgi_servers_and_fail_over() {
     let start = |name: &'static [u8]| {
         FastCgiOrigin::start(move |_, writer| {
             writer.stdin();
-            writer.answer("Content-Type: text/html\r\nCache-Control: no-store", name);
+            writer.respond("Content-Type: text/html\r\nCache-Control: no-store", name);
         })
         .unwrap()
     };

@@ -28,7 +28,7 @@ fn origin_with_gates(gates: &[Gate]) -> Origin {
             if let Some(gate) = gates.get(request.number) {
                 gate.pass();
             }
-            writer.answer(200, &[LONG], request.number.to_string().as_bytes());
+            writer.respond(200, &[LONG], request.number.to_string().as_bytes());
         },
     )
     .unwrap()
@@ -55,7 +55,7 @@ fn waiters_of_a_stalled_fetch_cause_one_more_fetch() {
             gates[1].open();
             let responses = clients.join().unwrap();
             for response in &responses {
-                assert_eq!(response.text(), "1", "{preset}: {}", response.beginning());
+                assert_eq!(response.text(), "1", "{preset}: {}", response.excerpt());
             }
             // The client of the second fetch gets its response; the client of the first has joined it.
             assert_eq!(count_collapsed(&responses), 49, "{preset}");
@@ -106,7 +106,7 @@ fn a_fetch_that_stalls_within_the_body_is_replaced() {
         let origin = Origin::start(
             move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
                 if request.number > 0 {
-                    writer.answer(200, &[LONG], b"second");
+                    writer.respond(200, &[LONG], b"second");
                     return;
                 }
                 writer.chunked(200, &[LONG]);
@@ -156,7 +156,7 @@ fn the_failure_of_a_second_fetch_is_ignored_while_the_first_may_succeed() {
             move |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
                 if request.number == 0 {
                     origin_gate.pass();
-                    writer.answer(200, &[LONG], b"first");
+                    writer.respond(200, &[LONG], b"first");
                 } else {
                     writer.reset();
                 }
@@ -192,7 +192,7 @@ fn a_fetch_in_the_queue_is_not_stalled() {
             if request.path() == "/busy" {
                 origin_gate.pass();
             }
-            writer.answer(200, &[LONG], request.path().as_bytes());
+            writer.respond(200, &[LONG], request.path().as_bytes());
         },
     )
     .unwrap();
@@ -231,7 +231,7 @@ fn a_stalled_refresh_is_replaced() {
                     origin_gate.pass();
                 }
                 let lifetime = ("Cache-Control", "max-age=1, stale-while-revalidate=600");
-                writer.answer(200, &[lifetime], request.number.to_string().as_bytes());
+                writer.respond(200, &[lifetime], request.number.to_string().as_bytes());
             },
         )
         .unwrap();
@@ -278,7 +278,7 @@ fn a_purge_is_final_while_stalled_fetches_are_replaced() {
                         assert!(
                             response.text().starts_with("version "),
                             "{}",
-                            response.beginning()
+                            response.excerpt()
                         );
                     }
                 });

@@ -100,7 +100,7 @@ fn respond(state: &SharedState, request: &ReceivedRequest, writer: &mut Response
         if let Some(token) = token {
             state.ended.lock().unwrap().insert(token);
         }
-        writer.answer(
+        writer.respond(
             302,
             &[
                 ("location", "/p0"),
@@ -118,7 +118,7 @@ fn respond(state: &SharedState, request: &ReceivedRequest, writer: &mut Response
         .strip_prefix("/p")
         .and_then(|page| page.parse::<usize>().ok());
     let Some(page) = page.filter(|page| *page < PAGES) else {
-        writer.answer(
+        writer.respond(
             404,
             &[("content-type", "text/html")],
             b"<html>no such page</html>",
@@ -161,7 +161,7 @@ fn respond(state: &SharedState, request: &ReceivedRequest, writer: &mut Response
                 .map(|field| ("galley-fragment", field.as_str())),
         );
     }
-    writer.answer(200, &fields, generated.body.as_bytes());
+    writer.respond(200, &fields, generated.body.as_bytes());
 }
 
 /// A xorshift random number generator.
@@ -251,14 +251,14 @@ impl Clients {
         assert!(
             !is_logged_out || private.is_empty(),
             "{token} had logged out: {}",
-            response.beginning()
+            response.excerpt()
         );
         let is_editor = token.starts_with(EDITOR) && !private.is_empty();
         assert_eq!(
             text.contains("EDIT"),
             is_editor,
             "{}\n{text}",
-            response.beginning()
+            response.excerpt()
         );
         let status = response.cache_status();
         if status.contains("assembled") || status.contains("compared") {
@@ -266,12 +266,12 @@ impl Clients {
             assert!(
                 !response.has("etag") && !response.has("cdn-cache-control"),
                 "{}",
-                response.beginning()
+                response.excerpt()
             );
         }
         if status.contains("assembled") {
             let fragments = if page % 2 == 1 { 2 } else { 1 };
-            assert_eq!(private.len(), fragments, "{}\n{text}", response.beginning());
+            assert_eq!(private.len(), fragments, "{}\n{text}", response.excerpt());
             assert!(text.contains("class=\"home logged-in\""), "{text}");
             self.assembled.fetch_add(1, Ordering::Relaxed);
         }
@@ -289,7 +289,7 @@ impl Clients {
             assert!(
                 !text.contains(word),
                 "{word}: {}\n{text}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }
@@ -302,14 +302,14 @@ impl Clients {
             assert!(
                 version >= minimum,
                 "version {version} after {minimum} was acknowledged: {}",
-                response.beginning()
+                response.excerpt()
             );
         }
         for (name, _) in &response.fields {
             assert!(
                 !name.to_ascii_lowercase().starts_with("galley-"),
                 "{}",
-                response.beginning()
+                response.excerpt()
             );
         }
         self.exchanges.fetch_add(1, Ordering::Relaxed);
@@ -323,7 +323,7 @@ impl Clients {
             .field("User-Agent", AGENT)
             .cookie(&format!("wordpress_logged_in_0a={token}"));
         let response = connection.exchange(&request).unwrap();
-        assert_eq!(response.status, 302, "{}", response.beginning());
+        assert_eq!(response.status, 302, "{}", response.excerpt());
         self.state.logged_out.lock().unwrap().insert(token);
     }
 
@@ -332,7 +332,7 @@ impl Clients {
         let version = self.state.versions[page].fetch_add(1, Ordering::SeqCst) + 1;
         let request = Request::new("PURGE", &format!("/p{page}")).host(HOST);
         let response = connection.exchange(&request).unwrap();
-        assert_eq!(response.status, 200, "{}", response.beginning());
+        assert_eq!(response.status, 200, "{}", response.excerpt());
         self.state.minimum_versions[page].fetch_max(version, Ordering::SeqCst);
     }
 

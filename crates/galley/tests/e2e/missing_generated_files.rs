@@ -3,7 +3,6 @@
 use galley_testkit::client::Request;
 use galley_testkit::wait_for;
 
-use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite};
 
 /// The test page prints its URI, so this page references [`FILE`].
@@ -29,7 +28,7 @@ fn request_missing(site: &TestSite, file: &str, referer: &str) {
 }
 
 fn refreshed_pages(site: &TestSite) -> String {
-    let text = metrics(site);
+    let text = site.metrics();
     let line = text
         .lines()
         .find(|line| line.starts_with("galley_pages_refreshed_total{"))

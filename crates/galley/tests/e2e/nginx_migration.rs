@@ -224,7 +224,7 @@ fn origin() -> Origin {
         }
         let words = if path == "/large" { 600 } else { 200 };
         let body = format!("<html><body>{}</body></html>", "some words ".repeat(words));
-        writer.answer(status, &fields, body.as_bytes());
+        writer.respond(status, &fields, body.as_bytes());
     })
     .unwrap()
 }

@@ -89,7 +89,7 @@ fn a_prefetch_request_does_not_take_the_last_slot() {
     let prefetch =
         |path: &str| with_host(Request::get(path)).field("Sec-Purpose", "prefetch;prerender");
     let rejected = prefetch("/ahead").send(site.addr()).unwrap();
-    assert_eq!(rejected.status, 503, "{}", rejected.beginning());
+    assert_eq!(rejected.status, 503, "{}", rejected.excerpt());
     assert!(rejected.has("Retry-After"));
     // A prefetch request joins the fetch of a page for which a visitor waits.
     let waiting = start_request(&site, READER, Request::get("/wanted"));
@@ -99,12 +99,12 @@ fn a_prefetch_request_does_not_take_the_last_slot() {
     // A rejection would arrive within this time.
     std::thread::sleep(REJECTION_TIME);
     for response in release(&site, vec![first, waiting, joined]) {
-        assert_eq!(response.status, 200, "{}", response.beginning());
+        assert_eq!(response.status, 200, "{}", response.excerpt());
     }
     // With a free slot, and as a hit.
     for path in ["/ahead", "/ahead"] {
         let response = prefetch(path).send(site.addr()).unwrap();
-        assert_eq!(response.status, 200, "{}", response.beginning());
+        assert_eq!(response.status, 200, "{}", response.excerpt());
     }
     assert_eq!(generated_after_first(&site), ["/wanted", "/ahead"]);
 }

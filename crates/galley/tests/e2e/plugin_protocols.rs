@@ -157,7 +157,7 @@ fn lsc_cookie_is_sent_with_every_response() {
             response.all("set-cookie"),
             ["test=1; path=/", "session=3"],
             "{}",
-            response.beginning()
+            response.excerpt()
         );
     }
     let plain = SiteBuilder::php().start();

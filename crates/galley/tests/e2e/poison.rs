@@ -130,7 +130,7 @@ fn no_canary_of_an_attacker_reaches_the_next_visitor() {
             hits += usize::from(next_response.is_hit());
             if next_response.status != 200 || shows_a_canary(&next_response) {
                 let (kind, text) = (attempt.kind, attempt.text);
-                failures.push(format!("{kind:?} {text}: {}", next_response.beginning()));
+                failures.push(format!("{kind:?} {text}: {}", next_response.excerpt()));
             }
         }
     }

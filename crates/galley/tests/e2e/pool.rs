@@ -10,7 +10,6 @@ use galley::php::{MachineMemory, MemoryDivision};
 use galley_testkit::client::{Request, Response};
 use galley_testkit::{runs_as_root, wait_for};
 
-use crate::overload_outage::metrics;
 use crate::support::{
     AssertStatus, SiteBuilder, TIMEOUT, TestSite, json_number, output_text, page_value,
     run_concurrently, with_host,
@@ -151,7 +150,7 @@ fn a_hung_worker_is_killed_and_logged_with_its_request() {
     assert!(
         [502, 504].contains(&response.status),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     site.galley
         .wait_for_log("a request exceeded `php_timeout`", TIMEOUT);
@@ -200,7 +199,7 @@ fn the_pool_is_in_the_metrics_and_in_the_status() {
         table.contains("php       example.test: 2 workers for 2 requests at a time"),
         "{table}"
     );
-    let metrics = metrics(&site);
+    let metrics = site.metrics();
     for line in [
         "galley_php_slots{site=\"example.test\"} 2\n",
         "galley_php_workers{site=\"example.test\"} 2\n",

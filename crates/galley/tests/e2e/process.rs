@@ -203,7 +203,7 @@ fn requests_in_progress_are_finished_before_the_server_stops() {
     assert!(
         slow.text().contains("body=a=b\n") && slow.field("connection") == Some("close"),
         "{}",
-        slow.beginning()
+        slow.excerpt()
     );
     assert!(
         half.join()

@@ -167,7 +167,7 @@ fn the_purge_method_is_refused_for_other_addresses() {
                     response.status,
                     405,
                     "{method} {target}: {}",
-                    response.beginning()
+                    response.excerpt()
                 );
                 assert!(response.has("allow"));
             }
@@ -200,7 +200,7 @@ fn a_response_may_purge_its_own_site() {
     assert!(
         !response.has("x-litespeed-purge") && !response.has("galley-purge"),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     assert_eq!(remaining(&site), without(&["/a", "/a?x=1", "/blog/one"]));
     store_all(&site);

@@ -8,7 +8,6 @@ use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
 use galley_testkit::{Scratch, wait_for};
 use serde_json::Value;
 
-use crate::overload_outage::metrics;
 use crate::support::{AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite};
 
 const SECRET: &str = "a token of sixteen bytes or more";
@@ -99,9 +98,9 @@ fn cloudflare_receives_tags_in_batches_and_its_retry_after_is_respected() {
             // The third request of the batch.
             if received.fetch_add(1, Ordering::SeqCst) == 2 {
                 let body = br#"{"success":false,"errors":[{"code":971,"message":"Please wait and consider throttling your request rate"}]}"#;
-                writer.answer(429, &[("Retry-After", "2")], body);
+                writer.respond(429, &[("Retry-After", "2")], body);
             } else {
-                writer.answer(
+                writer.respond(
                     200,
                     &[("Content-Type", "application/json")],
                     CLOUDFLARE_SUCCESS,
@@ -157,7 +156,7 @@ fn cloudflare_receives_urls_with_both_schemes_and_purge_everything_otherwise() {
     let edge = Edge::start(
         "{ cloudflare = \"0abc\", token_file = \"TOKEN\", api = \"API\" }",
         |_, writer| {
-            writer.answer(200, &[], CLOUDFLARE_SUCCESS);
+            writer.respond(200, &[], CLOUDFLARE_SUCCESS);
         },
     );
     edge.site
@@ -190,9 +189,9 @@ fn fastly_receives_keys_and_urls_and_its_rate_limit_is_respected() {
                     + 2;
                 let body =
                     br#"{"msg":"You have exceeded your hourly rate limit","detail":"ratelimit"}"#;
-                writer.answer(429, &[("Fastly-RateLimit-Reset", &reset.to_string())], body);
+                writer.respond(429, &[("Fastly-RateLimit-Reset", &reset.to_string())], body);
             } else {
-                writer.answer(200, &[], br#"{"status":"ok","id":"108-1391560174-974124"}"#);
+                writer.respond(200, &[], br#"{"status":"ok","id":"108-1391560174-974124"}"#);
             }
         },
     );
@@ -225,7 +224,7 @@ fn bunny_receives_tags_urls_and_zones() {
     let edge = Edge::start(
         "{ bunny = \"12345\", token_file = \"TOKEN\", by = \"tag\", api = \"API\" }",
         |_, writer| {
-            writer.answer(204, &[], b"");
+            writer.respond(204, &[], b"");
         },
     );
     edge.site
@@ -258,9 +257,9 @@ fn a_rejected_purge_is_replaced_by_purge_everything() {
         move |_, writer| {
             if received.fetch_add(1, Ordering::SeqCst) == 0 {
                 let body = br#"{"success":false,"errors":[{"code":1107,"message":"Only enterprise zones can purge by tag"}]}"#;
-                writer.answer(400, &[], body);
+                writer.respond(400, &[], body);
             } else {
-                writer.answer(200, &[], CLOUDFLARE_SUCCESS);
+                writer.respond(200, &[], CLOUDFLARE_SUCCESS);
             }
         },
     );
@@ -275,7 +274,7 @@ fn a_rejected_purge_is_replaced_by_purge_everything() {
 #[test]
 fn varnish_receives_purge_requests_with_the_host() {
     let edge = Edge::start("{ purge = \"API\" }", |_, writer| {
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     });
     edge.site.purge(&["--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(1);
@@ -299,7 +298,7 @@ fn varnish_receives_purge_requests_with_the_host() {
 #[test]
 fn other_caches_receive_xkey_purges_and_bans() {
     let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, writer| {
-        writer.answer(404, &[], b"");
+        writer.respond(404, &[], b"");
     });
     edge.site.purge(&["--url", &format!("http://{HOST}/a/")]);
     edge.wait_until_sent(1);
@@ -309,13 +308,13 @@ fn other_caches_receive_xkey_purges_and_bans() {
         "404: the page is not stored there"
     );
     let edge = Edge::start("{ purge = \"API\", by = \"tag\" }", |_, writer| {
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     });
     edge.site.purge(&["--tag", "p1"]);
     edge.wait_until_sent(1);
     assert_eq!(edge.api.requests()[0].field("xkey-purge"), Some("p1 *"));
     let edge = Edge::start("{ ban = \"API\" }", |_, writer| {
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     });
     edge.site.purge(&["--tag", "p1"]);
     edge.wait_until_sent(1);
@@ -330,7 +329,7 @@ fn failing_edge(builder: SiteBuilder) -> (Edge, Arc<AtomicBool>) {
     let up = Arc::clone(&is_up);
     let edge = Edge::start_with("{ purge = \"API\" }", builder, move |_, writer| {
         if up.load(Ordering::SeqCst) {
-            writer.answer(200, &[], b"");
+            writer.respond(200, &[], b"");
         } else {
             writer.reset();
         }
@@ -360,7 +359,7 @@ fn pending_purges_survive_a_reload_and_removed_targets_receive_no_more() {
     );
     let text = String::from_utf8(edge.site.galley.cli(&["status"]).unwrap().stdout).unwrap();
     assert!(text.contains("1 purges wait for purge http://"), "{text}");
-    let metrics = metrics(&edge.site);
+    let metrics = edge.site.metrics();
     let pending = format!("galley_purge_forward_pending{{site=\"{HOST}\",target=\"purge http://");
     assert!(metrics.contains(&pending), "{metrics}");
     is_up.store(true, Ordering::SeqCst);
@@ -401,11 +400,11 @@ fn pending_purges_survive_a_crash() {
 fn responses_list_their_tags_and_soft_purges_are_forwarded_as_hard_purges() {
     let fields = [("Galley-Tags", "p1,t2"), ("Cache-Control", "max-age=600")];
     let origin = Origin::start(move |_, writer| {
-        writer.answer(200, &fields, b"page");
+        writer.respond(200, &fields, b"page");
     })
     .unwrap();
     let edge = Origin::start(|_, writer| {
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")

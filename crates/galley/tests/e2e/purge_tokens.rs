@@ -112,7 +112,7 @@ fn malformed_purges_are_rejected(site: &TestSite, token: &str) {
         assert!(
             (400..500).contains(&response.status),
             "{body}: {}",
-            response.beginning()
+            response.excerpt()
         );
     }
 }

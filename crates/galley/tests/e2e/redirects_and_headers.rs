@@ -109,7 +109,7 @@ fn origin() -> Origin {
             ("X-Own", "1"),
         ];
         let body = format!("<html><body>{}</body></html>", "x".repeat(2_000));
-        writer.answer(status, &fields, body.as_bytes());
+        writer.respond(status, &fields, body.as_bytes());
     })
     .unwrap()
 }
@@ -131,7 +131,7 @@ fn header_options_apply_to_every_response() {
         .more("[[site.rule]]\npath = \"/api*\"\nremove_headers = [\"X-Own\"]\nset_headers = [\"X-Frame-Options: DENY\", \"Cache-Control: max-age=5\"]\n")
         .start();
     for response in miss_and_hit(&site, "/page") {
-        let text = response.beginning();
+        let text = response.excerpt();
         assert_eq!(response.all("x-frame-options"), ["SAMEORIGIN"], "{text}");
         assert_eq!(response.all("link"), ["</a>; rel=preload"], "{text}");
         assert_eq!(response.all("x-own"), ["1"], "{text}");
@@ -140,7 +140,7 @@ fn header_options_apply_to_every_response() {
         }
     }
     for response in miss_and_hit(&site, "/api/x") {
-        let text = response.beginning();
+        let text = response.excerpt();
         assert_eq!(response.all("x-frame-options"), ["DENY"], "{text}");
         assert_eq!(response.all("cache-control"), ["max-age=5"], "{text}");
         assert_eq!(
@@ -158,7 +158,7 @@ fn header_options_apply_to_every_response() {
         site.send(bypassed),
         site.send(trace),
     ] {
-        let text = response.beginning();
+        let text = response.excerpt();
         assert_eq!(response.all("x-frame-options"), ["SAMEORIGIN"], "{text}");
         assert!(!response.has("x-powered-by"), "{text}");
     }

@@ -20,13 +20,13 @@ fn origin(gate: &Gate, cache_control: &'static str) -> Origin {
                     tag,
                     ("Cache-Tag", "t1"),
                 ];
-                writer.answer(200, &fields, b"old");
+                writer.respond(200, &fields, b"old");
             } else if request.field("if-none-match").is_some() {
                 gate.pass();
-                writer.answer(304, &[("Cache-Control", "max-age=600"), tag], b"");
+                writer.respond(304, &[("Cache-Control", "max-age=600"), tag], b"");
             } else {
                 let fields = [("Cache-Control", "max-age=600"), ("ETag", "\"b\"")];
-                writer.answer(200, &fields, b"new");
+                writer.respond(200, &fields, b"new");
             }
         },
     )
@@ -105,7 +105,7 @@ fn a_background_refresh_that_began_before_a_purge_is_not_stored() {
                     fetch_gate.pass();
                 }
                 let cache_control = [("Cache-Control", "max-age=5, stale-while-revalidate=600")];
-                writer.answer(200, &cache_control, request.number.to_string().as_bytes());
+                writer.respond(200, &cache_control, request.number.to_string().as_bytes());
             },
         )
         .unwrap();
@@ -136,7 +136,7 @@ fn a_refresh_that_a_soft_purge_outdates_does_not_delay_the_next() {
             if request.number == 1 {
                 fetch_gate.pass();
             }
-            writer.answer(200, &[], request.number.to_string().as_bytes());
+            writer.respond(200, &[], request.number.to_string().as_bytes());
         },
     )
     .unwrap();

@@ -10,7 +10,6 @@ use galley_testkit::client::{Connection, Request};
 use galley_testkit::slow::{SlowAttack, SlowClients};
 use galley_testkit::wait_for;
 
-use crate::overload_outage::metrics;
 use crate::support::{
     AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, json_number, random_bytes, with_host,
 };
@@ -117,7 +116,7 @@ fn site_with_few_connections() -> TestSite {
 }
 
 fn connections_closed_for_new_ones(site: &TestSite) -> u64 {
-    let text = metrics(site);
+    let text = site.metrics();
     let name = "galley_connections_closed_total{why=\"gave-way\"} ";
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.unwrap_or_else(|| panic!("{text}")).parse().unwrap()

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use galley_testkit::client::{Connection, Request};
 use galley_testkit::wait_for;
 
-use crate::overload_outage::metrics;
 use crate::support::{
     AssertStatus, HOST, SiteBuilder, TIMEOUT, TestSite, doctor_finding, output_text, random_bytes,
     sha256,
@@ -59,7 +58,7 @@ fn builder() -> SiteBuilder {
 }
 
 fn metric(site: &TestSite, name: &str) -> u64 {
-    let text = metrics(site);
+    let text = site.metrics();
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -299,7 +298,7 @@ fn an_upload_without_spool_space_is_rejected() {
     // The length of a chunked body is not known in advance, so Galley rejects it while it arrives.
     let pieces: Vec<&[u8]> = body.chunks(50_000).collect();
     let chunked = site.send(Request::new("POST", "/hash.php").chunked(&pieces));
-    assert_eq!(chunked.status, 503, "{}", chunked.beginning());
+    assert_eq!(chunked.status, 503, "{}", chunked.excerpt());
     assert_eq!(metric(&site, "galley_spool_rejected_total"), 2);
     site.galley
         .wait_for_log("rejecting request bodies", TIMEOUT);

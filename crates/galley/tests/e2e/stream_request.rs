@@ -51,7 +51,7 @@ fn php_gets_each_part_of_the_body_when_it_arrives() {
         while let Some(piece) = app.stdin_piece() {
             origin_received.fetch_add(piece.len(), Ordering::SeqCst);
         }
-        app.answer("Content-Type: text/plain", b"all of it");
+        app.respond("Content-Type: text/plain", b"all of it");
     })
     .unwrap();
     // The upload takes longer than `first_byte_timeout`.
@@ -85,7 +85,7 @@ fn php_gets_each_part_of_the_body_when_it_arrives() {
 fn a_chunked_body_is_forwarded_in_chunks_over_http() {
     let origin = Origin::start(|_, writer| {
         let length = writer.body().len();
-        writer.answer(200, &[], length.to_string().as_bytes());
+        writer.respond(200, &[], length.to_string().as_bytes());
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress").more(RULE).start();
@@ -154,7 +154,7 @@ fn an_upstream_that_does_not_read_stops_the_upload() {
             origin_gate.pass();
         }
         let length = writer.body().len();
-        writer.answer(200, &[], length.to_string().as_bytes());
+        writer.respond(200, &[], length.to_string().as_bytes());
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")
@@ -206,7 +206,7 @@ fn a_client_gets_100_continue_when_its_request_has_a_slot() {
         } else if request.param("REQUEST_URI") == "/upload" {
             app.stdin();
         }
-        app.answer("Status: 201 Created\r\nContent-Type: text/plain", b"");
+        app.respond("Status: 201 Created\r\nContent-Type: text/plain", b"");
     })
     .unwrap();
     let site = with_fastcgi_origin(&origin).start();
@@ -245,7 +245,7 @@ fn a_response_before_the_end_of_the_upload_is_forwarded() {
         if target.contains("some") {
             app.stdin_piece();
         }
-        app.answer("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
+        app.respond("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
         if !target.contains("silent") {
             app.end(0, 0);
         }
@@ -301,7 +301,7 @@ fn an_incomplete_upload_aborts_the_fastcgi_request_and_frees_the_slot() {
             origin_aborted.fetch_add(1, Ordering::SeqCst);
             app.wait_for_abort();
         }
-        app.answer("Content-Type: text/plain", b"whole");
+        app.respond("Content-Type: text/plain", b"whole");
     })
     .unwrap();
     let site = with_fastcgi_origin(&origin)
@@ -361,7 +361,7 @@ fn a_chunked_body_above_the_limit_is_rejected() {
         if !writer.body().is_empty() {
             origin_complete.fetch_add(1, Ordering::SeqCst);
         }
-        writer.answer(200, &[], b"");
+        writer.respond(200, &[], b"");
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")
@@ -391,7 +391,7 @@ fn a_request_is_not_retried_after_a_part_of_its_body_was_sent() {
                     origin_started.fetch_add(1, Ordering::SeqCst);
                     writer.reset();
                 } else {
-                    writer.answer(200, &[], b"");
+                    writer.respond(200, &[], b"");
                 }
             })
             .unwrap()
@@ -422,7 +422,7 @@ fn a_request_is_not_retried_after_a_part_of_its_body_was_sent() {
 fn a_body_that_access_rules_inspect_is_received_first() {
     let origin = FastCgiOrigin::start(|_, app| {
         app.stdin();
-        app.answer("Content-Type: text/plain", b"php");
+        app.respond("Content-Type: text/plain", b"php");
     })
     .unwrap();
     let site = with_fastcgi_origin(&origin).file("xmlrpc.php", "").start();

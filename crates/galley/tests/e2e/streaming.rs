@@ -78,7 +78,7 @@ fn a_client_with_the_complete_unsafe_response_gets_no_older_page() {
         let is_chunked = framing.starts_with("Transfer");
         let origin = Origin::start(move |request, writer| {
             if request.method == "GET" {
-                writer.answer(200, &[("Cache-Control", "max-age=600")], b"page");
+                writer.respond(200, &[("Cache-Control", "max-age=600")], b"page");
                 return;
             }
             let head = format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n");

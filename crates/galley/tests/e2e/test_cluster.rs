@@ -166,7 +166,7 @@ fn respond(
         let esi = ("Surrogate-Control", "content=\"ESI/1.0\"");
         let body = "<html><esi:include src=\"/part\"/></html>";
         let fields = [("Content-Type", "text/html"), cache_control, esi];
-        writer.answer(200, &fields, body.as_bytes());
+        writer.respond(200, &fields, body.as_bytes());
         return;
     }
     if request.path().starts_with("/sidebar") {
@@ -184,7 +184,7 @@ fn respond(
             ("Galley-Tags", "own"),
             ("Galley-Fragment", fragment),
         ];
-        writer.answer(200, &fields, body.as_bytes());
+        writer.respond(200, &fields, body.as_bytes());
         return;
     }
     let fields = [
@@ -194,7 +194,7 @@ fn respond(
     ];
     let body = format!("{} version {version}.", request.path());
     std::thread::sleep(Duration::from_millis(delay_ms.load(Ordering::SeqCst)));
-    writer.answer(200, &fields, body.as_bytes());
+    writer.respond(200, &fields, body.as_bytes());
 }
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ fn collector(statuses: &'static [u16]) -> (Origin, Arc<AtomicUsize>) {
         let number = count.fetch_add(1, Ordering::SeqCst);
         let status = statuses.get(number).copied().unwrap_or(200);
         let retry_after: &[_] = &[("Retry-After", "1")];
-        writer.answer(status, if status == 503 { retry_after } else { &[] }, b"{}");
+        writer.respond(status, if status == 503 { retry_after } else { &[] }, b"{}");
     });
     (origin.unwrap(), request_count)
 }
@@ -242,7 +242,7 @@ fn an_upstream_gets_the_trace_and_each_attempt_is_a_span() {
             200
         };
         let parent = request.field("traceparent").unwrap_or("none");
-        writer.answer(status, &[], parent.as_bytes());
+        writer.respond(status, &[], parent.as_bytes());
     })
     .unwrap();
     let site = traced(SiteBuilder::origin(&origin, "none"), &collector, "").start();

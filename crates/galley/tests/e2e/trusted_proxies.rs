@@ -128,7 +128,7 @@ fn pages_are_cached_separately_per_scheme() {
         send_over("https", "203.0.113.1").assert_status(200);
         assert!(send_over("https", "203.0.113.2").is_hit());
         let first = send_over("http", "203.0.113.3");
-        assert!(!first.is_hit(), "{}", first.beginning());
+        assert!(!first.is_hit(), "{}", first.excerpt());
         assert!(send_over("http", "203.0.113.4").is_hit());
         assert_eq!(site.runs("/page"), 2);
         // For an untrusted client the field has no effect: it gets the page of `http`.

@@ -56,7 +56,7 @@ fn an_anonymous_post_does_not_purge_if_the_plugin_is_active() {
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
         for _ in 0..8 {
             let response = site.send(Request::new(method, "/a").body("x"));
-            assert!(!response.has("Galley-Plugin"), "{}", response.beginning());
+            assert!(!response.has("Galley-Plugin"), "{}", response.excerpt());
             response.assert_status(200);
             site.send(post("/comment")).assert_status(302);
             let page = site.get("/a");
@@ -200,7 +200,7 @@ fn unknown_methods_get_501_unless_a_rule_permits_them() {
 fn without_a_preset_unknown_methods_are_forwarded_and_invalidate() {
     let origin = Origin::start(|request, writer| {
         let fields = [("Cache-Control", "max-age=600")];
-        writer.answer(200, &fields, request.method.as_bytes());
+        writer.respond(200, &fields, request.method.as_bytes());
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "none").start();

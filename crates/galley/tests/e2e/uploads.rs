@@ -112,7 +112,7 @@ fn a_response_before_the_end_of_the_upload_is_sent() {
     // The application ends the request before it has read the body, and then keeps or closes the connection.
     let responder = FastCgiOrigin::start(|request, writer| {
         let closes = request.param("REQUEST_URI").contains("close");
-        writer.answer("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
+        writer.respond("Status: 403 Forbidden\r\nContent-Type: text/plain", b"no");
         writer.end(0, 0);
         if closes {
             writer.close();

@@ -13,18 +13,13 @@ const ERROR_PAGE: &str = "<!doctype html><html><body><h1>Wir sind gleich zurück
 /// Checks the fields of an error page, and that it discloses no internals.
 fn assert_error_page(response: &Response) {
     let field = |name: &str| response.field(name).unwrap_or_default().to_owned();
-    assert_eq!(
-        field("cache-control"),
-        "no-store",
-        "{}",
-        response.beginning()
-    );
+    assert_eq!(field("cache-control"), "no-store", "{}", response.excerpt());
     // The expected time in the queue, or the time until the upstream is tried again.
     let retry_after: Result<u32, _> = field("retry-after").parse();
     assert!(
         retry_after.is_ok_and(|seconds| seconds > 0),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     assert_eq!(field("content-type"), "text/html; charset=utf-8");
     assert_eq!(field("server"), "", "no product, no version");
@@ -148,7 +143,7 @@ fn assert_stale(site: &TestSite, number: usize) {
     assert!(
         response.cache_status().contains("detail=revalidating"),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     assert!(response.text().contains("run=1\n"));
 }

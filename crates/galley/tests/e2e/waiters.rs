@@ -21,7 +21,7 @@ fn a_thousand_concurrent_requests_share_one_fetch() {
         let origin = Origin::start(
             move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
                 origin_gate.pass();
-                writer.answer(200, &[LONG], b"one for all");
+                writer.respond(200, &[LONG], b"one for all");
             },
         )
         .unwrap();
@@ -34,7 +34,7 @@ fn a_thousand_concurrent_requests_share_one_fetch() {
         let mut leaders = 0;
         for client in &mut clients {
             let response = client.receive("GET").unwrap();
-            assert_eq!(response.text(), "one for all", "{}", response.beginning());
+            assert_eq!(response.text(), "one for all", "{}", response.excerpt());
             leaders += usize::from(response.cache_status() == "galley; fwd=uri-miss; stored");
         }
         assert_eq!((leaders, origin.requests().len()), (1, 1), "{preset}");
@@ -70,7 +70,7 @@ fn waiters_beyond_the_limit_are_rejected_at_once() {
         let origin = Origin::start(
             move |_: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
                 origin_gate.pass();
-                writer.answer(200, &[LONG], b"page");
+                writer.respond(200, &[LONG], b"page");
             },
         )
         .unwrap();
@@ -79,12 +79,12 @@ fn waiters_beyond_the_limit_are_rejected_at_once() {
             .start();
         let (rejected, served) = early_and_late_responses(&gate, 7, 10, || site.get("/"));
         for response in &rejected {
-            assert_eq!(response.status, 503, "{preset}: {}", response.beginning());
-            assert!(response.has("retry-after"), "{}", response.beginning());
+            assert_eq!(response.status, 503, "{preset}: {}", response.excerpt());
+            assert!(response.has("retry-after"), "{}", response.excerpt());
             assert_eq!(response.cache_status(), "galley; detail=overload");
         }
         for response in &served {
-            assert_eq!(response.status, 200, "{preset}: {}", response.beginning());
+            assert_eq!(response.status, 200, "{preset}: {}", response.excerpt());
         }
         assert_eq!(origin.requests().len(), 1, "{preset}");
     }
@@ -104,7 +104,7 @@ fn waiters_beyond_the_limit_get_a_stale_page_if_one_exists() {
                     "Cache-Control",
                     "max-age=1, stale-if-error=600, stale-while-revalidate=0",
                 );
-                writer.answer(200, &[lifetime], request.number.to_string().as_bytes());
+                writer.respond(200, &[lifetime], request.number.to_string().as_bytes());
             },
         )
         .unwrap();
@@ -139,7 +139,7 @@ fn all_waiters_of_a_failed_fetch_get_the_stale_page() {
                     "max-age=1, stale-if-error=600, stale-while-revalidate=0",
                 );
                 if request.number == 0 {
-                    writer.answer(200, &[lifetime], b"old");
+                    writer.respond(200, &[lifetime], b"old");
                 } else {
                     origin_gate.pass();
                     writer.write(b"rubbish\r\n\r\n");
@@ -204,7 +204,7 @@ fn requests_that_waited_for_a_private_response_are_forwarded_concurrently() {
                     (.., Some(_)) => later_gate.pass(),
                 }
                 let fields = [("Cache-Control", "private"), ("Set-Cookie", "a=b")];
-                writer.answer(200, &fields, request.number.to_string().as_bytes());
+                writer.respond(200, &fields, request.number.to_string().as_bytes());
             },
         )
         .unwrap();

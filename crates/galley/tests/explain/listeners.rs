@@ -27,7 +27,7 @@ fn page(
             ("Cache-Control", "max-age=600"),
         ];
         let body = format!("<html><body>{text}</body></html>");
-        writer.answer(200, &fields, body.as_bytes());
+        writer.respond(200, &fields, body.as_bytes());
     }
 }
 

@@ -56,16 +56,16 @@ impl TestServer {
                 "/expired/" => fields[1] = ("Expires", "Wed, 11 Jan 1984 05:00:00 GMT"),
                 "/teapot/" | "/moved/" => {
                     let status = if path == "/moved/" { 302 } else { 418 };
-                    return assert!(writer.answer(status, &fields, b"<html></html>"));
+                    return assert!(writer.respond(status, &fields, b"<html></html>"));
                 }
                 "/languages/" => fields.push(("Vary", "Accept-Language")),
                 "/empty/" => {
-                    return assert!(writer.answer(200, &fields, b"<html>oops"));
+                    return assert!(writer.respond(200, &fields, b"<html>oops"));
                 }
                 _ => {}
             }
             let body = format!("<html>{path}</html>");
-            let _ = writer.answer(200, &fields, body.as_bytes());
+            let _ = writer.respond(200, &fields, body.as_bytes());
         })
         .unwrap();
         let scratch = Scratch::new().unwrap();

@@ -66,7 +66,7 @@ fn a_rejection_before_the_body_closes_the_connection() {
 fn an_upstream_that_responds_before_the_body_does_not_desynchronize_the_client() {
     // The kernel resets the upstream's connection because bytes are unread, and the response may be lost.
     let origin = Origin::start(|request, writer| {
-        writer.answer(
+        writer.respond(
             200,
             &[("Cache-Control", "no-store")],
             request.target.as_bytes(),

@@ -116,7 +116,7 @@ fn check_stored(
             complaints.push(format!(
                 "{}: the next client gets {} from {path}",
                 case.name,
-                response.beginning(),
+                response.excerpt(),
             ));
         }
     }

@@ -38,7 +38,7 @@ impl EchoOrigin {
                 ("Content-Type", "text/plain"),
                 ("Cache-Control", "max-age=3600"),
             ];
-            writer.answer(200, &fields, line.as_bytes());
+            writer.respond(200, &fields, line.as_bytes());
         });
         Self {
             origin: origin.unwrap(),

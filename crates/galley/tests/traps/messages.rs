@@ -28,7 +28,7 @@ fn trap_13_an_existing_date_is_kept_and_a_missing_one_added_once() {
         } else {
             &[LONG]
         };
-        writer.answer(200, fields, b"x");
+        writer.respond(200, fields, b"x");
     });
     site.get("/dated");
     assert_eq!(site.get("/dated").all("date"), [old]);
@@ -77,8 +77,8 @@ fn trap_25_a_304_updates_the_stored_fields_and_is_not_forwarded() {
             ("Content-Encoding", "gzip"),
         ];
         match request.field("if-none-match") {
-            Some(_) => writer.answer(304, &new, b""),
-            None => writer.answer(200, &old, b"body"),
+            Some(_) => writer.respond(304, &new, b""),
+            None => writer.respond(200, &old, b"body"),
         };
     });
     site.fill("/");
@@ -123,7 +123,7 @@ fn trap_26_a_head_response_refreshes_or_invalidates_the_stored_response() {
         } else {
             &stale
         };
-        writer.answer(200, fields, b"body");
+        writer.respond(200, fields, b"body");
     });
     for (path, is_hit) in [("/same", true), ("/other", false)] {
         site.fill(path);
@@ -136,7 +136,7 @@ fn trap_26_a_head_response_refreshes_or_invalidates_the_stored_response() {
 fn trap_27_if_none_match_takes_precedence_over_if_modified_since() {
     let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
     let site = TestSite::new(move |_, writer| {
-        writer.answer(
+        writer.respond(
             200,
             &[
                 LONG,
@@ -197,9 +197,9 @@ fn trap_28_a_hit_has_the_etag_of_the_stored_bytes() {
 fn trap_29_ranges_are_served_from_a_complete_response() {
     let site = TestSite::new(|request, writer| {
         if request.path() == "/parts" {
-            writer.answer(206, &[LONG, ("Content-Range", "bytes 2-3/10")], b"23");
+            writer.respond(206, &[LONG, ("Content-Range", "bytes 2-3/10")], b"23");
         } else {
-            writer.answer(200, &[LONG, ("ETag", "\"a\"")], b"0123456789");
+            writer.respond(200, &[LONG, ("ETag", "\"a\"")], b"0123456789");
         }
     });
     site.fill("/");
@@ -312,7 +312,7 @@ fn a_post_response_with_content_location_is_stored_for_get() {
         } else {
             "/else"
         };
-        writer.answer(
+        writer.respond(
             200,
             &[LONG, ("Content-Location", location)],
             request.number.to_string().as_bytes(),
@@ -344,7 +344,7 @@ fn early_hints_are_forwarded_before_the_final_response() {
         } else {
             ("Cache-Control", "no-store")
         };
-        writer.answer(200, &[control], b"x");
+        writer.respond(200, &[control], b"x");
     });
     for target in ["/gated/stored", "/gated/passed"] {
         let mut connection = Connection::open(site.addr()).unwrap();
@@ -395,10 +395,10 @@ fn origin_of_ranges(tag: impl Fn(usize) -> &'static str + Send + Sync + 'static)
                     tagged[1],
                     ("Content-Range", content_range.as_str()),
                 ];
-                writer.answer(206, &fields, &b"0123456789"[first..=last]);
+                writer.respond(206, &fields, &b"0123456789"[first..=last]);
             }
             None => {
-                writer.answer(200, &tagged, b"0123456789");
+                writer.respond(200, &tagged, b"0123456789");
             }
         }
     })

@@ -54,7 +54,7 @@ fn trap_07_must_revalidate_is_never_served_stale() {
         match request.field("if-none-match") {
             Some(_) => writer.reset(),
             None => {
-                writer.answer(
+                writer.respond(
                     200,
                     &[("Cache-Control", control), ("Age", "20"), ("ETag", "\"a\"")],
                     b"x",
@@ -87,7 +87,7 @@ fn trap_18_a_truncated_response_is_not_stored() {
             );
             writer.close();
         } else {
-            writer.answer(200, LONG, b"whole");
+            writer.respond(200, LONG, b"whole");
         }
     });
     let broken = Request::get("/").send(site.addr());
@@ -105,7 +105,7 @@ fn trap_19_vary_selects_stored_variants() {
             "Foo"
         };
         let fields = [("Cache-Control", "max-age=600"), ("Vary", vary)];
-        writer.answer(200, &fields, request.number.to_string().as_bytes());
+        writer.respond(200, &fields, request.number.to_string().as_bytes());
     });
     let with = |value: &str| Request::get("/").field("Foo", value);
     let without_field = site.get("/").text();
@@ -134,9 +134,9 @@ fn trap_24_unsafe_methods_invalidate_target_and_location() {
             ("Content-Location", "http://other.example/d/far"),
         ];
         match (request.method.as_str(), request.path()) {
-            ("GET", _) => writer.answer(200, LONG, b"x"),
-            (_, "/d/bad") => writer.answer(500, &fields, b""),
-            _ => writer.answer(200, &fields, b""),
+            ("GET", _) => writer.respond(200, LONG, b"x"),
+            (_, "/d/bad") => writer.respond(500, &fields, b""),
+            _ => writer.respond(200, &fields, b""),
         };
     });
     let pages = ["/d/own", "/d/moved", "/d/far", "/d/bad"];
@@ -165,7 +165,7 @@ fn trap_30_stale_while_revalidate_sends_one_unconditional_background_request() {
         } else {
             LONG
         };
-        writer.answer(200, fields, request.number.to_string().as_bytes());
+        writer.respond(200, fields, request.number.to_string().as_bytes());
     });
     site.fill("/");
     let stale = site.send(&Request::get("/").field("If-None-Match", "\"x\""));
@@ -192,7 +192,7 @@ fn no_vary_search_shares_a_response_between_urls() {
             ("Vary", if request.path() == "/vary" { "Foo" } else { "" }),
             LONG[0],
         ];
-        writer.answer(200, &fields, request.number.to_string().as_bytes());
+        writer.respond(200, &fields, request.number.to_string().as_bytes());
     });
     let table = [
         ("/utm?a=1&utm=x", "/utm?utm=y&a=1", true),
@@ -236,7 +236,7 @@ fn no_vary_search_shares_a_response_between_urls() {
 fn a_purge_of_one_url_removes_a_response_shared_by_no_vary_search() {
     let site = TestSite::new(|request, writer| {
         let fields = [("No-Vary-Search", "params"), LONG[0]];
-        writer.answer(200, &fields, request.number.to_string().as_bytes());
+        writer.respond(200, &fields, request.number.to_string().as_bytes());
     });
     for purged in ["/a?1", "/a?2"] {
         let old = site.fill("/a?1").text();
@@ -270,7 +270,7 @@ fn trap_38_a_fetch_started_before_a_purge_is_not_stored() {
                 .recv_timeout(Duration::from_secs(20))
                 .unwrap();
         }
-        writer.answer(200, LONG, request.number.to_string().as_bytes());
+        writer.respond(200, LONG, request.number.to_string().as_bytes());
     }));
     let background = Arc::clone(&site);
     let first = std::thread::spawn(move || background.get("/").text());
@@ -327,7 +327,7 @@ fn cache_group_invalidation_removes_all_members_of_the_group() {
             "POST" => ("Cache-Group-Invalidation", "\"x\""),
             _ => ("Cache-Groups", group),
         };
-        writer.answer(200, &[fields, LONG[0]], b"x");
+        writer.respond(200, &[fields, LONG[0]], b"x");
     });
     for path in ["/a", "/b", "/c"] {
         site.fill(path);

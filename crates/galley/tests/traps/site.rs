@@ -47,7 +47,7 @@ impl TestSite {
     /// Starts with an origin whose responses have these fields and the number of the request as body.
     pub fn constant(fields: &'static [(&'static str, &'static str)]) -> Self {
         Self::new(move |request, writer| {
-            writer.answer(200, fields, request.number.to_string().as_bytes());
+            writer.respond(200, fields, request.number.to_string().as_bytes());
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Connection, Jar, Part, Request, Response};
+use super::{Connection, CookieJar, Part, Request, Response};
 use crate::TestkitError;
 
 /// Sends requests with cookies to one host of one server. Returns redirects instead of following them.
@@ -11,7 +11,7 @@ pub struct Browser {
     addr: SocketAddr,
     host: String,
     /// The cookies; tests may change them.
-    pub jar: Jar,
+    pub jar: CookieJar,
     connection: Option<Connection>,
 }
 
@@ -21,7 +21,7 @@ impl Browser {
         Self {
             addr,
             host: host.to_owned(),
-            jar: Jar::new(),
+            jar: CookieJar::new(),
             connection: None,
         }
     }
@@ -91,7 +91,7 @@ impl Browser {
         }
         Err(TestkitError::Malformed(format!(
             "login as `{user}` set no cookie:\n{}",
-            response.beginning()
+            response.excerpt()
         )))
     }
 }
@@ -105,7 +105,7 @@ pub fn login(
     host: &str,
     user: &str,
     password: &str,
-) -> Result<Jar, TestkitError> {
+) -> Result<CookieJar, TestkitError> {
     let mut browser = Browser::new(addr, host);
     browser.login(user, password)?;
     Ok(browser.jar)

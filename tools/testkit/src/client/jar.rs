@@ -6,12 +6,12 @@ use super::Response;
 
 /// The cookies of one host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Jar {
+pub struct CookieJar {
     /// (path, name) to value.
     cookies: BTreeMap<(String, String), String>,
 }
 
-impl Jar {
+impl CookieJar {
     /// Creates an empty jar.
     pub fn new() -> Self {
         Self::default()
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn cookies_are_stored_sent_and_deleted() {
-        let mut jar = Jar::new();
+        let mut jar = CookieJar::new();
         jar.store_line("a=1; path=/; HttpOnly");
         jar.store_line("b=2; Path=/wp-admin");
         jar.store_line("c=x=y");

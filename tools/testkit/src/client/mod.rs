@@ -13,6 +13,6 @@ mod response;
 
 pub use browser::{Browser, login};
 pub use connection::Connection;
-pub use jar::Jar;
+pub use jar::CookieJar;
 pub use request::{Body, Part, Request};
 pub use response::Response;

@@ -74,13 +74,13 @@ impl Response {
         assert!(
             self.status == status,
             "expected status {status}, got:\n{}",
-            self.beginning()
+            self.excerpt()
         );
         self
     }
 
     /// The beginning of the raw response, for messages.
-    pub fn beginning(&self) -> String {
+    pub fn excerpt(&self) -> String {
         String::from_utf8_lossy(self.raw.get(..1500).unwrap_or(&self.raw)).into_owned()
     }
 

@@ -115,7 +115,7 @@ impl Reader {
                 Ok(response) if response.status == 200 => classify(&response),
                 // A node that was killed or paused during the request need not respond.
                 _ if !was_up => return None,
-                Ok(response) => ReadOutcome::Failed(response.beginning()),
+                Ok(response) => ReadOutcome::Failed(response.excerpt()),
                 Err(error) => ReadOutcome::Failed(error.to_string()),
             };
             Some(Read {

@@ -9,7 +9,7 @@ use super::{
     editor::Editor,
     test_site::{ExactnessSite, WITH_PLUGIN_HOST},
 };
-use crate::{Spread, TestkitError, error::Context, wait::poll_until};
+use crate::{Quartiles, TestkitError, error::Context, wait::poll_until};
 
 /// The cost of the plugin for one kind of edit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,11 +17,11 @@ pub struct PluginEditCost {
     /// The description in tables.
     pub name: &'static str,
     /// Milliseconds in the plugin's functions, including waits for the database.
-    pub ms: Spread,
+    pub ms: Quartiles,
     /// Of these, processor time, which other programs do not affect.
-    pub cpu_ms: Spread,
+    pub cpu_ms: Quartiles,
     /// Database queries of the plugin.
-    pub queries: Spread,
+    pub queries: Quartiles,
 }
 
 /// An edit through REST, and one that reverts it. `[[n]]` is the number of the round.
@@ -179,8 +179,8 @@ pub(super) fn measure(site: &ExactnessSite) -> Result<Vec<PluginEditCost>, Testk
 }
 
 /// The spread of the values, or an error if there are none.
-pub(super) fn spread(values: Vec<f64>) -> Result<Spread, TestkitError> {
-    Spread::of(values).ok_or_else(|| TestkitError::Refused("nothing was measured".to_owned()))
+pub(super) fn spread(values: Vec<f64>) -> Result<Quartiles, TestkitError> {
+    Quartiles::of(values).ok_or_else(|| TestkitError::Refused("nothing was measured".to_owned()))
 }
 
 /// Reads and removes the measurement of the last request: milliseconds, processor milliseconds, queries.

@@ -177,5 +177,5 @@ fn require_success(response: Response, target: &str) -> Result<Response, Testkit
 }
 
 fn refusal(target: &str, response: &Response) -> TestkitError {
-    TestkitError::Refused(format!("{target} was refused:\n{}", response.beginning()))
+    TestkitError::Refused(format!("{target} was refused:\n{}", response.excerpt()))
 }

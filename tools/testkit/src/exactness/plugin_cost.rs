@@ -20,21 +20,21 @@ use super::{
     editor::Editor,
     test_site::{ExactnessSite, WITH_PLUGIN_HOST, WITHOUT_PLUGIN_HOST},
 };
-use crate::{Spread, TestkitError, client::Request, error::Context, wait::poll_until};
+use crate::{Quartiles, TestkitError, client::Request, error::Context, wait::poll_until};
 
 /// The cost of the plugin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginCost {
     /// PHP processor time in milliseconds for a page without the plugin.
-    pub page_ms: Spread,
+    pub page_ms: Quartiles,
     /// Percentage that the plugin adds to it, over pairs of rounds.
-    pub page_percent: Spread,
+    pub page_percent: Quartiles,
     /// Pages generated with the plugin, and as many without it.
     pub pages: usize,
     /// Duration of an edit without the plugin, in milliseconds.
-    pub edit_ms: Spread,
+    pub edit_ms: Quartiles,
     /// Milliseconds that the plugin adds to it, over pairs of edits.
-    pub edit_added_ms: Spread,
+    pub edit_added_ms: Quartiles,
     /// Edits made with the plugin, and as many without it.
     pub edits: usize,
     /// Time spent in the plugin's functions, for each kind of edit.
@@ -63,7 +63,7 @@ pub(super) fn measure(site: &ExactnessSite) -> Result<PluginCost, TestkitError> 
 fn measure_pages(
     site: &ExactnessSite,
     workers: [u32; 2],
-) -> Result<(usize, Spread, Spread), TestkitError> {
+) -> Result<(usize, Quartiles, Quartiles), TestkitError> {
     let targets: Vec<&str> = site
         .pages()
         .into_iter()
@@ -113,7 +113,7 @@ fn generate(
     Ok(spent.as_secs_f64() * 1000.0)
 }
 
-fn measure_edits(site: &ExactnessSite) -> Result<(Spread, Spread), TestkitError> {
+fn measure_edits(site: &ExactnessSite) -> Result<(Quartiles, Quartiles), TestkitError> {
     let mut editors = [
         Editor::log_in(site, WITHOUT_PLUGIN_HOST)?,
         Editor::log_in(site, WITH_PLUGIN_HOST)?,

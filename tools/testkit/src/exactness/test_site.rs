@@ -157,7 +157,7 @@ impl ExactnessSite {
         }
         Err(TestkitError::Refused(format!(
             "the purge of {host} failed: {}",
-            response.beginning()
+            response.excerpt()
         )))
     }
 
@@ -216,7 +216,7 @@ impl ExactnessSite {
         value
             .and_then(|value| value.trim().parse().ok())
             .ok_or_else(|| {
-                TestkitError::Refused(format!("no counter `{start}`:\n{}", response.beginning()))
+                TestkitError::Refused(format!("no counter `{start}`:\n{}", response.excerpt()))
             })
     }
 

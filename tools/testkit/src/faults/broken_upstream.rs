@@ -275,7 +275,7 @@ fn store(
             format!(
                 "{} while the upstream was healthy: {}",
                 path(page),
-                response.beginning()
+                response.excerpt()
             )
         });
         let is_newest =
@@ -311,7 +311,7 @@ fn soft_purge(client: &mut Client, page: usize) -> Result<(), TestkitError> {
     } else {
         Err(TestkitError::Malformed(format!(
             "a soft purge was rejected: {}",
-            response.beginning()
+            response.excerpt()
         )))
     }
 }
@@ -374,7 +374,7 @@ fn respond_http(script: &Script, page: usize, writer: &mut ResponseWriter<'_>) {
     match script.fault(page) {
         UpstreamFault::None => return send(writer, &[&complete, &body]),
         UpstreamFault::Status => {
-            let _ = writer.answer(500, &[], b"database error");
+            let _ = writer.respond(500, &[], b"database error");
             return;
         }
         UpstreamFault::ExcessBody => send(
@@ -418,29 +418,29 @@ fn respond_fastcgi(script: &Script, page: usize, writer: &mut FastCgiWriter<'_>)
     let sent = match script.fault(page) {
         UpstreamFault::None => {
             writer.stderr(b"a word\n");
-            writer.answer(&fields, &body);
+            writer.respond(&fields, &body);
             return;
         }
         UpstreamFault::Status => {
-            writer.answer(
+            writer.respond(
                 "Status: 500 Database Error\r\nContent-Type: text/plain",
                 b"oops",
             );
             return;
         }
-        UpstreamFault::ExcessBody => writer.answer(&sized, &[&body[..], b"more of it"].concat()),
+        UpstreamFault::ExcessBody => writer.respond(&sized, &[&body[..], b"more of it"].concat()),
         UpstreamFault::Close => true,
         UpstreamFault::Reset => return writer.reset(),
         UpstreamFault::HalfHead => writer.stdout(fields.get(..20).unwrap_or_default().as_bytes()),
         UpstreamFault::TruncatedBody => {
             // A regular end of the request, but the body is too short.
-            writer.answer(&sized, half);
+            writer.respond(&sized, half);
             return;
         }
-        UpstreamFault::TruncatedStream => writer.answer(&fields, half),
+        UpstreamFault::TruncatedStream => writer.respond(&fields, half),
         UpstreamFault::Garbage => writer.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
         UpstreamFault::BadHead => {
-            writer.answer("Content-Type: text/plain\r\nno colon here", &body);
+            writer.respond("Content-Type: text/plain\r\nno colon here", &body);
             return;
         }
         UpstreamFault::HangBeforeHead => {
@@ -448,11 +448,11 @@ fn respond_fastcgi(script: &Script, page: usize, writer: &mut FastCgiWriter<'_>)
             true
         }
         UpstreamFault::HangInBody => {
-            writer.answer(&fields, half);
+            writer.respond(&fields, half);
             writer.wait_for_abort();
             true
         }
-        UpstreamFault::NoEndMarker => writer.answer(&fields, &body),
+        UpstreamFault::NoEndMarker => writer.respond(&fields, &body),
     };
     let _ = sent;
     writer.close();

@@ -87,7 +87,7 @@ impl Editor {
         } else {
             Err(TestkitError::Malformed(format!(
                 "a purge was refused: {}",
-                response.beginning()
+                response.excerpt()
             )))
         }
     }

@@ -55,15 +55,15 @@ pub(super) fn serve(
     if let Some(purge) = request.path().strip_prefix(PURGE_HEADER_PATH) {
         writer.body();
         let purge = purge.replacen("url/", "/", 1);
-        writer.answer(200, &[("Galley-Purge", &purge)], b"ordered\n");
+        writer.respond(200, &[("Galley-Purge", &purge)], b"ordered\n");
         return;
     }
     let Some(page) = number(request.path()) else {
-        writer.answer(404, &[], b"no page\n");
+        writer.respond(404, &[], b"no page\n");
         return;
     };
     if upstream.is_down.load(Ordering::SeqCst) {
-        writer.answer(503, &[], b"down\n");
+        writer.respond(503, &[], b"down\n");
         return;
     }
     upstream.in_progress.fetch_add(1, Ordering::SeqCst);

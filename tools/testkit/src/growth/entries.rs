@@ -131,7 +131,7 @@ fn time_purges(
         if response.status != 200 {
             return Err(TestkitError::Malformed(format!(
                 "a purge was rejected: {}",
-                response.beginning()
+                response.excerpt()
             )));
         }
     }

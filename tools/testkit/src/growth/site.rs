@@ -118,7 +118,7 @@ fn respond(request: &ReceivedRequest, writer: &mut ResponseWriter<'_>) {
     if path.starts_with("/w/") {
         fields.extend(LINKS.map(|link| ("Link", link)));
     }
-    writer.answer(200, &fields, body.as_bytes());
+    writer.respond(200, &fields, body.as_bytes());
 }
 
 /// The `Link` fields that WordPress sends with a page.

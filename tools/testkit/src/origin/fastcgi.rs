@@ -125,7 +125,7 @@ pub struct FastCgiWriter<'a> {
 
 impl FastCgiWriter<'_> {
     /// Writes a CGI response with head and body: `answer("Status: 404 Not Found\r\nContent-Type: text/plain", b"...")`.
-    pub fn answer(&mut self, head: &str, body: &[u8]) -> bool {
+    pub fn respond(&mut self, head: &str, body: &[u8]) -> bool {
         let mut out = head.trim_end().as_bytes().to_vec();
         out.extend_from_slice(b"\r\n\r\n");
         out.extend_from_slice(body);

@@ -119,7 +119,7 @@ impl Origin {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str()))
                 .collect();
-            writer.answer(200, &fields, body.as_bytes());
+            writer.respond(200, &fields, body.as_bytes());
         })
     }
 
@@ -183,7 +183,7 @@ impl ResponseWriter<'_> {
     }
 
     /// Writes a whole response with `Content-Length` (not for 204 and 304, and no body for HEAD).
-    pub fn answer(&mut self, status: u16, fields: &[(&str, &str)], body: &[u8]) -> bool {
+    pub fn respond(&mut self, status: u16, fields: &[(&str, &str)], body: &[u8]) -> bool {
         let mut out = head(status, fields);
         if matches!(status, 204 | 304) {
             out.extend_from_slice(b"\r\n");

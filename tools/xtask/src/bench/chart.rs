@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use galley_load::escaped;
 
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use super::{
     figure::rounded,
@@ -17,7 +17,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub(crate) struct Bar {
     pub(crate) title: String,
-    pub(crate) value: Spread,
+    pub(crate) value: Quartiles,
     /// Text after the value.
     pub(crate) note: String,
     pub(crate) role: BarRole,

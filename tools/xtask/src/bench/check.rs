@@ -60,7 +60,7 @@ pub(super) fn request_on(
     connection.write(head)?;
     let response = connection.receive(expected.method)?;
     let wrong = |what: &str| -> CommandError {
-        format!("wrong response: {what}:\n{}", response.beginning()).into()
+        format!("wrong response: {what}:\n{}", response.excerpt()).into()
     };
     if response.status != expected.status {
         return Err(wrong("status"));
@@ -169,12 +169,12 @@ mod tests {
         let origin = Origin::start(move |request, writer| {
             let gzip: &[(&str, &str)] = &[("Content-Encoding", "gzip"), ("ETag", "\"1\"")];
             let _ = match request.target.as_str() {
-                "/" => writer.answer(200, &[], b"a page </html>"),
-                "/gzip" => writer.answer(200, gzip, &page),
-                "/broken" => writer.answer(200, gzip, b"a page </html>"),
-                "/other" => writer.answer(200, &[], b"another page"),
-                "/zstd" => writer.answer(200, &[("Content-Encoding", "zstd")], b"x"),
-                _ => writer.answer(503, &[], b"a page </html>"),
+                "/" => writer.respond(200, &[], b"a page </html>"),
+                "/gzip" => writer.respond(200, gzip, &page),
+                "/broken" => writer.respond(200, gzip, b"a page </html>"),
+                "/other" => writer.respond(200, &[], b"another page"),
+                "/zstd" => writer.respond(200, &[("Content-Encoding", "zstd")], b"x"),
+                _ => writer.respond(503, &[], b"a page </html>"),
             };
         })
         .unwrap();

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use super::{
     context::Sample,
@@ -49,10 +49,10 @@ pub(super) struct ContenderReport {
     pub(super) contender: String,
     pub(super) title: String,
     /// Median and quartiles over the slices.
-    pub(super) median: BTreeMap<Figure, Spread>,
+    pub(super) median: BTreeMap<Figure, Quartiles>,
     pub(super) slices: Vec<Sample>,
     /// The compared figure divided by the floor's, slice by slice.
-    pub(super) of_floor: Option<Spread>,
+    pub(super) of_floor: Option<Quartiles>,
 }
 
 /// A contender that failed to start or to be measured.
@@ -157,7 +157,7 @@ impl BenchReport {
         &self,
         of: &FigureSelector,
         against: Option<&FigureSelector>,
-    ) -> Option<Spread> {
+    ) -> Option<Quartiles> {
         let values = |selector: &FigureSelector| -> Option<BTreeMap<u32, f64>> {
             let row = self
                 .scenario(&selector.scenario)?
@@ -166,7 +166,7 @@ impl BenchReport {
         };
         let of = values(of)?;
         match against {
-            None => Spread::of(of.into_values()),
+            None => Quartiles::of(of.into_values()),
             Some(against) => ratio_of_slices(&of, &values(against)?),
         }
     }
@@ -194,12 +194,12 @@ impl ScenarioReport {
 }
 
 /// The ratios of the values with the same slice number.
-fn ratio_of_slices(of: &BTreeMap<u32, f64>, against: &BTreeMap<u32, f64>) -> Option<Spread> {
+fn ratio_of_slices(of: &BTreeMap<u32, f64>, against: &BTreeMap<u32, f64>) -> Option<Quartiles> {
     let pairs = of.iter().filter_map(|(slice, value)| {
         let other = *against.get(slice)?;
         (other > 0.0).then_some(value / other)
     });
-    Spread::of(pairs)
+    Quartiles::of(pairs)
 }
 
 impl ContenderReport {
@@ -218,7 +218,7 @@ impl ContenderReport {
             .collect();
         for figure in kinds {
             let values = self.slices.iter().filter_map(|s| s.figures.get(&figure));
-            if let Some(spread) = Spread::of(values.copied()) {
+            if let Some(spread) = Quartiles::of(values.copied()) {
                 self.median.insert(figure, spread);
             }
         }

@@ -2,15 +2,15 @@
 
 use std::fmt::Write as _;
 
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use super::{figure::rounded, report::BenchReport, settings::PerformanceTarget};
 
 /// The result of one target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum TargetResult {
-    Met(Spread),
-    Missed(Spread),
+    Met(Quartiles),
+    Missed(Quartiles),
     NotMeasured,
 }
 
@@ -39,8 +39,8 @@ pub(super) fn list(targets: &[PerformanceTarget], report: &BenchReport) -> Strin
             (None, Some(least)) => format!(">= {}{unit}", rounded(least)),
             (None, None) => String::new(),
         };
-        let formatted = |spread: Spread| {
-            let Spread {
+        let formatted = |spread: Quartiles| {
+            let Quartiles {
                 median,
                 lower,
                 upper,

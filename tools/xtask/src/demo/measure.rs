@@ -162,7 +162,7 @@ mod tests {
             } else {
                 "galley; hit"
             };
-            writer.answer(200, &[("Cache-Status", status)], &[b'x'; 2000]);
+            writer.respond(200, &[("Cache-Status", status)], &[b'x'; 2000]);
         })
         .unwrap();
         let comparison = measure(origin.addr(), &Arc::new(AtomicBool::new(false))).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn the_error_names_the_target_of_a_redirect() {
         let origin = Origin::start(|_, writer| {
-            writer.answer(301, &[("Location", "https://elsewhere.test/")], b"");
+            writer.respond(301, &[("Location", "https://elsewhere.test/")], b"");
         })
         .unwrap();
         let error = measure(origin.addr(), &Arc::new(AtomicBool::new(false)))

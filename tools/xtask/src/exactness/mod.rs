@@ -227,7 +227,7 @@ fn ms(time: Option<Duration>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use galley_testkit::Spread;
+    use galley_testkit::Quartiles;
 
     use super::*;
 
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn an_edit_that_costs_too_much_fails_the_run() {
-        let spread = |median| Spread {
+        let spread = |median| Quartiles {
             median,
             lower: 0.0,
             upper: 9.0,

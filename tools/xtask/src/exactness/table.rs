@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 use galley_testkit::exactness::{
     ExactnessReport, MASKS, PluginCost, PluginEditCost, PurgeCounts, PurgeMethod,
 };
@@ -132,11 +132,11 @@ fn themes(methods: &[PurgeMethod], report: &ExactnessReport, out: &mut String) {
 }
 
 fn costs(cost: &PluginCost, out: &mut String) {
-    let show = |Spread {
+    let show = |Quartiles {
                     median,
                     lower,
                     upper,
-                }: Spread| format!("{median:.2} | {lower:.2} to {upper:.2}");
+                }: Quartiles| format!("{median:.2} | {lower:.2} to {upper:.2}");
     let _ = writeln!(
         out,
         "\n## Cost of the plugin\n\n| | median | middle half |\n|---|--:|--:|\n\
@@ -209,7 +209,7 @@ pub(super) fn json(methods: &[PurgeMethod], report: &ExactnessReport) -> Value {
             })
         })
         .collect();
-    let spread = |spread: Spread| json!({"median": spread.median, "lower": spread.lower, "upper": spread.upper});
+    let spread = |spread: Quartiles| json!({"median": spread.median, "lower": spread.lower, "upper": spread.upper});
     let cost = report.cost.as_ref().map(|cost| {
         let each: Vec<Value> = cost
             .each

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::PathBuf};
 
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use super::{
     generator::{LatencyPercentiles, LoadGenerator, LoadSettings, oha},
@@ -121,5 +121,5 @@ fn ms(latencies: &LatencyPercentiles, at: usize) -> f64 {
 }
 
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    Spread::of(values).map_or(0.0, |spread| spread.median)
+    Quartiles::of(values).map_or(0.0, |spread| spread.median)
 }

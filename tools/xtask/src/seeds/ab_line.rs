@@ -1,7 +1,7 @@
 //! Measures a published `ab` command line with all stacks of an article: alternately in slices, in reversed order every second time, so
 //! that a disturbance that is longer than a slice affects all stacks.
 
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use super::{
     article::{AbLine, Page, Role},
@@ -73,7 +73,7 @@ pub(super) fn measure(
     let ahead = sessions.iter().filter_map(|session| {
         let galley = sessions.iter().find(|it| it.stack.is_galley())?;
         let role = session.stack.plan.role;
-        let ratio = Spread::of(rate_ratios(&galley.slices, &session.slices))?;
+        let ratio = Quartiles::of(rate_ratios(&galley.slices, &session.slices))?;
         (role != Role::Galley).then_some(GalleyLead { role, ratio })
     });
     Ok(AbLineResult {
@@ -265,7 +265,7 @@ impl<'s> StackSession<'s> {
     }
 
     fn row(&self) -> StackFigures {
-        let spread = |figure: fn(&Slice) -> f64| Spread::of(self.slices.iter().map(figure));
+        let spread = |figure: fn(&Slice) -> f64| Quartiles::of(self.slices.iter().map(figure));
         StackFigures {
             stack: self.stack.plan.title,
             role: self.stack.plan.role,

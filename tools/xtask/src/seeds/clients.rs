@@ -117,7 +117,7 @@ impl Editor {
 }
 
 fn first_line(response: &Response) -> String {
-    let text = response.beginning();
+    let text = response.excerpt();
     text.lines().next().unwrap_or_default().to_owned()
 }
 

@@ -253,7 +253,7 @@ fn print_progress(text: &str) {
 
 fn print_ab_line(line: &AbLineResult) {
     for row in &line.rows {
-        let median = |spread: Option<galley_testkit::Spread>| {
+        let median = |spread: Option<galley_testkit::Quartiles>| {
             spread.map_or("-".to_owned(), |spread| {
                 crate::bench::rounded(spread.median)
             })

@@ -9,7 +9,7 @@ use super::{
         StackFigures,
     },
 };
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use crate::bench::{Bar, BarRole, bar_chart, rounded, version_number};
 
@@ -175,7 +175,7 @@ fn factor(gain: Option<f64>) -> String {
     gain.map_or_else(|| "-".to_owned(), |gain| format!("{}x", rounded(gain)))
 }
 
-fn rate_comparison(ratio: Option<Spread>) -> String {
+fn rate_comparison(ratio: Option<Quartiles>) -> String {
     let Some(ratio) = ratio else {
         return "-".to_owned();
     };
@@ -224,7 +224,7 @@ fn rates(out: &mut String, line: &AbLineResult) {
         let published = published
             .find(|it| it.role == row.role)
             .map_or_else(|| "-".to_owned(), |it| rounded(it.per_second));
-        let median = |spread: Option<Spread>| {
+        let median = |spread: Option<Quartiles>| {
             spread.map_or_else(|| "-".to_owned(), |spread| rounded(spread.median))
         };
         let _ = writeln!(
@@ -242,7 +242,7 @@ fn rates(out: &mut String, line: &AbLineResult) {
     }
 }
 
-fn share(busy: Option<Spread>) -> String {
+fn share(busy: Option<Quartiles>) -> String {
     busy.map_or_else(
         || "-".to_owned(),
         |busy| format!("{:.0} %", busy.median * 100.0),

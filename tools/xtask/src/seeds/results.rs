@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::article::{Published, Role};
-use galley_testkit::Spread;
+use galley_testkit::Quartiles;
 
 use crate::bench::Machine;
 
@@ -48,13 +48,13 @@ pub(super) struct StackFigures {
     pub(super) failed: u64,
     /// Description of the first failure.
     pub(super) first_failure: Option<String>,
-    pub(super) per_second: Option<Spread>,
+    pub(super) per_second: Option<Quartiles>,
     /// Processor time per request of the servers, with PHP and without the database, in microseconds.
-    pub(super) cpu_us: Option<Spread>,
+    pub(super) cpu_us: Option<Quartiles>,
     /// Share of the servers' core that they used.
-    pub(super) server_busy: Option<Spread>,
+    pub(super) server_busy: Option<Quartiles>,
     /// Share of the client's core that `ab` used.
-    pub(super) client_busy: Option<Spread>,
+    pub(super) client_busy: Option<Quartiles>,
     /// The maximum after a slice, in megabytes.
     pub(super) memory_mb: f64,
 }
@@ -63,7 +63,7 @@ pub(super) struct StackFigures {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct GalleyLead {
     pub(super) role: Role,
-    pub(super) ratio: Spread,
+    pub(super) ratio: Quartiles,
 }
 
 /// The check of a problem for all stacks of its article.
@@ -102,7 +102,7 @@ pub(super) enum RateComparison {
 }
 
 impl RateComparison {
-    pub(super) fn of(ratio: Spread) -> Self {
+    pub(super) fn of(ratio: Quartiles) -> Self {
         if ratio.lower > 1.0 {
             Self::Ahead
         } else if ratio.upper < 1.0 {
@@ -145,7 +145,7 @@ impl AbLineResult {
         Some(cpu(Role::Galley)? / cpu(role)?)
     }
 
-    pub(super) fn ahead_of(&self, role: Role) -> Option<Spread> {
+    pub(super) fn ahead_of(&self, role: Role) -> Option<Quartiles> {
         let ahead = self.ahead.iter().find(|ahead| ahead.role == role);
         ahead.map(|ahead| ahead.ratio)
     }
@@ -225,7 +225,7 @@ pub(super) mod tests {
         rates: [(Role, [f64; 2]); 3],
         passed: [bool; 3],
     ) -> SeedsResults {
-        let spread = |values: [f64; 2]| Spread::of(values).unwrap();
+        let spread = |values: [f64; 2]| Quartiles::of(values).unwrap();
         let name = |role: Role| match role {
             Role::Original => "Apache",
             Role::Intermediate => "Varnish + Apache",

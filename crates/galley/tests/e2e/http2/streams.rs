@@ -46,7 +46,7 @@ fn concurrent_streamed_uploads_are_complete() {
     let origin = Origin::start(|_, writer| {
         let body = writer.body();
         let text = format!("{} {}", body.len(), sha256(&body));
-        writer.answer(200, &[], text.as_bytes());
+        writer.respond(200, &[], text.as_bytes());
     })
     .unwrap();
     let rule = "[[site.rule]]\npath = \"/*\"\nstream_request = true";
@@ -125,11 +125,11 @@ fn origin() -> Origin {
     Origin::start(|request, writer| match request.path() {
         "/hints" => {
             writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\nConnection: x\r\n\r\n");
-            writer.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
+            writer.respond(200, &[("Content-Type", "text/html")], b"<html></html>");
         }
         "/hinted" => {
             let links = "</a.css>; rel=preload; as=style, </?p=1>; rel=shortlink";
-            writer.answer(200, &[("Content-Type", "text/html"), ("Link", links)], b"<html></html>");
+            writer.respond(200, &[("Content-Type", "text/html"), ("Link", links)], b"<html></html>");
         }
         "/broken" => {
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nCache-Control: private\r\nContent-Length: 1000000\r\n\r\n");
@@ -144,7 +144,7 @@ fn origin() -> Origin {
             writer.last_chunk();
         }
         _ => {
-            writer.answer(200, &[("Content-Type", "text/html")], b"<html></html>");
+            writer.respond(200, &[("Content-Type", "text/html")], b"<html></html>");
         }
     })
     .unwrap()
@@ -283,7 +283,7 @@ fn a_hit_that_is_sent_in_parts_is_counted_once() {
         } else {
             2_000
         };
-        writer.answer(200, &fields, &random_bytes(bytes));
+        writer.respond(200, &fields, &random_bytes(bytes));
     })
     .unwrap();
     let site = SiteBuilder::origin(&origin, "wordpress")

@@ -51,7 +51,7 @@ pub fn backend() -> Origin {
             writer.write(head.as_bytes());
         } else {
             let fields = [("Content-Type", "text/html; charset=UTF-8"), ("X-Debug", "1"), ("Link", "</a.css>; rel=preload")];
-            writer.answer(status, &fields, body.as_bytes());
+            writer.respond(status, &fields, body.as_bytes());
         }
     })
     .unwrap()

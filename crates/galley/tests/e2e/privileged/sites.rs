@@ -152,7 +152,7 @@ fn the_end_of_the_privileged_process_is_reported_and_other_sites_are_served() {
     assert!(
         [502, 503].contains(&response.status),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
     assert_eq!(php_value(&site, "own.test", "uid"), account("www-data").0);
     site.galley

@@ -28,7 +28,7 @@ fn a_change_of_cache_key_rules_invalidates_stored_pages() {
         "{output}"
     );
     let first = site.get("/page/").expect_status(200);
-    assert!(!first.is_hit(), "{}", first.beginning());
+    assert!(!first.is_hit(), "{}", first.excerpt());
     assert!(site.get("/page/?a=2").is_hit(), "the new rule is in effect");
 }
 

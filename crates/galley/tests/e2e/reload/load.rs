@@ -99,7 +99,7 @@ fn exchange(stream: &mut (impl Read + Write)) -> ExchangeResult {
 fn exchange_http2(client: &mut Client) -> ExchangeResult {
     match client.try_send(&Request::get("/cached/")) {
         Ok(response) if response.status == 200 => Ok(ConnectionState::Open),
-        Ok(response) => Err(response.beginning()),
+        Ok(response) => Err(response.excerpt()),
         // The server was closing the connection before the request was sent.
         Err(error) if error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR) => {
             Ok(ConnectionState::NotSent)
@@ -214,7 +214,7 @@ fn reloads_under_load(reloads: usize) {
         "{responses} responses, {connections} connections"
     );
     let page = site.get("/cached/").expect_status(200);
-    assert!(page.is_hit(), "{}", page.beginning());
+    assert!(page.is_hit(), "{}", page.excerpt());
     let age = Duration::from_secs(page.age().unwrap() + 2);
     assert!(age >= stored.elapsed(), "{age:?} of {:?}", stored.elapsed());
     // Generated once for each scheme.
@@ -277,7 +277,7 @@ fn a_purge_acknowledged_during_a_reload_is_final() {
         site.release("/cached/");
         early.receive("GET").unwrap().assert_status(200);
         let now = site.get("/cached/").expect_status(200);
-        assert!(!now.is_hit(), "{}", now.beginning());
+        assert!(!now.is_hit(), "{}", now.excerpt());
         assert!(now.text().contains("run=2\n"), "{}", now.text());
         // A purge received on a connection of the former generation also applies to the new one.
         let mut former = site.connect();

@@ -91,7 +91,7 @@ fn pages_and_purges_are_handed_over_without_a_disk_cache() {
     assert!(site.get("/cached/").is_hit());
     assert!(serving.upgrade()["pages"].as_u64().unwrap() >= 1);
     let page = site.get("/cached/");
-    assert!(page.is_hit(), "{}", page.beginning());
+    assert!(page.is_hit(), "{}", page.excerpt());
     site.purge(&["--all"]);
     assert!(!site.get("/cached/").is_hit());
 }

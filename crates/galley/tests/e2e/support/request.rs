@@ -31,7 +31,7 @@ impl AssertStatus for Response {
         assert!(
             self.status == status,
             "expected status {status}, got:\n{}",
-            self.beginning()
+            self.excerpt()
         );
     }
 }

@@ -72,7 +72,7 @@ fn a_protected_post_can_be_unlocked_while_admin_allow_blocks_wp_login(stack: &Wo
     assert!(
         response.all("set-cookie").is_empty(),
         "{}",
-        response.beginning()
+        response.excerpt()
     );
 
     send(Request::get("/wp-admin/css/login.min.css")).assert_status(200);
@@ -81,7 +81,7 @@ fn a_protected_post_can_be_unlocked_while_admin_allow_blocks_wp_login(stack: &Wo
         (ajax.status, ajax.text().as_str()),
         (400, "0"),
         "{}",
-        ajax.beginning()
+        ajax.excerpt()
     );
 }
 

@@ -42,7 +42,7 @@ fn links_keep_the_port_of_the_request(stack: &WordPressStack) {
             .field("location")
             .is_some_and(|to| to.starts_with(&format!("{with_port}wp-login.php?"))),
         "{}",
-        login.beginning()
+        login.excerpt()
     );
     // A purge of a URL applies to all ports.
     stack.purge(&["--url", "http://wp.test/with-port/"]);

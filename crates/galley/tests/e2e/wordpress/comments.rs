@@ -156,7 +156,7 @@ fn an_approved_comment_is_shown_to_all_after_a_soft_purge(stack: &WordPressStack
                 .field("location")
                 .is_some_and(|to| to.contains("/approved/#comment-")),
             "{}",
-            response.beginning()
+            response.excerpt()
         );
         // A form submitted by a visitor soft-purges the page: the stale page is served until it is refreshed.
         wait_for("the comment to be shown", TIMEOUT, || {
@@ -167,7 +167,7 @@ fn an_approved_comment_is_shown_to_all_after_a_soft_purge(stack: &WordPressStack
         assert_no_text(&anonymous, "Cem@visitors.example");
         let page = author.get("/approved/").unwrap();
         assert_text(&page, text);
-        assert_eq!(page.is_hit(), !saves_cookie, "{}", page.beginning());
+        assert_eq!(page.is_hit(), !saves_cookie, "{}", page.excerpt());
     }
 }
 

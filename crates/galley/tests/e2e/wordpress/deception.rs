@@ -99,9 +99,9 @@ fn path_confusion_never_exposes_a_logged_in_users_page(stack: &WordPressStack) {
     stack.publish(["deceived"]);
     let mut editor = stack.editor();
     let page = editor.get("/deceived/").unwrap();
-    assert!(is_personal(&page), "{}", page.beginning());
+    assert!(is_personal(&page), "{}", page.excerpt());
     let profile = editor.get("/wp-admin/profile.php").unwrap();
-    assert!(is_personal(&profile), "{}", profile.beginning());
+    assert!(is_personal(&profile), "{}", profile.excerpt());
     let mut personal = 0;
     for target in addresses() {
         let Ok(page) = editor.get(&target) else {
@@ -117,7 +117,7 @@ fn path_confusion_never_exposes_a_logged_in_users_page(stack: &WordPressStack) {
         assert!(
             !is_personal(&anonymous),
             "{target}: {}",
-            anonymous.beginning()
+            anonymous.excerpt()
         );
     }
     // WordPress must show the editor's page for some of the URLs, otherwise the test proves nothing.

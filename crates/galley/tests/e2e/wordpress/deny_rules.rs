@@ -186,7 +186,7 @@ fn a_deny_rule_does_not_block_other_pages(stack: &WordPressStack) {
         "/wp-includes/css/buttons.min.css",
     ] {
         let response = send(stack, DENIED_CLIENT, &Request::get(target));
-        assert_ne!(response.status, 403, "{target}: {}", response.beginning());
+        assert_ne!(response.status, 403, "{target}: {}", response.excerpt());
     }
     let fields = [("name", "Ann"), ("action", "nobody")];
     let request = Request::form("/wp-admin/admin-ajax.php", &fields);

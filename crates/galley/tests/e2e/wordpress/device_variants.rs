@@ -67,7 +67,7 @@ fn device_variants_store_separate_pages_for_phones_and_desktops(stack: &WordPres
         for (clients, mobile) in [(&phones[..], true), (&desktops[..], false)] {
             for (number, fields) in clients.iter().enumerate() {
                 let page = send(stack, DEVICE_VARIANTS_HOST, "/two-for-all/", fields);
-                assert_eq!(is_mobile(&page), mobile, "{fields:?}: {}", page.beginning());
+                assert_eq!(is_mobile(&page), mobile, "{fields:?}: {}", page.excerpt());
                 match number {
                     0 => assert_refetched(&page),
                     _ => assert_cache_status(&page, HIT),

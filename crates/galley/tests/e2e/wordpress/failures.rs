@@ -69,7 +69,7 @@ fn wait_until_stale(stack: &WordPressStack, host: &str, path: &str, body: &[u8],
         assert!(
             response.status == 200 && response.body == body,
             "not the stored page: {}",
-            response.beginning()
+            response.excerpt()
         );
         response.is_hit() && response.cache_status().contains(detail)
     });
@@ -132,7 +132,7 @@ fn stale_pages_are_served_while_the_upstream_is_down(kind: UpstreamKind) {
     stack.wait_for_note("paused", "/cut-short/");
     stack.upstream.kill();
     if let Ok(response) = interrupted.join().unwrap() {
-        assert!(response.status >= 500, "{}", response.beginning());
+        assert!(response.status >= 500, "{}", response.excerpt());
     }
     stack.remove_note("pause", "/cut-short/");
 
@@ -143,7 +143,7 @@ fn stale_pages_are_served_while_the_upstream_is_down(kind: UpstreamKind) {
         match response.cache_status() {
             "galley; detail=upstream-down" => assert_eq!(response.status, 502),
             "galley; detail=upstream-paused" => assert_eq!(response.status, 503),
-            _ => panic!("{}", response.beginning()),
+            _ => panic!("{}", response.excerpt()),
         }
         assert_text(&response, "did not respond");
     }
@@ -163,11 +163,11 @@ fn stale_pages_are_served_while_the_upstream_is_down(kind: UpstreamKind) {
     stack.wait_for_note("held", "/bridged/");
     stack.upstream.kill();
     let held = held.join().unwrap().unwrap();
-    assert_eq!(held.status, 200, "{}", held.beginning());
+    assert_eq!(held.status, 200, "{}", held.excerpt());
     assert!(
         held.cache_status().contains("detail=upstream-error"),
         "{}",
-        held.beginning()
+        held.excerpt()
     );
 }
 
@@ -209,7 +209,7 @@ fn stale_pages_are_served_while_the_database_is_down(kind: UpstreamKind) {
     for _ in 0..2 {
         let response = stack.get_from(NO_SWR_HOST, "/unseen/").expect_status(200);
         assert_text(&response, "Back in a minute");
-        assert!(!response.is_hit(), "{}", response.beginning());
+        assert!(!response.is_hit(), "{}", response.excerpt());
     }
     stored.wait_until_stale(&stack);
     fs::remove_file(drop_in).unwrap();
@@ -272,7 +272,7 @@ fn stale_pages_are_served_while_wordpress_fails(kind: UpstreamKind) {
         (NO_SWR_HOST, "/bridged/"),
         "stale after a truncated response",
         |response| {
-            assert!(is_generated(response), "{}", response.beginning());
+            assert!(is_generated(response), "{}", response.excerpt());
             response.cache_status().contains("detail=upstream-error")
         },
     );

@@ -32,7 +32,7 @@ test_with_shared_stacks! {
 }
 
 fn json(response: &Response) -> Value {
-    serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{}", response.beginning()))
+    serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{}", response.excerpt()))
 }
 
 fn feeds_are_stored_with_their_content_type(stack: &WordPressStack) {
@@ -65,7 +65,7 @@ fn feeds_support_conditional_requests(stack: &WordPressStack) {
     let runs = stack.php_runs("/author/tomas/feed/");
     for (name, value) in [("If-None-Match", &etag), ("If-Modified-Since", &modified)] {
         let same = stack.send(Request::get("/author/tomas/feed/").field(name, value.as_bytes()));
-        assert_eq!(same.status, 304, "{name}: {}", same.beginning());
+        assert_eq!(same.status, 304, "{name}: {}", same.excerpt());
         assert_cache_status(&same, HIT);
         assert_eq!(same.field("etag"), Some(etag.as_str()));
     }
@@ -100,7 +100,7 @@ fn anonymous_rest_reads_are_stored_with_their_header_fields(stack: &WordPressSta
             assert!(
                 second.has(name),
                 "{target}: no {name}: {}",
-                second.beginning()
+                second.excerpt()
             );
             assert_eq!(second.all(name), first.all(name), "{target}: {name}");
         }
@@ -133,7 +133,7 @@ fn authenticated_rest_requests_bypass_the_cache(stack: &WordPressStack) {
         r#"{"title": "written over rest", "slug": "over-rest", "content": "By REST.", "status": "publish"}"#,
     );
     let refused = stack.send(write.clone());
-    assert_eq!(refused.status, 401, "{}", refused.beginning());
+    assert_eq!(refused.status, 401, "{}", refused.excerpt());
     let written = editor
         .send(write.field("X-WP-Nonce", nonce.as_bytes()))
         .unwrap()
@@ -161,7 +161,7 @@ fn authenticated_rest_requests_bypass_the_cache(stack: &WordPressStack) {
         format!("/wp-json/wp/v2/posts/{id}?context=edit"),
     ] {
         let anonymous = stack.get(&target);
-        assert_eq!(anonymous.status, 401, "{target}: {}", anonymous.beginning());
+        assert_eq!(anonymous.status, 401, "{target}: {}", anonymous.excerpt());
         assert_no_text(&anonymous, "editor");
     }
     // Without the plugin, the stored empty list stays fresh until it is purged: the write was to another URL.
@@ -176,13 +176,13 @@ fn an_invalid_rest_nonce_fails_only_for_logged_in_users(stack: &WordPressStack) 
     let refused = editor
         .send(Request::get(target).field("X-WP-Nonce", "0123456789"))
         .unwrap();
-    assert_eq!(refused.status, 403, "{}", refused.beginning());
+    assert_eq!(refused.status, 403, "{}", refused.excerpt());
     let anonymous = stack.send(Request::get(target).field("X-WP-Nonce", "0123456789"));
     assert_eq!(
         anonymous.status,
         200,
         "a nonce without a login was not ignored: {}",
-        anonymous.beginning()
+        anonymous.excerpt()
     );
     let _ = stack.get(target).expect_status(200);
     assert_cache_status(&stack.get(target), HIT);
@@ -223,7 +223,7 @@ fn sitemaps_are_stored(stack: &WordPressStack) {
     assert!(
         (300..400).contains(&redirect.status),
         "{}",
-        redirect.beginning()
+        redirect.excerpt()
     );
     assert_eq!(
         redirect.field("location"),

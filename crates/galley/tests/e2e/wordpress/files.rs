@@ -134,7 +134,7 @@ fn every_non_php_file_of_wordpress_is_served(stack: &WordPressStack) {
             }
             let relative = path.strip_prefix(root).unwrap().to_str().unwrap();
             let response = stack.get(&format!("/{relative}"));
-            assert_eq!(response.status, 200, "{relative}: {}", response.beginning());
+            assert_eq!(response.status, 200, "{relative}: {}", response.excerpt());
             assert_cache_status(&response, FILE);
             assert_eq!(response.body, fs::read(&path).unwrap(), "{relative}");
             served += 1;
@@ -187,12 +187,12 @@ fn scripts_in_uploads_are_neither_executed_nor_served(stack: &WordPressStack) {
             assert!(
                 !text.contains("RAN42") && !text.contains("SOURCE"),
                 "{target}: {}",
-                response.beginning()
+                response.excerpt()
             );
             assert!(
                 response.status >= 400 || text.is_empty(),
                 "{target}: {}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }
@@ -239,7 +239,7 @@ fn private_files_are_not_served(stack: &WordPressStack) {
         assert!(
             [400, 403, 404].contains(&response.status),
             "{target}: {}",
-            response.beginning()
+            response.excerpt()
         );
         let text = response.text();
         assert!(
@@ -278,7 +278,7 @@ fn wp_admin_without_a_trailing_slash_redirects(stack: &WordPressStack) {
     // WordPress redirects these short URLs depending on the user.
     for path in ["/admin", "/login"] {
         let response = stack.get(path);
-        assert_eq!(response.status, 302, "{path}: {}", response.beginning());
+        assert_eq!(response.status, 302, "{path}: {}", response.excerpt());
         assert_ne!(response.cache_status(), STORED);
     }
 }

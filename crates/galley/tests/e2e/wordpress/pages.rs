@@ -236,7 +236,7 @@ fn similar_parameter_names_are_not_treated_as_tracking(stack: &WordPressStack) {
                 .field("x-lab-query")
                 .is_some_and(|query| query.contains("CANARY")),
             "{query}: {}",
-            response.beginning()
+            response.excerpt()
         );
         assert!(!response.is_hit(), "{query}");
     }
@@ -373,7 +373,7 @@ fn a_page_with_set_cookie_is_not_shared(stack: &WordPressStack) {
     assert!(
         !String::from_utf8_lossy(&other.raw).contains("CANARY"),
         "{}",
-        other.beginning()
+        other.excerpt()
     );
 }
 

@@ -47,8 +47,8 @@ impl Poisoning<'_> {
         let poisoned = self.stack.send(request(&page, kind, group));
         let clean = self.stack.get(&page);
         let names: Vec<&str> = group.iter().map(|one| one.text).collect();
-        assert!(!shows_a_canary(&clean), "{names:?}: {}", clean.beginning());
-        assert_eq!(clean.status, 200, "{names:?}: {}", clean.beginning());
+        assert!(!shows_a_canary(&clean), "{names:?}: {}", clean.excerpt());
+        assert_eq!(clean.status, 200, "{names:?}: {}", clean.excerpt());
         // A query is part of the cache key, so no other client requests the stored page.
         if kind == Kind::Query || poisoned.cache_status().contains("stored") {
             self.stored += group.len();

@@ -36,7 +36,7 @@ fn logged_in_pages_bypass_the_cache_until_logout(stack: &WordPressStack) {
             .iter()
             .any(|line| line.starts_with("wordpress_test_cookie=")),
         "{}",
-        form.beginning()
+        form.excerpt()
     );
     assert_cache_status(&form, "galley; fwd=bypass; detail=path");
     let fields = [
@@ -89,7 +89,7 @@ fn logged_in_pages_bypass_the_cache_until_logout(stack: &WordPressStack) {
         &mut editor,
         &format!("/wp-login.php?action=logout&_wpnonce={nonce}"),
     );
-    assert_eq!(logout.status, 302, "{}", logout.beginning());
+    assert_eq!(logout.status, 302, "{}", logout.excerpt());
     assert_eq!(editor.jar.starting_with("wordpress_logged_in_"), None);
     let after = get(&mut editor, "/login-other/");
     assert_cache_status(&after, HIT);
@@ -114,7 +114,7 @@ fn private_pages_under_file_like_urls_are_not_stored(stack: &WordPressStack) {
         "/%77p-admin/profile.php",
     ] {
         let page = get(&mut editor, target);
-        assert!(!page.is_hit(), "{target}: {}", page.beginning());
+        assert!(!page.is_hit(), "{target}: {}", page.excerpt());
         let anonymous = stack.get(target);
         assert_no_text(&anonymous, "editor@example.org");
         assert_no_text(&anonymous, "wpadminbar");
@@ -138,7 +138,7 @@ fn login_pages_are_never_stored(stack: &WordPressStack) {
                     .field("cache-control")
                     .is_some_and(|value| value.contains("no-cache")),
                 "{}",
-                response.beginning()
+                response.excerpt()
             );
         }
     }
@@ -273,11 +273,11 @@ fn php_sessions_are_not_shared_between_visitors(stack: &WordPressStack) {
         for (number, path) in ["/session-one/", "/session-two/"].iter().enumerate() {
             let page = get(&mut ann, path).expect_status(200);
             let expected = 2 * (round - 1) + 1 + u32::try_from(number).unwrap();
-            assert_eq!(visits(&page), expected, "{path}: {}", page.beginning());
+            assert_eq!(visits(&page), expected, "{path}: {}", page.excerpt());
             assert!(!page.is_hit());
         }
         let page = get(&mut ben, "/session-one/").expect_status(200);
-        assert_eq!(visits(&page), round, "{}", page.beginning());
+        assert_eq!(visits(&page), round, "{}", page.excerpt());
     }
     let id = |browser: &Browser| browser.jar.starting_with("PHPSESSID").unwrap().to_owned();
     assert_ne!(id(&ann), id(&ben));

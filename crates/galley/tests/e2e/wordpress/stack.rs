@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
-use galley_testkit::client::{Browser, Connection, Jar, Request, Response, login};
+use galley_testkit::client::{Browser, Connection, CookieJar, Request, Response, login};
 use galley_testkit::{
     Apache, ApacheOptions, FpmOptions, Galley, MariaDb, Options, PhpFpm, Scratch, WordPress,
     wait_for, wordpress_from_template,
@@ -173,7 +173,7 @@ pub struct WordPressStack {
     pub scratch: Scratch,
     /// The host of requests that name none.
     pub host: &'static str,
-    jars: [OnceLock<Jar>; 2],
+    jars: [OnceLock<CookieJar>; 2],
 }
 
 impl WordPressStack {
@@ -371,12 +371,7 @@ pub fn php_run(response: &Response) -> u32 {
 /// Asserts the `Cache-Status` of a response.
 #[track_caller]
 pub fn assert_cache_status(response: &Response, expected: &str) {
-    assert_eq!(
-        response.cache_status(),
-        expected,
-        "{}",
-        response.beginning()
-    );
+    assert_eq!(response.cache_status(), expected, "{}", response.excerpt());
 }
 
 /// Asserts that a body contains a text. The message shows the relevant parts of the page.

@@ -201,7 +201,7 @@ pub fn start_http_upstream() -> Result<Origin, TestkitError> {
             .iter()
             .map(|(name, value)| (*name, value.as_str()))
             .collect();
-        let _ = writer.answer(page.status, &fields, page.body.as_bytes());
+        let _ = writer.respond(page.status, &fields, page.body.as_bytes());
     })
 }
 
@@ -221,7 +221,7 @@ pub fn start_fastcgi_upstream() -> Result<FastCgiOrigin, TestkitError> {
         }
         let is_bodiless = page.status == 304 || request.param("REQUEST_METHOD") == "HEAD";
         let body = if is_bodiless { "" } else { &page.body };
-        let _ = writer.answer(&head, body.as_bytes());
+        let _ = writer.respond(&head, body.as_bytes());
     })
 }
 

@@ -25,7 +25,7 @@ fn generated(stack: &WordPressStack, path: &str) -> Response {
         "do_action('galley_purge_url', home_url('{path}'));"
     ));
     let page = stack.get(path);
-    assert!(!page.is_hit(), "{path}: {}", page.beginning());
+    assert!(!page.is_hit(), "{path}: {}", page.excerpt());
     page
 }
 
@@ -44,7 +44,7 @@ fn a_new_post_is_patched_into_the_sidebars_of_stored_pages() {
     );
     for path in paths {
         let page = stack.get(path);
-        assert!(page.is_hit(), "{path}: {}", page.beginning());
+        assert!(page.is_hit(), "{path}: {}", page.excerpt());
         assert_text(&page, title);
         assert_eq!(
             visible_text(&page),
@@ -76,7 +76,7 @@ fn pages_are_patched_before_a_visitor_requests_them() {
             entry["standing"] == "valid" && entry["fragments"].to_string().contains("widget/")
         });
         let page = stack.get(path);
-        assert!(page.is_hit() && !is_patched(&page), "{}", page.beginning());
+        assert!(page.is_hit() && !is_patched(&page), "{}", page.excerpt());
         assert_text(&page, title);
     }
     let requests = fetch_count(&stack) - before;
@@ -136,7 +136,7 @@ fn menus_and_lists_of_categories_are_patched() {
         edit();
         for (path, before) in posts.iter().zip(before) {
             let page = stack.get(path);
-            assert!(page.is_hit(), "{path}: {}", page.beginning());
+            assert!(page.is_hit(), "{path}: {}", page.excerpt());
             assert_eq!(
                 generations(&stack, path)[0],
                 before,
@@ -249,7 +249,7 @@ fn fragments_that_change_without_a_purge_are_switched_off() {
     let why = why_report(&stack, paths[0])["advice"]["why"].to_string();
     assert!(why.contains("changes without a purge"), "{why}");
     let page = stack.get(paths[0]);
-    assert!(!page.is_hit(), "{}", page.beginning());
+    assert!(!page.is_hit(), "{}", page.excerpt());
     assert_text(&page, "third quotation");
     let settings = stack
         .admin()

@@ -82,16 +82,16 @@ fn assert_private(page: &Response) {
         page.field("cache-control"),
         Some("private, no-store"),
         "{}",
-        page.beginning()
+        page.excerpt()
     );
     for name in ["etag", "last-modified", "expires", "age"] {
-        assert!(!page.has(name), "{name}: {}", page.beginning());
+        assert!(!page.has(name), "{name}: {}", page.excerpt());
     }
     for (name, _) in &page.fields {
         assert!(
             !name.to_ascii_lowercase().starts_with("galley-"),
             "{}",
-            page.beginning()
+            page.excerpt()
         );
     }
 }
@@ -136,10 +136,10 @@ fn logged_in_users_get_private_fragments_in_stored_pages() {
 
         for path in ["/", PATH] {
             let anonymous = stack.get(path);
-            assert!(anonymous.is_hit(), "{}", anonymous.beginning());
+            assert!(anonymous.is_hit(), "{}", anonymous.excerpt());
             assert_no_text(&anonymous, "Dear");
             assert_no_text(&anonymous, "wpadminbar");
-            assert!(anonymous.has("etag"), "{}", anonymous.beginning());
+            assert!(anonymous.has("etag"), "{}", anonymous.excerpt());
         }
     }
 }
@@ -187,7 +187,7 @@ fn purges_and_logout_invalidate_private_fragments() {
         ("comment_parent", "0"),
     ];
     let response = ann.post("/wp-comments-post.php", &form).unwrap();
-    assert_eq!(response.status, 302, "{}", response.beginning());
+    assert_eq!(response.status, 302, "{}", response.excerpt());
     for _ in 0..3 {
         assert_text(&visit(&mut ann, PATH), comment);
         assert_no_text(&visit(&mut bob, PATH), comment);
@@ -207,7 +207,7 @@ fn purges_and_logout_invalidate_private_fragments() {
     let logout = ann
         .get(&format!("/wp-login.php?action=logout&_wpnonce={nonce}"))
         .unwrap();
-    assert_eq!(logout.status, 302, "{}", logout.beginning());
+    assert_eq!(logout.status, 302, "{}", logout.excerpt());
     for path in ["/", PATH] {
         let page = visit(&mut stolen, path);
         assert_no_text(&page, "Annabel");

@@ -102,7 +102,7 @@ impl ExpectedPurges<'_> {
             assert!(
                 stack.get(path).is_hit(),
                 "{path} is not stored: {}",
-                stack.get(path).beginning()
+                stack.get(path).excerpt()
             );
         }
         let before: Vec<_> = self
@@ -120,7 +120,7 @@ impl ExpectedPurges<'_> {
             assert!(
                 !page.is_hit() || is_patched(&page) || generations(stack, path) != *before,
                 "{path} was not purged: {}",
-                page.beginning()
+                page.excerpt()
             );
             page
         };
@@ -178,10 +178,10 @@ fn rest_api_at(
     assert!(
         response.status < 300,
         "{}\n{}",
-        response.beginning(),
+        response.excerpt(),
         response.text()
     );
-    assert!(!response.has("galley-purge"), "{}", response.beginning());
+    assert!(!response.has("galley-purge"), "{}", response.excerpt());
     serde_json::from_str(&response.text()).unwrap()
 }
 

@@ -155,7 +155,7 @@ fn a_change_made_from_another_site_purges_the_changed_site() {
                 &fields,
             )
             .unwrap();
-        assert_eq!(response.status, 302, "{}", response.beginning());
+        assert_eq!(response.status, 302, "{}", response.excerpt());
     });
     assert_text(&pages[0], "The Second Anew");
     assert_eq!(pending_on_second_site(stack), "0");
@@ -385,7 +385,7 @@ fn sites_with_their_own_hosts_are_purged_separately() {
     ));
     assert_cache_status(&stack.get_from(NET, "/note/"), HIT);
     let page = stack.get_from(SECOND, "/note/");
-    assert!(!page.is_hit(), "{}", page.beginning());
+    assert!(!page.is_hit(), "{}", page.excerpt());
     assert_text(&page, "Of the second host");
     // An edit in a browser: a response of the second host contains the purge.
     store();
@@ -398,7 +398,7 @@ fn sites_with_their_own_hosts_are_purged_separately() {
         json!({ "content": "By hand" }).to_string(),
     );
     let response = admin.send(request.field("X-WP-Nonce", &nonce)).unwrap();
-    assert_eq!(response.status, 200, "{}", response.beginning());
+    assert_eq!(response.status, 200, "{}", response.excerpt());
     assert_cache_status(&stack.get_from(NET, "/note/"), HIT);
     assert_text(&stack.get_from(SECOND, "/note/"), "By hand");
     // A user name affects all hosts. A URL belongs to one host, whichever site purges it.
@@ -477,10 +477,10 @@ fn the_network_settings_page_purges_all_sites() {
     let nonce = nonce_in(&mut admin, page, "name=\"_wpnonce\" value=\"");
     let target = "/wp-admin/network/edit.php?action=galley_purge_network";
     let without_nonce = admin.post(target, &[]).unwrap();
-    assert_eq!(without_nonce.status, 403, "{}", without_nonce.beginning());
+    assert_eq!(without_nonce.status, 403, "{}", without_nonce.excerpt());
     expected.check_after(stack, || {
         let response = admin.post(target, &[("_wpnonce", &nonce)]).unwrap();
-        assert_eq!(response.status, 302, "{}", response.beginning());
+        assert_eq!(response.status, 302, "{}", response.excerpt());
     });
     let text = admin.get(page).unwrap().text();
     assert!(text.contains("Purge all pages"), "{text}");

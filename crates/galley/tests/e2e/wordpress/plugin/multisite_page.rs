@@ -11,14 +11,14 @@ use super::multisite::shared_stack;
 const PAGE: &str = "http://net.test/wp-admin/network/settings.php?page=galley-network";
 
 fn log_in(tab: &mut Tab<'_>, stack: &WordPressStack) {
-    tab.go("http://net.test/wp-login.php").unwrap();
+    tab.navigate("http://net.test/wp-login.php").unwrap();
     let form = format!(
         "document.querySelector('#user_login').value = {}; document.querySelector('#user_pass').value = {}; \
          document.querySelector('#loginform').submit()",
         json!(stack.wordpress.user),
         json!(stack.wordpress.password)
     );
-    tab.say(&form).unwrap();
+    tab.evaluate(&form).unwrap();
     tab.wait("location.pathname.includes('/wp-admin/') && document.readyState === 'complete'")
         .unwrap();
 }
@@ -27,7 +27,7 @@ fn log_in(tab: &mut Tab<'_>, stack: &WordPressStack) {
 #[track_caller]
 fn assert_accessible(tab: &mut Tab<'_>) {
     for (width, height) in [(360, 800), (1440, 1000)] {
-        tab.screen(width, height).unwrap();
+        tab.set_viewport(width, height).unwrap();
         for colors in ["light", "dark"] {
             tab.prefer_colors(colors).unwrap();
             let violations = tab.violations(&[".galley-network"]).unwrap();
@@ -38,7 +38,7 @@ fn assert_accessible(tab: &mut Tab<'_>) {
             );
             let overflowing = "[...document.querySelectorAll('.galley-network *')].filter((one) => \
                         one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.outerHTML.slice(0, 120))";
-            assert_eq!(tab.say(overflowing).unwrap(), json!([]), "{width}");
+            assert_eq!(tab.evaluate(overflowing).unwrap(), json!([]), "{width}");
         }
     }
 }
@@ -49,9 +49,9 @@ fn the_network_settings_page_is_accessible_and_purges_all_sites() {
     let scratch = Scratch::new().unwrap();
     let profile = scratch.join("chromium");
     let mut chromium = Chromium::start_resolving(&profile, NET, stack.addr()).unwrap();
-    let mut tab = chromium.person().unwrap();
+    let mut tab = chromium.new_tab().unwrap();
     log_in(&mut tab, stack);
-    tab.go(PAGE).unwrap();
+    tab.navigate(PAGE).unwrap();
     tab.wait("document.querySelector('.galley-network .galley-state-line')")
         .unwrap();
     tab.load_axe().unwrap();
@@ -61,7 +61,7 @@ fn the_network_settings_page_is_accessible_and_purges_all_sites() {
         stack.get(page);
         assert!(stack.get(page).is_hit(), "{page}");
     }
-    tab.say("window.confirm = (text) => { window.confirmText = text; return false }")
+    tab.evaluate("window.confirm = (text) => { window.confirmText = text; return false }")
         .unwrap();
     tab.click("#galley-purge-network").unwrap();
     tab.wait("window.confirmText.startsWith('Purge all pages of all sites')")
@@ -72,7 +72,7 @@ fn the_network_settings_page_is_accessible_and_purges_all_sites() {
             "{page} was purged without confirmation"
         );
     }
-    tab.say("window.confirm = () => true").unwrap();
+    tab.evaluate("window.confirm = () => true").unwrap();
     tab.click("#galley-purge-network").unwrap();
     tab.wait("location.search.includes('galley=purged-all') && document.querySelector('.galley-network .notice-success')")
         .unwrap();

@@ -36,7 +36,7 @@ fn saving_a_settings_page_purges_pages_that_use_the_setting() {
             ("blog_public", "1"),
         ];
         let response = admin.post("/wp-admin/options.php", &fields).unwrap();
-        assert_eq!(response.status, 302, "{}", response.beginning());
+        assert_eq!(response.status, 302, "{}", response.excerpt());
     });
 }
 

@@ -1,8 +1,6 @@
 //! Upstream outages: the circuit breaker, and the limits for idle connections to the upstream.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 
 use galley_testkit::client::Request;
 use galley_testkit::origin::{Origin, ReceivedRequest, ResponseWriter};
@@ -20,7 +18,7 @@ fn wait_for_open_breaker(site: &TestSite) {
         assert!(
             [502, 503].contains(&response.status),
             "{}",
-            response.beginning()
+            response.excerpt()
         );
         response.cache_status() == "galley; detail=upstream-paused"
     });
@@ -30,20 +28,8 @@ fn count_lines(text: &str, part: &str) -> usize {
     text.lines().filter(|line| line.contains(part)).count()
 }
 
-/// The metrics, from the admin socket.
-pub fn metrics(site: &TestSite) -> String {
-    let admin = site.galley.admin().unwrap();
-    let mut socket = UnixStream::connect(admin.trim_start_matches("unix:")).unwrap();
-    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: galley\r\nConnection: close\r\n\r\n";
-    socket.write_all(request).unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    text
-}
-
 fn metric(site: &TestSite, name: &str) -> String {
-    let text = metrics(site);
+    let text = site.metrics();
     let line = text
         .lines()
         .find(|line| line.starts_with(&format!("{name}{{")));
@@ -130,7 +116,7 @@ fn the_circuit_breaker_opens_for_hung_php() {
 fn a_dead_server_of_two_is_skipped_without_failures() {
     let origin = Origin::start(
         |request: &ReceivedRequest, writer: &mut ResponseWriter<'_>| {
-            writer.answer(200, &[], request.path().as_bytes());
+            writer.respond(200, &[], request.path().as_bytes());
         },
     )
     .unwrap();

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Median and quartiles of the values of a repeated measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct Quartiles {
     /// The median.
     pub median: f64,
     /// The lower quartile.
@@ -13,7 +13,7 @@ pub struct Spread {
     pub upper: f64,
 }
 
-impl Spread {
+impl Quartiles {
     /// Computes the quartiles, with linear interpolation between values; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
@@ -46,7 +46,7 @@ mod tests {
             (&[9.0, 1.0, 2.0], Some((2.0, 1.5, 5.5))),
         ];
         for (values, expected) in rows {
-            let spread = Spread::of(values.iter().copied());
+            let spread = Quartiles::of(values.iter().copied());
             assert_eq!(
                 spread.map(|spread| (spread.median, spread.lower, spread.upper)),
                 expected
