@@ -1,4 +1,4 @@
-//! Bodies of pages that PHP did not finish.
+//! Checks of complete bodies for pages that PHP did not finish.
 
 use http::{HeaderMap, StatusCode};
 
@@ -9,9 +9,9 @@ use crate::site::Policy;
 
 /// Evaluates a complete body.
 ///
-/// For the WordPress preset. PHP that fails late leaves a status of 200 and nothing, or a short message, or the first part of
-/// a page; neither PHP-FPM nor Apache reports it. Fragments that are short by intent, and pages whose theme omits their end,
-/// are not stored either: that costs speed, and half a page would affect every visitor.
+/// For the WordPress preset. When PHP fails late, the response has status 200 and an empty body, a short message, or the first
+/// part of a page; neither PHP-FPM nor Apache reports the failure. Fragments that are short by intent, and pages whose theme
+/// omits the end tag, are not stored either: that costs speed, but half a page would affect every visitor.
 pub fn judge_body(
     response: &ResponseHead<'_>,
     site: &Policy,
@@ -54,7 +54,7 @@ pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &Policy) ->
     site.storage.checks_pages && status == StatusCode::OK && is_html(fields)
 }
 
-/// Looked for from behind, where the end of a page is.
+/// Whether a tag occurs. Searches from the end, where the end tag of a page is.
 fn has_tag(body: &[u8], tag: &[u8]) -> bool {
     body.windows(tag.len())
         .rev()
@@ -65,8 +65,8 @@ const BEGIN_OF_PAGE: &[u8] = b"<html";
 
 const END_OF_PAGE: &[u8] = b"</html";
 
-/// Where a whole page says that it is one: behind a doctype and a comment or two.
+/// The bytes in which a whole page has its `<html`: after a doctype and a comment or two.
 const LONGEST_PROLOGUE: usize = 1024;
 
-/// HTML that is shorter and has no end is a message about an error.
+/// Shorter HTML without an end tag is an error message.
 const SHORTEST_PAGE: usize = 255;

@@ -1,9 +1,9 @@
-//! Where a `Location` or `Content-Location` leads, and whether it leads back to the requested address.
+//! The target of a `Location` or `Content-Location`, and whether it is the requested URL.
 //!
-//! A redirect to itself is right for one visitor at one moment (a cookie to be set, a scheme that the upstream misread) and
-//! a redirect loop for everybody when stored. Addresses are compared as keys are, without the parameters that Galley
-//! ignores, but regardless of scheme and port. An invalid target of a redirect counts as leading back, because its effect
-//! is unknown.
+//! A redirect to itself is right for one visitor at one moment (a cookie is set, or the upstream misread the scheme), but a
+//! redirect loop for everybody when it is stored. URLs are compared as keys are, without the parameters that Galley
+//! ignores, but regardless of scheme and port. An invalid target of a redirect counts as the requested URL, because its
+//! effect is unknown.
 
 use http::HeaderMap;
 use http::header::LOCATION;
@@ -14,24 +14,24 @@ use crate::route::canonical_host;
 use crate::site::Policy;
 use crate::uri;
 
-/// Where a reference leads, in the form of keys.
+/// The target of a reference, in the form of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceUrl {
-    /// Canonical; `None`: the host that was asked.
+    /// The canonical host; `None`: the requested host.
     pub host: Option<String>,
-    /// Canonical path.
+    /// The canonical path.
     pub path: Vec<u8>,
-    /// Normalised query.
+    /// The normalised query.
     pub query: Option<Vec<u8>>,
 }
 
 impl ReferenceUrl {
-    /// Whether it is on the host that was asked.
+    /// Whether the target is on the requested host.
     pub fn is_on_host_of(&self, info: &RequestInfo) -> bool {
         self.host.as_deref().is_none_or(|host| host == info.host())
     }
 
-    /// Whether it is the requested address.
+    /// Whether the target is the requested URL.
     pub fn is_of(&self, info: &RequestInfo) -> bool {
         self.is_on_host_of(info)
             && self.path == info.path()
@@ -39,8 +39,8 @@ impl ReferenceUrl {
     }
 }
 
-/// Resolves a reference against the requested address (RFC 3986 §5.2, as far as references occur in practice). `None`: it is
-/// invalid, or not of HTTP.
+/// Resolves a reference against the requested URL (RFC 3986 §5.2, as far as references occur in practice). `None`: the
+/// reference is invalid, or its scheme is neither `http` nor `https`.
 pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
     match follow(info, reference, site) {
         Leads::To(address) => Some(address),
@@ -48,7 +48,7 @@ pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<Re
     }
 }
 
-/// Whether any `Location` names the request's own address. None at all leads nowhere.
+/// Whether any `Location` names the requested URL. False without a `Location`.
 pub(super) fn leads_back(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
     fields
         .get_all(LOCATION)
@@ -62,7 +62,7 @@ pub(super) fn leads_back(info: &RequestInfo, fields: &HeaderMap, site: &Policy) 
 
 enum Leads {
     To(ReferenceUrl),
-    /// Another scheme.
+    /// The reference has another scheme.
     Elsewhere,
     Unknown,
 }
@@ -128,7 +128,7 @@ fn read(absolute: &[u8], site: &Policy) -> Leads {
     })
 }
 
-/// `http` of `http://..`; a colon behind a slash or in a query does not count.
+/// The scheme of an absolute reference: `http` of `http://..`. A colon after a slash or in a query does not count.
 fn scheme(reference: &[u8]) -> Option<&[u8]> {
     let end = reference
         .iter()
