@@ -33,12 +33,12 @@ impl fmt::Display for CountryCode {
     }
 }
 
-/// The client, as far as access depends on it.
+/// The properties of a client on which access depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessClient {
     /// The address.
     pub address: IpAddr,
-    /// Its country; `None`: the database has none for it, or nothing needs it.
+    /// The country; `None`: the database has none for the address, or no setting depends on it.
     pub country: Option<CountryCode>,
 }
 
