@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, ETAG};
 use smallvec::SmallVec;
 
-use crate::compress::forget_bytes;
+use crate::compress::remove_byte_fields;
 
 /// A content coding that Galley can decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, 
 /// validator. A weak one describes the content and stays.
 pub fn undo(fields: &mut HeaderMap) {
     fields.remove(CONTENT_ENCODING);
-    forget_bytes(fields);
+    remove_byte_fields(fields);
     let is_weak = fields
         .get(ETAG)
         .is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));

@@ -29,7 +29,7 @@ enum Matches {
         /// Whether it matches names of files only, which no page has.
         is_of_files: bool,
         /// Each path that it matches begins with one of these; `None`: nobody knows how.
-        beginnings: Option<Vec<Vec<u8>>>,
+        prefixes: Option<Vec<Vec<u8>>>,
     },
 }
 
@@ -58,7 +58,7 @@ impl Shape {
             Matches::Pattern {
                 pattern: pattern.without_case(),
                 is_of_files: pattern.names_files(),
-                beginnings: pattern.beginnings(),
+                prefixes: pattern.prefixes(),
             }
         } else {
             let (text, reach) = match rule.path.strip_suffix('*') {
@@ -134,7 +134,7 @@ impl Shape {
                 }
                 // A batch of the REST API may name any route.
                 Matches::Pattern { is_of_files, .. } if *is_of_files && base != REST => false,
-                Matches::Pattern { beginnings, .. } => beginnings
+                Matches::Pattern { prefixes, .. } => prefixes
                     .as_ref()
                     .is_none_or(|all| all.iter().any(|one| may_be_below(one, base))),
             }
