@@ -207,7 +207,7 @@ pub fn judge<'s>(
         limits: Vec::new(),
         passwords: Vec::new(),
         body,
-        form: is_post && site.guard.looks_into_form(info.decoded_path()),
+        form: is_post && site.guard.checks_form(info.decoded_path()),
     };
     for rule in info.guarding() {
         let limit = setting(site, rule, |access| &access.limit);
