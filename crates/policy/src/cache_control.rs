@@ -129,7 +129,7 @@ impl CacheControl {
                     control.set(
                         name.as_bytes(),
                         Some(Duration::from_secs(
-                            u64::try_from(*n).unwrap_or(0).min(LONGEST_S),
+                            u64::try_from(*n).unwrap_or(0).min(MAX_SECONDS),
                         )),
                     );
                 }
@@ -203,7 +203,7 @@ pub(crate) fn delta_seconds(value: &[u8]) -> Option<Duration> {
         sum.saturating_mul(10)
             .saturating_add(u64::from(digit.saturating_sub(b'0')))
     });
-    Some(Duration::from_secs(seconds.min(LONGEST_S)))
+    Some(Duration::from_secs(seconds.min(MAX_SECONDS)))
 }
 
 /// Calls `each` with every member between commas, trimmed. A comma inside a quoted string does not separate, unless the
@@ -260,7 +260,7 @@ fn smallest(slot: &mut Option<Duration>, value: Duration) {
 }
 
 /// 2^31, the value for all larger ones (RFC 9111 §1.2.2).
-pub(crate) const LONGEST_S: u64 = 1 << 31;
+pub(crate) const MAX_SECONDS: u64 = 1 << 31;
 
 /// The maximum length of a known directive.
 const MAX_NAME: usize = 32;

@@ -179,11 +179,11 @@ fn variable_name(name: &str) -> Option<Vec<u8>> {
     if name == "content-type" {
         return Some(b"CONTENT_TYPE".to_vec());
     }
-    let is_barred = matches!(
+    let is_reserved = matches!(
         name,
         "proxy" | "host" | "content-length" | "transfer-encoding"
     );
-    if is_barred || !is_plain_name(name) || is_hop_by_hop(name, std::iter::empty()) {
+    if is_reserved || !is_plain_name(name) || is_hop_by_hop(name, std::iter::empty()) {
         return None;
     }
     let mut variable = [b"HTTP_", name.as_bytes()].concat();
@@ -326,12 +326,12 @@ fn drop_hop_by_hop(fields: &mut HeaderMap) {
         .cloned()
         .collect();
     let tokens = connection_tokens(connection.iter().map(HeaderValue::as_bytes));
-    let doomed: Vec<HeaderName> = fields
+    let names: Vec<HeaderName> = fields
         .keys()
         .filter(|name| is_hop_by_hop(name.as_str(), tokens.clone()))
         .cloned()
         .collect();
-    for name in doomed {
+    for name in names {
         fields.remove(name);
     }
 }

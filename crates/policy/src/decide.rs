@@ -333,22 +333,32 @@ mod tests {
         }
     }
 
+    fn stored<'a>(
+        age: u64,
+        life: &'a Lifetime,
+        validity: Validity,
+        fields: &'a HeaderMap,
+    ) -> StoredResponse<'a> {
+        StoredResponse {
+            is_hit_for_pass: false,
+            age: Duration::from_secs(age),
+            life,
+            validity,
+            fields,
+            ends_soon: false,
+            private: PrivateParts::None,
+        }
+    }
+
     #[test]
     fn a_page_is_patched_unless_the_request_demands_a_newer_one() {
         let life = Lifetime {
             fresh: Duration::from_secs(60),
             ..Lifetime::default()
         };
+        let no_fields = HeaderMap::new();
         let decided = |policy: &Policy, fields: &[(&str, &str)], age| {
-            let stored = StoredResponse {
-                is_hit_for_pass: false,
-                age: Duration::from_secs(age),
-                life: &life,
-                validity: Validity::Outdated,
-                fields: &HeaderMap::new(),
-                ends_soon: false,
-                private: PrivateParts::None,
-            };
+            let stored = stored(age, &life, Validity::Outdated, &no_fields);
             decide(&parsed(&LINE, fields, policy), policy, Some(&stored))
         };
         let fetch = Decision::Fetch {
@@ -374,16 +384,12 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_after_a_purge_says_so() {
+    fn a_miss_after_a_purge_has_the_reason_purged() {
+        let (life, fields) = (Lifetime::default(), HeaderMap::new());
         let purged = |validity, is_hit_for_pass| {
             let stored = StoredResponse {
                 is_hit_for_pass,
-                age: Duration::from_secs(90),
-                life: &Lifetime::default(),
-                validity,
-                fields: &HeaderMap::new(),
-                ends_soon: false,
-                private: PrivateParts::None,
+                ..stored(90, &life, validity, &fields)
             };
             let info = parsed(&LINE, &[], &Policy::wordpress());
             match decide(&info, &Policy::wordpress(), Some(&stored)) {
@@ -418,6 +424,7 @@ mod tests {
             (60, 10, 100, 100, SoftPurged, fetch(true)),
             (0, 0, 0, 0, Valid, fetch(false)),
         ];
+        let fields = HeaderMap::new();
         for (fresh, swr, sie, age, validity, wanted) in table {
             let life = Lifetime {
                 fresh: Duration::from_secs(fresh),
@@ -425,15 +432,7 @@ mod tests {
                 stale_if_error: Duration::from_secs(sie),
                 initial_age: Duration::ZERO,
             };
-            let stored = StoredResponse {
-                is_hit_for_pass: false,
-                age: Duration::from_secs(age),
-                life: &life,
-                validity,
-                fields: &HeaderMap::new(),
-                ends_soon: false,
-                private: PrivateParts::None,
-            };
+            let stored = stored(age, &life, validity, &fields);
             assert_eq!(
                 stored.use_for(&Directives::default()),
                 wanted,
@@ -474,13 +473,8 @@ mod tests {
         let fields = HeaderMap::new();
         for (validity, age, private, wanted) in table {
             let mut stored = StoredResponse {
-                is_hit_for_pass: false,
-                age: Duration::from_secs(age),
-                life: &life,
-                validity,
-                fields: &fields,
-                ends_soon: false,
                 private,
+                ..stored(age, &life, validity, &fields)
             };
             assert_eq!(decide(&info, &site, Some(&stored)), wanted, "{stored:?}");
             stored.is_hit_for_pass = true;
@@ -490,13 +484,8 @@ mod tests {
         // Private fragments are never used for anonymous visitors.
         let stranger = info.of_stranger().unwrap();
         let stored = StoredResponse {
-            is_hit_for_pass: false,
-            age: Duration::ZERO,
-            life: &life,
-            validity: Valid,
-            fields: &fields,
-            ends_soon: false,
             private: PrivateParts::Complete,
+            ..stored(0, &life, Valid, &fields)
         };
         assert_eq!(decide(&stranger, &site, Some(&stored)), Decision::Hit);
     }

@@ -199,15 +199,15 @@ pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> 
     same_name.any(|other| bytes(other) != bytes(part))
 }
 
-/// The first byte of `here` in the public page that differs from `there` in the other.
+/// The first byte of `public_range` in the public page that differs from `page_range` in the other.
 fn first_difference(
     public: &[u8],
-    here: Range<usize>,
+    public_range: Range<usize>,
     page: &[u8],
-    there: Range<usize>,
+    page_range: Range<usize>,
 ) -> Option<PageDifference> {
-    let start = here.start;
-    let (Some(ours), Some(theirs)) = (public.get(here), page.get(there)) else {
+    let start = public_range.start;
+    let (Some(ours), Some(theirs)) = (public.get(public_range), page.get(page_range)) else {
         return Some(PageDifference::Content(start));
     };
     if ours == theirs {

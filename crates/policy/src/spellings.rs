@@ -9,14 +9,14 @@
 //! Rules that do not restrict access are compared exactly ([`crate::request_info::RequestInfo::rule`]). Custom rewrite rules and
 //! bases of archives are not known here (`docs/how-to/access.md` describes what to do about them).
 
+mod folded_rule;
 mod form;
-mod shape;
 mod slug;
 mod variables;
 
 pub use self::form::FormScanner;
 
-use self::shape::{BASES, Likeness, REST, Shape};
+use self::folded_rule::{BASES, FoldedRule, MatchKind, REST};
 use self::variables::{Meaning, meaning};
 use crate::access::CountryCode;
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
@@ -25,7 +25,7 @@ use crate::site::{EqualSpellings, Rule};
 /// The rules of a site in folded form. Empty if no rule has an access setting.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    shapes: Vec<Shape>,
+    folded: Vec<FoldedRule>,
     /// Variables that must not select a page from the body of a `POST` request.
     form: Vec<&'static [u8]>,
 }
@@ -38,18 +38,18 @@ impl Guard {
         if spellings == EqualSpellings::Exact || !is_needed {
             return Self::default();
         }
-        let shapes: Vec<Shape> = rules.iter().map(Shape::of).collect();
+        let folded: Vec<FoldedRule> = rules.iter().map(FoldedRule::of).collect();
         let mut guard = Self {
-            shapes,
+            folded,
             form: Vec::new(),
         };
         let applies = |meaning| {
             site_restricts
                 || match meaning {
-                    Meaning::AnyPage | Meaning::Page => guard.any(Shape::may_restrict_a_page),
-                    Meaning::Rest => guard.any(|shape| shape.may_restrict_below(REST)),
-                    Meaning::Below(base) => guard.any(|shape| shape.may_restrict_below(base)),
-                    Meaning::Date => guard.any(Shape::may_restrict_a_date),
+                    Meaning::AnyPage | Meaning::Page => guard.any(FoldedRule::may_restrict_a_page),
+                    Meaning::Rest => guard.any(|rule| rule.may_restrict_below(REST)),
+                    Meaning::Below(base) => guard.any(|rule| rule.may_restrict_below(base)),
+                    Meaning::Date => guard.any(FoldedRule::may_restrict_a_date),
                     Meaning::Feed | Meaning::Type | Meaning::Taxonomy | Meaning::Nothing => false,
                 }
         };
@@ -63,12 +63,12 @@ impl Guard {
 
     /// Whether there are rules to compare.
     pub fn is_needed(&self) -> bool {
-        !self.shapes.is_empty()
+        !self.folded.is_empty()
     }
 
     /// Whether a rule restricts access to a path that may be a page of WordPress, so that other spellings of it matter.
     pub fn may_close_pages(&self) -> bool {
-        self.any(Shape::may_restrict_a_page)
+        self.any(FoldedRule::may_restrict_a_page)
     }
 
     /// Whether the body of a request for this path must not select a page. False for scripts of WordPress that do not read
@@ -82,8 +82,8 @@ impl Guard {
         FormScanner::new(&self.form, content_type)
     }
 
-    fn any(&self, condition: impl Fn(&Shape) -> bool) -> bool {
-        self.shapes.iter().any(condition)
+    fn any(&self, condition: impl Fn(&FoldedRule) -> bool) -> bool {
+        self.folded.iter().any(condition)
     }
 }
 
@@ -124,29 +124,29 @@ pub(crate) fn rules_of(
     if !guard.is_needed() || request.path.first() != Some(&b'/') {
         return;
     }
-    let mut walk = Walk {
+    let mut finder = RuleFinder {
         request: *request,
         guard,
         rules,
         buffers,
         found,
     };
-    walk.path();
+    finder.path();
     if !is_own_script(request.path) {
-        walk.query();
+        finder.query();
     }
 }
 
 /// The effect of a spelling that no rule matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Otherwise {
+enum Unmatched {
     /// The setting of the site applies.
     Site,
     /// None: the spelling may not be a URL of a page.
     Nothing,
 }
 
-struct Walk<'w> {
+struct RuleFinder<'w> {
     request: RequestedPaths<'w>,
     guard: &'w Guard,
     rules: &'w [Rule],
@@ -154,37 +154,40 @@ struct Walk<'w> {
     found: &'w mut Vec<Option<usize>>,
 }
 
-impl Walk<'_> {
+impl RuleFinder<'_> {
     fn path(&mut self) {
         let path = self.request.path;
         self.set(&[path]);
-        self.spelling(Otherwise::Nothing);
-        self.tails(path);
+        self.spelling(Unmatched::Nothing);
+        self.after_scripts(path);
         // WordPress decodes the path of a page again.
         for _ in 0..DECODINGS {
             if !self.decode() {
                 break;
             }
-            self.spelling(Otherwise::Site);
+            self.spelling(Unmatched::Site);
         }
     }
 
     /// Compares the paths after a script that passes the rest of the path to WordPress.
-    fn tails(&mut self, path: &[u8]) {
+    fn after_scripts(&mut self, path: &[u8]) {
         let mut start = 0;
         for segment in path.split(|&b| b == b'/') {
             let end = start + segment.len();
-            if FRONTS.iter().any(|name| segment.eq_ignore_ascii_case(name)) {
+            if FRONT_SCRIPTS
+                .iter()
+                .any(|name| segment.eq_ignore_ascii_case(name))
+            {
                 let tail = path.get(end..).unwrap_or_default();
                 let before = path.get(..start).unwrap_or_default();
                 for base in [&b""[..], before] {
                     self.set(&[base, tail]);
-                    self.spelling(Otherwise::Site);
+                    self.spelling(Unmatched::Site);
                     for _ in 0..DECODINGS {
                         if !self.decode() {
                             break;
                         }
-                        self.spelling(Otherwise::Site);
+                        self.spelling(Unmatched::Site);
                     }
                 }
             }
@@ -197,7 +200,7 @@ impl Walk<'_> {
         let parts = self.request.query.split(|&b| b == b'&');
         for (count, part) in parts.filter(|part| !part.is_empty()).enumerate() {
             if count >= MAX_PARAMETERS {
-                return self.all(|shape| shape.restricts);
+                return self.add_all(|rule| rule.restricts);
             }
             let (name, value) = split_pair(part);
             let mut variable = std::mem::take(&mut self.buffers.name);
@@ -206,7 +209,7 @@ impl Walk<'_> {
                 self.parameter(&variable, value, rest);
             }
             if rest && variable == b"_embed" {
-                self.below(REST);
+                self.add_below(REST);
             }
             self.buffers.name = variable;
         }
@@ -219,34 +222,34 @@ impl Walk<'_> {
         }
         match meaning {
             Some(Meaning::Nothing) => {}
-            Some(Meaning::AnyPage) => self.all(Shape::may_restrict_a_page),
+            Some(Meaning::AnyPage) => self.add_all(FoldedRule::may_restrict_a_page),
             Some(Meaning::Page) => self.at_bases(b"/", value),
             Some(Meaning::Rest) => self.at_bases(REST, value),
-            Some(Meaning::Below(base)) => self.below(base),
-            Some(Meaning::Date) => self.all(Shape::may_restrict_a_date),
+            Some(Meaning::Below(base)) => self.add_below(base),
+            Some(Meaning::Date) => self.add_all(FoldedRule::may_restrict_a_date),
             Some(Meaning::Feed) => {
                 let path = self.request.path;
                 self.set(&[path, b"/feed/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Otherwise::Nothing);
+                self.spelling(Unmatched::Nothing);
             }
             Some(Meaning::Type) => {
                 if FormDecoded(value).eq(*b"product") {
-                    self.below(b"/shop/");
+                    self.add_below(b"/shop/");
                 }
                 self.set(&[b"/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Otherwise::Nothing);
+                self.spelling(Unmatched::Nothing);
             }
             Some(Meaning::Taxonomy) => {
                 let base: Vec<u8> =
                     [b"/".to_vec(), FormDecoded(value).collect(), b"/".to_vec()].concat();
-                self.below(&base);
+                self.add_below(&base);
             }
             None => {
                 self.set(&[b"/", variable, b"/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Otherwise::Nothing);
+                self.spelling(Unmatched::Nothing);
             }
         }
     }
@@ -258,12 +261,12 @@ impl Walk<'_> {
         for at in slashes {
             self.set(&[path.get(..at).unwrap_or_default(), below, b"/"]);
             self.buffers.text.extend(FormDecoded(value));
-            self.spelling(Otherwise::Site);
+            self.spelling(Unmatched::Site);
             for _ in 0..DECODINGS {
                 if !self.decode() {
                     break;
                 }
-                self.spelling(Otherwise::Site);
+                self.spelling(Unmatched::Site);
             }
         }
     }
@@ -288,21 +291,21 @@ impl Walk<'_> {
     }
 
     /// Compares the text with the rules, and if it is a feed or a further page, also the page to which it belongs.
-    fn spelling(&mut self, otherwise: Otherwise) {
+    fn spelling(&mut self, unmatched: Unmatched) {
         let SpellingBuffers {
             text, lower, slug, ..
         } = &mut *self.buffers;
         if memchr::memchr(b'<', text).is_some() {
             // WordPress removes tags from a slug.
-            self.all(Shape::may_restrict_a_page);
+            self.add_all(FoldedRule::may_restrict_a_page);
             return;
         }
         slug::lower(text, lower);
         slug::slug(text, slug);
         if slug::route(lower).is_some_and(|route| route.starts_with(b"batch/")) {
-            self.below(REST);
+            self.add_below(REST);
         }
-        if self.compare(Some(otherwise)) {
+        if self.compare(Some(unmatched)) {
             return;
         }
         while slug::strip(&mut self.buffers.lower) {
@@ -314,42 +317,42 @@ impl Walk<'_> {
         }
     }
 
-    /// Compares folded text with the rules. `otherwise: None` means the page of a requested feed: there only a rule that restricts
+    /// Compares folded text with the rules. `unmatched: None` means the page of a requested feed: there only a rule that restricts
     /// access counts. Returns whether a matching rule has an access setting.
-    fn compare(&mut self, otherwise: Option<Otherwise>) -> bool {
+    fn compare(&mut self, unmatched: Option<Unmatched>) -> bool {
         let SpellingBuffers { lower, slug, .. } = &*self.buffers;
         let mut has_access_setting = false;
-        for (index, shape) in self.guard.shapes.iter().enumerate() {
+        for (index, rule) in self.guard.folded.iter().enumerate() {
             if !self.applies_to_request(index) {
                 continue;
             }
-            match shape.likeness(lower, slug) {
-                Some(Likeness::Same) => {
-                    if otherwise.is_some() || shape.restricts {
+            match rule.match_kind(lower, slug) {
+                Some(MatchKind::Same) => {
+                    if unmatched.is_some() || rule.restricts {
                         add(self.found, Some(index));
                     }
-                    return shape.decides_access;
+                    return rule.decides_access;
                 }
-                Some(Likeness::Slug) if shape.restricts => {
+                Some(MatchKind::Slug) if rule.restricts => {
                     add(self.found, Some(index));
                     has_access_setting = true;
                 }
-                Some(Likeness::Slug) | None => {}
+                Some(MatchKind::Slug) | None => {}
             }
         }
-        if otherwise == Some(Otherwise::Site) {
+        if unmatched == Some(Unmatched::Site) {
             add(self.found, None);
         }
         has_access_setting
     }
 
-    fn below(&mut self, base: &[u8]) {
-        self.all(|shape| shape.may_restrict_below(base));
+    fn add_below(&mut self, base: &[u8]) {
+        self.add_all(|rule| rule.may_restrict_below(base));
     }
 
-    fn all(&mut self, condition: impl Fn(&Shape) -> bool) {
-        for (index, shape) in self.guard.shapes.iter().enumerate() {
-            if condition(shape) && self.applies_to_request(index) {
+    fn add_all(&mut self, condition: impl Fn(&FoldedRule) -> bool) {
+        for (index, rule) in self.guard.folded.iter().enumerate() {
+            if condition(rule) && self.applies_to_request(index) {
                 add(self.found, Some(index));
             }
         }
@@ -398,7 +401,7 @@ pub(crate) fn is_rest(path: &[u8]) -> bool {
 const DECODINGS: usize = 2;
 
 /// Scripts of WordPress that interpret the path after them as the requested one.
-const FRONTS: [&[u8]; 5] = [
+const FRONT_SCRIPTS: [&[u8]; 5] = [
     b"index.php",
     b"wp-blog-header.php",
     b"wp-trackback.php",

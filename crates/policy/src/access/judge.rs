@@ -168,8 +168,9 @@ pub fn judge<'s>(
     networks(site, info, address)?;
     countries(site, info, client.country)?;
     let area = area(info);
-    let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
-    if is_stranger && area == Area::Admins {
+    let is_outside_admin_networks =
+        !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
+    if is_outside_admin_networks && area == Area::Admins {
         return Err(Barred::NotAdmin);
     }
     let is_wordpress = site.urls.has_wordpress_paths;
@@ -196,7 +197,7 @@ pub fn judge<'s>(
     };
     let body = if is_xmlrpc && is_post && access.xmlrpc == XmlRpc::Limited {
         Some(BodyCheck::XmlRpc)
-    } else if is_stranger && is_post && area == Area::VisitorsForm {
+    } else if is_outside_admin_networks && is_post && area == Area::VisitorsForm {
         Some(BodyCheck::VisitorsForm)
     } else if access.hide_authors && authors::may_request_in_body(info) {
         Some(BodyCheck::Authors)

@@ -8,7 +8,7 @@ const MAX_ATTRIBUTES: usize = 16;
 
 /// An opening tag after its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TagTail {
+pub(super) struct TagAttributes {
     attributes: Vec<(String, String)>,
     /// The length in bytes, including the `>`.
     pub(super) length: usize,
@@ -16,7 +16,7 @@ pub(super) struct TagTail {
     pub(super) is_empty: bool,
 }
 
-impl TagTail {
+impl TagAttributes {
     /// The value of the first attribute with this name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.attributes.iter();
@@ -26,7 +26,7 @@ impl TagTail {
 }
 
 /// Parses a tag after its name; `None` if it is not a tag. Examines at most [`MAX_TAG`] bytes.
-pub(super) fn parse(bytes: &[u8]) -> Option<TagTail> {
+pub(super) fn parse(bytes: &[u8]) -> Option<TagAttributes> {
     let bytes = bytes.get(..MAX_TAG).unwrap_or(bytes);
     let mut attributes = Vec::new();
     let mut at = 0;
@@ -36,7 +36,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<TagTail> {
         let is_empty = bytes.get(at) == Some(&b'/');
         let end = at + usize::from(is_empty);
         if bytes.get(end) == Some(&b'>') {
-            return Some(TagTail {
+            return Some(TagAttributes {
                 attributes,
                 length: end + 1,
                 is_empty,

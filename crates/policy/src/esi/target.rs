@@ -173,9 +173,9 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
     if guards(page) == guards(include) {
         return true;
     }
-    let stranger = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let anonymous = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     !access::depends_on_client(site, include)
-        && access::judge(site, include, stranger.into())
+        && access::judge(site, include, anonymous.into())
             .is_ok_and(|demands| demands.passwords.is_empty())
 }
 

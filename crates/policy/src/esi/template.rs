@@ -5,7 +5,7 @@
 
 use memchr::memmem;
 
-use super::attributes::{self, TagTail};
+use super::attributes::{self, TagAttributes};
 
 /// A page without its tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl TemplateParser<'_> {
         self.comment_end.is_some()
     }
 
-    fn remove(&mut self, inside: usize, tag: &TagTail, limit: usize) -> bool {
+    fn remove(&mut self, inside: usize, tag: &TagAttributes, limit: usize) -> bool {
         if tag.is_empty {
             self.at = inside;
             return true;
@@ -177,7 +177,7 @@ impl TemplateParser<'_> {
     }
 }
 
-fn source(tag: &TagTail) -> Option<IncludeSource> {
+fn source(tag: &TagAttributes) -> Option<IncludeSource> {
     let on_error = match tag.get("onerror") {
         Some("continue") => OnError::Continue,
         _ => OnError::Fail,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::dialect_request::DialectRequest;
 use super::error::{MAX_PURGES, PurgeError};
-use super::path::{looks_wide, named, pattern_path, text, wide};
+use super::path::{host_url_scope, looks_wide, pattern_path, text, wide_scope};
 use super::scope::{Scope, prefix_scope, url_scope};
 use crate::route::canonical_host;
 use crate::uri;
@@ -27,9 +27,9 @@ pub(super) fn souin_key(request: &DialectRequest<'_>) -> Result<Scope, PurgeErro
     };
     let query = request.info.raw_query();
     if looks_wide(&path, query) {
-        wide(host, &path, query, None)
+        wide_scope(host, &path, query, None)
     } else {
-        named(&host, path.as_bytes(), query, request.site)
+        host_url_scope(&host, path.as_bytes(), query, request.site)
     }
 }
 
@@ -78,7 +78,7 @@ fn prefix_of(url: &str) -> Result<Scope, PurgeError> {
     }
     let mut path = Vec::new();
     uri::canonical_path(uri::split(url.trim().as_bytes())?.path, &mut path)?;
-    super::path::pattern(&format!("^{}", regex::escape(text(&path)?)))
+    super::path::pattern_scope(&format!("^{}", regex::escape(text(&path)?)))
 }
 
 fn host_of(origin: &str) -> Result<String, PurgeError> {

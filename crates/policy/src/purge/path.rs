@@ -20,13 +20,17 @@ pub(super) fn path_scope(
     let (path, query) = (request.info.path(), request.info.raw_query());
     let as_pattern = pattern_path(text(path)?);
     match reading {
-        PathReading::AnyQuery => pattern(&format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
-        PathReading::Regex => wide(host, &as_pattern, query, request.fields.ending),
-        PathReading::Prefix => wide(host, &as_pattern, query, None),
-        PathReading::Unspecified if looks_wide(&as_pattern, query) => {
-            wide(host, &as_pattern, query, None)
+        PathReading::AnyQuery => {
+            pattern_scope(&format!("^{}(?:\\?|$)", regex::escape(text(path)?)))
         }
-        PathReading::Exact | PathReading::Unspecified => named(&host, path, query, request.site),
+        PathReading::Regex => wide_scope(host, &as_pattern, query, request.fields.ending),
+        PathReading::Prefix => wide_scope(host, &as_pattern, query, None),
+        PathReading::Unspecified if looks_wide(&as_pattern, query) => {
+            wide_scope(host, &as_pattern, query, None)
+        }
+        PathReading::Exact | PathReading::Unspecified => {
+            host_url_scope(&host, path, query, request.site)
+        }
     }
 }
 
@@ -40,14 +44,16 @@ pub fn is_below_purge(path: &[u8]) -> bool {
 pub(super) fn below_purge(info: &RequestInfo, site: &Policy) -> Result<Scope, PurgeError> {
     match info.path().strip_prefix(PURGE_PATH) {
         Some(b"all") => Ok(Scope::Host(info.host().to_owned())),
-        Some(b"") => named(info.host(), b"/", info.raw_query(), site),
-        Some(rest) if rest.starts_with(b"/") => named(info.host(), rest, info.raw_query(), site),
+        Some(b"") => host_url_scope(info.host(), b"/", info.raw_query(), site),
+        Some(rest) if rest.starts_with(b"/") => {
+            host_url_scope(info.host(), rest, info.raw_query(), site)
+        }
         _ => Err(PurgeError::NoPurge),
     }
 }
 
 /// One URL of a host.
-pub(super) fn named(
+pub(super) fn host_url_scope(
     host: &str,
     path: &[u8],
     raw_query: Option<&[u8]>,
@@ -105,7 +111,7 @@ pub(super) fn looks_wide(path: &str, query: Option<&[u8]>) -> bool {
 
 /// The scope of a prefix or pattern. The usual ones become cheaper scopes: `/.*` the host, `/shop/.*` a prefix. Prefixes and
 /// patterns apply to all hosts of the site.
-pub(super) fn wide(
+pub(super) fn wide_scope(
     host: String,
     path: &str,
     query: Option<&[u8]>,
@@ -150,13 +156,13 @@ pub(super) fn wide(
     } else if is_plain && beginning.ends_with('/') {
         Ok(Scope::Prefix(beginning.as_bytes().to_owned()))
     } else if is_plain || start.is_some() {
-        pattern(&format!("^{beginning}"))
+        pattern_scope(&format!("^{beginning}"))
     } else {
-        pattern(&format!("^{wanted}"))
+        pattern_scope(&format!("^{wanted}"))
     }
 }
 
-pub(super) fn pattern(text: &str) -> Result<Scope, PurgeError> {
+pub(super) fn pattern_scope(text: &str) -> Result<Scope, PurgeError> {
     PurgePattern::parse(text).map(Scope::Pattern)
 }
 
@@ -199,7 +205,7 @@ mod tests {
             ("/a(?:b|c).*", None, None, pattern("^/a(?:b|c)")),
         ];
         for (path, query, ending, wanted) in table {
-            let found = wide(
+            let found = wide_scope(
                 "example.com".to_owned(),
                 path,
                 query.map(str::as_bytes),
@@ -207,7 +213,7 @@ mod tests {
             );
             assert_eq!(found.as_ref(), Ok(wanted), "{path}");
         }
-        let broken = wide("example.com".to_owned(), "/a(.*", None, None);
+        let broken = wide_scope("example.com".to_owned(), "/a(.*", None, None);
         assert!(matches!(broken, Err(PurgeError::Pattern(_))));
     }
 
@@ -228,7 +234,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(path in "/[ -~]{0,20}", list in proptest::collection::vec(any::<u8>(), 0..30)) {
-            let _ = wide(String::new(), &pattern_path(&path), Some(&list), None);
+            let _ = wide_scope(String::new(), &pattern_path(&path), Some(&list), None);
             let _ = looks_wide(&path, Some(&list));
         }
     }

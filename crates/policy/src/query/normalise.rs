@@ -1,6 +1,8 @@
 //! Writes a query in normal form, and finds the parameters that make the request bypass the cache.
 
-use super::pairs::{Fate, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair};
+use super::pairs::{
+    Disposition, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair,
+};
 use crate::classes;
 use crate::site::{NamePattern, ParameterOrder, Policy};
 use crate::span::Span;
@@ -59,14 +61,14 @@ pub(crate) fn scan(
             split_pair(part)
         };
         let named = work.len();
-        let fate = if is_plain && is_ignored(name, site) {
-            Fate::Drop
+        let disposition = if is_plain && is_ignored(name, site) {
+            Disposition::Drop
         } else if !is_plain && is_ignored(decoded(name, named, work), site) {
             work.truncate(named);
-            Fate::Drop
+            Disposition::Drop
         } else if !needs_variables(site) {
             work.truncate(named);
-            Fate::Keep
+            Disposition::Keep
         } else {
             if is_plain {
                 work.extend_from_slice(name);
@@ -78,10 +80,10 @@ pub(crate) fn scan(
             {
                 reading = QueryCacheability::MustPass;
             }
-            Fate::Keep
+            Disposition::Keep
         };
         pairs.push(Parameter {
-            fate,
+            disposition,
             name: Span::since(named, work),
             raw: span,
         });
@@ -106,7 +108,10 @@ pub(crate) fn write_kept(
     site: &Policy,
     out: &mut Vec<u8>,
 ) -> bool {
-    if pairs.iter().all(|pair| pair.fate == Fate::Drop) {
+    if pairs
+        .iter()
+        .all(|pair| pair.disposition == Disposition::Drop)
+    {
         return false;
     }
     match site.urls.parameter_order {
@@ -119,7 +124,10 @@ pub(crate) fn write_kept(
         ParameterOrder::Exact => {}
     }
     let before = out.len();
-    for pair in pairs.iter().filter(|pair| pair.fate == Fate::Keep) {
+    for pair in pairs
+        .iter()
+        .filter(|pair| pair.disposition == Disposition::Keep)
+    {
         separate(before, out);
         append_canonical(pair.raw.of(raw), out);
     }
@@ -130,7 +138,7 @@ pub(crate) fn write_kept(
 pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
     let mut end = 0;
     for pair in pairs {
-        if pair.fate != Fate::Drop || pair.raw.start != end {
+        if pair.disposition != Disposition::Drop || pair.raw.start != end {
             return false;
         }
         end = pair.raw.end + 1;
@@ -140,12 +148,18 @@ pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
 
 /// Appends the ignored parameters as they were sent, in their order. Returns whether there were any.
 pub(crate) fn write_dropped(raw: &[u8], pairs: &mut [Parameter], out: &mut Vec<u8>) -> bool {
-    if pairs.iter().all(|pair| pair.fate == Fate::Keep) {
+    if pairs
+        .iter()
+        .all(|pair| pair.disposition == Disposition::Keep)
+    {
         return false;
     }
     pairs.sort_unstable_by_key(|pair| pair.raw.start);
     let before = out.len();
-    for pair in pairs.iter().filter(|pair| pair.fate == Fate::Drop) {
+    for pair in pairs
+        .iter()
+        .filter(|pair| pair.disposition == Disposition::Drop)
+    {
         separate(before, out);
         out.extend_from_slice(pair.raw.of(raw));
     }

@@ -10,7 +10,7 @@ pub const MAX_PARAMETERS: usize = 1000;
 /// One parameter: its position in the raw query, and its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
-    pub(super) fate: Fate,
+    pub(super) disposition: Disposition,
     /// The name of the PHP variable: a range of the work buffer.
     pub(super) name: Span,
     /// `name=value` as sent: a range of the raw query.
@@ -18,7 +18,7 @@ pub(crate) struct Parameter {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     Keep,
     Drop,
 }

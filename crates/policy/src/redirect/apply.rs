@@ -17,14 +17,14 @@ pub struct Redirection {
 pub fn may_apply(info: &RequestInfo, site: &Policy) -> bool {
     let rule = info.rule().and_then(|index| site.rules.get(index));
     let home = &site.home;
-    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(info, home, home.https)
+    rule.is_some_and(|rule| rule.redirect.is_some()) || is_other_address(info, home, home.https)
 }
 
 /// The redirect of a request; `None`: there is none. `has_tls`: whether the host can be reached over TLS; requests
 /// are never redirected to a host without a certificate.
 pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirection> {
     let https = site.home.https.filter(|_| has_tls);
-    if is_away(info, &site.home, https)
+    if is_other_address(info, &site.home, https)
         && let Some(found) = home(info, &site.home, https)
     {
         return Some(found);
@@ -36,7 +36,7 @@ pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirectio
 /// Whether a request used another address than the site's canonical one. Purges are exempt because they are sent from this
 /// machine, without TLS. Challenges for a host are requested without TLS too, also from servers that serve them from a folder
 /// (RFC 8555 section 8.3).
-fn is_away(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
+fn is_other_address(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
     let is_other = (https.is_some() && info.scheme() == Scheme::Http)
         || home.host.as_ref().is_some_and(|host| host != info.host());
     is_other

@@ -38,7 +38,7 @@ pub struct RequestInfo {
     pub(super) arena: Vec<u8>,
     pub(super) found: FieldFindings,
     /// The rules for other spellings of the URL.
-    pub(super) alike: Vec<Option<usize>>,
+    pub(super) spelling_rules: Vec<Option<usize>>,
     pub(super) scratch: Scratch,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Scratch {
     pub(super) work: Vec<u8>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) cookies: Vec<VaryCookie>,
-    pub(super) spelled: spellings::SpellingBuffers,
+    pub(super) spelling_buffers: spellings::SpellingBuffers,
 }
 
 /// A cookie of the vary class, as `name=value` in the work buffer.
@@ -106,7 +106,7 @@ impl Clone for RequestInfo {
         Self {
             arena: self.arena.clone(),
             found: self.found,
-            alike: self.alike.clone(),
+            spelling_rules: self.spelling_rules.clone(),
             scratch: Scratch::default(),
         }
     }
@@ -114,7 +114,7 @@ impl Clone for RequestInfo {
     fn clone_from(&mut self, source: &Self) {
         self.arena.clone_from(&source.arena);
         self.found = source.found;
-        self.alike.clone_from(&source.alike);
+        self.spelling_rules.clone_from(&source.spelling_rules);
     }
 }
 
@@ -133,7 +133,7 @@ impl RequestInfo {
 
     /// The memory in bytes, besides the fixed size.
     pub fn size(&self) -> usize {
-        self.arena.len() + self.alike.len() * size_of::<Option<usize>>()
+        self.arena.len() + self.spelling_rules.len() * size_of::<Option<usize>>()
     }
 
     /// The method.
@@ -222,7 +222,7 @@ impl RequestInfo {
     /// The rules that restrict access to this URL: that of [`Self::rule`], and those for other spellings of the URL
     /// ([`crate::spellings`]). `None` is the site's own setting. A rule may occur twice.
     pub fn guarding(&self) -> impl Iterator<Item = Option<usize>> {
-        std::iter::once(self.found.rule).chain(self.alike.iter().copied())
+        std::iter::once(self.found.rule).chain(self.spelling_rules.iter().copied())
     }
 
     /// Content codings that the client accepts.

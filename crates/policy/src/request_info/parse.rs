@@ -41,12 +41,12 @@ impl RequestInfo {
     ) -> Result<(), BadTarget> {
         self.arena.clear();
         self.found = FieldFindings::default();
-        self.alike.clear();
+        self.spelling_rules.clear();
         let read = self.read_head(line, port, fields, site);
         if read.is_err() {
             self.arena.clear();
             self.found = FieldFindings::default();
-            self.alike.clear();
+            self.spelling_rules.clear();
         }
         self.scratch.work.clear();
         self.scratch.parameters.clear();
@@ -161,8 +161,8 @@ impl RequestInfo {
     }
 
     fn read_spellings(&mut self, pass: &FieldPass<'_>) {
-        let mut buffers = std::mem::take(&mut self.scratch.spelled);
-        let mut alike = std::mem::take(&mut self.alike);
+        let mut buffers = std::mem::take(&mut self.scratch.spelling_buffers);
+        let mut spelling_rules = std::mem::take(&mut self.spelling_rules);
         let request = RequestedPaths {
             method: pass.line.method,
             overrides_method: pass.seen.method_override,
@@ -175,10 +175,10 @@ impl RequestInfo {
             &pass.site.guard,
             &pass.site.rules,
             &mut buffers,
-            &mut alike,
+            &mut spelling_rules,
         );
-        self.alike = alike;
-        self.scratch.spelled = buffers;
+        self.spelling_rules = spelling_rules;
+        self.scratch.spelling_buffers = buffers;
     }
 
     fn finish_fields(&mut self, pass: &FieldPass<'_>) {

@@ -23,12 +23,12 @@ pub fn judge_body(
     if body.is_empty() {
         return Err(NotStored::Empty);
     }
-    if error_page::is_one(response.fields, body) {
+    if error_page::is_error_page(response.fields, body) {
         return Err(NotStored::ErrorPage);
     }
-    let beginning = body.get(..LONGEST_PROLOGUE).unwrap_or(body);
-    let is_suspect = body.len() < SHORTEST_PAGE || has_tag(beginning, BEGIN_OF_PAGE);
-    if is_suspect && !has_tag(body, END_OF_PAGE) {
+    let beginning = body.get(..MAX_PROLOGUE).unwrap_or(body);
+    let is_suspect = body.len() < MIN_PAGE || has_tag(beginning, START_TAG);
+    if is_suspect && !has_tag(body, END_TAG) {
         Err(NotStored::ErrorPage)
     } else {
         Ok(())
@@ -42,7 +42,7 @@ pub fn judge_include(
     body: &[u8],
 ) -> Result<(), NotStored> {
     let is_judged = is_judged_whole(response.status, response.fields, site);
-    if is_judged && error_page::is_one(response.fields, body) {
+    if is_judged && error_page::is_error_page(response.fields, body) {
         Err(NotStored::ErrorPage)
     } else {
         Ok(())
@@ -61,12 +61,12 @@ fn has_tag(body: &[u8], tag: &[u8]) -> bool {
         .any(|place| place.eq_ignore_ascii_case(tag))
 }
 
-const BEGIN_OF_PAGE: &[u8] = b"<html";
+const START_TAG: &[u8] = b"<html";
 
-const END_OF_PAGE: &[u8] = b"</html";
+const END_TAG: &[u8] = b"</html";
 
 /// The bytes in which a whole page has its `<html`: after a doctype and a comment or two.
-const LONGEST_PROLOGUE: usize = 1024;
+const MAX_PROLOGUE: usize = 1024;
 
 /// Shorter HTML without an end tag is an error message.
-const SHORTEST_PAGE: usize = 255;
+const MIN_PAGE: usize = 255;

@@ -12,7 +12,7 @@ use http::header::LINK;
 use memchr::memmem;
 
 /// Whether the body of a page with status 200 is an error page or contains one.
-pub(super) fn is_one(fields: &HeaderMap, body: &[u8]) -> bool {
+pub(super) fn is_error_page(fields: &HeaderMap, body: &[u8]) -> bool {
     memmem::find(body, WP_DIE).is_some()
         || FATAL
             .iter()
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     fn is_error(body: &str) -> bool {
-        is_one(&HeaderMap::new(), body.as_bytes())
+        is_error_page(&HeaderMap::new(), body.as_bytes())
     }
 
     /// An article about the sentence, in a theme without an announcement.
@@ -177,7 +177,7 @@ mod tests {
             LINK,
             HeaderValue::from_static("<https://example.com/wp-json/>; rel=\"https://api.w.org/\""),
         );
-        assert!(!is_one(&fields, short.as_bytes()));
+        assert!(!is_error_page(&fields, short.as_bytes()));
         // Displayed code is escaped; a title alone is not text.
         assert!(!is_error(
             "<html><body><pre>&lt;body id=\"error-page\"&gt;</pre></body></html>"
@@ -191,7 +191,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-            is_one(&HeaderMap::new(), &bytes);
+            is_error_page(&HeaderMap::new(), &bytes);
             prop_assert!(visible_text(&bytes).len() <= MAX_TEXT_BYTES + 2);
         }
 

@@ -34,13 +34,13 @@ pub fn judge_taught(
     response: &ResponseHead<'_>,
     site: &Policy,
 ) -> Storability {
-    let names_itself = response.status.as_u16() == 200
+    let names_requested_url = response.status.as_u16() == 200
         && response
             .fields
             .get(CONTENT_LOCATION)
             .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
             .is_some_and(|address| address.is_of(reader));
-    if !names_itself {
+    if !names_requested_url {
         return Storability::Skip(NotStored::Method);
     }
     explicit_only(response, judge(reader, response, site), site)

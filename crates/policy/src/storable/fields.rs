@@ -30,7 +30,7 @@ pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> 
         .and_then(|index| site.rules.get(index))
         .map(|rule| rule.ignore)
         .unwrap_or_default();
-    let keeps_foreign = site.storage.fields == AddressedFields::Standard;
+    let keeps_other_products = site.storage.fields == AddressedFields::Standard;
     let from_origin = site.storage.validation == ValidationPolicy::Origin;
     let keeps_cookies = site.unnamed_cookies == UnnamedCookies::Bypass && !ignore.set_cookie;
     let confined = if from_origin {
@@ -44,10 +44,10 @@ pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> 
         let is_dropped = is_hop_by_hop(name.as_str(), listed.iter().copied())
             || NEVER_STORED.contains(&name.as_str())
             || (!keeps_cookies && COOKIES.contains(&name.as_str()))
-            || (!keeps_foreign && *name == "cdn-cache-control")
+            || (!keeps_other_products && *name == "cdn-cache-control")
             || confined.contains(name)
             || TAG_FIELDS.contains(&name.as_str())
-            || (!keeps_foreign && FOREIGN.contains(&name.as_str()))
+            || (!keeps_other_products && OTHER_PRODUCTS.contains(&name.as_str()))
             || (ignore.vary && *name == VARY)
             || (HIDDEN.contains(&name.as_str()) && site.changes.remove.contains(name));
         if !is_dropped {
@@ -229,7 +229,7 @@ const SET_COOKIE2: HeaderName = HeaderName::from_static("set-cookie2");
 const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
 
 /// Instructions to the caches of other products.
-const FOREIGN: &[&str] = &[
+const OTHER_PRODUCTS: &[&str] = &[
     "surrogate-control",
     "x-accel-buffering",
     "x-accel-charset",

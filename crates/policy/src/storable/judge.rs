@@ -1,7 +1,7 @@
 //! Evaluates a response: runs each check in order.
 
 use super::fields::cookies_set;
-use super::lifetime::{default_lifetime, from_arrival, live, missing_page, spread};
+use super::lifetime::{default_lifetime, from_arrival, missing_page, spread, store_unless_stale};
 use super::response::{ResponseHead, Storability, is_html};
 use super::{litespeed, redirect, rfc9111};
 use crate::cache_control::CacheControl;
@@ -18,7 +18,7 @@ use http::{HeaderMap, StatusCode};
 
 /// Evaluates a response to the trimmed form of the request `info`.
 pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
-    judge_stated(info, response, site, &statement(info, response, site))
+    judge_statement(info, response, site, &statement(info, response, site))
 }
 
 /// As [`judge`], but shortens a lifetime that the response does not state by up to a tenth, so that pages that were stored
@@ -30,7 +30,7 @@ pub fn judge_spread(
     seed: u64,
 ) -> Storability {
     let statement = statement(info, response, site);
-    match judge_stated(info, response, site, &statement) {
+    match judge_statement(info, response, site, &statement) {
         Storability::Store(life) => {
             Storability::Store(spread(response, &statement, site, life, seed))
         }
@@ -44,7 +44,7 @@ fn statement(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> 
     freshness::statement(response.fields, site.storage.fields, ignore, response.now)
 }
 
-fn judge_stated(
+fn judge_statement(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
     site: &Policy,
@@ -60,9 +60,9 @@ fn judge_stated(
     if let Err(why) = forbidden {
         return Storability::Skip(why);
     }
-    if let Some(brief) = missing_page(response, statement, site) {
-        let brief = from_arrival(response, brief);
-        return live(response, brief, StaleWindows::default());
+    if let Some(lifetime) = missing_page(response, statement, site) {
+        let lifetime = from_arrival(response, lifetime);
+        return store_unless_stale(response, lifetime, StaleWindows::default());
     }
     if site.storage.validation == ValidationPolicy::Origin {
         return rfc9111::judge(response, statement, rule, site);
@@ -75,7 +75,7 @@ fn judge_stated(
         || default_lifetime(response, statement, rule, site).map(|own| from_arrival(response, own));
     let fresh = statement.lifetime.or_else(own);
     fresh.map_or(Storability::Skip(NotStored::NoLifetime), |fresh| {
-        live(response, fresh, windows)
+        store_unless_stale(response, fresh, windows)
     })
 }
 
@@ -163,7 +163,7 @@ fn is_harmless(name: &[u8], site: &Policy) -> bool {
 
 fn check_vary(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), NotStored> {
     let vary = Vary::of(fields);
-    let is_served = match site.storage.vary {
+    let is_supported = match site.storage.vary {
         VaryPolicy::CoveredByKey => vary.is_covered_by_key(site.storage.vary),
         // Each variant gets a separate entry.
         VaryPolicy::Variants => vary.is_selectable(),
@@ -171,7 +171,7 @@ fn check_vary(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), N
     if site.storage.fields == AddressedFields::OfPlugins {
         litespeed::check(fields, site)?;
     }
-    if ignore.vary || is_served {
+    if ignore.vary || is_supported {
         Ok(())
     } else {
         Err(NotStored::Vary)
@@ -192,7 +192,9 @@ fn check_content(
             return Err(NotStored::Empty);
         }
     }
-    if response.status.is_redirection() && redirect::leads_back(info, response.fields, site) {
+    if response.status.is_redirection()
+        && redirect::redirects_to_itself(info, response.fields, site)
+    {
         return Err(NotStored::Loop);
     }
     Ok(())

@@ -78,7 +78,7 @@ pub(super) fn from_arrival(response: &ResponseHead<'_>, lifetime: Duration) -> D
 }
 
 /// Stores with this lifetime, unless the entry would be stale on arrival: that is not worth its memory.
-pub(super) fn live(
+pub(super) fn store_unless_stale(
     response: &ResponseHead<'_>,
     fresh: Duration,
     windows: StaleWindows,

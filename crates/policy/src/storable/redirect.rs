@@ -42,32 +42,32 @@ impl ReferenceUrl {
 /// Resolves a reference against the requested URL (RFC 3986 §5.2, as far as references occur in practice). `None`: the
 /// reference is invalid, or its scheme is neither `http` nor `https`.
 pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
-    match follow(info, reference, site) {
-        Leads::To(address) => Some(address),
-        Leads::Elsewhere | Leads::Unknown => None,
+    match resolve_any(info, reference, site) {
+        Resolved::Url(address) => Some(address),
+        Resolved::OtherScheme | Resolved::Invalid => None,
     }
 }
 
 /// Whether any `Location` names the requested URL. False without a `Location`.
-pub(super) fn leads_back(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
+pub(super) fn redirects_to_itself(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
     fields
         .get_all(LOCATION)
         .iter()
-        .any(|value| match follow(info, value.as_bytes(), site) {
-            Leads::To(address) => address.is_of(info),
-            Leads::Elsewhere => false,
-            Leads::Unknown => true,
+        .any(|value| match resolve_any(info, value.as_bytes(), site) {
+            Resolved::Url(address) => address.is_of(info),
+            Resolved::OtherScheme => false,
+            Resolved::Invalid => true,
         })
 }
 
-enum Leads {
-    To(ReferenceUrl),
+enum Resolved {
+    Url(ReferenceUrl),
     /// The reference has another scheme.
-    Elsewhere,
-    Unknown,
+    OtherScheme,
+    Invalid,
 }
 
-fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
+fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> Resolved {
     let reference = reference
         .split(|&byte| byte == b'#')
         .next()
@@ -76,9 +76,9 @@ fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
     if let Some(scheme) = scheme(reference) {
         let is_http = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
         return if is_http {
-            read(reference, site)
+            parse_absolute(reference, site)
         } else {
-            Leads::Elsewhere
+            Resolved::OtherScheme
         };
     }
     let mut absolute = Vec::with_capacity(
@@ -90,7 +90,7 @@ fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
     if reference.starts_with(b"//") {
         absolute.extend_from_slice(b"http:");
     } else if reference.is_empty() {
-        return Leads::To(ReferenceUrl {
+        return Resolved::Url(ReferenceUrl {
             host: None,
             path: info.path().to_vec(),
             query: info.query().map(<[u8]>::to_vec),
@@ -103,25 +103,25 @@ fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
         absolute.extend_from_slice(info.path().get(..directory).unwrap_or_default());
     }
     absolute.extend_from_slice(reference);
-    read(&absolute, site)
+    parse_absolute(&absolute, site)
 }
 
-fn read(absolute: &[u8], site: &Policy) -> Leads {
+fn parse_absolute(absolute: &[u8], site: &Policy) -> Resolved {
     let Ok(target) = uri::split(absolute) else {
-        return Leads::Unknown;
+        return Resolved::Invalid;
     };
     let Ok(host) = target.authority.map(canonical_host).transpose() else {
-        return Leads::Unknown;
+        return Resolved::Invalid;
     };
     let mut path = Vec::with_capacity(target.path.len());
     if uri::canonical_path(target.path, &mut path).is_err() {
-        return Leads::Unknown;
+        return Resolved::Invalid;
     }
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
         query::normalise(raw, site, &mut normal);
     }
-    Leads::To(ReferenceUrl {
+    Resolved::Url(ReferenceUrl {
         host,
         path,
         query: (!normal.is_empty()).then_some(normal),

@@ -30,8 +30,8 @@ pub(super) fn judge(
     if control.private && !control.is_confined() {
         return Storability::Skip(NotStored::Private);
     }
-    let must_ask = control.no_cache && !control.is_confined();
-    let (fresh, windows) = if must_ask {
+    let must_validate = control.no_cache && !control.is_confined();
+    let (fresh, windows) = if must_validate {
         (Some(Duration::ZERO), StaleWindows::default())
     } else {
         (
@@ -49,12 +49,12 @@ pub(super) fn judge(
         stale_if_error: windows.if_error,
         initial_age,
     };
-    let last_use = life
+    let usable_until = life
         .fresh
         .saturating_add(windows.while_revalidate.max(windows.if_error));
-    if last_use > initial_age || has_validator(response.fields) {
+    if usable_until > initial_age || has_validator(response.fields) {
         Storability::Store(life)
-    } else if must_ask {
+    } else if must_validate {
         Storability::Skip(NotStored::NoCache)
     } else {
         Storability::Skip(NotStored::NoLifetime)

@@ -6,7 +6,7 @@ use crate::pattern::PathPattern;
 use crate::site::Rule;
 
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct FoldedRule {
     matches: Matches,
     /// Whether the rule has any access setting, including an explicit `off`.
     pub(super) decides_access: bool,
@@ -45,14 +45,14 @@ enum RuleReach {
 
 /// How closely a rule matches a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Likeness {
+pub(super) enum MatchKind {
     /// Except for case and a final slash.
     Same,
     /// As slugs only.
     Slug,
 }
 
-impl Shape {
+impl FoldedRule {
     pub(super) fn of(rule: &Rule) -> Self {
         let matches = if let Some(pattern) = &rule.pattern {
             Matches::Pattern {
@@ -87,7 +87,7 @@ impl Shape {
     }
 
     /// How closely the rule matches a path. Both forms end with `/`.
-    pub(super) fn likeness(&self, lower: &[u8], slug: &[u8]) -> Option<Likeness> {
+    pub(super) fn match_kind(&self, lower: &[u8], slug: &[u8]) -> Option<MatchKind> {
         match &self.matches {
             Matches::Path {
                 lower: rule_path,
@@ -95,9 +95,9 @@ impl Shape {
                 reach,
             } => {
                 if reach.has(rule_path, without_slash(lower)) {
-                    Some(Likeness::Same)
+                    Some(MatchKind::Same)
                 } else if reach.has(rule_slug, without_slash(slug)) {
-                    Some(Likeness::Slug)
+                    Some(MatchKind::Slug)
                 } else {
                     None
                 }
@@ -108,9 +108,9 @@ impl Shape {
                     pattern.matches(path) || (!whole.is_empty() && pattern.matches(whole))
                 };
                 if is_match(lower) {
-                    Some(Likeness::Same)
+                    Some(MatchKind::Same)
                 } else if is_match(slug) {
-                    Some(Likeness::Slug)
+                    Some(MatchKind::Slug)
                 } else {
                     None
                 }
