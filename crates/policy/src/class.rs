@@ -77,7 +77,7 @@ impl Network {
     }
 }
 
-/// Whether a `User-Agent` names a crawler. Only honest crawlers are recognised; the others are visitors with many requests.
+/// Whether a `User-Agent` names a crawler. Only honest crawlers are recognized; the others are visitors with many requests.
 fn is_crawler(agent: &[u8]) -> bool {
     // A brand of phones, which is part of the `User-Agent` of their browsers.
     const PHONE: &[u8] = b"cubot";

@@ -254,21 +254,21 @@ impl StoredResponse<'_> {
         self.validity == Validity::Outdated
             && self.life.fresh > self.age
             && !info.has_authorization()
-            && !self.is_unwanted(&info.directives())
+            && !self.is_too_old(&info.directives())
     }
 
     /// Whether the request demands a newer response (RFC 9111 section 5.2.1).
-    fn is_unwanted(&self, wanted: &Directives) -> bool {
+    fn is_too_old(&self, directives: &Directives) -> bool {
         let left = self.life.fresh.saturating_sub(self.age);
-        wanted.no_cache
-            || wanted.max_age.is_some_and(|oldest| self.age > oldest)
-            || wanted.min_fresh.is_some_and(|wanted| left < wanted)
+        directives.no_cache
+            || directives.max_age.is_some_and(|oldest| self.age > oldest)
+            || directives.min_fresh.is_some_and(|wanted| left < wanted)
     }
 
-    /// Decides by age and validity. `wanted` are empty with the WordPress preset.
-    fn use_for(&self, wanted: &Directives) -> Decision {
+    /// Decides by age and validity. `directives` are empty with the WordPress preset.
+    fn use_for(&self, directives: &Directives) -> Decision {
         let life = self.life;
-        if self.is_unwanted(wanted) {
+        if self.is_too_old(directives) {
             return self.fetch();
         }
         let is_soft_purged = self.validity != Validity::Valid;
@@ -276,7 +276,7 @@ impl StoredResponse<'_> {
             return Decision::Hit;
         }
         let staleness = self.age.saturating_sub(life.fresh);
-        let is_accepted = wanted.max_stale.is_some_and(|most| staleness <= most);
+        let is_accepted = directives.max_stale.is_some_and(|most| staleness <= most);
         if is_accepted
             && !is_soft_purged
             && !freshness::forbids_stale(self.fields, AddressedFields::Standard)

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn originals_are_recognised_by_their_extension() {
+    fn originals_are_recognized_by_their_extension() {
         for (path, expected) in [
             ("/a.jpg", Some(OriginalFormat::Jpeg)),
             ("/a.JPEG", Some(OriginalFormat::Jpeg)),

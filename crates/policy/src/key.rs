@@ -28,7 +28,7 @@ pub fn write_key(info: &RequestInfo, out: &mut Vec<u8>) {
     write(info, QueryKey::Is(info.query()), out);
 }
 
-/// Writes the key that a request would have with another query; `query` is normalised.
+/// Writes the key that a request would have with another query; `query` is normalized.
 pub fn write_key_with(info: &RequestInfo, query: Option<&[u8]>, out: &mut Vec<u8>) {
     write(info, QueryKey::Is(query), out);
 }
@@ -144,7 +144,7 @@ fn push_part(part: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The scope of a URL purge: all variants of a page, under both schemes and every port. Expects the canonical host and
-/// path and the normalised query.
+/// path and the normalized query.
 pub fn url_id(host: &str, path: &[u8], query: Option<&[u8]>) -> u64 {
     let mut hasher = scope(1);
     feed(&mut hasher, host.as_bytes());

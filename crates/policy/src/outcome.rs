@@ -151,7 +151,7 @@ words! {
         NoRoom = "no-room",
         /// The client took too long.
         Timeout = "timeout",
-        /// The client closed the connection before it had a response; in the log only.
+        /// The client ended the connection or the request before it had a response; in the log only.
         ClientGone = "client-gone",
         /// The path names a file that is never sent.
         Denied = "denied",

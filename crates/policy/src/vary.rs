@@ -1,7 +1,7 @@
 //! `Vary`: whether the key already distinguishes all fields on which a response depends.
 //!
-//! Only responses to trimmed requests are stored, and the fields of these depend only on the key. So a field is covered if a
-//! trimmed request sends a constant of its key for it. Any other field, and `*` anywhere in the list, is not covered (RFC 9111
+//! Only responses to trimmed requests are stored, and the fields of these depend only on the key. So a field is covered if its
+//! value in a trimmed request depends only on the key. Any other field, and `*` anywhere in the list, is not covered (RFC 9111
 //! §4.1, RFC 9110 §12.5.5). With the WordPress preset there are no variants by other fields; such a response is not stored.
 //! Without a preset each variant has an entry, found by the selection that [`Selecting`] writes.
 

@@ -28,7 +28,7 @@ pub struct AccessRules {
 /// A setting of a site or a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessSetting<T> {
-    /// Not set: the setting of the site applies to a rule.
+    /// Not set: a rule has the setting of its site.
     #[default]
     Nothing,
     /// Explicitly off, whatever the site sets.

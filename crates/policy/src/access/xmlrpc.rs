@@ -17,9 +17,9 @@ pub fn is_meant(info: &RequestInfo) -> bool {
 /// The call in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// All methods are allowed.
+    /// The methods that it names are allowed.
     Fine,
-    /// A method is denied.
+    /// It names a denied method.
     Forbidden,
     /// The body is not XML-RPC in the accepted form.
     Unreadable,
@@ -131,7 +131,7 @@ fn up_to(bytes: &[u8], most: usize) -> &[u8] {
 
 /// An element that begins with `<methodName`.
 enum MethodNameState<'b> {
-    /// Its name is longer.
+    /// Another element: its name is longer.
     Other,
     /// The text of the element.
     Plain(&'b [u8]),

@@ -1,6 +1,6 @@
 //! Dictionaries of structured fields (RFC 9651 §4.2.2), as far as fields about caching need them.
 //!
-//! The whole grammar is recognised, so that a malformed field is distinguished from an unusual one. Only values that
+//! The whole grammar is recognized, so that a malformed field is distinguished from an unusual one. Only values that
 //! caching fields can have are returned. Accepts any bytes, never panics, and takes linear time.
 
 /// The value of a member, as far as caching fields use it.
@@ -14,7 +14,7 @@ pub(crate) enum DictionaryValue {
     Text(String),
     /// An inner list that consists of strings, without their parameters.
     Texts(Vec<String>),
-    /// Any other type: decimal, token, bytes, date, display string, or a list of such values.
+    /// Any other type: decimal, token, bytes, date, display string, or a list with any other values.
     Other,
 }
 

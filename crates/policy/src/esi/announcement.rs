@@ -14,7 +14,7 @@ const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control
 const NAME: &[u8] = b"galley";
 
 /// Returns whether a response is a page with ESI tags. If so, its `content` directives are removed, because Galley processes them.
-/// A field without other directives would not state a lifetime.
+/// A field without other directives is removed as a whole, because it states no lifetime.
 pub fn take(status: StatusCode, fields: &mut HeaderMap) -> bool {
     let is_page = status == StatusCode::OK && is_html(fields);
     if !is_page || !fields.get_all(&SURROGATE_CONTROL).iter().any(names_esi) {

@@ -2,8 +2,8 @@
 //!
 //! A visitor's text can contain a tag if an application prints it without escaping. So an include never requests another
 //! server: it is requested from the site's own upstream, with a host of the site or one that the configuration lists, and
-//! without cookies of the visitor other than those that select a variant. [`is_for_everybody`] prevents that pages for other
-//! visitors include restricted content.
+//! without cookies of the visitor other than those that select a variant. [`is_for_everybody`] keeps restricted content out of
+//! pages for other visitors.
 
 use std::net::{IpAddr, Ipv4Addr};
 

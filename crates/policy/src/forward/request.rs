@@ -19,7 +19,7 @@ pub struct UpstreamRequest {
     pub host: String,
     /// The canonical raw path.
     pub path: Vec<u8>,
-    /// The query without its `?`: normalised in trimmed requests, as sent in whole ones.
+    /// The query without its `?`: normalized in trimmed requests, as sent in whole ones.
     pub query: Option<Vec<u8>>,
     /// The fields, without `Host`, `Content-Length` and `Transfer-Encoding`; at most one `Cookie`.
     pub fields: Vec<(HeaderName, HeaderValue)>,
@@ -315,7 +315,7 @@ const REPLACED: &[&str] = &[
 ];
 
 /// Fields that only a trusted proxy may send: addresses, hosts, schemes and paths other than those of the request; and
-/// `Proxy`, which CGI turns into `HTTP_PROXY` (CVE-2016-5385). `X-Forwarded*` is recognised by its prefix.
+/// `Proxy`, which CGI turns into `HTTP_PROXY` (CVE-2016-5385). `X-Forwarded*` is recognized by its prefix.
 const CLAIMS: &[&str] = &[
     "cf-connecting-ip",
     "client-ip",

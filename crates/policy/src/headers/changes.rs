@@ -37,7 +37,7 @@ pub fn parse_name(text: &str) -> Option<HeaderName> {
     HeaderName::from_bytes(text.as_bytes()).ok()
 }
 
-/// Parses `Name: value`. `None`: the name or value is missing or invalid; for example, it could end the line.
+/// Parses `Name: value`. `None`: the name or value is missing or invalid, such as one that could end the line.
 pub fn parse_line(text: &str) -> Option<HeaderField> {
     let (name, value) = text.split_once(':')?;
     let value = HeaderValue::from_str(value.trim()).ok()?;
@@ -70,6 +70,6 @@ pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
     }
 }
 
-/// Fields that reveal software and versions, and a URL that only attackers use. If the
-/// configuration does not keep them, they are not stored either.
+/// Fields that reveal software and versions, and a URL that only attackers use. They are removed, and not stored either, unless
+/// the configuration keeps them.
 pub const HIDDEN: [&str; 3] = ["x-powered-by", "x-pingback", "server"];

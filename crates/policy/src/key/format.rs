@@ -1,4 +1,4 @@
-//! The version of the key format, by which a version of Galley recognises whether it can read stored pages.
+//! The version of the key format, by which a version of Galley recognizes whether it can read stored pages.
 
 /// Increase this when the same request under the same rules gets another key, or when the contents of an entry change. Pages
 /// in another format are not read.

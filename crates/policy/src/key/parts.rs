@@ -17,7 +17,7 @@ pub struct KeyParts<'a> {
     pub authority: &'a [u8],
     /// The canonical path.
     pub path: &'a [u8],
-    /// The normalised query.
+    /// The normalized query.
     pub query: Option<&'a [u8]>,
     /// The vary cookies with their values, which may be confidential.
     pub vary_cookies: &'a [u8],

@@ -99,7 +99,7 @@ fn is_escaped(line: &[u8], at: usize) -> bool {
     slashes.count() % 2 == 1
 }
 
-/// The maximum number of proxies in a row; usual are two or three.
+/// The maximum number of proxies in a row; two or three are usual.
 const MAX_HOPS: usize = 16;
 
 /// The maximum number of lines of one field; proxies join lines.

@@ -60,7 +60,7 @@ impl From<BadHost> for PurgeError {
     }
 }
 
-/// The maximum number of tags in one request or response. A response with more purges the whole site.
+/// The maximum number of tags in one request or response. A response with more tags purges the whole site.
 pub const MAX_PURGES: usize = 1024;
 
 /// The maximum length of a pattern in bytes; typical ones are shorter than a hundred.

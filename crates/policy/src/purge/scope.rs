@@ -29,7 +29,7 @@ pub enum Scope {
         host: Option<String>,
         /// The canonical path.
         path: Vec<u8>,
-        /// The normalised query.
+        /// The normalized query.
         query: Option<Vec<u8>>,
     },
     /// A canonical path and all paths below it, by whole segments: `/shop` covers `/shop`, `/shop/` and `/shop/x`, not `/shopping`.

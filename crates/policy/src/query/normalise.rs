@@ -9,7 +9,7 @@ use crate::span::Span;
 use crate::uri;
 use crate::wordpress;
 
-/// Writes the normalised query to `out`, which is cleared first; empty means that the URL has none.
+/// Writes the normalized query to `out`, which is cleared first; empty means that the URL has none.
 ///
 /// Ignored parameters are removed, the others sorted by name. Escapes are in upper case, unreserved characters are decoded, and
 /// a lone `%` and all bytes that RFC 3986 forbids are escaped. `raw` is the text after the `?`.

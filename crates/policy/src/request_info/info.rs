@@ -182,7 +182,7 @@ impl RequestInfo {
         self.bytes(self.found.decoded_path)
     }
 
-    /// The normalised query without ignored parameters; never empty.
+    /// The normalized query without ignored parameters; never empty.
     pub fn query(&self) -> Option<&[u8]> {
         self.optional(self.found.query)
     }
@@ -362,7 +362,7 @@ impl RequestInfo {
         self.found.ignores_cookies
     }
 
-    /// Writes canonical path and normalised query, `/a/b?x`, to `out`, which is cleared first. Prefix and pattern purges are
+    /// Writes canonical path and normalized query, `/a/b?x`, to `out`, which is cleared first. Prefix and pattern purges are
     /// compared with this form.
     pub fn path_query(&self, out: &mut Vec<u8>) {
         out.clear();

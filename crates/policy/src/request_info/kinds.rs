@@ -82,7 +82,7 @@ pub enum Device {
     Any,
     /// Not a phone.
     Desktop,
-    /// A phone or tablet, as WordPress recognises them.
+    /// A phone or tablet, as WordPress recognizes them.
     Mobile,
 }
 

@@ -93,7 +93,7 @@ pub enum UnnamedCookies {
 pub struct StoragePolicy {
     /// The statuses that are stored.
     pub statuses: StorableStatuses,
-    /// Whether pages that PHP did not finish, and the standard head of WordPress on missing pages, are recognised.
+    /// Whether pages that PHP did not finish, and the standard head of WordPress on missing pages, are recognized.
     pub checks_pages: bool,
     /// What happens to a response with `Vary`.
     pub vary: VaryPolicy,

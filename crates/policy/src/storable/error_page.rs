@@ -1,9 +1,9 @@
-//! Error pages with status 200, recognised by their content.
+//! Error pages with status 200, recognized by their content.
 //!
 //! `wp_die()` sends WordPress's error page with an error status, unless a part of the requested page was sent before: then the
 //! error page follows that part, and the status is that of the part. The error page has a body element that no other page has;
 //! a page that quotes the element escapes it. Drop-ins (`db-error.php`, `maintenance.php`) can contain anything, and have
-//! status 200 unless their author sets another. They are recognised by WordPress's sentence, but only if the page contains
+//! status 200 unless their author sets another. They are recognized by WordPress's sentence, but only if the page contains
 //! little else and does not announce the API, which WordPress does on every page of a theme: an article about the sentence is
 //! longer, and has the announcement.
 
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn error_pages_of_wordpress_and_php_are_recognised() {
+    fn error_pages_of_wordpress_and_php_are_recognized() {
         let die = "<!DOCTYPE html>\n<html lang=\"en-US\">\n<head><title>Database Error</title></head>\n<body id=\"error-page\">\n\
                    \t<div class=\"wp-die-message\"><h1>Fehler beim Aufbau</h1></div></body>\n</html>\n";
         assert!(is_error(die));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn drop_ins_are_recognised_by_the_sentence() {
+    fn drop_ins_are_recognized_by_the_sentence() {
         let style = format!("<style>{}</style>", "p { color: red } ".repeat(500));
         let picture = "<img src=\"/wp-content/uploads/logo.png\">";
         for words in [

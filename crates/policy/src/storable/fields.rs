@@ -1,7 +1,7 @@
 //! The fields of a response that are stored, and the cache directives that browsers get.
 //!
-//! Everybody gets a stored head, so it contains nothing that was meant for one connection (RFC 9111 §3.1), for one visitor, or
-//! for shared caches. Framing is not stored either: each response is framed again.
+//! A stored head is sent to every client, so it contains nothing that was meant for one connection (RFC 9111 §3.1), for one
+//! visitor, or for shared caches. Framing is not stored either: each response is framed again.
 
 use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};

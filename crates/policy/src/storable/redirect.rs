@@ -21,7 +21,7 @@ pub struct ReferenceUrl {
     pub host: Option<String>,
     /// The canonical path.
     pub path: Vec<u8>,
-    /// The normalised query.
+    /// The normalized query.
     pub query: Option<Vec<u8>>,
 }
 
