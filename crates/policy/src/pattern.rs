@@ -16,7 +16,8 @@ pub struct PathPattern(Regex);
 impl PathPattern {
     /// Compiles a regular expression.
     ///
-    /// Errors: it is invalid, too large, or needs backtracking (look-around, back references). The text gives the reason, on one line.
+    /// Errors: it is invalid, too large, or needs backtracking (look-around, back references). The text gives the reason on one
+    /// line.
     pub fn compile(text: &str) -> Result<Self, String> {
         RegexBuilder::new(text)
             .unicode(false)
