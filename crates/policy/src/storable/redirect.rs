@@ -43,8 +43,8 @@ impl ReferenceUrl {
 /// reference is invalid, or its scheme is neither `http` nor `https`.
 pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
     match resolve_any(info, reference, site) {
-        Resolved::Url(address) => Some(address),
-        Resolved::OtherScheme | Resolved::Invalid => None,
+        ResolvedReference::Url(address) => Some(address),
+        ResolvedReference::OtherScheme | ResolvedReference::Invalid => None,
     }
 }
 
@@ -54,20 +54,20 @@ pub(super) fn redirects_to_itself(info: &RequestInfo, fields: &HeaderMap, site: 
         .get_all(LOCATION)
         .iter()
         .any(|value| match resolve_any(info, value.as_bytes(), site) {
-            Resolved::Url(address) => address.is_of(info),
-            Resolved::OtherScheme => false,
-            Resolved::Invalid => true,
+            ResolvedReference::Url(address) => address.is_of(info),
+            ResolvedReference::OtherScheme => false,
+            ResolvedReference::Invalid => true,
         })
 }
 
-enum Resolved {
+enum ResolvedReference {
     Url(ReferenceUrl),
     /// The reference has another scheme.
     OtherScheme,
     Invalid,
 }
 
-fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> Resolved {
+fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> ResolvedReference {
     let reference = reference
         .split(|&byte| byte == b'#')
         .next()
@@ -78,7 +78,7 @@ fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> Resolved 
         return if is_http {
             parse_absolute(reference, site)
         } else {
-            Resolved::OtherScheme
+            ResolvedReference::OtherScheme
         };
     }
     let mut absolute = Vec::with_capacity(
@@ -90,7 +90,7 @@ fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> Resolved 
     if reference.starts_with(b"//") {
         absolute.extend_from_slice(b"http:");
     } else if reference.is_empty() {
-        return Resolved::Url(ReferenceUrl {
+        return ResolvedReference::Url(ReferenceUrl {
             host: None,
             path: info.path().to_vec(),
             query: info.query().map(<[u8]>::to_vec),
@@ -106,22 +106,22 @@ fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> Resolved 
     parse_absolute(&absolute, site)
 }
 
-fn parse_absolute(absolute: &[u8], site: &Policy) -> Resolved {
+fn parse_absolute(absolute: &[u8], site: &Policy) -> ResolvedReference {
     let Ok(target) = uri::split(absolute) else {
-        return Resolved::Invalid;
+        return ResolvedReference::Invalid;
     };
     let Ok(host) = target.authority.map(canonical_host).transpose() else {
-        return Resolved::Invalid;
+        return ResolvedReference::Invalid;
     };
     let mut path = Vec::with_capacity(target.path.len());
     if uri::canonical_path(target.path, &mut path).is_err() {
-        return Resolved::Invalid;
+        return ResolvedReference::Invalid;
     }
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
         query::normalise(raw, site, &mut normal);
     }
-    Resolved::Url(ReferenceUrl {
+    ResolvedReference::Url(ReferenceUrl {
         host,
         path,
         query: (!normal.is_empty()).then_some(normal),
