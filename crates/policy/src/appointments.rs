@@ -1,5 +1,5 @@
-//! Appointments: the moments at which WordPress's scheduler has work that visitors wait for. The plugin announces them in
-//! `Galley-Cron` of an upstream's response: milliseconds from now, separated by commas.
+//! Appointments: the moments at which WordPress's scheduler has tasks that visitors wait for. The plugin announces them in
+//! the response field `Galley-Cron`: milliseconds from now, separated by commas.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use http::{HeaderMap, HeaderName};
 
 use crate::tags;
 
-/// The field that announces; it is never passed on.
+/// The field with the appointments; it is never forwarded.
 pub const APPOINTMENTS_FIELD: &str = "galley-cron";
 
 const GALLEY_CRON: HeaderName = HeaderName::from_static(APPOINTMENTS_FIELD);
 
-/// The appointments that a response announces, soonest first; `None` if it has no such field.
+/// The appointments in a response, soonest first; `None` if it has no such field.
 pub fn announced(fields: &HeaderMap) -> Option<Vec<Duration>> {
     let value = fields.get(GALLEY_CRON)?;
     let words = tags::split(value.as_bytes()).filter_map(|word| {
@@ -22,7 +22,7 @@ pub fn announced(fields: &HeaderMap) -> Option<Vec<Duration>> {
     Some(within_bounds(words))
 }
 
-/// Milliseconds as appointments: at most [`MOST`], none later than [`LATEST`].
+/// Converts milliseconds to appointments: at most [`MOST`], none later than [`LATEST`].
 pub fn within_bounds(milliseconds: impl IntoIterator<Item = u64>) -> Vec<Duration> {
     let mut all: Vec<Duration> = milliseconds
         .into_iter()
@@ -34,10 +34,10 @@ pub fn within_bounds(milliseconds: impl IntoIterator<Item = u64>) -> Vec<Duratio
     all
 }
 
-/// A plugin that has more to do says so again after the first of them.
+/// The maximum number of appointments. A plugin with more announces the rest after the first of these.
 pub const MOST: usize = 8;
 
-/// Later ones are announced again before.
+/// The latest appointment. Later ones are announced again in time.
 pub const LATEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
 #[cfg(test)]
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bounded_numbers_are_appointments() {
+    fn only_numbers_within_the_limits_are_appointments() {
         assert_eq!(announced(&HeaderMap::new()), None);
         assert_eq!(read("5000, 20"), Some(vec![20, 5000]));
         assert_eq!(read("kept"), Some(vec![]));

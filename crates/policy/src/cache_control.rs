@@ -1,10 +1,10 @@
-//! Cache directives of a response or request, read strictly: anything ambiguous forbids.
+//! Cache directives of a response or request, read strictly: an ambiguous directive counts as the stricter one.
 //!
 //! [`CacheControl::parse`] reads `Cache-Control` (RFC 9111 §5.2) and fields of the same form;
 //! [`CacheControl::parse_targeted`] reads the targeted fields of RFC 9213, which are structured fields and are ignored as a
 //! whole when malformed. Names match whole tokens (`x-private` is not `private`), commas inside quoted strings do not
 //! separate, the smallest of several lifetimes counts, and a lifetime that is not a number is zero. [`crate::storable`] and
-//! [`crate::freshness`] decide what follows from the directives.
+//! [`crate::freshness`] evaluate the directives.
 
 pub(crate) mod dictionary;
 mod qualified;
@@ -17,52 +17,52 @@ use crate::classes;
 /// The directives that Galley knows, of all lines of one field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheControl {
-    /// Must not be stored.
+    /// The response must not be stored.
     pub no_store: bool,
-    /// May not be used without asking; the qualified form `no-cache="x"` counts as well.
+    /// The response must be validated before each use; the qualified form `no-cache="x"` counts as well.
     pub no_cache: bool,
-    /// Not for shared caches; qualified as above.
+    /// The response is not for shared caches; the qualified form counts as well.
     pub private: bool,
     /// The fields to which every `no-cache` and `private` is confined (RFC 9111 §5.2.2.4, §5.2.2.7); empty if one of them is
-    /// plain, or names something that is not a field.
+    /// plain, or has a list with anything other than field names.
     pub confined_to: Vec<HeaderName>,
-    /// Storable although something else would forbid it.
+    /// The response may be stored although another rule would forbid it.
     pub public: bool,
-    /// Never stale, not even on errors.
+    /// The response must never be used stale, not even on errors.
     pub must_revalidate: bool,
-    /// The same, for shared caches.
+    /// As `must_revalidate`, for shared caches.
     pub proxy_revalidate: bool,
     /// Store only if the status is understood, and then in spite of `no-store` (RFC 9111 §5.2.2.3).
     pub must_understand: bool,
-    /// Only from the cache (request).
+    /// The response must be a stored one (in requests).
     pub only_if_cached: bool,
-    /// Lifetime.
+    /// The lifetime.
     pub max_age: Option<Duration>,
-    /// Lifetime for shared caches.
+    /// The lifetime for shared caches.
     pub s_maxage: Option<Duration>,
-    /// RFC 5861 §3.
+    /// How long the response may be used stale while it is refreshed (RFC 5861 §3).
     pub stale_while_revalidate: Option<Duration>,
-    /// RFC 5861 §4.
+    /// How long the response may be used stale on errors (RFC 5861 §4).
     pub stale_if_error: Option<Duration>,
 }
 
 impl CacheControl {
-    /// Reads all lines of `Cache-Control`, or of a field that looks like it. Never fails.
+    /// Reads all lines of `Cache-Control`, or of a field of the same form. Never fails.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut control = Self::default();
         let mut confined = qualified::Confined::default();
         for line in lines {
             for_each_member(line, |member| {
-                control.take(member);
-                confined.take(member);
+                control.read_member(member);
+                confined.read(member);
             });
         }
         control.confined_to = confined.names();
         control
     }
 
-    /// Reads all lines of `Surrogate-Control` (Edge Architecture 1.0): `max-age=60+30` is a lifetime and how long the copy may
-    /// be served while it is refreshed. A directive for one surrogate (`;name`) counts as one for this cache.
+    /// Reads all lines of `Surrogate-Control` (Edge Architecture 1.0): `max-age=60+30` is a lifetime, and how long the response may
+    /// be used stale while it is refreshed. A directive for any surrogate (`;name`) counts as one for this cache.
     pub fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut control = Self::default();
         for line in lines {
@@ -72,7 +72,7 @@ impl CacheControl {
                     .next()
                     .unwrap_or_default()
                     .splitn(2, |&b| b == b'+');
-                control.take(parts.next().unwrap_or_default().trim_ascii());
+                control.read_member(parts.next().unwrap_or_default().trim_ascii());
                 if let Some(extension) = parts.next() {
                     smallest(
                         &mut control.stale_while_revalidate,
@@ -84,8 +84,8 @@ impl CacheControl {
         control
     }
 
-    /// The same as specified: a directive for another surrogate is ignored, and one for this cache by name takes precedence
-    /// over those for all. `None`: none is for this cache.
+    /// As [`Self::parse_surrogate`], but by the specification: a directive for another surrogate is ignored, and directives for
+    /// this cache by name take precedence over those for all. `None`: there are none for this cache.
     pub fn parse_surrogate_for(lines: &[&[u8]], name: &[u8]) -> Option<Self> {
         let addressed = |wanted: Option<&[u8]>| {
             let mut found = None;
@@ -94,7 +94,9 @@ impl CacheControl {
                     let mut parts = member.splitn(2, |&byte| byte == b';');
                     let directive = parts.next().unwrap_or_default().trim_ascii();
                     if parts.next().map(<[u8]>::trim_ascii) == wanted && !directive.is_empty() {
-                        found.get_or_insert_with(Self::default).take(directive);
+                        found
+                            .get_or_insert_with(Self::default)
+                            .read_member(directive);
                     }
                 });
             }
@@ -103,12 +105,12 @@ impl CacheControl {
         addressed(Some(name)).or_else(|| addressed(None))
     }
 
-    /// Whether a copy may not be stored or used as it is: `no-cache` or `private` without a list of fields.
+    /// Whether all `no-cache` and `private` directives are confined to the fields that they name.
     pub fn is_confined(&self) -> bool {
         !self.confined_to.is_empty()
     }
 
-    /// Reads all lines of a targeted field (RFC 9213 §2.1). `None`: absent, empty or malformed, so it counts as absent.
+    /// Reads all lines of a targeted field (RFC 9213 §2.1). `None`: the field is absent, empty or malformed, and counts as absent.
     pub fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut joined = Vec::new();
         for line in lines {
@@ -127,11 +129,11 @@ impl CacheControl {
                     control.set(
                         name.as_bytes(),
                         Some(Duration::from_secs(
-                            u64::try_from(*n).unwrap_or(0).min(LONGEST_S),
+                            u64::try_from(*n).unwrap_or(0).min(MAX_SECONDS),
                         )),
                     );
                 }
-                // A lifetime of the wrong type is ignored; a restriction applies whatever its value.
+                // A lifetime of the wrong type counts as zero; a restriction applies whatever its value.
                 dictionary::DictionaryValue::Text(_)
                 | dictionary::DictionaryValue::Texts(_)
                 | dictionary::DictionaryValue::Other => {
@@ -142,12 +144,12 @@ impl CacheControl {
         (!members.is_empty()).then_some(control)
     }
 
-    /// The lifetime for a shared cache: `s-maxage`, else `max-age` (RFC 9111 §4.2.1).
+    /// The lifetime for a shared cache: `s-maxage`, otherwise `max-age` (RFC 9111 §4.2.1).
     pub fn shared_lifetime(&self) -> Option<Duration> {
         self.s_maxage.or(self.max_age)
     }
 
-    fn take(&mut self, member: &[u8]) {
+    fn read_member(&mut self, member: &[u8]) {
         let end = member
             .iter()
             .position(|&byte| !classes::is_token_byte(byte))
@@ -155,15 +157,15 @@ impl CacheControl {
         let (name, rest) = member.split_at(end);
         let value = match rest {
             [b'=', value @ ..] => delta_seconds(value),
-            // `max-age` alone, or with a blank before its `=`.
+            // `max-age` without a value, or with a blank before its `=`.
             _ => None,
         };
         self.set(name, value);
     }
 
-    /// Sets one directive. `value`: what a lifetime is to be, `None` if there was no number.
+    /// Sets one directive. `value`: the value of a lifetime; `None` if it is not a number.
     fn set(&mut self, name: &[u8], value: Option<Duration>) {
-        let mut lower = [0; LONGEST_NAME];
+        let mut lower = [0; MAX_NAME];
         let Some(lower) = lower.get_mut(..name.len()) else {
             return;
         };
@@ -188,7 +190,7 @@ impl CacheControl {
     }
 }
 
-/// `delta-seconds` (RFC 9111 §1.2.2), plain or in double quotes; too large is 2^31; `None` for anything else.
+/// Parses `delta-seconds` (RFC 9111 §1.2.2), plain or in double quotes; larger values are 2^31. `None` for anything else.
 pub(crate) fn delta_seconds(value: &[u8]) -> Option<Duration> {
     let digits = match value {
         [b'"', quoted @ .., b'"'] => quoted,
@@ -201,24 +203,23 @@ pub(crate) fn delta_seconds(value: &[u8]) -> Option<Duration> {
         sum.saturating_mul(10)
             .saturating_add(u64::from(digit.saturating_sub(b'0')))
     });
-    Some(Duration::from_secs(seconds.min(LONGEST_S)))
+    Some(Duration::from_secs(seconds.min(MAX_SECONDS)))
 }
 
 /// Calls `each` with every member between commas, trimmed. A comma inside a quoted string does not separate, unless the
-/// string is malformed: then a directive could hide in it, so that its quotes mean nothing.
+/// string is malformed: a directive could hide in it, so its quotes are ignored.
 fn for_each_member<'a>(line: &'a [u8], mut each: impl FnMut(&'a [u8])) {
     let mut rest = line;
     while !rest.is_empty() {
         let end = member_end(rest)
             .unwrap_or_else(|| rest.iter().position(|&b| b == b',').unwrap_or(rest.len()));
-        let (member, behind) = rest.split_at(end);
+        let (member, after) = rest.split_at(end);
         each(member.trim_ascii());
-        rest = behind.get(1..).unwrap_or_default();
+        rest = after.get(1..).unwrap_or_default();
     }
 }
 
-/// Where the first member ends; `None` if a quoted string in it has no end, or something before or behind it that cannot
-/// stand there.
+/// The end of the first member; `None` if a quoted string in it has no end, or invalid text before or after it.
 fn member_end(rest: &[u8]) -> Option<usize> {
     let mut position = 0;
     loop {
@@ -234,7 +235,7 @@ fn member_end(rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// One past the closing quote of a quoted string whose content begins at `start`, if a member may end there.
+/// The position after the closing quote of a quoted string whose content begins at `start`, if a member may end there.
 fn string_end(rest: &[u8], start: usize) -> Option<usize> {
     let mut bytes = rest.iter().enumerate().skip(start);
     while let Some((position, &byte)) = bytes.next() {
@@ -243,8 +244,8 @@ fn string_end(rest: &[u8], start: usize) -> Option<usize> {
                 bytes.next();
             }
             b'"' => {
-                let behind = rest.get(position.checked_add(1)?..)?;
-                let next = behind.trim_ascii_start().first();
+                let after = rest.get(position.checked_add(1)?..)?;
+                let next = after.trim_ascii_start().first();
                 return matches!(next, None | Some(b',' | b';'))
                     .then(|| position.saturating_add(1));
             }
@@ -259,10 +260,10 @@ fn smallest(slot: &mut Option<Duration>, value: Duration) {
 }
 
 /// 2^31, the value for all larger ones (RFC 9111 §1.2.2).
-pub(crate) const LONGEST_S: u64 = 1 << 31;
+pub(crate) const MAX_SECONDS: u64 = 1 << 31;
 
-/// No directive that we know is longer.
-const LONGEST_NAME: usize = 32;
+/// The maximum length of a known directive.
+const MAX_NAME: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes() {
+    fn lifetimes_are_parsed() {
         let table: &[(&[&str], Option<u64>)] = &[
             (&[], None),
             (&["max-age=60"], Some(60)),
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn restrictions() {
+    fn restrictions_are_parsed() {
         let table: &[(&str, bool, bool, bool)] = &[
             ("no-store", true, false, false),
             ("No-Store, PRIVATE", true, false, true),
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn all_directives_have_their_place() {
+    fn every_directive_sets_its_field() {
         let text = "public, must-revalidate, proxy-revalidate, must-understand, only-if-cached, s-maxage=2, \
                     stale-while-revalidate=3, stale-if-error=4, no-store, no-cache, private, max-age=1";
         let wanted = CacheControl {
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn surrogate_extensions() {
+    fn surrogate_extensions_are_parsed() {
         let parse = |text: &str| CacheControl::parse_surrogate(std::iter::once(text.as_bytes()));
         let plain = parse("content=\"ESI/1.0\", max-age=60");
         assert_eq!(
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn targeted_fields_are_structured() {
+    fn targeted_fields_are_structured_fields() {
         let age = |seconds| CacheControl {
             max_age: Some(Duration::from_secs(seconds)),
             ..CacheControl::default()
@@ -436,7 +437,7 @@ mod tests {
             let _ = CacheControl::parse_targeted(std::iter::once(&line[..]));
         }
 
-        /// Whatever precedes it, closed or not, a plain restriction that begins a line of its own is found.
+        /// A plain restriction on a separate line is found whatever the line before it contains.
         #[test]
         fn no_store_on_its_own_line_always_counts(line in "[a-z=\",\\\\ ;0-9-]{0,40}") {
             let found = CacheControl::parse([line.as_bytes(), b"no-store"].into_iter());

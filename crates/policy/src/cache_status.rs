@@ -1,10 +1,9 @@
-//! `Cache-Status` of upstreams (RFC 9211): members of caches behind Galley stay, members with Galley's own name are
-//! removed.
+//! `Cache-Status` of upstreams (RFC 9211): members with Galley's own name are removed, the others are kept.
 //!
-//! Intermediaries append their member, so a reader of `galley; hit, galley; fwd=miss` takes the first for this cache's.
-//! Users who debug a site, and Galley's tests, rely on what this cache says about itself; PHP must not be able to say it.
-//! Members with other names are those of caches between Galley and the program, and are passed on. Another Galley in front
-//! of the upstream cannot be distinguished and is removed too.
+//! Intermediaries append their member, so a reader of `galley; hit, galley; fwd=miss` attributes the first to this cache.
+//! Users who debug a site, and Galley's tests, rely on this cache's member; PHP must not be able to forge it.
+//! Members with other names are those of caches between Galley and the program, and are forwarded. A second Galley in front
+//! of the upstream cannot be distinguished, so its member is removed too.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -33,7 +32,7 @@ pub fn drop_own(fields: &mut HeaderMap) {
     }
 }
 
-/// The members of a list, without the white space around them and without empty ones; `None` where a string has no end.
+/// The members of a list, trimmed and without empty ones; `None` if a quoted string has no end.
 fn members(line: &[u8]) -> Option<Vec<&[u8]>> {
     let mut found = Vec::new();
     let (mut start, mut in_string, mut is_escaped) = (0, false, false);
@@ -54,7 +53,7 @@ fn members(line: &[u8]) -> Option<Vec<&[u8]>> {
     (!in_string).then_some(found)
 }
 
-/// Whether a member is named as this cache is: its name ends where its parameters begin.
+/// Whether a member has this cache's name, which ends where its parameters begin.
 fn is_own(member: &[u8]) -> bool {
     let name = member.split(|&byte| byte == b';').next();
     let name = name.unwrap_or_default().trim_ascii();
@@ -80,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn members_in_our_name_go_and_others_stay() {
+    fn members_with_our_name_are_removed() {
         for (lines, wanted) in [
             (&[][..], &[][..]),
             (&["galley; hit"], &[]),

@@ -1,9 +1,9 @@
 //! CGI: the variables of a request, and the head of a response (RFC 3875).
 //!
-//! Variables come from typed values only. Fields of clients appear as `HTTP_*` and nothing else, so none can set
+//! Variables are made from typed values only. Fields of clients become `HTTP_*` variables and nothing else, so none can set
 //! `PHP_VALUE` or `SCRIPT_FILENAME`; no two field names share a variable; `HTTP_PROXY` never exists (CVE-2016-5385).
-//! Responses are read strictly: a malformed line is an error, not a guess. This module does not look for scripts and does
-//! not frame records.
+//! Responses are parsed strictly: a malformed line is an error. This module neither searches for scripts nor frames
+//! records.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,34 +20,34 @@ use crate::trace_context::TraceParent;
 /// A script that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// `SCRIPT_FILENAME`: absolute path of the file.
+    /// `SCRIPT_FILENAME`: the absolute path of the file.
     pub filename: Vec<u8>,
-    /// `SCRIPT_NAME`: its path on the site, decoded.
+    /// `SCRIPT_NAME`: the decoded path on the site.
     pub name: Vec<u8>,
-    /// `PATH_INFO`: what follows the script in the path, decoded, with its slash.
+    /// `PATH_INFO`: the decoded rest of the path after the script, with its slash.
     pub path_info: Option<Vec<u8>>,
-    /// `DOCUMENT_ROOT`: absolute.
+    /// `DOCUMENT_ROOT`: an absolute path.
     pub document_root: Vec<u8>,
 }
 
-/// Where a request came in.
+/// The connection of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct CgiConnection<'a> {
     /// The client.
     pub client: Client<'a>,
     /// The port that accepted the connection. Not sent: `SERVER_PORT` is the port that the client named, because two
-    /// requests with one key may come in at two ports.
+    /// requests with one key may arrive at two ports.
     pub server_port: u16,
     /// `SERVER_ADDR`.
     pub server_address: Option<IpAddr>,
 }
 
-/// A variable: its name and value.
+/// The name and value of a variable.
 pub type Variable<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// The variables that PHP gets for a request.
 ///
-/// Source: RFC 3875 section 4.1, and what nginx adds and WordPress reads: `HTTPS`, `REQUEST_URI`, `DOCUMENT_ROOT`.
+/// Source: RFC 3875 section 4.1, and variables that nginx adds and WordPress reads: `HTTPS`, `REQUEST_URI`, `DOCUMENT_ROOT`.
 pub fn variables<'a>(
     request: &'a UpstreamRequest,
     script: &'a Script,
@@ -59,7 +59,7 @@ pub fn variables<'a>(
     let mut set =
         |name: &'static str, value: String| out.push((borrowed(name), value.into_bytes().into()));
     set("REMOTE_ADDR", address_text(connection.client.address));
-    // A proxy tells the address and seldom the port.
+    // A proxy names the address, but seldom the port.
     if connection.client.port != 0 {
         set("REMOTE_PORT", connection.client.port.to_string());
     }
@@ -104,7 +104,7 @@ fn request_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a
     set("REQUEST_URI", uri);
     set("QUERY_STRING", query.into());
     if request.scheme == Scheme::Https {
-        // `is_ssl()` of WordPress looks at nothing else.
+        // WordPress's `is_ssl()` checks only this variable and the port.
         set("HTTPS", borrowed("on"));
     }
     if let BodyLength::Known(length) = request.body_length {
@@ -131,11 +131,11 @@ fn script_variables<'a>(script: &'a Script, out: &mut Vec<Variable<'a>>) {
     if let Some(info) = path_info {
         set("PATH_INFO", info.into());
     }
-    // php-cgi refuses to run without it (`cgi.force_redirect`).
+    // php-cgi does not run without it (`cgi.force_redirect`).
     set("REDIRECT_STATUS", borrowed("200"));
 }
 
-/// `HTTP_*`, with the lines of one field joined.
+/// Adds the `HTTP_*` variables, with the lines of one field joined.
 fn field_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a>>) {
     let first = out.len();
     for (name, value) in &request.fields {
@@ -152,7 +152,7 @@ fn field_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a>>
             .find(|(known, _)| *known == variable);
         match earlier {
             None => out.push((variable.into(), value.as_bytes().into())),
-            // CONTENT_TYPE has one meaning only; the first counts.
+            // CONTENT_TYPE has a single value; the first counts.
             Some(_) if variable == b"CONTENT_TYPE" => {}
             Some((_, known)) => {
                 let known = known.to_mut();
@@ -167,23 +167,23 @@ fn field_variables<'a>(request: &'a UpstreamRequest, out: &mut Vec<Variable<'a>>
     }
 }
 
-/// `LiteSpeed`'s plugin takes a cache that it finds in `HTTP_X_LSCACHE` for one that fills in ESI. By these two it knows of a
-/// cache that does not, and leaves ESI alone whatever its settings say.
+/// `LiteSpeed`'s plugin assumes that a cache in `HTTP_X_LSCACHE` processes its ESI tags. These two variables announce a cache
+/// that does not, for which the plugin never uses ESI, whatever its settings are.
 fn push_lscache<'a>(value: &'a HeaderValue, out: &mut Vec<Variable<'a>>) {
     out.push((borrowed("X-LSCACHE"), value.as_bytes().into()));
     out.push((borrowed("LSWS_EDITION"), borrowed("Openlitespeed (Galley)")));
 }
 
-/// The variable of a field, if it may have one.
+/// The variable of a field; `None` if it has none.
 fn variable_name(name: &str) -> Option<Vec<u8>> {
     if name == "content-type" {
         return Some(b"CONTENT_TYPE".to_vec());
     }
-    let is_barred = matches!(
+    let is_reserved = matches!(
         name,
         "proxy" | "host" | "content-length" | "transfer-encoding"
     );
-    if is_barred || !is_plain_name(name) || is_hop_by_hop(name, std::iter::empty()) {
+    if is_reserved || !is_plain_name(name) || is_hop_by_hop(name, std::iter::empty()) {
         return None;
     }
     let mut variable = [b"HTTP_", name.as_bytes()].concat();
@@ -196,24 +196,24 @@ fn variable_name(name: &str) -> Option<Vec<u8>> {
     Some(variable)
 }
 
-/// WordPress writes no `.htaccess` and offers plain permalinks where this contains `nginx`; it must not contain
-/// `Apache` or `LiteSpeed`, which promise a rewriter that reads such files.
+/// The value of `SERVER_SOFTWARE`. Because it contains `nginx`, WordPress writes no `.htaccess` and offers permalinks without
+/// `index.php`. It must not contain `Apache` or `LiteSpeed`, which announce a server that reads such files.
 const SOFTWARE: &str = concat!("galley/", env!("CARGO_PKG_VERSION"), " (nginx)");
 
-/// Why the head of a CGI answer was refused.
+/// Why the head of a CGI response is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCgiHead {
     /// A line that is not `name: value`.
     Line,
     /// A field name that is not a token, or a value with control characters.
     Field,
-    /// `Status` is not a final status from 200 to 599, or there are two that differ.
+    /// `Status` is not a final status from 200 to 599, or occurs twice with different values.
     Status,
-    /// `Content-Length` twice, with different values.
+    /// `Content-Length` occurs twice with different values.
     Length,
     /// More fields than [`MAX_FIELDS`].
     TooMany,
-    /// Something follows the empty line.
+    /// There are bytes after the empty line.
     Trailing,
 }
 
@@ -232,14 +232,14 @@ impl fmt::Display for BadCgiHead {
 
 impl std::error::Error for BadCgiHead {}
 
-/// Most fields that a response may have: plugins set dozens of cookies and links, no page sets this many.
+/// The maximum number of fields in a response: plugins set dozens of cookies and links, but no page sets this many.
 pub const MAX_FIELDS: usize = 512;
 
 /// Parses the head of a response, with or without the empty line that ends it; lines end with LF or CRLF.
 ///
-/// `Status` gives the status; without it `Location` means 302, anything else 200 (RFC 3875 section 6.2). Hop-by-hop fields are
-/// dropped: Galley frames the message itself. LF alone is accepted here, unlike from HTTP upstreams: by RFC 3875 section 6.2
-/// lines end as those of the server's system do, programs behind fcgiwrap send it, and the records around the head make it
+/// `Status` contains the status; without it a head with `Location` means 302, any other 200 (RFC 3875 section 6.2). Hop-by-hop
+/// fields are dropped: Galley frames the message itself. LF alone is accepted here, unlike from HTTP upstreams: by RFC 3875
+/// section 6.2 lines end as in the server's system, programs behind fcgiwrap send LF, and the records around the head make it
 /// unambiguous.
 pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
     let mut status = None;
@@ -256,7 +256,7 @@ pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
         let colon = memchr::memchr(b':', line).ok_or(BadCgiHead::Line)?;
         let (name, value) = line.split_at_checked(colon).ok_or(BadCgiHead::Line)?;
         let value = value.get(1..).unwrap_or_default().trim_ascii();
-        // Refuses also leading blanks: a folded line is not the start of a field.
+        // Also rejects leading blanks: a folded line does not begin a field.
         let name = HeaderName::from_bytes(name).map_err(|_| BadCgiHead::Field)?;
         if name == "status" {
             let code = parse_status(value)?;
@@ -291,7 +291,7 @@ pub fn answer(head: &[u8]) -> Result<(StatusCode, HeaderMap), BadCgiHead> {
     Ok((status, fields))
 }
 
-/// The first line without its end, and what follows. A last line may lack its end.
+/// Returns the first line without its end, and the rest. The last line may have no end.
 fn next_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     if bytes.is_empty() {
         return None;
@@ -304,14 +304,14 @@ fn next_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     ))
 }
 
-/// `404 Not Found`: three digits, then nothing or a blank and a reason.
+/// Parses `404 Not Found`: three digits, then nothing, or a blank and a reason.
 fn parse_status(value: &[u8]) -> Result<StatusCode, BadCgiHead> {
     let (digits, reason) = value.split_first_chunk::<3>().ok_or(BadCgiHead::Status)?;
     if !matches!(reason.first(), None | Some(b' ' | b'\t')) {
         return Err(BadCgiHead::Status);
     }
     let code = StatusCode::from_bytes(digits).map_err(|_| BadCgiHead::Status)?;
-    // 1xx is not a response, and no client understands a status above 599.
+    // 1xx is not a final response, and clients do not understand a status above 599.
     if (200..600).contains(&code.as_u16()) {
         Ok(code)
     } else {
@@ -326,12 +326,12 @@ fn drop_hop_by_hop(fields: &mut HeaderMap) {
         .cloned()
         .collect();
     let tokens = connection_tokens(connection.iter().map(HeaderValue::as_bytes));
-    let doomed: Vec<HeaderName> = fields
+    let names: Vec<HeaderName> = fields
         .keys()
         .filter(|name| is_hop_by_hop(name.as_str(), tokens.clone()))
         .cloned()
         .collect();
-    for name in doomed {
+    for name in names {
         fields.remove(name);
     }
 }

@@ -1,11 +1,11 @@
 //! The class of a request in the queue of a busy upstream.
 //!
-//! A request belongs to a class, and within it to a client. A class has a share of the upstream's slots, never absolute
-//! priority: any client can claim what identifies a class. A login cookie is not verified here (only WordPress can), and a
-//! crawler may call itself a browser. So forging gains the editors' share at most, and each class keeps its own share
+//! A request belongs to a class, and within the class to a client. A class has a share of the upstream's slots, never absolute
+//! priority, because any client can forge the properties of a class. A login cookie is not verified here (only WordPress can),
+//! and a crawler may claim to be a browser. So forging gains the editors' share at most, and each class keeps its share
 //! whatever the others send.
 //!
-//! The queue decides who waits and for how long.
+//! The queue decides which requests wait, and for how long.
 
 use std::net::IpAddr;
 
@@ -13,17 +13,17 @@ use crate::outcome::words;
 use crate::request_info::RequestInfo;
 
 words! {
-    /// The line in which a request waits.
+    /// The class of a waiting request.
     Class {
-        /// It carries the cookie of a login, or `Authorization`: a person who works on the site.
+        /// A person who works on the site: the request carries a login cookie or `Authorization`.
         Editor = "editor",
-        /// An unsafe method, or another session (a cart, a comment's author): an active user.
+        /// An active user: the request has an unsafe method, or another session (a cart, a comment's author).
         Customer = "customer",
         /// A reader.
         Visitor = "visitor",
-        /// A program that says so in its `User-Agent`, and reads.
+        /// A crawler that identifies itself in its `User-Agent`, and sends safe requests.
         Crawler = "crawler",
-        /// Galley itself: refreshes that nobody waits for.
+        /// Galley itself: refreshes for which no client waits.
         Background = "background",
     }
 }
@@ -42,9 +42,9 @@ impl Class {
         }
     }
 
-    /// Its share of the slots beside the other waiting classes. People have twice the share of programs; more for editors
-    /// would also be more for a client that forges their cookie, and they are few: a quarter gives each of them one of the
-    /// next two slots.
+    /// The class's share of the slots, relative to the other waiting classes. People have twice the share of programs. A larger
+    /// share for editors would also be available to a client that forges their cookie, and editors are few: a quarter gives each
+    /// of them one of the next two slots.
     pub const fn share(self) -> u64 {
         match self {
             Self::Editor | Self::Customer | Self::Visitor => 4,
@@ -53,8 +53,8 @@ impl Class {
     }
 }
 
-/// One client among those of its class: an IPv4 address, or the /64 of an IPv6 one, within which a host takes whatever
-/// address it likes (RFC 4291 §2.5.1, RFC 8981).
+/// One client among those of its class: an IPv4 address, or the /64 of an IPv6 address, within which a host may choose
+/// addresses freely (RFC 4291 §2.5.1, RFC 8981).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Network {
     /// An address.
@@ -77,17 +77,17 @@ impl Network {
     }
 }
 
-/// Whether a `User-Agent` says that a program reads. Only the honest ones do; the others are visitors with many requests.
+/// Whether a `User-Agent` names a crawler. Only honest crawlers are recognized; the others are visitors with many requests.
 fn is_crawler(agent: &[u8]) -> bool {
-    // A maker of phones, whose name is in their browsers' agents.
+    // A brand of phones, which is part of the `User-Agent` of their browsers.
     const PHONE: &[u8] = b"cubot";
     has_any(agent, CRAWLERS) && !has_any(agent, &[PHONE])
 }
 
-/// Whether one of `words`, which are in lower case, is in a text. One pass: nearly all agents are browsers', which have none,
-/// and few of their letters begin one.
+/// Whether a text contains one of `words`, which are in lower case. One pass: nearly all agents are those of browsers, which
+/// contain none, and few of their letters begin one.
 fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
-    // Letters are the same in both cases by these bits.
+    // These bits are the same for both cases of a letter.
     let bit = |letter: u8| 1_u32 << (letter & 31);
     let firsts = words.iter().filter_map(|word| word.first());
     let firsts = firsts.fold(0, |all, letter| all | bit(*letter));
@@ -106,7 +106,7 @@ fn has_any(text: &[u8], words: &[&[u8]]) -> bool {
     false
 }
 
-/// What crawlers call themselves, and some that use none of the first four.
+/// Common words in the names of crawlers, and crawlers that use none of the first four.
 const CRAWLERS: &[&[u8]] = &[
     b"bot",
     b"crawl",
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_classed() {
+    fn requests_are_classified() {
         const GOOGLE: &str =
             "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)";
         const FIREFOX: &str =
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_ignores_cookies_ignores_those_of_logins() {
+    fn a_rule_that_ignores_cookies_ignores_login_cookies() {
         use crate::site::{Ignore, Rule};
         let site = Policy {
             rules: vec![Rule {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_distinguished_by_what_they_cannot_choose() {
+    fn clients_are_distinguished_by_their_network() {
         let of = |text: &str| Network::of(text.parse().unwrap());
         for (one, other, is_same) in [
             ("192.0.2.1", "192.0.2.1", true),
@@ -241,12 +241,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_agent_is_read(agent in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_agent_is_accepted(agent in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = is_crawler(&agent);
         }
 
         #[test]
-        fn words_are_found_wherever_they_stand(
+        fn words_are_found_at_any_position(
             text in "[aBcEg/t-]{0,12}",
             words in proptest::collection::vec("[abceg/t-]{1,3}", 1..4),
         ) {

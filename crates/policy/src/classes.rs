@@ -1,9 +1,9 @@
-//! Whether bytes of a class occur in a text, sixteen bytes at a time, and whether a name equals a given one.
+//! Fast search for bytes of a class, sixteen at a time, and fast comparison of names.
 //!
-//! A plain loop compares one byte after the other if it may end early, and leaves up to fifteen for the end if it may not.
-//! These forms have no branch for each byte and no remainder, so the compiler emits a few vector instructions.
+//! A plain loop compares byte by byte if it may end early; otherwise it leaves up to fifteen bytes for a remainder loop.
+//! These functions have no branch for each byte and no remainder, so the compiler emits a few vector instructions.
 
-/// Whether `is` holds of a byte. It should be made of comparisons alone.
+/// Whether `is` is true for any byte. It should consist of comparisons only.
 pub fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
     let of = |chunk: &[u8; 16]| chunk.iter().fold(false, |found, &byte| found | is(byte));
     let Some(last) = bytes.last_chunk::<16>() else {
@@ -14,13 +14,13 @@ pub fn has(bytes: &[u8], is: impl Fn(u8) -> bool) -> bool {
         };
     };
     let (chunks, _) = bytes.as_chunks::<16>();
-    // The last sixteen are examined again, which costs less than the rest one by one.
+    // The last sixteen bytes overlap the chunks, which costs less than a loop over the remaining ones.
     chunks
         .iter()
         .fold(of(last), |found, chunk| found | of(chunk))
 }
 
-/// Whether `is` holds of a byte and the one behind it.
+/// Whether `is` is true for any byte and the next one.
 pub fn has_pair(bytes: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
     let of = |chunk: &[u8; 17]| {
         let pairs = chunk.iter().zip(chunk.iter().skip(1));
@@ -39,10 +39,10 @@ pub fn has_pair(bytes: &[u8], is: impl Fn(u8, u8) -> bool) -> bool {
     found
 }
 
-/// Whether the name of a field is `lower`, which is in lower case: as `eq_ignore_ascii_case` for tokens (RFC 9110 section
-/// 5.6.2), in a few instructions instead of byte by byte.
+/// Whether the name of a field is `lower`, which is in lower case. Equivalent to `eq_ignore_ascii_case` for tokens (RFC 9110
+/// section 5.6.2), but takes a few instructions instead of a loop over bytes.
 pub fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -> bool {
-    // No byte of a token becomes a letter, a digit or `-` by that bit but the capital of the letter.
+    // With that bit set, no byte of a token becomes a letter, a digit or `-`, except the capital of the letter.
     let differ = |token: &[u8; LENGTH]| {
         let pairs = token.iter().zip(lower);
         pairs.fold(0, |bits, (one, other)| bits | ((one | 0x20) ^ other)) != 0
@@ -50,7 +50,7 @@ pub fn is_name<const LENGTH: usize>(token: &[u8], lower: &[u8; LENGTH]) -> bool 
     token.try_into().is_ok_and(|token| !differ(token))
 }
 
-/// `tchar` of RFC 9110 section 5.6.2.
+/// Whether a byte is a `tchar` (RFC 9110 section 5.6.2).
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_the_same_in_any_case() {
+    fn names_are_equal_in_any_case() {
         for byte in (0..=255_u8).filter(u8::is_ascii_graphic) {
             let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             for lower in b"abcdefghijklmnopqrstuvwxyz0123456789-" {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_looked_at() {
+    fn every_position_is_examined() {
         for length in 0..70 {
             let mut text = vec![b'a'; length];
             assert!(!has(&text, |byte| byte == b'x'));

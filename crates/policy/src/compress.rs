@@ -1,6 +1,6 @@
-//! Which responses are worth another content coding, and how it changes their heads.
+//! Which responses are worth a content coding, and the heads of coded responses.
 //!
-//! A coded response is a representation of its own (RFC 9110 §8.4): it has its own validator, and `Vary` says that
+//! A coded response is a separate representation (RFC 9110 §8.4): it has its own validator, and `Vary` states that
 //! `Accept-Encoding` selected it. Responses that the origin has coded, with `no-transform` (RFC 9111 §5.2.2.6), partial
 //! ones and event streams are not changed. Stored responses have strong validators; [`live`] is about responses that are
 //! coded while they are sent.
@@ -12,37 +12,37 @@ use http::{HeaderName, StatusCode};
 
 use crate::encoding::Coding;
 
-/// What a site's file says about compression.
+/// The compression settings of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compress {
-    /// Codings that are stored beside the plain body, and used for responses while they are sent.
+    /// Codings that are stored in addition to the plain body, and used for responses that are coded while they are sent.
     pub codings: Vec<Coding>,
-    /// Media types, lower case; `text/*` is every type of text.
+    /// Media types, in lower case; `text/*` is every type of text.
     pub types: Vec<String>,
-    /// The shortest body.
+    /// The minimum size of a body, in bytes.
     pub min_bytes: u64,
-    /// Level of gzip, 1 to 9, when a page was just stored.
+    /// The level of gzip, 1 to 9, for a page that was just stored.
     pub gzip_level: u32,
-    /// Level of br, 0 to 11, when a page was just stored.
+    /// The level of br, 0 to 11, for a page that was just stored.
     pub brotli_level: u32,
-    /// Level of zstd, 1 to 9, when a page was just stored.
+    /// The level of zstd, 1 to 9, for a page that was just stored.
     pub zstd_level: u32,
-    /// Hits after which a page is compressed again, densely; 0: never.
+    /// The number of hits after which a page is compressed again at a high level; 0: never.
     pub dense_after: u64,
-    /// Whether responses for one client alone are encoded while they are sent.
+    /// Whether responses for one client only are coded while they are sent.
     pub passed: bool,
 }
 
 impl Compress {
-    /// Whether a response may be, and is worth being, coded.
+    /// Whether a response may be coded, and is worth it.
     pub fn is_for(&self, status: StatusCode, fields: &HeaderMap, length: u64) -> bool {
         length >= self.min_bytes
             && matches!(status.as_u16(), 200 | 203 | 404 | 410)
             && self.is_for_fields(fields)
     }
 
-    /// Whether a response whose body is about to arrive may be coded while it is sent. `length` if it is known: others are
-    /// assumed to be worth it.
+    /// Whether a response whose body is about to arrive may be coded while it is sent. `length`: the size of the body in bytes,
+    /// if it is known; an unknown size counts as worth it.
     pub fn is_for_live(&self, status: StatusCode, fields: &HeaderMap, length: Option<u64>) -> bool {
         let has_content = !(status.is_informational()
             || status.is_redirection()
@@ -66,7 +66,7 @@ impl Compress {
         let end = content_type.iter().position(|byte| *byte == b';');
         let media_type = content_type.get(..end.unwrap_or(content_type.len()));
         let media_type = media_type.unwrap_or_default().trim_ascii();
-        // Each event has to arrive when it is sent, and they have no end.
+        // Each event must arrive when it is sent, and the stream has no end.
         if media_type.eq_ignore_ascii_case(b"text/event-stream") {
             return false;
         }
@@ -88,10 +88,10 @@ fn forbids_transforming(fields: &HeaderMap) -> bool {
         .any(|directive| directive.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
 }
 
-/// The head of a response under `coding`.
+/// The head of a response in `coding`.
 pub fn coded_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     let mut fields = plain.clone();
-    forget_bytes(&mut fields);
+    remove_byte_fields(&mut fields);
     fields.insert(
         header::CONTENT_ENCODING,
         HeaderValue::from_static(coding.token()),
@@ -108,9 +108,9 @@ pub fn coded_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     fields
 }
 
-/// Removes fields that describe other bytes than those that are sent. `Repr-Digest` too, since a representation's bytes are
-/// those of its coding (RFC 9530 §3).
-pub(crate) fn forget_bytes(fields: &mut HeaderMap) {
+/// Removes fields that describe other bytes than the sent ones. This includes `Repr-Digest`, since the bytes of a representation
+/// are those of its coding (RFC 9530 §3).
+pub(crate) fn remove_byte_fields(fields: &mut HeaderMap) {
     fields.remove(header::CONTENT_LENGTH);
     fields.remove(header::ACCEPT_RANGES);
     for digest in DIGESTS {
@@ -118,7 +118,7 @@ pub(crate) fn forget_bytes(fields: &mut HeaderMap) {
     }
 }
 
-/// Adds `Accept-Encoding` to `Vary`: the plain response needs it as much as the coded one.
+/// Adds `Accept-Encoding` to `Vary`; the plain response needs it as well as the coded one.
 pub fn vary_on_coding(fields: &mut HeaderMap) {
     let names = fields.get_all(header::VARY).iter();
     let is_named = names
@@ -132,13 +132,13 @@ pub fn vary_on_coding(fields: &mut HeaderMap) {
     }
 }
 
-/// `"x"` becomes `"x-gzip"`; weak ones stay weak. `None` if it is not an entity tag.
+/// The entity tag in a coding: `"x"` becomes `"x-gzip"`; weak tags stay weak. `None` if it is not an entity tag.
 fn etag_of(plain: &HeaderValue, coding: Coding) -> Option<HeaderValue> {
     let opaque = plain.as_bytes().strip_suffix(b"\"")?;
     HeaderValue::from_bytes(&[opaque, b"-", coding.token().as_bytes(), b"\""].concat()).ok()
 }
 
-/// Digests of the plain content would be wrong of the coded one (RFC 9530).
+/// Digests of the plain content, which are wrong for coded content (RFC 9530).
 const DIGESTS: [HeaderName; 4] = [
     HeaderName::from_static("content-md5"),
     HeaderName::from_static("content-digest"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_worth_a_coding() {
+    fn responses_worth_a_coding_are_selected() {
         const HTML: (&str, &str) = ("content-type", "Text/HTML; charset=utf-8");
         type Lines = &'static [(&'static str, &'static str)];
         let table: &[(u16, Lines, u64, bool)] = &[
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_coded_on_its_way() {
+    fn responses_to_code_while_sending_are_selected() {
         let html = fields(&[("content-type", "text/html")]);
         let table = [
             (200, None, true),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coded_head_has_a_validator_of_its_own_and_says_what_chose_it() {
+    fn a_coded_head_has_its_own_validator_and_vary() {
         let plain = fields(&[
             ("etag", "\"x\""),
             ("vary", "Cookie"),

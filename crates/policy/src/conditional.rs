@@ -1,10 +1,10 @@
-//! Conditional requests: whether a client's copy is still valid, and whether its range may be combined with what it has.
+//! Conditional requests: whether a client's copy is still valid, and whether a range may be combined with it.
 //!
 //! RFC 9110 §13, in its order of precedence: `If-Match` before `If-Unmodified-Since`, then `If-None-Match` before
-//! `If-Modified-Since`. Call it only if the response without conditions would be 200. [`evaluate`] is for responses of
+//! `If-Modified-Since`. To be called only if the response without conditions would be 200. [`evaluate`] is for responses of
 //! which Galley is the origin (files); [`evaluate_stored`] for stored responses, for which a cache ignores the first two
-//! (§13.1.1, §13.1.4): they prevent lost updates, which only the origin can know about. The conditions that Galley itself
-//! sends to revalidate are separate and never mixed with these.
+//! (§13.1.1, §13.1.4): they prevent lost updates, which only the origin can detect. The conditions with which Galley
+//! revalidates stored responses are separate and never mixed with these.
 
 use std::time::SystemTime;
 
@@ -13,27 +13,27 @@ use http::header::{self, HeaderName};
 use crate::request_info::{Method, RequestInfo};
 use crate::time::parse_date;
 
-/// What to answer.
+/// The effect of the conditions on the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionalResult {
-    /// As if there were no condition.
+    /// The response is the same as without conditions.
     Proceed,
-    /// 304, with the validators and caching fields of the 200.
+    /// The response is a 304, with the validators and caching fields of the 200.
     NotModified,
-    /// 412.
+    /// The response is a 412.
     Failed,
 }
 
-/// The validators of the representation that was selected, so with the tag of its coding.
+/// The validators of the selected representation. The tag is that of its content coding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
-    /// The whole value of `ETag`, quotes and `W/` included.
+    /// The whole value of `ETag`, including quotes and `W/`.
     pub etag: Option<&'a [u8]>,
-    /// `Last-Modified`; fractions of a second do not count.
+    /// `Last-Modified`; fractions of a second are ignored.
     pub last_modified: Option<SystemTime>,
 }
 
-/// The fields of a 200 that a 304 in its place carries (RFC 9110 §15.4.5).
+/// The fields of a 200 that a 304 in its place also has (RFC 9110 §15.4.5).
 pub static OF_NOT_MODIFIED: [HeaderName; 7] = [
     header::CACHE_CONTROL,
     header::CONTENT_LOCATION,
@@ -46,7 +46,7 @@ pub static OF_NOT_MODIFIED: [HeaderName; 7] = [
 
 /// Evaluates all preconditions, as an origin does.
 pub fn evaluate(info: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
-    let holds = match (
+    let is_met = match (
         info.if_match(),
         info.if_unmodified_since().and_then(parse_date),
         v.last_modified,
@@ -55,17 +55,17 @@ pub fn evaluate(info: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
         (None, Some(limit), Some(modified)) => seconds(modified) <= seconds(limit),
         (None, None, _) | (None, _, None) => true,
     };
-    if !holds {
+    if !is_met {
         return ConditionalResult::Failed;
     }
     evaluate_stored(info, v)
 }
 
-/// Evaluates `If-None-Match`, or in its absence `If-Modified-Since`.
+/// Evaluates `If-None-Match`, or if it is absent `If-Modified-Since`.
 pub fn evaluate_stored(info: &RequestInfo, v: &Validators<'_>) -> ConditionalResult {
-    let reads = matches!(info.method(), Method::Get | Method::Head);
+    let is_read = matches!(info.method(), Method::Get | Method::Head);
     if let Some(list) = info.if_none_match() {
-        return match (matches_any(list, v.etag, Comparison::Weak), reads) {
+        return match (matches_any(list, v.etag, Comparison::Weak), is_read) {
             (false, _) => ConditionalResult::Proceed,
             (true, true) => ConditionalResult::NotModified,
             (true, false) => ConditionalResult::Failed,
@@ -75,21 +75,21 @@ pub fn evaluate_stored(info: &RequestInfo, v: &Validators<'_>) -> ConditionalRes
         info.if_modified_since().and_then(parse_date),
         v.last_modified,
     ) {
-        (Some(since), Some(modified)) if reads && seconds(modified) <= seconds(since) => {
+        (Some(since), Some(modified)) if is_read && seconds(modified) <= seconds(since) => {
             ConditionalResult::NotModified
         }
         _ => ConditionalResult::Proceed,
     }
 }
 
-/// Whether `Range` applies in the presence of `If-Range` (RFC 9110 §13.1.5): a strong tag that is the same, or exactly the
-/// date of `Last-Modified`. Without the field: yes.
+/// Whether `Range` applies in the presence of `If-Range` (RFC 9110 §13.1.5): the field must have the same strong tag, or exactly
+/// the date of `Last-Modified`. True without the field.
 pub fn range_applies(if_range: Option<&[u8]>, v: &Validators<'_>) -> bool {
     let Some(value) = if_range.map(<[u8]>::trim_ascii) else {
         return true;
     };
-    if let Some((tag, behind)) = split_tag(value) {
-        return behind.is_empty()
+    if let Some((tag, after)) = split_tag(value) {
+        return after.is_empty()
             && v.etag
                 .is_some_and(|ours| is_same(tag, ours, Comparison::Strong));
     }
@@ -99,16 +99,16 @@ pub fn range_applies(if_range: Option<&[u8]>, v: &Validators<'_>) -> bool {
     }
 }
 
-/// RFC 9110 §8.8.3.2.
+/// The comparison of entity tags (RFC 9110 §8.8.3.2).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
-    /// Neither may be weak.
+    /// Neither tag may be weak.
     Strong,
-    /// `W/` does not count.
+    /// `W/` is ignored.
     Weak,
 }
 
-/// `*`, or a list of tags. An invalid tag is skipped. `*` matches, because there is a representation.
+/// Whether a list of tags, or `*`, matches. Invalid tags are skipped. `*` matches, because a representation exists.
 fn matches_any(list: &[u8], ours: Option<&[u8]>, comparison: Comparison) -> bool {
     let mut rest = list.trim_ascii();
     if rest == b"*" {
@@ -116,11 +116,11 @@ fn matches_any(list: &[u8], ours: Option<&[u8]>, comparison: Comparison) -> bool
     }
     let Some(ours) = ours else { return false };
     while !rest.is_empty() {
-        if let Some((tag, behind)) = split_tag(rest) {
+        if let Some((tag, after)) = split_tag(rest) {
             if is_same(tag, ours, comparison) {
                 return true;
             }
-            rest = behind;
+            rest = after;
         }
         let comma =
             memchr::memchr(b',', rest).map_or(rest.len(), |position| position.saturating_add(1));
@@ -129,13 +129,13 @@ fn matches_any(list: &[u8], ours: Option<&[u8]>, comparison: Comparison) -> bool
     false
 }
 
-/// Splits an entity tag from the start; a comma inside it belongs to it.
+/// Splits an entity tag from the start; commas inside are part of it.
 pub(crate) fn split_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let opaque = text.strip_prefix(b"W/").unwrap_or(text);
     let inside = opaque.strip_prefix(b"\"")?;
     let end = memchr::memchr(b'"', inside)?;
-    let behind = inside.get(end.saturating_add(1)..)?;
-    text.split_at_checked(text.len().saturating_sub(behind.len()))
+    let after = inside.get(end.saturating_add(1)..)?;
+    text.split_at_checked(text.len().saturating_sub(after.len()))
 }
 
 fn is_same(theirs: &[u8], ours: &[u8], comparison: Comparison) -> bool {
@@ -146,7 +146,7 @@ fn is_same(theirs: &[u8], ours: &[u8], comparison: Comparison) -> bool {
     their_opaque.unwrap_or(theirs) == our_opaque.unwrap_or(ours)
 }
 
-/// Dates of HTTP have whole seconds; a file's time must not look newer than the date that was made of it.
+/// The whole seconds of a time. HTTP dates have no fractions; a file's time must not appear newer than the date sent for it.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |since| since.as_secs())
@@ -159,7 +159,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn lists_of_tags() {
+    fn lists_of_tags_are_compared() {
         // list, our tag, strong, weak
         let table: &[(&str, Option<&str>, bool, bool)] = &[
             ("\"a\"", Some("\"a\""), true, true),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range_needs_the_very_same() {
+    fn if_range_needs_the_same_strong_tag_or_date() {
         let modified = UNIX_EPOCH + Duration::from_secs(784_111_777) + Duration::from_millis(300);
         let strong = Validators {
             etag: Some(b"\"a\""),

@@ -1,34 +1,34 @@
-//! Cookies of a request: parsed as PHP parses them, and sorted into three classes.
+//! Cookies of a request: parsed as PHP parses them, and classified.
 //!
 //! A *bypass* cookie identifies a person: the request bypasses the cache, and its response is never shared. A *vary* cookie
 //! selects a variant: its value is in the key and is sent upstream. An *ignored* cookie is neither, so the upstream never
-//! sees it on a cacheable fetch. A cookie with an invalid name is ignored. `Set-Cookie` is not read here.
+//! gets it on a cacheable fetch. A cookie with an invalid name is ignored. `Set-Cookie` is handled elsewhere.
 
 use crate::query::split_pair;
 use crate::site::{NamePattern, Policy, UnnamedCookies};
 use crate::wordpress;
 
-/// What a cookie of a request means to the cache.
+/// The meaning of a request's cookie to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// A person: the request passes.
+    /// The cookie identifies a person, so the request passes.
     Bypass,
-    /// Part of the key, and sent upstream.
+    /// The cookie is part of the key, and sent upstream.
     Vary,
-    /// As if it were not there.
+    /// The cookie has no effect.
     Ignored,
 }
 
 /// One `name=value` of a `Cookie` line, without surrounding whitespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair<'a> {
-    /// Up to the first `=`; never empty.
+    /// The text before the first `=`; never empty.
     pub name: &'a [u8],
     /// The value; empty if there is no `=`.
     pub value: &'a [u8],
 }
 
-/// The pairs of a `Cookie` line. Only `;` separates: neither quotes nor commas mean anything to PHP here.
+/// The pairs of a `Cookie` line. Only `;` separates: to PHP, neither quotes nor commas have a meaning here.
 pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     let mut rest = Some(line);
     let parts = std::iter::from_fn(move || {
@@ -47,7 +47,7 @@ pub fn pairs(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     })
 }
 
-/// The class of a cookie. A reason to pass beats a reason to vary, since the first protects people and the second speed.
+/// The class of a cookie. A reason to pass overrides a reason to vary, since the first protects people and the second speed.
 pub fn classify(name: &[u8], site: &Policy) -> Class {
     let is_listed = |list: &[NamePattern]| is_named(name, list);
     if is_listed(&site.bypass_cookies) {
@@ -66,7 +66,7 @@ pub fn classify(name: &[u8], site: &Policy) -> Class {
                 Class::Ignored
             }
         }
-        // Without knowledge of the application each unknown cookie may mean a person.
+        // Without knowledge of the application each unknown cookie may identify a person.
         UnnamedCookies::Bypass if is_listed(&site.vary_cookies) => Class::Vary,
         UnnamedCookies::Bypass if is_listed(&site.harmless_cookies) => Class::Ignored,
         UnnamedCookies::Bypass => Class::Bypass,
@@ -78,7 +78,7 @@ pub(crate) fn is_named(name: &[u8], list: &[NamePattern]) -> bool {
     list.iter().any(|pattern| pattern.matches(name))
 }
 
-/// How the cookies begin in which the plugin of `LiteSpeed` says which variant a visitor gets.
+/// The prefix of the cookies with which the plugin of `LiteSpeed` selects a visitor's variant.
 const LITESPEED_VARY: &[u8] = b"_lscache_vary";
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_taken_apart_as_php_does() {
+    fn lines_are_parsed_as_php_parses_them() {
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         assert_eq!(
             names("a=1; b=2;c = 3 "),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_adds_to_the_preset() {
+    fn the_configuration_adds_to_the_preset() {
         let one = |text: &str| vec![NamePattern::parse(text)];
         let site = Policy {
             vary_cookies: one("lang*"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn varying_cannot_share_what_means_a_person() {
+    fn bypass_overrides_vary() {
         let site = Policy {
             vary_cookies: vec![
                 NamePattern::parse("wordpress_*"),
@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_line(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_accepted(line in proptest::collection::vec(any::<u8>(), 0..200)) {
             for pair in pairs(&line) {
                 prop_assert!(!pair.name.is_empty());
                 let _ = classify(pair.name, &Policy::default());

@@ -1,10 +1,10 @@
 //! The cache decision: one pure function for the fast path, the slow path and `galley why`.
 //!
-//! A request passes three steps, each of which may decide it: [`before_lookup`] with its head alone, [`decide`] with the
-//! lookup result, [`Decision::below_root`] with what its path means below the site's root. No step does I/O, reads a clock
+//! A request passes three steps, each of which may decide it: [`before_lookup`] uses its head only, [`decide`] also the
+//! lookup result, [`Decision::below_root`] also the kind of its path below the site's root. No step does I/O, reads a clock
 //! or allocates for a hit. For stored responses the windows of RFC 5861 and the request directives of RFC 9111 section
-//! 5.2.1 apply; with the WordPress preset the latter are empty, because the application decides how fresh its pages are,
-//! not the visitor.
+//! 5.2.1 apply. With the WordPress preset the request directives are empty, because the application decides how fresh its
+//! pages are, not the visitor.
 
 use std::time::Duration;
 
@@ -17,97 +17,97 @@ use crate::request_info::{Cacheability, Directives, Method, RequestInfo};
 use crate::site::{AddressedFields, PartialRequests, Policy};
 use crate::storable::{Lifetime, SharedWith};
 
-/// What purges say about a stored response.
+/// The effect of purges on a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
-    /// No purge touches it.
+    /// No purge covers the response.
     Valid,
-    /// A soft purge touches it: it is stale, and may be sent while it is revalidated.
+    /// A soft purge covers the response: it is stale, and may be sent while it is revalidated.
     SoftPurged,
-    /// A purge touches only fragments of it: it is never sent again, but their bytes can be replaced.
+    /// A purge covers only fragments of the response: it is never sent again as it is, but the fragments can be replaced.
     Outdated,
-    /// A hard purge touches it: it is never sent again, not even when the upstream fails.
+    /// A hard purge covers the response: it is never sent again, not even when the upstream fails.
     Purged,
-    /// A purge is being written at this moment. The response must not be sent before its validity is known.
+    /// A purge is being written now. The response must not be sent before its validity is known.
     Unknown,
 }
 
-/// The stored private fragments of a member, for a stored page.
+/// The state of a member's private fragments for a stored page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PrivateParts {
-    /// Nothing can be inserted: it has no private fragments, or the visitor is not a member.
+    /// Nothing can be inserted: the page has no private fragments, or the visitor is not a member.
     #[default]
     None,
-    /// Something of it is missing, or it is not known yet, or it is time again to compare a generated page with it.
+    /// A fragment is missing, the fragments are not known yet, or a generated page must be compared with the stored one again.
     Missing,
-    /// All of it.
+    /// All fragments are stored.
     Complete,
-    /// Pages of the member's role differ from it elsewhere.
+    /// Pages of the member's role differ from the stored page also outside the private fragments.
     Differ,
 }
 
-/// A stored response that a request selects, as it is at this moment.
+/// A stored response that a request selects, in its current state.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredResponse<'a> {
-    /// Whether it is a marker in place of a response: what the address answers cannot be stored, so requests pass.
+    /// Whether this is a hit-for-pass object: the responses of the URL cannot be stored, so requests pass.
     pub is_hit_for_pass: bool,
-    /// Its current age, with the age that it had on arrival (RFC 9111 section 4.2.3).
+    /// The current age, including the age on arrival (RFC 9111 section 4.2.3).
     pub age: Duration,
-    /// Its lifetime and the windows behind it.
+    /// The lifetime and the stale windows after it.
     pub life: &'a Lifetime,
-    /// What purges say about it.
+    /// The effect of purges on the response.
     pub validity: Validity,
-    /// Its stored fields.
+    /// The stored fields.
     pub fields: &'a HeaderMap,
-    /// Whether it is requested often and expires soon, so that it should be fetched again before it does.
+    /// Whether the response is requested often and expires soon, so that it should be fetched again before it expires.
     pub ends_soon: bool,
     /// The private fragments that may be inserted for a member.
     pub private: PrivateParts,
 }
 
-/// What happens to a request.
+/// How a request is handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It is a purge.
+    /// The request is a purge.
     Purge,
-    /// The methods of the server are listed (`OPTIONS *`, RFC 9110 section 9.3.7).
+    /// The response lists the server's methods (`OPTIONS *`, RFC 9110 section 9.3.7).
     Methods,
-    /// It is for the dashboard of the site, which Galley itself answers.
+    /// Galley itself responds, with the site's dashboard.
     Dashboard,
-    /// It is answered with an error.
+    /// The response is an error.
     Refuse(RefusedWhy),
-    /// It is redirected by the site's configuration.
+    /// The site's configuration redirects the request.
     Redirect(Redirection),
     /// The stored response is fresh, and is sent.
     Hit,
-    /// The same; the response is also fetched in the background, because it expires soon.
+    /// As `Hit`; the response is also fetched in the background, because it expires soon.
     HitAndRefresh,
     /// The stored response is stale, and is sent while it is fetched in the background (RFC 5861 section 3).
     StaleWhileRevalidate,
     /// The stored response is stale, and is sent because the client accepts that (`max-stale`).
     StaleAccepted,
-    /// The stored response is sent with the member's own fragments in it.
+    /// The stored response is sent with the member's private fragments inserted.
     Assemble,
-    /// The response is generated for the member alone, and compared with the stored one.
+    /// The response is generated for this member only, and compared with the stored one.
     Compare,
     /// A file below the root is sent.
     File,
-    /// The path is a directory without its slash, and is redirected to the one with it.
+    /// The path is a directory without its slash. The request is redirected to the path with the slash.
     Slash,
-    /// The fragments of the stored response that were purged are rendered again, and replaced in it before it is sent.
+    /// The purged fragments of the stored response are rendered again and replaced before it is sent.
     Patch,
-    /// The response is fetched for all waiting requests, and is stored if it may be.
+    /// The response is fetched for all waiting requests, and is stored if that is permitted.
     Fetch {
-        /// Why nothing stored was sent.
+        /// Why no stored response was sent.
         why: MissWhy,
         /// Whether the stored response is sent if the fetch fails (RFC 5861 section 4).
         stale_on_error: bool,
     },
-    /// The request is forwarded as it is, for its client alone.
+    /// The request is forwarded unchanged, for its client only.
     Pass(PassWhy),
 }
 
-/// What a path means below the site's root.
+/// The kind of a path below the site's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// A file that is sent.
@@ -116,11 +116,11 @@ pub enum PathKind {
     Script,
     /// A directory, requested without its slash.
     Directory,
-    /// Nothing, or there is no root.
+    /// The path does not exist, or the site has no root.
     Missing,
     /// A file that is never sent.
     Denied,
-    /// It could not be looked up.
+    /// The lookup failed.
     Failed,
 }
 
@@ -135,7 +135,7 @@ pub enum Backend {
     Http,
 }
 
-/// What the head of a request settles before anything is looked up. `has_tls`: whether the host can be reached over TLS.
+/// The decision that needs the request head only. `has_tls`: whether the host can be reached over TLS. `None`: a lookup is needed.
 pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Option<Decision> {
     match info.method() {
         Method::Options if info.path() == b"*" => return Some(Decision::Methods),
@@ -150,9 +150,9 @@ pub fn before_lookup(info: &RequestInfo, rules: &Policy, has_tls: bool) -> Optio
     })
 }
 
-/// Decides with the entry of the request's key; `None` if there is none.
+/// Decides with the entry of the request's key; `None` if no entry exists.
 ///
-/// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root comes before them
+/// [`Decision::Fetch`] and [`Decision::Pass`] are not final: a file below the root takes precedence
 /// ([`Decision::below_root`]).
 pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse<'_>>) -> Decision {
     if let Cacheability::Pass(why) = info.cacheability() {
@@ -181,7 +181,7 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
         };
     }
     match usable {
-        // A background fetch carries no credentials, so its response may not be for this client.
+        // A background fetch carries no credentials, so its response may not be meant for this client.
         Decision::Hit if stored.ends_soon && !info.has_authorization() => Decision::HitAndRefresh,
         Decision::StaleWhileRevalidate if info.has_authorization() => stored.fetch(),
         Decision::Fetch { .. } if is_head_alone(info, rules) => Decision::Pass(PassWhy::Head),
@@ -189,7 +189,7 @@ pub fn decide(info: &RequestInfo, rules: &Policy, stored: Option<&StoredResponse
     }
 }
 
-/// Decides while purges of other nodes may be missing: nothing stored is used, and no fetch that began earlier is joined.
+/// Decides while purges of other nodes may be missing: no stored response is used, and no earlier fetch is joined.
 pub fn decide_partitioned(info: &RequestInfo) -> Decision {
     match info.cacheability() {
         Cacheability::Pass(why) => Decision::Pass(why),
@@ -197,15 +197,15 @@ pub fn decide_partitioned(info: &RequestInfo) -> Decision {
     }
 }
 
-/// Whether a request may be answered by a stored response at all: no purge forbids it, and where the request carries
-/// credentials, the response says that it is shared with others (RFC 9111 section 3.5).
+/// Whether a request may select a stored response at all: no purge prevents it, and if the request carries
+/// credentials, the response permits shared use (RFC 9111 section 3.5).
 pub fn may_select(info: &RequestInfo, rules: &Policy, stored: &StoredResponse<'_>) -> bool {
     matches!(stored.validity, Validity::Valid | Validity::SoftPurged)
         && (!info.has_authorization()
             || SharedWith::of(stored.fields, rules) == SharedWith::Everyone)
 }
 
-/// With the WordPress preset the whole page is fetched for a `HEAD` or a `Range`; by RFC 9111 those requests are forwarded.
+/// With the WordPress preset, the whole page is fetched for a `HEAD` or `Range` request; by RFC 9111 the request is forwarded.
 fn nothing_usable(info: &RequestInfo, rules: &Policy, why: MissWhy) -> Decision {
     if is_head_alone(info, rules) {
         Decision::Pass(PassWhy::Head)
@@ -224,12 +224,11 @@ fn is_head_alone(info: &RequestInfo, rules: &Policy) -> bool {
 }
 
 impl StoredResponse<'_> {
-    /// Whether it is a response that only a purge prevents from being sent.
     fn was_purged(&self) -> bool {
         matches!(self.validity, Validity::Purged | Validity::Outdated) && !self.is_hit_for_pass
     }
 
-    /// Only a fresh response that no purge touches is used for a member: else PHP generates theirs, as it would have anyway.
+    /// A member gets the stored response only if it is fresh and not purged. Otherwise PHP generates the page, as for any session.
     fn for_member(&self, why: PassWhy) -> Decision {
         let is_fresh = self.validity == Validity::Valid && self.life.fresh > self.age;
         match self.private {
@@ -249,27 +248,27 @@ impl StoredResponse<'_> {
         }
     }
 
-    /// Whether it is sent once its purged fragments are replaced. The rest of it is as old as before, so the directives of the
-    /// request apply to its age.
+    /// Whether the response can be sent after its purged fragments are replaced. The rest keeps its age, so the request directives
+    /// apply to that age.
     fn may_be_patched(&self, info: &RequestInfo) -> bool {
         self.validity == Validity::Outdated
             && self.life.fresh > self.age
             && !info.has_authorization()
-            && !self.is_unwanted(&info.directives())
+            && !self.is_too_old(&info.directives())
     }
 
     /// Whether the request demands a newer response (RFC 9111 section 5.2.1).
-    fn is_unwanted(&self, wishes: &Directives) -> bool {
+    fn is_too_old(&self, directives: &Directives) -> bool {
         let left = self.life.fresh.saturating_sub(self.age);
-        wishes.no_cache
-            || wishes.max_age.is_some_and(|oldest| self.age > oldest)
-            || wishes.min_fresh.is_some_and(|wanted| left < wanted)
+        directives.no_cache
+            || directives.max_age.is_some_and(|oldest| self.age > oldest)
+            || directives.min_fresh.is_some_and(|wanted| left < wanted)
     }
 
-    /// `wishes` are empty with the WordPress preset.
-    fn use_for(&self, wishes: &Directives) -> Decision {
+    /// Decides by age and validity. `directives` are empty with the WordPress preset.
+    fn use_for(&self, directives: &Directives) -> Decision {
         let life = self.life;
-        if self.is_unwanted(wishes) {
+        if self.is_too_old(directives) {
             return self.fetch();
         }
         let is_soft_purged = self.validity != Validity::Valid;
@@ -277,15 +276,15 @@ impl StoredResponse<'_> {
             return Decision::Hit;
         }
         let staleness = self.age.saturating_sub(life.fresh);
-        let is_accepted = wishes.max_stale.is_some_and(|most| staleness <= most);
+        let is_accepted = directives.max_stale.is_some_and(|most| staleness <= most);
         if is_accepted
             && !is_soft_purged
             && !freshness::forbids_stale(self.fields, AddressedFields::Standard)
         {
             return Decision::StaleAccepted;
         }
-        // Windows count from the end of freshness (RFC 5861 section 3), also if a soft purge ended it early: a soft-purged
-        // response never outlives one that was not purged.
+        // The windows begin at the end of freshness (RFC 5861 section 3), even if a soft purge ended it earlier: a soft-purged
+        // response is never used longer than one that was not purged.
         if life.fresh.saturating_add(life.stale_while_revalidate) > self.age {
             return Decision::StaleWhileRevalidate;
         }
@@ -294,7 +293,7 @@ impl StoredResponse<'_> {
 }
 
 impl Decision {
-    /// Whether the path has to be looked up below the root before the decision is final.
+    /// Whether the path must be looked up below the root before the decision is final.
     pub fn needs_file(&self) -> bool {
         matches!(
             self,
@@ -302,7 +301,7 @@ impl Decision {
         )
     }
 
-    /// The final decision, with what the path means below the root.
+    /// The final decision, given the kind of the path below the root.
     #[must_use]
     pub fn below_root(self, info: &RequestInfo, below: PathKind, backend: Backend) -> Self {
         if !self.needs_file() {
@@ -334,22 +333,32 @@ mod tests {
         }
     }
 
+    fn stored<'a>(
+        age: u64,
+        life: &'a Lifetime,
+        validity: Validity,
+        fields: &'a HeaderMap,
+    ) -> StoredResponse<'a> {
+        StoredResponse {
+            is_hit_for_pass: false,
+            age: Duration::from_secs(age),
+            life,
+            validity,
+            fields,
+            ends_soon: false,
+            private: PrivateParts::None,
+        }
+    }
+
     #[test]
     fn a_page_is_patched_unless_the_request_demands_a_newer_one() {
         let life = Lifetime {
             fresh: Duration::from_secs(60),
             ..Lifetime::default()
         };
+        let no_fields = HeaderMap::new();
         let decided = |policy: &Policy, fields: &[(&str, &str)], age| {
-            let stored = StoredResponse {
-                is_hit_for_pass: false,
-                age: Duration::from_secs(age),
-                life: &life,
-                validity: Validity::Outdated,
-                fields: &HeaderMap::new(),
-                ends_soon: false,
-                private: PrivateParts::None,
-            };
+            let stored = stored(age, &life, Validity::Outdated, &no_fields);
             decide(&parsed(&LINE, fields, policy), policy, Some(&stored))
         };
         let fetch = Decision::Fetch {
@@ -375,16 +384,12 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_after_a_purge_says_so() {
+    fn a_miss_after_a_purge_has_the_reason_purged() {
+        let (life, fields) = (Lifetime::default(), HeaderMap::new());
         let purged = |validity, is_hit_for_pass| {
             let stored = StoredResponse {
                 is_hit_for_pass,
-                age: Duration::from_secs(90),
-                life: &Lifetime::default(),
-                validity,
-                fields: &HeaderMap::new(),
-                ends_soon: false,
-                private: PrivateParts::None,
+                ..stored(90, &life, validity, &fields)
             };
             let info = parsed(&LINE, &[], &Policy::wordpress());
             match decide(&info, &Policy::wordpress(), Some(&stored)) {
@@ -419,6 +424,7 @@ mod tests {
             (60, 10, 100, 100, SoftPurged, fetch(true)),
             (0, 0, 0, 0, Valid, fetch(false)),
         ];
+        let fields = HeaderMap::new();
         for (fresh, swr, sie, age, validity, wanted) in table {
             let life = Lifetime {
                 fresh: Duration::from_secs(fresh),
@@ -426,15 +432,7 @@ mod tests {
                 stale_if_error: Duration::from_secs(sie),
                 initial_age: Duration::ZERO,
             };
-            let stored = StoredResponse {
-                is_hit_for_pass: false,
-                age: Duration::from_secs(age),
-                life: &life,
-                validity,
-                fields: &HeaderMap::new(),
-                ends_soon: false,
-                private: PrivateParts::None,
-            };
+            let stored = stored(age, &life, validity, &fields);
             assert_eq!(
                 stored.use_for(&Directives::default()),
                 wanted,
@@ -475,13 +473,8 @@ mod tests {
         let fields = HeaderMap::new();
         for (validity, age, private, wanted) in table {
             let mut stored = StoredResponse {
-                is_hit_for_pass: false,
-                age: Duration::from_secs(age),
-                life: &life,
-                validity,
-                fields: &fields,
-                ends_soon: false,
                 private,
+                ..stored(age, &life, validity, &fields)
             };
             assert_eq!(decide(&info, &site, Some(&stored)), wanted, "{stored:?}");
             stored.is_hit_for_pass = true;
@@ -491,13 +484,8 @@ mod tests {
         // Private fragments are never used for anonymous visitors.
         let stranger = info.of_stranger().unwrap();
         let stored = StoredResponse {
-            is_hit_for_pass: false,
-            age: Duration::ZERO,
-            life: &life,
-            validity: Valid,
-            fields: &fields,
-            ends_soon: false,
             private: PrivateParts::Complete,
+            ..stored(0, &life, Valid, &fields)
         };
         assert_eq!(decide(&stranger, &site, Some(&stored)), Decision::Hit);
     }

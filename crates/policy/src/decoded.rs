@@ -1,21 +1,21 @@
-//! The content codings that an upstream has applied although plain bytes were requested, and the head after decoding.
+//! Content codings that an upstream applied although identity was requested, and the head after decoding.
 //!
-//! A fetch to store sends `Accept-Encoding: identity`, and some plugins compress all the same. Codings are listed in the
-//! order in which they were applied (RFC 9110 §8.4). Known ones are decoded; a list with any other is an [`UnknownCoding`],
-//! and such a response is only for clients that accept that coding.
+//! A fetch for storage sends `Accept-Encoding: identity`, but some plugins compress anyway. Codings are listed in the
+//! order in which they were applied (RFC 9110 §8.4). Known codings are decoded. A list with any other coding is an
+//! [`UnknownCoding`], and only clients that accept the coding get such a response.
 
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, ETAG};
 use smallvec::SmallVec;
 
-use crate::compress::forget_bytes;
+use crate::compress::remove_byte_fields;
 
-/// A coding that can be undone.
+/// A content coding that Galley can decode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// RFC 1952.
     Gzip,
-    /// RFC 1950 by its definition, RFC 1951 by habit (RFC 9110 §8.4.1.2).
+    /// RFC 1950 by specification, RFC 1951 in practice (RFC 9110 §8.4.1.2).
     Deflate,
     /// RFC 7932.
     Brotli,
@@ -23,11 +23,11 @@ pub enum Applied {
     Zstd,
 }
 
-/// A coding that is not known here, or more of them than anybody needs.
+/// A coding is not known, or there are more than [`MOST_APPLIED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownCoding;
 
-/// The codings of a response, in the order in which they were applied; empty if it is plain.
+/// The codings of a response, in the order in which they were applied; empty if it has none.
 pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, UnknownCoding> {
     let mut found = SmallVec::new();
     let lines = fields.get_all(CONTENT_ENCODING).iter();
@@ -57,11 +57,11 @@ pub fn applied(fields: &HeaderMap) -> Result<SmallVec<[Applied; MOST_APPLIED]>, 
     Ok(found)
 }
 
-/// Makes the head of a coded response that of its plain body: fields about the coded bytes are removed, including a strong
+/// Turns the head of a coded response into that of the decoded body. Fields about the coded bytes are removed, including a strong
 /// validator. A weak one describes the content and stays.
 pub fn undo(fields: &mut HeaderMap) {
     fields.remove(CONTENT_ENCODING);
-    forget_bytes(fields);
+    remove_byte_fields(fields);
     let is_weak = fields
         .get(ETAG)
         .is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));
@@ -70,7 +70,7 @@ pub fn undo(fields: &mut HeaderMap) {
     }
 }
 
-/// Each costs a decoder; two is what a plugin behind a compressing server makes.
+/// The maximum number of codings; each needs a decoder. A plugin behind a compressing server applies two.
 pub const MOST_APPLIED: usize = 3;
 
 #[cfg(test)]
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn codings_are_read_in_their_order() {
+    fn codings_are_parsed_in_their_order() {
         use Applied::{Brotli, Deflate, Gzip, Zstd};
         type Row = (
             &'static [&'static str],
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_head_says_nothing_of_coded_bytes() {
+    fn a_decoded_head_has_no_fields_of_coded_bytes() {
         let rows = [
             ("content-encoding", "gzip"),
             ("content-length", "5"),

@@ -1,23 +1,23 @@
-//! Which `Link` fields of a stored page may be sent before its next version, as `103 Early Hints` (RFC 8297).
+//! The `Link` fields of a stored page that may be sent before its next version, as `103 Early Hints` (RFC 8297).
 //!
 //! Hints name files that a page needs, never its content: style sheets, scripts and fonts of the site, and servers to
-//! connect to. Pictures are content of one version of the page, and other relations (`canonical`, `next`, `shortlink`)
-//! describe the page, so they are omitted. It parses link-values by RFC 8288 section 3, is total over any bytes, and
-//! bounded.
+//! connect to. Images belong to one version of the page, and other relations (`canonical`, `next`, `shortlink`)
+//! describe the page, so they are omitted. Link-values are parsed by RFC 8288 section 3. Any bytes are accepted, and the
+//! result is limited in size.
 
 use http::HeaderMap;
 use http::header::{HeaderValue, LINK};
 
 use crate::fields;
 
-/// The `Link` of an interim response for a page whose last version had `stored`; `None` if there is nothing to send. `host` is
-/// that of the request.
+/// The `Link` of an interim response for a page whose last version had the fields `stored`; `None` if there are no hints. `host`:
+/// the host of the request.
 pub fn hints(stored: &HeaderMap, host: &[u8]) -> Option<HeaderValue> {
     let mut joined = Vec::new();
     let lines = stored.get_all(LINK).iter().map(HeaderValue::as_bytes);
     let links = lines.flat_map(Links::of).filter(|link| is_hint(link, host));
-    for link in links.take(MOST_LINKS) {
-        if joined.len() + link.len() > MOST_BYTES {
+    for link in links.take(MAX_LINKS) {
+        if joined.len() + link.len() > MAX_BYTES {
             break;
         }
         if !joined.is_empty() {
@@ -31,7 +31,7 @@ pub fn hints(stored: &HeaderMap, host: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(&joined).ok()
 }
 
-/// The link-values of a field. A comma in `<...>` or in quotes does not end one.
+/// The link-values of a field. A comma in `<...>` or in quotes does not separate.
 struct Links<'a>(&'a [u8]);
 
 impl<'a> Links<'a> {
@@ -59,7 +59,7 @@ impl<'a> Iterator for Links<'a> {
     }
 }
 
-/// The comma behind the first link-value.
+/// The position of the comma after the first link-value.
 fn end_of_link(value: &[u8]) -> Option<usize> {
     let mut until = None;
     let mut is_escaped = false;
@@ -90,7 +90,7 @@ fn is_hint(link: &[u8], host: &[u8]) -> bool {
     let mut kind = None;
     for part in fields::parts(parameters) {
         let (name, value) = fields::name_value(part);
-        // The first one counts (RFC 8288 section 3.3).
+        // Of repeated parameters the first counts (RFC 8288 section 3.3).
         if name.eq_ignore_ascii_case(b"rel") {
             rel = rel.or(value);
         } else if name.eq_ignore_ascii_case(b"as") {
@@ -112,7 +112,7 @@ fn is_hint(link: &[u8], host: &[u8]) -> bool {
     is_file && is_of_site(target, host)
 }
 
-/// Whether a target is a path of the site, or an address of its host.
+/// Whether a target is a path of the site, or a URL with its host.
 fn is_of_site(target: &[u8], host: &[u8]) -> bool {
     let authority = match target {
         [b'/', b'/', rest @ ..] => rest,
@@ -131,12 +131,12 @@ fn is_of_site(target: &[u8], host: &[u8]) -> bool {
         .is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
-/// What `as` says of files that pages of a theme share.
+/// The values of `as` for files that the pages of a theme share.
 const FILES: &[&str] = &["style", "script", "font"];
 
-/// More are not worth the connection's first packets.
-const MOST_LINKS: usize = 10;
-const MOST_BYTES: usize = 2048;
+/// The maximum number of links. More would not fit into the first packets of a connection.
+const MAX_LINKS: usize = 10;
+const MAX_BYTES: usize = 2048;
 
 #[cfg(test)]
 mod tests {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_servers_are_hints_and_nothing_else_is() {
+    fn only_files_and_servers_are_hints() {
         for kept in [
             "</a.css>; rel=preload; as=style",
             "</a.css?x=1,2>; rel=\"preload\"; as=\"style\"",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_all_lines_are_joined_within_bounds() {
+    fn links_of_all_lines_are_joined_up_to_the_limits() {
         let both = of(&[
             "</a.css>; rel=preload; as=style, </p>; rel=next, </b,c.css>; rel=preload; as=style",
             "</d.js>; rel=preload; as=script",
@@ -198,21 +198,21 @@ mod tests {
         assert_eq!(both.as_deref(), Some(wanted));
         let one = "</a.css>; rel=preload; as=style";
         let many = of(&[one; 50]).unwrap();
-        assert_eq!(many.matches("preload").count(), MOST_LINKS);
+        assert_eq!(many.matches("preload").count(), MAX_LINKS);
         let long = format!("</{}.css>; rel=preload; as=style", "a".repeat(1500));
         assert_eq!(of(&[&long, &long]).as_deref(), Some(long.as_str()));
     }
 
     proptest! {
         #[test]
-        fn nothing_is_made_up(line in proptest::collection::vec(any::<u8>(), 0..120)) {
+        fn hints_are_parts_of_the_field(line in proptest::collection::vec(any::<u8>(), 0..120)) {
             if let Ok(value) = HeaderValue::from_bytes(&line) {
                 let mut stored = HeaderMap::new();
                 stored.insert(LINK, value);
                 if let Some(hints) = hints(&stored, b"example.com") {
                     let text = hints.to_str().unwrap().to_ascii_lowercase();
                     prop_assert!(text.starts_with('<') && text.contains("rel"));
-                    prop_assert!(text.len() <= MOST_BYTES + 2 * MOST_LINKS);
+                    prop_assert!(text.len() <= MAX_BYTES + 2 * MAX_LINKS);
                 }
             }
         }

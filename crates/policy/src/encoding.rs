@@ -1,8 +1,8 @@
-//! Content codings: which ones a client accepts, and which of the available ones suits it best.
+//! Content codings: those that a client accepts, and the best of those that are available.
 //!
-//! It reads `Accept-Encoding` (RFC 9110 §12.5.3) with its weights, `q=0`, `*` and the implied identity. A request without
-//! the field gets identity alone: the RFC would permit anything, but a client that does not send the field may not be able
-//! to decode anything. It does not decide whether a body is worth compressing, and never fails: an invalid member is
+//! Parses `Accept-Encoding` (RFC 9110 §12.5.3) with its weights, `q=0`, `*` and the implied identity. A request without
+//! the field gets identity only: the RFC would permit any coding, but a client that does not send the field may not be able
+//! to decode any. This module does not decide whether a body is worth compressing. It never fails: an invalid member is
 //! ignored.
 
 /// A content coding that Galley stores or sends.
@@ -10,7 +10,7 @@
 pub enum Coding {
     /// No coding.
     Identity,
-    /// RFC 1952; `x-gzip` is read as the same.
+    /// RFC 1952, also named `x-gzip`.
     Gzip,
     /// RFC 7932.
     Brotli,
@@ -19,10 +19,10 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Every coding, the one that is usually the smallest for text first: the order in which ties are broken.
+    /// All codings, beginning with the one that is usually the smallest for text; this order breaks ties.
     pub const BY_DENSITY: [Self; 4] = [Self::Brotli, Self::Zstd, Self::Gzip, Self::Identity];
 
-    /// The word of `Content-Encoding`; `identity` never appears there.
+    /// The token of `Content-Encoding`; `identity` is never sent.
     pub const fn token(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -32,7 +32,7 @@ impl Coding {
         }
     }
 
-    /// The coding of a word, in any case; `None` for those that Galley does not know.
+    /// The coding of a token, in any case; `None` if Galley does not know it.
     pub fn parse(token: &[u8]) -> Option<Self> {
         let is = |word: &[u8]| token.eq_ignore_ascii_case(word);
         match token.len() {
@@ -46,7 +46,7 @@ impl Coding {
     }
 }
 
-/// What a client accepts. The default, a request without `Accept-Encoding`, is identity alone.
+/// The codings that a client accepts. The default, a request without `Accept-Encoding`, is identity only.
 ///
 /// Weights are thousandths; several lines form one list (RFC 9110 §5.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct AcceptedCodings {
 }
 
 impl AcceptedCodings {
-    /// Adds one `Accept-Encoding` line. If a coding is named twice, the smaller weight counts.
+    /// Adds one `Accept-Encoding` line. If a coding occurs twice, the smaller weight counts.
     pub fn read(&mut self, accept_encoding_line: &[u8]) {
         if *self == Self::default()
             && let Some(codings) = Self::of_browser(accept_encoding_line)
@@ -67,13 +67,13 @@ impl AcceptedCodings {
             *self = codings;
             return;
         }
-        // Few say weights.
+        // Few clients send weights.
         let is_weighted = accept_encoding_line.contains(&b';');
         for member in accept_encoding_line.split(|&byte| byte == b',') {
             let found = if is_weighted {
                 weighted(member)
             } else {
-                Some((member.trim_ascii(), MOST_WELCOME))
+                Some((member.trim_ascii(), FULL_WEIGHT))
             };
             let Some((token, weight)) = found else {
                 continue;
@@ -89,41 +89,41 @@ impl AcceptedCodings {
         }
     }
 
-    /// What the line of a browser says, known by sight: in plain, and the older and the newer ones over TLS.
+    /// The result for the usual lines of browsers, without parsing: without TLS, and those of older and newer browsers over TLS.
     fn of_browser(line: &[u8]) -> Option<Self> {
         let (brotli, zstd) = match line {
             b"gzip, deflate" => (None, None),
-            b"gzip, deflate, br" => (Some(MOST_WELCOME), None),
-            b"gzip, deflate, br, zstd" => (Some(MOST_WELCOME), Some(MOST_WELCOME)),
+            b"gzip, deflate, br" => (Some(FULL_WEIGHT), None),
+            b"gzip, deflate, br, zstd" => (Some(FULL_WEIGHT), Some(FULL_WEIGHT)),
             _ => return None,
         };
         Some(Self {
-            gzip: Some(MOST_WELCOME),
+            gzip: Some(FULL_WEIGHT),
             brotli,
             zstd,
             ..Self::default()
         })
     }
 
-    /// The most welcome of `available`: by weight, then by [`Coding::BY_DENSITY`]. `None`: the client refuses all.
+    /// The best of `available`: by weight, then by [`Coding::BY_DENSITY`]. `None`: the client accepts none of them.
     pub fn best(self, available: &[Coding]) -> Option<Coding> {
         let order = Coding::BY_DENSITY.iter();
-        self.most_welcome(order.filter(|coding| available.contains(coding)))
+        self.best_weighted(order.filter(|coding| available.contains(coding)))
     }
 
-    /// As [`Self::best`], of those of which `is_available` holds.
+    /// As [`Self::best`], for the codings for which `is_available` returns true.
     pub fn best_of(self, is_available: impl Fn(Coding) -> bool) -> Option<Coding> {
         let order = Coding::BY_DENSITY.iter();
-        // The costly question last: of most codings a client says nothing.
-        self.most_welcome(order.filter(|coding| self.accepts(**coding) && is_available(**coding)))
+        // The costly check is last: most clients do not accept most codings.
+        self.best_weighted(order.filter(|coding| self.accepts(**coding) && is_available(**coding)))
     }
 
-    /// The most welcome of `order`, which also breaks ties. `None`: the client refuses all.
+    /// The best of `order`, which also breaks ties. `None`: the client accepts none of them.
     pub fn first_best(self, order: &[Coding]) -> Option<Coding> {
-        self.most_welcome(order.iter())
+        self.best_weighted(order.iter())
     }
 
-    fn most_welcome<'c>(self, order: impl Iterator<Item = &'c Coding>) -> Option<Coding> {
+    fn best_weighted<'c>(self, order: impl Iterator<Item = &'c Coding>) -> Option<Coding> {
         let mut best: Option<(u16, Coding)> = None;
         for coding in order {
             let weight = self.weight(*coding);
@@ -134,12 +134,12 @@ impl AcceptedCodings {
         best.map(|(_, coding)| coding)
     }
 
-    /// Whether `coding` may be sent at all.
+    /// Whether the client accepts `coding`.
     pub fn accepts(self, coding: Coding) -> bool {
         self.weight(coding) > 0
     }
 
-    /// Thousandths; 0 excludes it. Identity that is not listed is accepted, but less than anything that is.
+    /// The weight in thousandths, times two; 0: not accepted. Identity that is not listed has the lowest weight above 0.
     fn weight(self, coding: Coding) -> u16 {
         let named = match coding {
             Coding::Identity => self.identity,
@@ -149,7 +149,7 @@ impl AcceptedCodings {
         };
         match (named.or(self.others), coding) {
             (Some(0), _) => 0,
-            // Scaled by two, so that the implied identity fits below the least weight that can be written.
+            // Times two, so that the implied identity is below the lowest weight that a client can send.
             (Some(weight), _) => weight.saturating_mul(2),
             (None, Coding::Identity) => 1,
             (None, _) => 0,
@@ -167,13 +167,13 @@ impl AcceptedCodings {
 }
 
 /// The weight of a coding that is named without one.
-const MOST_WELCOME: u16 = 1000;
+const FULL_WEIGHT: u16 = 1000;
 
-/// `token [;q=0.5]` as token and thousandths; `None` if the member is empty or its weight is malformed.
+/// Parses `token [;q=0.5]` into token and thousandths; `None` if the member is empty or its weight is invalid.
 pub(crate) fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let mut parts = member.split(|&byte| byte == b';');
     let token = parts.next()?.trim_ascii();
-    let mut weight = MOST_WELCOME;
+    let mut weight = FULL_WEIGHT;
     for parameter in parts {
         let parameter = parameter.trim_ascii();
         let (name, value) = parameter.split_at_checked(2)?;
@@ -185,7 +185,7 @@ pub(crate) fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     (!token.is_empty()).then_some((token, weight))
 }
 
-/// `qvalue` of RFC 9110 §12.4.2: `0`, `1`, at most three decimals, nothing above 1.
+/// Parses a `qvalue` (RFC 9110 §12.4.2): `0` or `1` with at most three decimals, at most 1.
 fn thousandths(value: &[u8]) -> Option<u16> {
     let (whole, decimals) = match value {
         [whole] => (*whole, &[][..]),
@@ -256,14 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn browsers_are_read_as_others_are() {
+    fn the_lines_of_browsers_give_the_same_as_parsing() {
         for line in [
             "gzip, deflate",
             "gzip, deflate, br",
             "gzip, deflate, br, zstd",
         ] {
             assert!(AcceptedCodings::of_browser(line.as_bytes()).is_some());
-            // White space that means nothing.
+            // Insignificant white space.
             assert_eq!(codings(&[line]), codings(&[&format!("{line} ")]), "{line}");
             assert_eq!(
                 codings(&["gzip;q=0.5", line]),
@@ -288,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_panics_and_never_picks_what_is_refused(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn never_panics_and_never_selects_a_refused_coding(line in proptest::collection::vec(any::<u8>(), 0..80)) {
             let mut codings = AcceptedCodings::default();
             codings.read(&line);
             prop_assert_eq!(codings.best(ALL), codings.best_of(|_| true));

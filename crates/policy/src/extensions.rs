@@ -3,16 +3,16 @@
 //! The source is WordPress's own list: the handbook's "PHP Extensions" and the module test of Site Health
 //! (`WP_Site_Health::get_test_php_extensions`). Names are those of `php -m` in lower case; bars separate alternatives.
 
-/// Extensions that are not loaded.
+/// The extensions that are not loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// WordPress does not run without these.
+    /// The extensions that WordPress requires.
     pub needed: Vec<&'static str>,
-    /// WordPress does less without these, and plugins take them for granted.
+    /// The extensions that WordPress recommends, and that plugins assume.
     pub wished: Vec<&'static str>,
 }
 
-/// The missing extensions; `has` says which names are loaded.
+/// The missing extensions. `has` returns whether an extension is loaded.
 pub fn missing(has: impl Fn(&str) -> bool) -> Missing {
     let of = |all: &[&'static str]| -> Vec<&'static str> {
         let lacks = |names: &&str| !names.split('|').any(&has);
@@ -24,7 +24,7 @@ pub fn missing(has: impl Fn(&str) -> bool) -> Missing {
     }
 }
 
-/// Debian's packages of extensions as [`missing`] names them, with spaces between.
+/// The Debian packages of extensions, which are named as by [`missing`], separated by spaces.
 pub fn packages(names: &[&str]) -> String {
     let package = |names: &&str| {
         let name = names.split('|').next().unwrap_or(names);
@@ -59,14 +59,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_and_how_to_get_it() {
+    fn missing_extensions_and_their_packages_are_listed() {
         assert_eq!(missing(|_| true), Missing::default());
         let all = missing(|_| false);
         assert_eq!(
             (all.needed.as_slice(), all.wished.len()),
             (NEEDED, WISHED.len())
         );
-        // One of two is enough.
+        // One of two alternatives is sufficient.
         assert!(missing(|name| name != "imagick").wished.is_empty());
         assert_eq!(missing(|name| name != "zip").wished, ["zip"]);
         assert_eq!(

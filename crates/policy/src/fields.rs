@@ -1,16 +1,16 @@
 //! Field values that are lists, and the fields that are not forwarded.
 //!
-//! It has the one parser of `a, b;q=1, "c, d"` (RFC 9110 section 5.6) and the set of hop-by-hop fields (RFC 9110 section
-//! 7.6.1). A `Connection` field names further ones, but it comes from clients: it may not remove fields with identity or
-//! meaning (`Connection: Cookie` would turn a member's page into an anonymous one). It does not know what any list means.
+//! Contains the one parser of `a, b;q=1, "c, d"` (RFC 9110 section 5.6) and the set of hop-by-hop fields (RFC 9110 section
+//! 7.6.1). A `Connection` field names further ones, but clients can send it, so it may not remove fields with identity or
+//! meaning (`Connection: Cookie` would turn a member's page into an anonymous one). The meaning of lists is not known here.
 
-/// Whether a head has one of these names, in lower case. Heads of responses have few fields, so this is quicker than to look up
-/// each of the names.
+/// Whether a head has any of these names, which are in lower case. Responses have few fields, so comparing each is faster than
+/// looking up each name.
 pub(crate) fn has_any(fields: &http::HeaderMap, names: &[&str]) -> bool {
     fields.keys().any(|name| names.contains(&name.as_str()))
 }
 
-/// Elements of a comma-separated list, without surrounding whitespace and without empty ones.
+/// The elements of a comma-separated list, trimmed and without empty ones.
 ///
 /// A comma inside a quoted string does not separate; an unterminated quoted string runs to the end.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Members<'a> {
     separator: u8,
 }
 
-/// Reads a comma-separated list (RFC 9110 section 5.6.1).
+/// Parses a comma-separated list (RFC 9110 section 5.6.1).
 pub fn members(value: &[u8]) -> Members<'_> {
     Members {
         rest: Some(value),
@@ -27,7 +27,7 @@ pub fn members(value: &[u8]) -> Members<'_> {
     }
 }
 
-/// Parses the part between semicolons: a value first, then its parameters (RFC 9110 section 5.6.6).
+/// Parses the parts between semicolons: first the value, then its parameters (RFC 9110 section 5.6.6).
 pub fn parts(member: &[u8]) -> Members<'_> {
     Members {
         rest: Some(member),
@@ -40,7 +40,7 @@ impl<'a> Iterator for Members<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         while let Some(rest) = self.rest {
-            let (member, tail) = match unquoted(rest, self.separator) {
+            let (member, tail) = match position_unquoted(rest, self.separator) {
                 Some(at) => (rest.get(..at).unwrap_or_default(), rest.get(at + 1..)),
                 None => (rest, None),
             };
@@ -54,8 +54,8 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Position of the first `separator` outside a quoted string.
-fn unquoted(value: &[u8], separator: u8) -> Option<usize> {
+/// The position of the first `separator` outside quoted strings.
+fn position_unquoted(value: &[u8], separator: u8) -> Option<usize> {
     let mut is_quoted = false;
     let mut is_escaped = false;
     value.iter().position(|&byte| {
@@ -72,7 +72,7 @@ fn unquoted(value: &[u8], separator: u8) -> Option<usize> {
     })
 }
 
-/// Splits `name=value` at the first `=`; the value loses the quotes around it, escapes stay as they are.
+/// Splits `name=value` at the first `=`. Quotes around the value are removed, escapes are not decoded.
 pub fn name_value(part: &[u8]) -> (&[u8], Option<&[u8]>) {
     let Some(at) = memchr::memchr(b'=', part) else {
         return (part, None);
@@ -94,11 +94,11 @@ where
     lines.flat_map(members).take(MAX_CONNECTION_TOKENS)
 }
 
-/// Whether a field ends at this hop: always (RFC 9110 section 7.6.1), or because `Connection` names it and it is not
+/// Whether a field is hop-by-hop: always (RFC 9110 section 7.6.1), or because `Connection` names it and it is not
 /// protected.
 ///
-/// Departs: RFC 9110 requires the removal of whatever `Connection` lists. Protected fields stay, because a client could
-/// otherwise remove the cookie or the forwarding fields from somebody else's request; the tests pin this.
+/// Departs: RFC 9110 requires the removal of all fields that `Connection` lists. Protected fields stay, because a client could
+/// otherwise remove the cookie or the forwarding fields from another client's request; the tests pin this.
 pub fn is_hop_by_hop<'t>(
     name: &str,
     mut connection_tokens: impl Iterator<Item = &'t [u8]>,
@@ -113,7 +113,7 @@ pub fn is_hop_by_hop<'t>(
         && !is_protected(name)
 }
 
-/// Whether `Connection` has no power over this field.
+/// Whether `Connection` cannot remove this field.
 fn is_protected(name: &str) -> bool {
     PROTECTED
         .iter()
@@ -124,15 +124,15 @@ fn is_protected(name: &str) -> bool {
         })
 }
 
-/// Whether a field name can become a CGI variable without meeting another: letters, digits and `-` only.
+/// Whether a field name can become a CGI variable without a collision: it has letters, digits and `-` only.
 ///
 /// `X_Forwarded_For` and `X.Forwarded.For` would both become `HTTP_X_FORWARDED_FOR` (the collision behind several
-/// advisories against front ends of PHP), so names with anything else go nowhere.
+/// advisories against front ends of PHP), so fields with other names are not forwarded.
 pub fn is_plain_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-/// Each token is compared with each field; honest senders name two or three.
+/// The maximum number of tokens, because each is compared with each field; honest senders list two or three.
 pub const MAX_CONNECTION_TOKENS: usize = 64;
 
 const HOP_BY_HOP: &[&str] = &[
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_read_with_quotes_and_without_empty_members() {
+    fn lists_are_split_outside_quotes_and_without_empty_members() {
         assert_eq!(list("a, b ,,c"), ["a", "b", "c"]);
         assert_eq!(list(r#"no-cache="a, b", x"#), [r#"no-cache="a, b""#, "x"]);
         assert_eq!(list(r#""a\", b", c"#), [r#""a\", b""#, "c"]);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_lose_their_quotes() {
+    fn quotes_of_parameters_are_removed() {
         assert_eq!(
             name_value(b"max-age=\"5\""),
             (&b"max-age"[..], Some(&b"5"[..]))
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_removes_only_what_it_may() {
+    fn connection_does_not_remove_protected_fields() {
         let line: &[u8] =
             b"close, X-Own, Cookie, Host, X-Forwarded-For, Authorization, Content-Type, X-WP-Nonce";
         let tokens = connection_tokens(std::iter::once(line));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_names_may_become_variables() {
+    fn only_plain_names_are_accepted() {
         assert!(is_plain_name("X-Forwarded-For"));
         for name in [
             "X_Forwarded_For",
@@ -258,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_list(value in proptest::collection::vec(any::<u8>(), 0..200), name in "\\PC{0,20}") {
+        fn any_bytes_are_accepted(value in proptest::collection::vec(any::<u8>(), 0..200), name in "\\PC{0,20}") {
             for member in members(&value) {
                 prop_assert!(!member.is_empty());
                 for part in parts(member) {

@@ -1,10 +1,10 @@
-//! Shared fragments of a page, as the WordPress plugin describes them in fields of the response.
+//! Shared fragments of a page, as the WordPress plugin describes them in response fields.
 //!
-//! `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`, one field for each: where its bytes are in the
-//! body, its kinds of blocks, what the plugin needs to render it again, and the tags of the fragment alone. The page's own
-//! tags do not contain them, so a response whose fragments cannot be parsed depends on everything. A seventh word,
-//! `context`, says that the definition contains what the fragment shows of its page. In a response that consists of
-//! fragments, the definition is the number of the fragment in the request.
+//! `Galley-Fragment: <label> <start> <length> <blocks> <definition> <tags>`, one field for each fragment: the position of its
+//! bytes in the body, its kinds of blocks, the data with which the plugin renders it again, and the tags of the fragment. The
+//! page's own tags do not include them, so a response whose fragments cannot be parsed depends on everything. A seventh word,
+//! `context`, means that the definition contains the parts of the page on which the fragment depends. In a response that
+//! consists of fragments, the definition is the number of the fragment in the request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -13,40 +13,40 @@ use crate::tags::{self, EVERYTHING, MAX_TAGS, Tags};
 /// The field that describes a fragment of a response.
 pub const FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
 
-/// The field that names tags which fragments of a page must not have when they are rendered without it: they would show the page as
-/// the current one.
+/// The field with tags that fragments of a page must not have when they are rendered without the page: they would show the page
+/// as the current one.
 const EXCEPT: HeaderName = HeaderName::from_static("galley-fragment-except");
 
-/// The word behind the tags of a fragment whose definition contains its context.
+/// The word after the tags of a fragment whose definition contains its context.
 const CONTEXT: &str = "context";
 
-/// The most fragments of one page.
+/// The maximum number of fragments in one page.
 pub const MAX_FRAGMENTS: usize = 64;
 
-/// A fragment, with its place in the body and its dependencies.
+/// A fragment, with its position in the body and its dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FragmentPart {
-    /// For people: `widget:recent-posts-2`.
+    /// The name for users: `widget:recent-posts-2`.
     pub label: String,
-    /// Its first byte in the body.
+    /// The position of the first byte in the body.
     pub start: usize,
-    /// Bytes.
+    /// The length in bytes.
     pub length: usize,
-    /// Identifies the kinds of blocks in it, whose styles and scripts the page loads.
+    /// The id of the kinds of blocks in the fragment, whose styles and scripts the page loads.
     pub blocks: String,
-    /// What the plugin needs to render it, signed by the plugin.
+    /// The data with which the plugin renders the fragment, signed by the plugin.
     pub definition: String,
-    /// Its dependencies.
+    /// The dependencies of the fragment.
     pub tags: Tags,
-    /// Whether the definition contains what it shows of its page, such as the current item of a menu.
+    /// Whether the definition contains the parts of the page on which the fragment depends, such as the current item of a menu.
     pub has_context: bool,
 }
 
-/// The fields of a response cannot be understood.
+/// The fields of a response cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidFragments;
 
-/// Reads the fragments of a response: in rising order, without overlaps.
+/// Parses the fragments of a response, which are in rising order, without overlaps.
 pub fn parse(fields: &HeaderMap) -> Result<Vec<FragmentPart>, InvalidFragments> {
     let mut parts: Vec<FragmentPart> = Vec::new();
     let mut end = 0;
@@ -64,7 +64,7 @@ pub fn parse(fields: &HeaderMap) -> Result<Vec<FragmentPart>, InvalidFragments> 
     Ok(parts)
 }
 
-/// `tag_id` of the tags that fragments which are rendered without this page must not have.
+/// [`crate::key::tag_id`] of the tags that fragments must not have when they are rendered without this page.
 pub fn exceptions(fields: &HeaderMap) -> Result<Vec<u64>, InvalidFragments> {
     let mut tags = Tags::default();
     for value in fields.get_all(EXCEPT) {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_are_read_in_their_order() {
+    fn fragments_are_parsed_in_their_order() {
         let read = parse(&fields(&[
             "widget:recent-posts-2 10 20 - d.m l.post.q,l.post.r0",
             "core/archives 30 0 abc e.m",
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused() {
+    fn invalid_fragments_are_rejected() {
         let table: &[&[&str]] = &[
             &[""],
             &["a 1 2 -"],

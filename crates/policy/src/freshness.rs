@@ -1,10 +1,10 @@
-//! How long a response is fresh: which of its fields counts, its value, and the default.
+//! How long a response is fresh: the field that counts, its value, and the default.
 //!
 //! Only the first of these fields that is present counts: `Galley-Cache-Control`, `CDN-Cache-Control` (RFC 9213),
 //! `Surrogate-Control`, `X-LiteSpeed-Cache-Control`, the fields of `VCaching`, `X-Accel-Expires`; then `Cache-Control` with
 //! `Expires` (RFC 9111 section 4.2.1). Directives of two fields are never combined. With RFC 9111 the fields of other
-//! products do not count, and `Surrogate-Control` is read as specified (Edge Architecture 1.0). An explicit lifetime counts
-//! even when it is zero; the site's table applies only if there is none. [`crate::storable`] decides whether the response
+//! products do not count, and `Surrogate-Control` is interpreted as specified (Edge Architecture 1.0). An explicit lifetime
+//! counts even if it is zero; the site's table applies only if there is none. [`crate::storable`] decides whether the response
 //! is stored at all.
 
 use std::time::{Duration, SystemTime};
@@ -18,10 +18,10 @@ use crate::site::{AddressedFields, Ignore, Policy, TtlTable};
 use crate::storable::ResponseHead;
 use crate::time::parse_date;
 
-/// Which field speaks for a response.
+/// The field that defines how long a response is fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
-    /// `Galley-Cache-Control`: the plugin.
+    /// `Galley-Cache-Control`, of Galley's plugin.
     Galley,
     /// `CDN-Cache-Control`.
     Cdn,
@@ -29,11 +29,11 @@ pub enum Voice {
     Surrogate,
     /// `X-LiteSpeed-Cache-Control`.
     LiteSpeed,
-    /// `X-VC-Cacheable`, `X-VC-Enabled`, `X-VC-TTL`: the plugin `VCaching`.
+    /// `X-VC-Cacheable`, `X-VC-Enabled`, `X-VC-TTL`, of the plugin `VCaching`.
     Vcaching,
     /// `X-Accel-Expires`.
     Accel,
-    /// `Cache-Control`, with `Expires` if it names no lifetime itself.
+    /// `Cache-Control`, with `Expires` if it states no lifetime.
     CacheControl,
     /// `Expires` alone.
     Expires,
@@ -41,18 +41,18 @@ pub enum Voice {
     Nobody,
 }
 
-/// What a response says about its own life.
+/// What a response states about its freshness.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// The field that says it.
+    /// The field that counts.
     pub voice: Voice,
-    /// The directives; empty where the voice has none.
+    /// The directives; empty if the field has none.
     pub control: CacheControl,
     /// The lifetime, counted from the moment of generation. `None`: not stated.
     pub lifetime: Option<Duration>,
 }
 
-/// How long a stale copy may answer, from the end of freshness (RFC 5861).
+/// How long a stale response may be sent after the end of freshness (RFC 5861).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StaleWindows {
     /// While one refresh runs.
@@ -61,26 +61,26 @@ pub struct StaleWindows {
     pub if_error: Duration,
 }
 
-/// Reads what a response says. `now`: when it was received.
+/// Reads what a response states about its freshness. `now`: when it was received.
 pub fn statement(
     fields: &HeaderMap,
     addressed: AddressedFields,
     ignore: Ignore,
     now: SystemTime,
 ) -> Statement {
-    let voiced = || {
+    let addressed_statement = || {
         if !has_any(fields, ADDRESSED) {
             return None;
         }
         targeted(fields).or_else(|| match addressed {
-            AddressedFields::OfPlugins => foreign(fields, now),
+            AddressedFields::OfPlugins => other_products(fields, now),
             AddressedFields::Standard => surrogate(fields),
         })
     };
-    if let Some(statement) = (!ignore.cache_control).then(voiced).flatten() {
+    if let Some(statement) = (!ignore.cache_control).then(addressed_statement).flatten() {
         return statement;
     }
-    let control = (!ignore.cache_control && speaks(fields, CACHE_CONTROL))
+    let control = (!ignore.cache_control && is_present(fields, CACHE_CONTROL))
         .then(|| CacheControl::parse(values(fields, CACHE_CONTROL)));
     let expires = (!ignore.expires).then(|| expires(fields, now)).flatten();
     let voice = match (&control, expires) {
@@ -97,11 +97,11 @@ pub fn statement(
     }
 }
 
-/// How long a stale copy may be served, while one refresh runs and when the upstream fails (RFC 5861).
+/// How long a stale response may be sent, while one refresh runs and when the upstream fails (RFC 5861).
 ///
-/// Nothing after `must-revalidate` and `proxy-revalidate`. `s-maxage` implies the latter (RFC 9111 §5.2.2.10), so that the
-/// site's windows do not apply to it; a window that the same response names is its explicit permission. Errors get no window
-/// from the site: a stale 404 would only hide what has been published since.
+/// Both are zero with `must-revalidate` and `proxy-revalidate`. `s-maxage` implies the latter (RFC 9111 §5.2.2.10), so the
+/// site's windows do not apply to it; a window in the same response is explicit permission. Errors get no window
+/// from the site: a stale 404 would only hide a page that has been published since.
 pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> StaleWindows {
     let control = &statement.control;
     if control.must_revalidate || control.proxy_revalidate {
@@ -123,8 +123,8 @@ pub fn windows(statement: &Statement, status: StatusCode, ttl: &TtlTable) -> Sta
     }
 }
 
-/// The lifetime of a response without one: the site's row for its status; without a preset a tenth of its age (RFC 9111
-/// §4.2.2, at most an hour) if it states that; the site's default. `None`: it has none.
+/// The lifetime of a response that states none: the site's row for its status; without a preset a tenth of its age (RFC 9111
+/// §4.2.2, at most an hour) if it has `Last-Modified`; the site's default. `None`: the response has no lifetime.
 pub fn default_lifetime(
     response: &ResponseHead<'_>,
     control: &CacheControl,
@@ -151,7 +151,7 @@ pub fn named_lifetime(status: StatusCode, ttl: &TtlTable) -> Option<Duration> {
         .map(|(_, lifetime)| *lifetime)
 }
 
-/// Statuses that may live on a guess (RFC 9110 §15.1).
+/// Whether a status permits a heuristic lifetime (RFC 9110 §15.1).
 pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     matches!(
         status.as_u16(),
@@ -159,8 +159,8 @@ pub fn is_heuristically_cacheable(status: StatusCode) -> bool {
     )
 }
 
-/// How old a response is when it arrives (RFC 9111 §4.2.3): the larger of the age by its `Date` and of its `Age` plus the time
-/// of the request.
+/// The age of a response on arrival (RFC 9111 §4.2.3): the larger of the age by its `Date` and the sum of its `Age` and the
+/// duration of the request.
 pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime) -> Duration {
     let apparent = date(fields)
         .and_then(|date| now.duration_since(date).ok())
@@ -169,18 +169,18 @@ pub fn initial_age(fields: &HeaderMap, response_delay: Duration, now: SystemTime
     apparent.max(stated.saturating_add(response_delay))
 }
 
-/// What `Age` says: of a list, on one line or on several, the first member. `None`: it is absent, or no number, which is
-/// ignored (RFC 9111 §5.1).
+/// The value of `Age`: the first member of a list, on one line or on several. `None`: the field is absent, or not a number,
+/// which is ignored (RFC 9111 §5.1).
 pub fn stated_age(fields: &HeaderMap) -> Option<Duration> {
     let members = values(fields, AGE).flat_map(|line| line.split(|&byte| byte == b','));
     let first = members
         .map(<[u8]>::trim_ascii)
         .find(|member| !member.is_empty())?;
-    // `delta_seconds` takes a number in quotes too, as directives may have it.
+    // `delta_seconds` also accepts a number in quotes, which directives may have.
     delta_seconds(first).filter(|_| first.first() != Some(&b'"'))
 }
 
-/// Whether a response forbids that a stale copy of it answers, whatever client and site allow (RFC 9111 §4.2.4).
+/// Whether a response forbids to send it stale, whatever the client and the site permit (RFC 9111 §4.2.4).
 pub fn forbids_stale(fields: &HeaderMap, addressed: AddressedFields) -> bool {
     let control = statement(fields, addressed, Ignore::default(), SystemTime::UNIX_EPOCH).control;
     control.must_revalidate
@@ -205,9 +205,9 @@ fn targeted(fields: &HeaderMap) -> Option<Statement> {
     })
 }
 
-/// Fields of other products, which WordPress plugins send.
-fn foreign(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
-    if speaks(fields, "surrogate-control") {
+/// The fields of other products, which WordPress plugins send.
+fn other_products(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
+    if is_present(fields, "surrogate-control") {
         let control = CacheControl::parse_surrogate(values(fields, "surrogate-control"));
         return Some(Statement {
             voice: Voice::Surrogate,
@@ -215,7 +215,7 @@ fn foreign(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
             control,
         });
     }
-    if speaks(fields, "x-litespeed-cache-control") {
+    if is_present(fields, "x-litespeed-cache-control") {
         let control = CacheControl::parse(values(fields, "x-litespeed-cache-control"));
         return Some(Statement {
             voice: Voice::LiteSpeed,
@@ -234,7 +234,7 @@ fn foreign(fields: &HeaderMap, now: SystemTime) -> Option<Statement> {
     })
 }
 
-/// `X-VC-Cacheable: NO:reason` and `X-VC-Enabled: false` forbid, `X-VC-TTL` has seconds; anything else says nothing.
+/// `X-VC-Cacheable: NO:reason` and `X-VC-Enabled: false` forbid storing, `X-VC-TTL` has seconds. Other values are ignored.
 fn vcaching(fields: &HeaderMap) -> Option<Statement> {
     let value = |name| values(fields, name).next().map(<[u8]>::trim_ascii);
     let forbids = |name, word: &[u8]| {
@@ -253,7 +253,7 @@ fn vcaching(fields: &HeaderMap) -> Option<Statement> {
     })
 }
 
-/// `Surrogate-Control` as far as it is addressed to all surrogates or to this one.
+/// `Surrogate-Control`, as far as it is addressed to all surrogates or to Galley.
 fn surrogate(fields: &HeaderMap) -> Option<Statement> {
     let lines: Vec<&[u8]> = values(fields, "surrogate-control").collect();
     let control = CacheControl::parse_surrogate_for(&lines, SURROGATE_NAME)?;
@@ -264,7 +264,7 @@ fn surrogate(fields: &HeaderMap) -> Option<Statement> {
     })
 }
 
-/// Seconds, or `@` and a Unix time. An invalid value is zero: in doubt nothing is stored.
+/// Seconds, or `@` and a Unix time. An invalid value is zero, so that the response is not stored.
 fn accel_lifetime(value: &[u8], now: SystemTime) -> Duration {
     let Some(moment) = value.strip_prefix(b"@") else {
         return delta_seconds(value).unwrap_or_default();
@@ -277,7 +277,7 @@ fn accel_lifetime(value: &[u8], now: SystemTime) -> Duration {
     moment.duration_since(now).unwrap_or_default()
 }
 
-/// `Expires` less `Date` (RFC 9111 §4.2.1). Anything that is not one date has expired already (§5.3).
+/// `Expires` minus `Date` (RFC 9111 §4.2.1). Any value other than a single date counts as expired (§5.3).
 fn expires(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let mut lines = values(fields, EXPIRES);
     let value = lines.next()?;
@@ -299,15 +299,15 @@ fn expires(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
 fn tenth_of_age(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let modified = parse_date(fields.get(LAST_MODIFIED)?.as_bytes())?;
     let age = date(fields).unwrap_or(now).duration_since(modified).ok()?;
-    Some((age / 10).min(LONGEST_GUESS))
+    Some((age / 10).min(MAX_HEURISTIC_LIFETIME))
 }
 
 fn date(fields: &HeaderMap) -> Option<SystemTime> {
     parse_date(fields.get(DATE)?.as_bytes())
 }
 
-/// Whether a field is there and says anything.
-fn speaks(fields: &HeaderMap, name: impl AsHeaderName) -> bool {
+/// Whether a field is present and not empty.
+fn is_present(fields: &HeaderMap, name: impl AsHeaderName) -> bool {
     values(fields, name).any(|line| !line.trim_ascii().is_empty())
 }
 
@@ -327,8 +327,8 @@ const ADDRESSED: &[&str] = &[
     "x-accel-expires",
 ];
 
-/// How `Surrogate-Control` names Galley; it says so in `Surrogate-Capability`.
+/// The name of Galley in `Surrogate-Control`, which it announces in `Surrogate-Capability`.
 pub const SURROGATE_NAME: &[u8] = b"galley";
 
-/// A guess that turns out wrong is wrong for at most this long.
-const LONGEST_GUESS: Duration = Duration::from_secs(3600);
+/// The maximum heuristic lifetime: a wrong guess has an effect for at most this long.
+const MAX_HEURISTIC_LIFETIME: Duration = Duration::from_secs(3600);

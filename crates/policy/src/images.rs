@@ -1,13 +1,13 @@
-//! Picture formats: which of the denser ones a client accepts in place of the requested picture.
+//! Image formats: the denser ones that a client accepts in place of the requested image.
 //!
-//! It reads `Accept` (RFC 9110 section 12.5.1) of requests for pictures, with weights and `q=0`. A format counts as
-//! accepted only if it is named: programs that do not know it also send `image/*` and `*/*`. These do count for the
+//! Parses `Accept` (RFC 9110 section 12.5.1) of requests for images, with weights and `q=0`. A format counts as
+//! accepted only if it is named: clients that do not support it also send `image/*` and `*/*`. These do count for the
 //! original, which is sent if it has a higher weight. Never fails: an invalid member is ignored.
 
 use crate::encoding;
 use crate::fields;
 
-/// A format that may lie beside a picture to be sent in its place.
+/// The format of a file that may be sent in place of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImageFormat {
     /// AV1 Image File Format.
@@ -17,7 +17,7 @@ pub enum ImageFormat {
 }
 
 impl ImageFormat {
-    /// Every format, the one that is usually the smallest first: the order in which ties are broken.
+    /// All formats, beginning with the one that is usually the smallest; this order breaks ties.
     pub const BY_DENSITY: [Self; 2] = [Self::Avif, Self::Webp];
 
     /// The media type.
@@ -28,7 +28,7 @@ impl ImageFormat {
         }
     }
 
-    /// The ending of files, without the dot.
+    /// The extension of files, without the dot.
     pub const fn ending(self) -> &'static str {
         match self {
             Self::Avif => "avif",
@@ -37,7 +37,7 @@ impl ImageFormat {
     }
 }
 
-/// What the path of a picture says that it is.
+/// The format of an image by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the formats' own names")]
 pub enum OriginalFormat {
@@ -48,9 +48,9 @@ pub enum OriginalFormat {
 }
 
 impl OriginalFormat {
-    /// By the ending of a path, in any case; `None` for all that has no denser form.
+    /// The format by the extension of a path, in any case; `None` if the file has no denser form.
     pub fn of_path(path: &[u8]) -> Option<Self> {
-        let tail = path.get(path.len().saturating_sub(MOST_ENDING)..)?;
+        let tail = path.get(path.len().saturating_sub(MAX_EXTENSION)..)?;
         let dot = tail.iter().rposition(|byte| *byte == b'.')?;
         let ending = tail.get(dot + 1..)?;
         let is = |word: &[u8]| ending.eq_ignore_ascii_case(word);
@@ -64,7 +64,7 @@ impl OriginalFormat {
         }
     }
 
-    /// Whether a file of `format` can be a denser form of it.
+    /// Whether a file of `format` can be a denser form of this format.
     pub fn may_become(self, format: ImageFormat) -> bool {
         !(self == Self::Webp && format == ImageFormat::Webp)
     }
@@ -79,15 +79,15 @@ impl OriginalFormat {
     }
 }
 
-/// Which files beside a picture a site takes for other forms of it.
+/// The files next to an image that a site sends as other forms of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ImageSiblings {
     /// None.
     Off,
-    /// Those whose names contain all of the picture's own: they can mean nothing else.
+    /// Files whose names consist of the image's full name and a further extension: they can mean nothing else.
     #[default]
     FullName,
-    /// Also those that have another ending instead: `a.webp` for `a.jpg`, which may be another picture.
+    /// Also files with another extension in its place: `a.webp` for `a.jpg`, which may be another image.
     All,
 }
 
@@ -95,7 +95,7 @@ impl ImageSiblings {
     /// Every choice.
     pub const ALL: [Self; 3] = [Self::Off, Self::FullName, Self::All];
 
-    /// The word of the configuration.
+    /// The word in the configuration.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -105,9 +105,9 @@ impl ImageSiblings {
     }
 }
 
-/// What a client accepts in place of a picture. The default, a request without `Accept`, is the original alone.
+/// The formats that a client accepts in place of an image. The default, a request without `Accept`, is the original only.
 ///
-/// Weights are thousandths; several lines add up as one list.
+/// Weights are thousandths; several lines form one list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AcceptedImages {
     avif: Option<u16>,
@@ -115,7 +115,7 @@ pub struct AcceptedImages {
     original: Option<OriginalWeight>,
 }
 
-/// How welcome the original is, and by how exact a range that is known.
+/// The weight of the original, and the exactness of the media range that states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct OriginalWeight {
     exactness: u8,
@@ -123,7 +123,7 @@ struct OriginalWeight {
 }
 
 impl AcceptedImages {
-    /// Adds one `Accept` line of a request for a picture. If a format is named twice, the smaller weight counts.
+    /// Adds one `Accept` line of a request for an image. If a format occurs twice, the smaller weight counts.
     pub fn read(&mut self, accept_line: &[u8], original: OriginalFormat) {
         for member in fields::members(accept_line) {
             let Some((range, weight)) = encoding::weighted(member) else {
@@ -153,8 +153,8 @@ impl AcceptedImages {
         }
     }
 
-    /// The preferred format for which `is_available` is true, if it is not less preferred than the original: by weight, then
-    /// by [`ImageFormat::BY_DENSITY`]. `None`: the original is to be sent.
+    /// The preferred format for which `is_available` returns true, if its weight is not below that of the original: by weight, then
+    /// by [`ImageFormat::BY_DENSITY`]. `None`: the original is sent.
     pub fn best_of(self, is_available: impl Fn(ImageFormat) -> bool) -> Option<ImageFormat> {
         let least = self.original.map_or(0, |original| original.weight).max(1);
         let mut best: Option<(u16, ImageFormat)> = None;
@@ -177,8 +177,8 @@ impl AcceptedImages {
     }
 }
 
-/// `.jpeg`, `.webp`.
-const MOST_ENDING: usize = 5;
+/// The maximum length of an extension with its dot: `.jpeg`, `.webp`.
+const MAX_EXTENSION: usize = 5;
 
 #[cfg(test)]
 mod tests {
@@ -197,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_chosen_by_name_and_weight() {
+    fn formats_are_selected_by_name_and_weight() {
         let chrome = "image/avif,image/webp,image/apng,image/svg+xml,image/*,*/*;q=0.8";
         let firefox = "image/avif,image/webp,image/png,image/svg+xml,image/*;q=0.8,*/*;q=0.5";
         let safari = "image/webp,image/avif,image/jxl,image/heic,image/heic-sequence,video/*;q=0.8,image/png,image/svg+xml,image/*;q=0.8,video/*;q=0.8,*/*;q=0.5";
         let navigation =
             "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8";
         let table: &[(&[&str], Option<ImageFormat>, Option<ImageFormat>)] = &[
-            // Lines, the better of both formats, and the best if there is only WebP.
+            // The lines, the better of both formats, and the best if only WebP is available.
             (&[], None, None),
             (&[""], None, None),
             (&["*/*"], None, None),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn originals_are_known_by_their_ending() {
+    fn originals_are_recognized_by_their_extension() {
         for (path, expected) in [
             ("/a.jpg", Some(OriginalFormat::Jpeg)),
             ("/a.JPEG", Some(OriginalFormat::Jpeg)),
@@ -272,7 +272,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_chosen_that_is_not_named(line in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn only_named_formats_are_selected(line in proptest::collection::vec(any::<u8>(), 0..80)) {
             let mut images = AcceptedImages::default();
             images.read(&line, OriginalFormat::Png);
             if let Some(format) = images.best_of(|_| true) {

@@ -1,8 +1,8 @@
 //! The key of an entry, and the scopes that a purge can name.
 //!
-//! A key is the whole tuple, each part preceded by its length, so that moving a delimiter cannot make two different
-//! requests share one (RFC 9111 section 2, with Galley's variants). Everything that [`crate::forward::trimmed`] puts into a
-//! request is in it. The ids of scopes are SipHash-1-3 under fixed keys: the same in every process.
+//! A key consists of parts, each preceded by its length, so that moving a delimiter cannot give two different requests the
+//! same key (RFC 9111 section 2, with Galley's variants). It contains everything that [`crate::forward::trimmed`] puts into a
+//! request. The ids of scopes are SipHash-1-3 with fixed keys: the same in every process.
 
 mod format;
 mod parts;
@@ -22,29 +22,29 @@ pub use self::parts::{KeyParts, read_key};
 /// ```text
 /// scheme u8 | accept u8 | device u8 | authority | path | query present u8 [| query] | vary cookies [| rule]
 /// ```
-/// where each of the last five is its length as LEB128, then its bytes. The rule that applies, from 1, or 0 for none, in decimal, is
-/// there if it depends on the country of the client; then the highest bit of the device is set.
+/// where each of the last five is its length as LEB128, then its bytes. The last part exists if the rule that applies depends
+/// on the country of the client: its number from 1, or 0 for none, in decimal. Then the highest bit of the device is set.
 pub fn write_key(info: &RequestInfo, out: &mut Vec<u8>) {
     write(info, QueryKey::Is(info.query()), out);
 }
 
-/// Writes the key that a request would have with another query; `query` is normalised.
+/// Writes the key that a request would have with another query; `query` is normalized.
 pub fn write_key_with(info: &RequestInfo, query: Option<&[u8]>, out: &mut Vec<u8>) {
     write(info, QueryKey::Is(query), out);
 }
 
-/// Writes the key of a fragment of this request's host, device and cookies: no path, and the fragment's id in place of a query.
+/// Writes the key of a fragment for this request's host, device and cookies: no path, and the fragment's id in place of a query.
 pub fn write_fragment_key(info: &RequestInfo, fragment: u64, out: &mut Vec<u8>) {
     let query = fragment_query(fragment);
     write_path(info, b"", QueryKey::Is(Some(query.as_bytes())), out);
 }
 
-/// How a fragment is named where a page has its query.
+/// The name of a fragment, in the position of a page's query.
 pub fn fragment_query(fragment: u64) -> String {
     format!("galley-fragment={fragment:016x}")
 }
 
-/// Names what the keys of pages have in common that may share fragments: scheme, host, device, vary cookies and site. `None`: no key.
+/// The id of the pages that may share fragments: scheme, `Accept` class, device, host, vary cookies and site. `None`: invalid key.
 pub fn variant_id(key: &[u8]) -> Option<u64> {
     let parts = read_key(key)?;
     let mut hasher = scope(5);
@@ -58,7 +58,7 @@ pub fn variant_id(key: &[u8]) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// Identifies a fragment by what the plugin needs to render it, and by the variant of the pages that may show it.
+/// The id of a fragment: of the data with which the plugin renders it, and of the variant of the pages that may contain it.
 pub fn fragment_id(variant: u64, definition: &str) -> u64 {
     let mut hasher = scope(4);
     hasher.write(&variant.to_le_bytes());
@@ -66,7 +66,7 @@ pub fn fragment_id(variant: u64, definition: &str) -> u64 {
     hasher.finish()
 }
 
-/// Writes what the keys of a path share whatever the query. It is not the key of a request, and [`read_key`] does not read it.
+/// Writes the part that the keys of a path have in common for all queries. It is not a key, and [`read_key`] does not read it.
 pub fn write_path_key(info: &RequestInfo, out: &mut Vec<u8>) {
     write(info, QueryKey::Any, out);
 }
@@ -115,7 +115,7 @@ fn write_path(info: &RequestInfo, path: &[u8], query: QueryKey<'_>, out: &mut Ve
     }
 }
 
-/// A number as text, without allocating.
+/// A number as text, without allocation.
 fn decimal(mut number: usize, digits: &mut [u8; DIGITS]) -> &[u8] {
     let mut start = DIGITS;
     for (at, digit) in digits.iter_mut().enumerate().rev() {
@@ -143,8 +143,8 @@ fn push_part(part: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(part);
 }
 
-/// The scope of a URL purge: all variants of a page, under both schemes and every port. Takes the canonical host and
-/// path and the normalised query.
+/// The scope of a URL purge: all variants of a page, under both schemes and every port. Expects the canonical host and
+/// path and the normalized query.
 pub fn url_id(host: &str, path: &[u8], query: Option<&[u8]>) -> u64 {
     let mut hasher = scope(1);
     feed(&mut hasher, host.as_bytes());
@@ -155,7 +155,7 @@ pub fn url_id(host: &str, path: &[u8], query: Option<&[u8]>) -> u64 {
     hasher.finish()
 }
 
-/// The scope of a host purge. Takes the canonical host.
+/// The scope of a host purge. Expects the canonical host.
 pub fn host_id(host: &str) -> u64 {
     let mut hasher = scope(2);
     feed(&mut hasher, host.as_bytes());
@@ -169,7 +169,7 @@ pub fn tag_id(tag: &str) -> u64 {
     hasher.finish()
 }
 
-/// A hasher for one kind of scope; kinds never meet, even for equal text.
+/// A hasher for one kind of scope. Equal texts of different kinds give different ids.
 fn scope(kind: u64) -> SipHasher13 {
     SipHasher13::new_with_keys(SCOPE_KEY, kind)
 }
@@ -179,10 +179,10 @@ fn feed(hasher: &mut SipHasher13, part: &[u8]) {
     hasher.write(part);
 }
 
-/// Of the largest `usize`.
+/// The decimal digits of the largest `usize`.
 const DIGITS: usize = 20;
 
-/// Fixed for ever: ids are written to disk and exchanged between nodes.
+/// Never changes: ids are written to disk and exchanged between nodes.
 const SCOPE_KEY: u64 = 0x6761_6c6c_6579_0001;
 
 impl RequestInfo {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_do_not_meet() {
+    fn scopes_have_different_ids() {
         let ids = [
             url_id("ab", b"/c", None),
             url_id("a", b"b/c", None),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_separated_by_their_length() {
+    fn parts_are_preceded_by_their_length() {
         let mut out = Vec::new();
         push_part(&[b'x'; 300], &mut out);
         assert_eq!(out[..2], [0xac, 0x02]);

@@ -1,15 +1,16 @@
-//! The rules of HTTP and WordPress, as pure decisions.
+//! The rules of HTTP and WordPress, as pure functions.
 //!
-//! No function does I/O, reads a clock (`now` is an argument) or keeps state, and each is total over any input, because
+//! No function does I/O, reads a clock (`now` is an argument) or keeps state. Each accepts any input, because
 //! clients and upstreams are untrusted.
 //!
-//! [`site`] has the policy of a site: [`site::Policy`] with its two values for WordPress and RFC 9111. Requests:
+//! [`site`] contains the policy of a site, [`site::Policy`], with one value for WordPress and one for RFC 9111. For requests,
 //! [`proxied`] finds the client behind proxies; [`request_info`] parses a request head once; [`access`], [`key`],
-//! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] knows the URLs of the same page. Responses:
-//! [`storable`] decides what is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
-//! [`conditional`], [`range`] and [`encoding`] choose its form, [`headers`] its fields. [`fragments`] describes the shared
-//! parts of pages, [`private`] those of members, and [`esi`] finds what pages include. [`purge`] parses purges, [`class`]
-//! sorts requests that wait for an upstream, and [`outcome`] has the words that explain decisions.
+//! [`redirect`], [`forward`] and [`cgi`] use the result. [`spellings`] finds the other URLs of the same page. For responses,
+//! [`storable`] decides whether a response is stored, [`freshness`] for how long, [`decide`] whether a stored response is sent;
+//! [`conditional`], [`range`] and [`encoding`] choose the form in which it is sent, [`headers`] changes its fields.
+//! [`fragments`] describes the shared parts of pages, [`private`] the private parts for members, and [`esi`] finds the
+//! includes of pages. [`purge`] parses purges, [`class`] classifies requests that wait for an upstream, and [`outcome`] has the
+//! words that explain decisions.
 
 pub mod access;
 pub mod appointments;

@@ -1,18 +1,18 @@
 //! `No-Vary-Search`: the part of a query on which a response does not depend (draft-ietf-httpbis-no-vary-search).
 //!
-//! A response names parameters that do not matter, or the only ones that do, or says that their order does not matter. It
-//! can then be used for every request whose address is equivalent to its own. An invalid value means the default: the whole
+//! A response names parameters that do not matter, or the only ones that do, or states that their order does not matter. It
+//! can then be used for every request whose URL is equivalent to its own. An invalid value means the default: the whole
 //! query matters, which costs hits and never gives a wrong page.
 //!
 //! Names and values are compared as the bytes that they decode to. The draft compares text in which all malformed UTF-8
-//! sequences are equal; here two addresses that differ in them are different.
+//! sequences are equal. Here two URLs that differ in such sequences are different.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::cache_control::dictionary::{self, DictionaryValue};
 use crate::query::{FormDecoded, split_pair};
 
-/// The field's name.
+/// The name of the field.
 pub const NO_VARY_SEARCH: HeaderName = HeaderName::from_static("no-vary-search");
 
 /// The part of a query on which a response depends, if that is less than all of it.
@@ -23,7 +23,7 @@ pub struct Variance {
     on_key_order: bool,
 }
 
-/// Which parameters matter; names are decoded.
+/// The parameters that matter; names are decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Parameters {
     AllBut(Vec<Vec<u8>>),
@@ -31,7 +31,7 @@ enum Parameters {
 }
 
 impl Variance {
-    /// What a response's fields say. `None`: the default, under which only equal queries are equivalent.
+    /// Parses a response's field. `None`: the default, with which only equal queries are equivalent.
     pub fn of(fields: &HeaderMap) -> Option<Self> {
         let mut lines = fields
             .get_all(NO_VARY_SEARCH)
@@ -45,9 +45,9 @@ impl Variance {
         Self::parse(&value)
     }
 
-    /// Reads a value. Any bytes; `None` as above.
+    /// Parses a value; accepts any bytes. `None`: the default, or invalid.
     pub fn parse(value: &[u8]) -> Option<Self> {
-        if value.len() > LONGEST {
+        if value.len() > MAX_BYTES {
             return None;
         }
         let (mut order, mut params, mut except) = (None, None, None);
@@ -73,14 +73,14 @@ impl Variance {
             (Some(DictionaryValue::Texts(names)), None) => Parameters::AllBut(decoded(&names)),
             _ => return None,
         };
-        let says_nothing = on_key_order && parameters == Parameters::AllBut(Vec::new());
-        (!says_nothing).then_some(Self {
+        let is_default = on_key_order && parameters == Parameters::AllBut(Vec::new());
+        (!is_default).then_some(Self {
             parameters,
             on_key_order,
         })
     }
 
-    /// Whether two queries of one path are equivalent; `None` is an address without one.
+    /// Whether two queries of one path are equivalent; `None` is a URL without a query.
     pub fn are_equivalent(&self, one: Option<&[u8]>, other: Option<&[u8]>) -> bool {
         one == other || self.selected(one) == self.selected(other)
     }
@@ -119,8 +119,8 @@ fn decoded(names: &[String]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A bound on the names that each parameter is compared with; longer values mean the default.
-const LONGEST: usize = 1024;
+/// The maximum length of a value in bytes, because each parameter is compared with all names. Longer values mean the default.
+const MAX_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -128,7 +128,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn values() {
+    fn values_are_parsed() {
         let names = |names: &[&str]| names.iter().map(|n| n.as_bytes().to_vec()).collect();
         let variance = |parameters, on_key_order| {
             Some(Variance {
@@ -175,13 +175,13 @@ mod tests {
         for (text, wanted) in table {
             assert_eq!(Variance::parse(text.as_bytes()), wanted, "{text}");
         }
-        let long = format!("params=(\"{}\")", "x".repeat(LONGEST));
+        let long = format!("params=(\"{}\")", "x".repeat(MAX_BYTES));
         assert_eq!(Variance::parse(long.as_bytes()), None);
     }
 
     #[test]
-    fn equivalence() {
-        // value, one query, the other, whether they are equivalent; "-" is an address without a query
+    fn queries_are_compared_by_the_parameters_that_matter() {
+        // value, one query, the other, whether they are equivalent; "-" is a URL without a query
         let table = [
             ("key-order", "a=1&b=2", "b=2&a=1", true),
             ("key-order", "a=1&a=2", "a=2&a=1", false),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_one_value() {
+    fn several_lines_form_one_value() {
         let mut fields = HeaderMap::new();
         assert_eq!(Variance::of(&fields), None);
         for line in ["params", "except=(\"a\")"] {
@@ -242,7 +242,7 @@ mod tests {
             prop_assert!(are(0, 0));
             prop_assert_eq!(are(0, 1), are(1, 0));
             prop_assert!(!(are(0, 1) && are(1, 2)) || are(0, 2));
-            // What the default calls the same is the same under every variance.
+            // Queries that are equal by default are equivalent under every variance.
             prop_assert!(queries[0] != queries[1] || are(0, 1));
         }
     }

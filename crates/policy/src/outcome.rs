@@ -1,10 +1,10 @@
-//! The words that explain a response: one stable word for every outcome and every reason.
+//! The words that explain a response: a stable word for each outcome and each reason.
 //!
-//! `Cache-Status` (RFC 9211), the access log and the labels of metrics use the same word. A word does not change once
-//! released. Words are structured-field tokens (RFC 9651 §3.3.4): lower case, letters and hyphens. This module decides
+//! `Cache-Status` (RFC 9211), the access log and the labels of metrics use the same word. A word does not change after its
+//! release. Words are structured-field tokens (RFC 9651 §3.3.4) of lower-case letters and hyphens. This module decides
 //! nothing; it names the decisions of others.
 
-/// An enum of which each variant has a word, a list of all variants, and nothing else.
+/// Defines an enum in which each variant has a word, and a list of all variants.
 macro_rules! words {
     ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$outer])*
@@ -25,57 +25,57 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// Why a request travelled past the cache, whole.
+    /// Why a request bypassed the cache, and was forwarded unchanged.
     PassWhy {
-        /// Neither GET nor HEAD.
+        /// The method is neither GET nor HEAD.
         Method = "method",
-        /// It carried `Authorization`.
+        /// The request carried `Authorization`.
         Authorization = "authorization",
-        /// It carried a cookie of the bypass class.
+        /// The request carried a bypass cookie.
         Cookie = "cookie",
-        /// The path is one that never is the same for two visitors.
+        /// The path differs for each visitor.
         Path = "path",
         /// A query parameter requests a personal or unpublished view.
         Query = "query",
-        /// It requested another protocol.
+        /// The request was for another protocol.
         Upgrade = "upgrade",
-        /// A GET with a body.
+        /// The request was a GET with a body.
         Body = "body",
-        /// `Origin` of another host: the response may depend on it.
+        /// `Origin` named another host, and the response may depend on it.
         Origin = "origin",
-        /// A REST nonce together with a login.
+        /// The request carried a REST nonce and a login cookie.
         Nonce = "nonce",
-        /// A script asked (`X-Requested-With: XMLHttpRequest`), and themes answer those with a part of the page.
+        /// A script sent the request (`X-Requested-With: XMLHttpRequest`); themes respond with a part of the page.
         Ajax = "ajax",
-        /// A rule of the site says `cache = false`.
+        /// A rule of the site has `cache = false`.
         Rule = "rule",
-        /// The request said `no-store`.
+        /// The request carried `no-store`.
         NoStore = "no-store",
-        /// The page was found not storable a moment ago.
+        /// A hit-for-pass object: the page could not be stored a moment ago.
         Remembered = "remembered",
-        /// A range was requested, and nothing is stored that it could be cut from.
+        /// A range was requested, and no stored response contains it.
         Range = "range",
-        /// Only the head was requested, and no stored response can be used.
+        /// The request was a HEAD, and no stored response can be used.
         Head = "head",
         /// The page was generated for a member, to be compared with the stored one.
         Compared = "compared",
-        /// Pages of this member's role differ from the stored one outside of their private fragments.
+        /// Pages of this member's role differ from the stored one outside the private fragments.
         Differs = "differs",
-        /// Purges of other nodes of the cluster may be missing, so nothing stored is used.
+        /// Purges of other nodes of the cluster may be missing, so no stored response is used.
         Partition = "partition",
     }
 }
 
 words! {
-    /// Why a response was not kept.
+    /// Why a response was not stored.
     NotStored {
-        /// Its status is not one that may be stored here.
+        /// The status may not be stored.
         Status = "status",
-        /// It sets a cookie that is not declared harmless.
+        /// The response sets a cookie that is not declared harmless.
         SetCookie = "set-cookie",
         /// `no-store`.
         NoStore = "no-store",
-        /// `private`, or a reply to a request with a session.
+        /// `private`, or a response to a request with a session.
         Private = "private",
         /// `no-cache`.
         NoCache = "no-cache",
@@ -83,33 +83,33 @@ words! {
         Vary = "vary",
         /// A part of a representation (206, `Content-Range`).
         Partial = "partial",
-        /// It came in a coding that is not read here.
+        /// The response has a content coding that Galley does not support.
         Coding = "coding",
-        /// Larger than an object may be.
+        /// The response is larger than the maximum.
         TooLarge = "too-large",
-        /// It ended before its end.
+        /// The response was truncated.
         Incomplete = "incomplete",
         /// A page without content.
         Empty = "empty",
-        /// A redirect to the requested address.
+        /// A redirect to the requested URL.
         Loop = "loop",
-        /// Its content was purged while it was being generated.
+        /// The content was purged while it was being generated.
         Purged = "purged",
-        /// It has no lifetime, or has exceeded it.
+        /// The response has no lifetime, or is stale on arrival.
         NoLifetime = "no-lifetime",
         /// A maintenance page.
         Maintenance = "maintenance",
-        /// A page that reports an error under a status of success.
+        /// An error page with a status of success.
         ErrorPage = "error-page",
-        /// No memory for it.
+        /// There was not enough memory.
         Memory = "memory",
-        /// Only answers to GET are kept.
+        /// Only responses to GET are stored.
         Method = "method",
     }
 }
 
 words! {
-    /// Why a stale copy answered.
+    /// Why a stale response was sent.
     StaleWhy {
         /// A refresh is in progress.
         Revalidating = "revalidating",
@@ -117,17 +117,17 @@ words! {
         UpstreamError = "upstream-error",
         /// The upstream's queue was full.
         Overload = "overload",
-        /// The client said that it takes one (`max-stale`).
+        /// The client accepts a stale response (`max-stale`).
         MaxStale = "max-stale",
     }
 }
 
 words! {
-    /// Why a page that may be cached was requested from the upstream.
+    /// Why a cacheable page was fetched.
     MissWhy {
-        /// Nothing is stored under this key.
+        /// No response is stored for the key.
         Uri = "uri-miss",
-        /// The stored response is too old.
+        /// The stored response is stale.
         Stale = "stale",
         /// The stored response was purged.
         Purged = "purged",
@@ -135,82 +135,82 @@ words! {
 }
 
 words! {
-    /// Why Galley answered with an error of its own.
+    /// Why Galley sent an error.
     RefusedWhy {
         /// No site has this host.
         UnknownHost = "unknown-host",
-        /// The certificate that the client was shown speaks for other hosts.
+        /// The certificate that the client was shown is not valid for the requested host.
         Misdirected = "misdirected",
-        /// Not HTTP as we read it.
+        /// The request is not valid HTTP.
         BadRequest = "bad-request",
-        /// The head is larger than allowed.
+        /// The request head is larger than allowed.
         HeadTooLarge = "head-too-large",
-        /// The body is larger than allowed.
+        /// The request body is larger than allowed.
         BodyTooLarge = "body-too-large",
-        /// There is no room left to receive a request's body.
+        /// There was not enough memory or disk space to receive the request body.
         NoRoom = "no-room",
         /// The client took too long.
         Timeout = "timeout",
-        /// The client left before it had a response; in the log only.
+        /// The client ended the connection or the request before it had a response; in the log only.
         ClientGone = "client-gone",
-        /// A name that is never sent.
+        /// The path names a file that is never sent.
         Denied = "denied",
-        /// The client's address may not ask for this.
+        /// Access control denies the client's address.
         Network = "network",
-        /// The administration, and the client's address is not one of those that may administer.
+        /// The request is for administrators, and the client's address is not in `admin_allow`.
         Admin = "admin",
-        /// The dashboard of a site, over a connection without TLS.
+        /// A request for the site's dashboard without TLS.
         NeedsTls = "needs-tls",
-        /// A name and a password are wanted.
+        /// The request needs a name and a password.
         Password = "password",
-        /// The client requests too often.
+        /// The client exceeds a rate limit.
         Limited = "limited",
-        /// XML-RPC, or a method of it, that is not served.
+        /// XML-RPC, or the called method of it, is disabled.
         XmlRpc = "xmlrpc",
-        /// It requests the names of users.
+        /// The request is for the names of users.
         Authors = "authors",
-        /// A method that is not served.
+        /// The method is not supported.
         Method = "method",
-        /// A method that is not known, and that no rule names.
+        /// The method is unknown, and no rule names it.
         UnknownMethod = "unknown-method",
-        /// No such file, and nothing behind us to ask.
+        /// The file does not exist, and the site has no upstream for it.
         NotFound = "not-found",
-        /// `only-if-cached`, and it was not.
+        /// `only-if-cached`, and no stored response could be used.
         OnlyIfCached = "only-if-cached",
         /// The upstream's queue is full.
         Overload = "overload",
-        /// The upstream cannot be reached.
+        /// The upstream is not reachable.
         UpstreamDown = "upstream-down",
-        /// The upstream failed several times in succession, and is paused for a moment.
+        /// The upstream failed several times in succession, and gets no requests for a moment.
         UpstreamPaused = "upstream-paused",
-        /// The upstream took too long.
+        /// The upstream exceeded a timeout.
         UpstreamTimeout = "upstream-timeout",
-        /// The upstream's response cannot be understood.
+        /// The upstream's response is invalid.
         BadUpstream = "bad-upstream",
-        /// The stored response must not be used without validation, and the upstream does not answer.
+        /// The stored response must be validated before use, and the upstream does not respond.
         MustRevalidate = "must-revalidate",
-        /// The request has been here before.
+        /// Galley has forwarded the request before.
         Loop = "loop",
         /// An internal error.
         Internal = "internal",
     }
 }
 
-/// What became of a response that came in for a cacheable request.
+/// The storage of a response to a cacheable request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreOutcome {
-    /// It is in the store, or goes there as it arrives.
+    /// The response is stored, or is being stored as it arrives.
     Stored,
-    /// Its end decides, which has not come yet; the last response for this address was refused, and not because of a purge.
+    /// Not known before the response ends. The last response for this URL was not stored, for a reason other than a purge.
     Undecided,
-    /// The same, and it was put together from a page and its ESI includes.
+    /// As `Stored`; the response was assembled from a page and its ESI includes.
     StoredIncludes,
-    /// It is not, and why.
+    /// The response was not stored, for this reason.
     NotStored(NotStored),
 }
 
 impl StoreOutcome {
-    /// Whether `stored` may be said (RFC 9211 section 2.5: a true value means that the cache has stored the response).
+    /// Whether `stored` is written (RFC 9211 section 2.5: the parameter means that the cache has stored the response).
     const fn is_stored(self) -> bool {
         match self {
             Self::Stored | Self::StoredIncludes => true,
@@ -222,38 +222,38 @@ impl StoreOutcome {
 /// The outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// A fresh copy answered.
+    /// A fresh stored response was sent.
     Hit,
-    /// A fresh copy answered, which was put together from a page and its ESI includes.
+    /// A fresh stored response was sent that was assembled from a page and its ESI includes.
     HitOfIncludes,
-    /// A stored copy answered, in which purged fragments had been replaced.
+    /// A stored response was sent in which purged fragments had been replaced.
     Patched,
-    /// A fresh copy answered that another node of the cluster had fetched.
+    /// A fresh response was sent that another node of the cluster had fetched.
     Shared,
-    /// A stored copy answered, with the private fragments of a member.
+    /// A stored response was sent with the private fragments of a member.
     Assembled,
-    /// A stale copy answered, within its window.
+    /// A stale stored response was sent, within its window.
     Stale(StaleWhy),
-    /// The upstream answered a request that may be cached.
+    /// The upstream's response to a cacheable request was sent.
     Miss {
-        /// Why it was asked.
+        /// Why the upstream was requested.
         why: MissWhy,
-        /// Whether its response was kept.
+        /// Whether the response was stored.
         outcome: StoreOutcome,
-        /// Whether this request waited for a response that another request had ordered.
+        /// Whether this request waited for the fetch of another request.
         collapsed: bool,
     },
-    /// The upstream answered a request that may not be cached.
+    /// The upstream's response to a request that bypassed the cache was sent.
     Pass(PassWhy),
-    /// A file below the root answered.
+    /// A file below the root was sent.
     File,
-    /// Galley redirected.
+    /// Galley redirected the request.
     Redirect,
-    /// A purge, executed.
+    /// A purge was executed.
     Purge,
-    /// The dashboard of the site answered.
+    /// The site's dashboard responded.
     Dashboard,
-    /// Galley refused.
+    /// Galley sent an error.
     Refused(RefusedWhy),
 }
 
@@ -275,8 +275,8 @@ impl Outcome {
         }
     }
 
-    /// The second word, if there is more to say. For a miss: why it was not stored, else `purged` if that caused it, else
-    /// `esi` if the response has ESI includes.
+    /// The second word, if there is one. For a miss: why the response was not stored, otherwise `purged` if a purge caused it,
+    /// otherwise `esi` if the response has ESI includes.
     pub const fn detail(self) -> Option<&'static str> {
         match self {
             Self::Hit
@@ -317,8 +317,8 @@ impl Outcome {
     /// Appends this cache's member of `Cache-Status` to `out`: `galley; hit; ttl=31`,
     /// `galley; fwd=uri-miss; collapsed; stored`, `galley; fwd=bypass; detail=cookie`, `galley; detail=file`.
     ///
-    /// `ttl_s`: freshness left in seconds, negative when stale (RFC 9211 §2.5); written for what the store answers or
-    /// keeps, ignored elsewhere. `hit` and `fwd` exclude one another (§2.1). The key is never shown.
+    /// `ttl_s`: the remaining freshness in seconds, negative if stale (RFC 9211 §2.5); written for stored responses only.
+    /// `hit` and `fwd` exclude one another (§2.1). The key is never sent.
     pub fn write_cache_status(self, ttl_s: Option<i64>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"galley");
         match self {
@@ -332,14 +332,14 @@ impl Outcome {
             }
             Self::Miss {
                 why,
-                outcome: kept,
+                outcome,
                 collapsed,
             } => {
                 parameter(out, "fwd", why.forwarded());
                 if collapsed {
                     out.extend_from_slice(b"; collapsed");
                 }
-                if kept.is_stored() {
+                if outcome.is_stored() {
                     out.extend_from_slice(b"; stored");
                 }
             }
@@ -381,7 +381,7 @@ impl Outcome {
 /// The detail of a page with ESI includes.
 pub const ESI: &str = "esi";
 
-/// The detail of a hit in which fragments had been replaced.
+/// The detail of a hit in which purged fragments had been replaced.
 pub const PATCHED: &str = "patched";
 
 /// The detail of a hit with a page that another node of the cluster had fetched.
@@ -391,7 +391,7 @@ pub const SHARED: &str = "cluster";
 pub const ASSEMBLED: &str = "assembled";
 
 impl MissWhy {
-    /// The word of RFC 9211 §2.2; a purged copy was there and could not be used, which it calls `stale`.
+    /// The word of RFC 9211 §2.2. It has none for a purged response, which counts as `stale`.
     const fn forwarded(self) -> &'static str {
         match self {
             Self::Uri => "uri-miss",
@@ -432,7 +432,7 @@ fn parameter(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// Writes digits by hand: this runs for every hit, and must not allocate.
+/// Writes `; ttl=` and the digits. Runs for every hit, so it must not allocate.
 fn write_ttl(ttl_s: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"; ttl=");
     if ttl_s < 0 {

@@ -1,8 +1,8 @@
-//! Patterns of paths, as rules name them.
+//! Path patterns of rules.
 //!
 //! A pattern is a regular expression of the `regex` crate, compared with the decoded path: matching takes linear time,
-//! whatever a client sends. Letters are bytes, and `.` matches any of them, also a line feed, so that no encoded byte is
-//! missed. The size is limited when it is compiled, which happens once.
+//! for any request. Characters are bytes, and `.` matches any of them, including a line feed, so that no encoded byte is
+//! missed. The size is limited when the pattern is compiled, which happens once.
 
 use regex::bytes::{Regex, RegexBuilder};
 use regex_syntax::ParserBuilder;
@@ -16,13 +16,14 @@ pub struct PathPattern(Regex);
 impl PathPattern {
     /// Compiles a regular expression.
     ///
-    /// Errors: it is invalid, too large, or needs backtracking (look-around, back references); the text says why, on one line.
+    /// Errors: it is invalid, too large, or needs backtracking (look-around, back references). The text gives the reason on one
+    /// line.
     pub fn compile(text: &str) -> Result<Self, String> {
         RegexBuilder::new(text)
             .unicode(false)
             .dot_matches_new_line(true)
-            .size_limit(MOST_BYTES)
-            .dfa_size_limit(MOST_BYTES)
+            .size_limit(MAX_BYTES)
+            .dfa_size_limit(MAX_BYTES)
             .build()
             .map(Self)
             .map_err(|error| match error {
@@ -31,23 +32,23 @@ impl PathPattern {
             })
     }
 
-    /// The same without regard to case. Unchanged if that is too large.
+    /// The same pattern, case-insensitive. Unchanged if that would be too large.
     pub(crate) fn without_case(&self) -> Self {
         let folded = Self::compile(&format!("(?i:{})", self.text()));
         folded.unwrap_or_else(|_| self.clone())
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn text(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Whether it is found somewhere in a decoded path.
+    /// Whether the pattern matches anywhere in a decoded path.
     pub fn matches(&self, decoded_path: &[u8]) -> bool {
         self.0.is_match(decoded_path)
     }
 
-    /// Whether each path that it matches ends as the name of a file that is not a page, such as `.sql`.
+    /// Whether each matching path ends with the name of a file that is not a page, such as `.sql`.
     pub fn names_files(&self) -> bool {
         let Some(hir) = self.without_flag() else {
             return false;
@@ -62,9 +63,9 @@ impl PathPattern {
             })
     }
 
-    /// Texts in lower case of which each path that it matches begins with one, whatever its case. `None`: it may match anywhere in a
-    /// path, or begin with too much.
-    pub(crate) fn beginnings(&self) -> Option<Vec<Vec<u8>>> {
+    /// Prefixes in lower case: each matching path begins with one of them, in any case. `None`: the pattern may match anywhere in a
+    /// path, or has too many prefixes.
+    pub(crate) fn prefixes(&self) -> Option<Vec<Vec<u8>>> {
         let hir = self.without_flag()?;
         let is_anchored = hir.properties().look_set_prefix().contains(Look::Start);
         let begins = Extractor::new().extract(&hir);
@@ -73,7 +74,7 @@ impl PathPattern {
         Some(begins.iter().map(lower).collect())
     }
 
-    /// Its syntax without an `(?i)` in front of all, where case is the only thing that such a flag changes.
+    /// The syntax without a leading `(?i)`, if such a flag changes nothing but case.
     fn without_flag(&self) -> Option<Hir> {
         let text = self.text();
         let text = text.strip_prefix("(?i)").unwrap_or(text);
@@ -81,12 +82,12 @@ impl PathPattern {
         parser.parse(text).ok()
     }
 
-    /// How many groups in brackets it has.
+    /// The number of groups.
     pub fn groups(&self) -> usize {
         self.0.captures_len() - 1
     }
 
-    /// What its groups have found, the first in place 0; `None` for one that took no part.
+    /// The text of each group, the first at index 0; `None` for a group that did not take part in the match.
     pub fn captures<'p>(&self, decoded_path: &'p [u8]) -> Option<Vec<Option<&'p [u8]>>> {
         let found = self.0.captures(decoded_path)?;
         let groups = found.iter().skip(1);
@@ -98,7 +99,7 @@ impl PathPattern {
     }
 }
 
-/// Whether a path that ends like this is one of a file and no page.
+/// Whether a path with this end names a file that is not a page.
 fn is_file(end: &[u8]) -> bool {
     let mut parts = end.rsplitn(2, |letter| *letter == b'.');
     let (Some(extension), Some(_)) = (parts.next(), parts.next()) else {
@@ -109,32 +110,32 @@ fn is_file(end: &[u8]) -> bool {
             .iter()
             .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'~' | b'_' | b'-'));
     is_word
-        && !PAGES
+        && !PAGE_EXTENSIONS
             .iter()
             .any(|page| page.eq_ignore_ascii_case(extension))
 }
 
-/// Extensions that addresses of pages may have: of scripts, of permalinks, of sitemaps and feeds.
-const PAGES: [&[u8]; 19] = [
+/// Extensions that URLs of pages may have: of scripts, permalinks, sitemaps and feeds.
+const PAGE_EXTENSIONS: [&[u8]; 19] = [
     b"asp", b"aspx", b"atom", b"cfm", b"cgi", b"htm", b"html", b"json", b"jsp", b"md", b"php",
     b"phtml", b"pl", b"rdf", b"rss", b"shtml", b"txt", b"xhtml", b"xml",
 ];
 
-/// The crate's messages draw the pattern first and state the error last.
+/// The last line of an error message. The crate's messages draw the pattern first and state the error last.
 fn last_line(message: &str) -> String {
     let last = message.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
 
-/// Of a compiled program: some thousand states, far more than paths need.
-const MOST_BYTES: usize = 1 << 20;
+/// The maximum size of a compiled pattern, in bytes: some thousand states, far more than paths need.
+const MAX_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_found_by_pattern() {
+    fn patterns_match_paths() {
         for (pattern, path, expected) in [
             (r"\.(jpg|png)$", "/a/b.png", true),
             (r"\.(jpg|png)$", "/a/b.png/c", false),
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_backtracking_or_too_much_room_is_refused() {
+    fn patterns_that_need_backtracking_or_are_too_large_are_rejected() {
         for (text, why) in [
             ("(", "unclosed group"),
             ("^(?!a)", "look-around"),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn anchored_patterns_tell_how_their_paths_begin() {
+    fn anchored_patterns_have_prefixes() {
         for (pattern, expected) in [
             ("^/internal", Some(&["/internal"][..])),
             ("^/internal(/|$)", Some(&["/internal/", "/internal"])),
@@ -184,11 +185,11 @@ mod tests {
                 let all = all.iter().map(|one| one.as_bytes().to_vec());
                 all.collect::<Vec<_>>()
             });
-            assert_eq!(compiled.beginnings(), expected, "{pattern}");
+            assert_eq!(compiled.prefixes(), expected, "{pattern}");
         }
-        // What begins with anything says so, or nothing.
+        // A pattern with an optional beginning has several prefixes, an empty one, or none.
         for pattern in ["^/?internal", "^(/internal)?", "^"] {
-            let begins = PathPattern::compile(pattern).unwrap().beginnings();
+            let begins = PathPattern::compile(pattern).unwrap().prefixes();
             let is_open = |all: Vec<Vec<u8>>| all.contains(&Vec::new()) || all.len() > 1;
             assert!(begins.is_none_or(is_open), "{pattern}");
         }

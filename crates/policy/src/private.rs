@@ -1,10 +1,10 @@
-//! Private fragments: the parts of a page that differ between a member, a visitor with a cart, and everybody else.
+//! Private fragments: the parts of a page that differ for a member or a visitor with a cart.
 //!
-//! The plugin describes them as it describes shared fragments ([`crate::fragments`]), with `private-session` or
-//! `private-page` in place of a definition. In the public page such a fragment is a hole: the stored page shows there what
-//! anonymous visitors see. In a page that is generated for one visitor it has that visitor's bytes, with their tags.
-//! [`assemble`] puts these bytes into the public page, [`compare`] says whether a page differs from the public one
-//! elsewhere. Both are total over any positions.
+//! The plugin describes them like shared fragments ([`crate::fragments`]), with `private-session` or `private-page` in place
+//! of a definition. In the public page such a fragment is a hole: the stored page has the content for anonymous visitors
+//! there. In a page that is generated for one visitor it has that visitor's bytes, with their tags. [`assemble`] inserts these
+//! bytes into the public page, [`compare`] finds whether a page differs from the public one outside the fragments. Both accept
+//! any positions.
 
 use std::ops::Range;
 
@@ -16,24 +16,24 @@ use crate::fragments::FragmentPart;
 use crate::site::Policy;
 use crate::wordpress;
 
-/// The field that names the class of a visitor for whom a page was generated: roles and capabilities, or a visitor with a
+/// The field with the class of the visitor for whom a page was generated: roles and capabilities, or a visitor with a
 /// cart.
 pub const MEMBER: HeaderName = HeaderName::from_static("galley-member");
 
-/// The longest class.
-const LONGEST_CLASS: usize = 200;
+/// The maximum length of a class, in bytes.
+const MAX_CLASS: usize = 200;
 
-/// Where the bytes of a private fragment are right.
+/// The pages on which the bytes of a private fragment are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PrivateScope {
-    /// On every page that has the fragment.
+    /// All pages with the fragment.
     Session,
-    /// On this page.
+    /// This page only.
     Page,
 }
 
 impl PrivateScope {
-    /// The scope in place of a definition; `None`: it is a shared fragment.
+    /// The scope in place of a definition; `None`: the fragment is a shared one.
     pub fn of(definition: &str) -> Option<Self> {
         match definition {
             "private-session" => Some(Self::Session),
@@ -43,16 +43,16 @@ impl PrivateScope {
     }
 }
 
-/// The class of the visitor for whom a response was generated; `None`: it names none.
+/// The class of the visitor for whom a response was generated; `None` if it names none.
 pub fn class(fields: &HeaderMap) -> Option<&str> {
     let mut values = fields.get_all(MEMBER).into_iter();
     let class = values.next()?.to_str().ok()?;
     let is_word = !class.is_empty() && class.bytes().all(|byte| byte.is_ascii_graphic());
-    (values.next().is_none() && is_word && class.len() <= LONGEST_CLASS).then_some(class)
+    (values.next().is_none() && is_word && class.len() <= MAX_CLASS).then_some(class)
 }
 
-/// The cookies by which PHP knows a visitor, and those that select a variant: in the order in which they came, as one line.
-/// All that PHP sees of this visitor's cookies when it generates a page for them.
+/// The cookies by which PHP identifies a visitor, and those that select a variant, in their order, as one line. PHP gets
+/// no other cookies of this visitor when it generates a page for them.
 pub fn session_cookies<'a>(
     fields: impl Iterator<Item = (&'a str, &'a [u8])>,
     site: &Policy,
@@ -72,12 +72,12 @@ pub fn session_cookies<'a>(
     line
 }
 
-/// The cookies of a line that mean a member or a cart: each alone names the session.
+/// The cookies of a line that identify a member or a cart: each identifies the session.
 pub fn owners(line: &[u8]) -> impl Iterator<Item = Pair<'_>> {
     cookie::pairs(line).filter(|pair| wordpress::is_member_cookie(pair.name))
 }
 
-/// Whether a response sets or ends a session: fragments stored for it before must not be used again.
+/// Whether a response begins or ends a session, so that fragments stored for it before must not be used again.
 pub fn changes_session(fields: &HeaderMap) -> bool {
     let mut set = fields.get_all(http::header::SET_COOKIE).into_iter();
     set.any(|line| {
@@ -86,7 +86,7 @@ pub fn changes_session(fields: &HeaderMap) -> bool {
     })
 }
 
-/// The fields of a page with private fragments in it: those of the public page, without what validates it or lets anybody store it.
+/// The fields of a page with private fragments: those of the public page, without validators and fields that permit storing.
 pub fn own_fields(fields: &HeaderMap) -> HeaderMap {
     let kept = fields.iter().filter(|(name, _)| !lets_store(name));
     let mut own: HeaderMap = kept
@@ -96,7 +96,7 @@ pub fn own_fields(fields: &HeaderMap) -> HeaderMap {
     own
 }
 
-/// Whether a field describes how long a response may be stored, or identifies its bytes.
+/// Whether a field permits storing a response, or identifies its bytes.
 pub fn lets_store(name: &HeaderName) -> bool {
     let name = name.as_str();
     name.ends_with("cache-control")
@@ -105,10 +105,10 @@ pub fn lets_store(name: &HeaderName) -> bool {
         || SHARED_FIELDS.contains(&name)
 }
 
-/// `Cache-Control` of every response that has private fragments in it.
+/// `Cache-Control` of every response with private fragments.
 pub const NEVER_SHARED: &str = "private, no-store";
 
-/// Further fields of a response that caches or browsers could use for another.
+/// Further fields that caches or browsers could use to store a response, or to combine it with another.
 const SHARED_FIELDS: &[&str] = &[
     "accept-ranges",
     "age",
@@ -120,8 +120,8 @@ const SHARED_FIELDS: &[&str] = &[
     "pragma",
 ];
 
-/// A public page with other bytes in its holes. `holes`: places in rising order, each with its bytes. `None`: they are outside
-/// of the page, or overlap.
+/// Returns a public page with other bytes in its holes. `holes`: positions in rising order, each with its bytes. `None`: they are
+/// outside the page, or overlap.
 pub fn assemble<'p>(
     public: &[u8],
     holes: impl Iterator<Item = (Range<u32>, &'p [u8])> + Clone,
@@ -143,23 +143,23 @@ pub fn assemble<'p>(
     Some(page)
 }
 
-/// Where a page that was generated for a visitor first differs from the public one.
+/// The first difference between a page that was generated for a visitor and the public one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageDifference {
-    /// It does not have the same private fragments: the name of the first that is missing or new.
+    /// The private fragments are not the same: the name of the first that is missing or new.
     Fragments(String),
-    /// Outside of them, at this byte of the public page.
+    /// The content outside the fragments differs at this byte of the public page.
     Content(usize),
-    /// It has another status.
+    /// The status differs.
     Status(u16),
-    /// It sets a cookie.
+    /// The page sets a cookie.
     Cookie,
-    /// Several of its private fragments have this name, with different bytes: the one stored under the name fills one of them.
+    /// Several private fragments have this name but different bytes. Only one of them could be stored under the name.
     Repeated(String),
 }
 
-/// Compares a page that was generated for a visitor with the public one, outside of their private fragments. `holes`: names and places
-/// in the public page. Nothing: they are equal there.
+/// Compares a page that was generated for a visitor with the public one, outside the private fragments. `holes`: names and
+/// positions in the public page. `None`: they are equal there.
 pub fn compare<'h>(
     public: &[u8],
     holes: impl Iterator<Item = (&'h str, Range<u32>)>,
@@ -189,7 +189,7 @@ pub fn compare<'h>(
     difference.or_else(|| Some(PageDifference::Repeated(repeated?.label.clone())))
 }
 
-/// Whether a private fragment of a page shares its name with one that has other bytes. `parts`: the private fragments of the page.
+/// Whether a private fragment has the same name as another one with other bytes. `parts`: the private fragments of the page.
 pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> bool {
     let bytes = |part: &FragmentPart| {
         let end = part.start.checked_add(part.length)?;
@@ -199,15 +199,15 @@ pub fn is_repeated(page: &[u8], parts: &[FragmentPart], part: &FragmentPart) -> 
     same_name.any(|other| bytes(other) != bytes(part))
 }
 
-/// The first byte of `here` that differs from `there`.
+/// The first byte of `public_range` in the public page that differs from `page_range` in the other.
 fn first_difference(
     public: &[u8],
-    here: Range<usize>,
+    public_range: Range<usize>,
     page: &[u8],
-    there: Range<usize>,
+    page_range: Range<usize>,
 ) -> Option<PageDifference> {
-    let start = here.start;
-    let (Some(ours), Some(theirs)) = (public.get(here), page.get(there)) else {
+    let start = public_range.start;
+    let (Some(ours), Some(theirs)) = (public.get(public_range), page.get(page_range)) else {
         return Some(PageDifference::Content(start));
     };
     if ours == theirs {
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::reversed_empty_ranges, reason = "what a broken plugin may say")]
-    fn hostile_positions_make_no_page() {
+    fn invalid_positions_are_rejected() {
         let table: &[&[(Range<u32>, &[u8])]] = &[
             &[(0..4, b"x")],
             &[(4..5, b"x")],
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_for_the_same_bytes_wherever_it_is() {
+    fn fragments_of_one_name_must_have_the_same_bytes() {
         let (public, own) = (b"a b c", b"aX bY c");
         let holes = || [("x", 1..1), ("x", 3..3)].into_iter();
         let parts = [part("x", 1, 1), part("x", 4, 1)];
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_words() {
+    fn classes_are_single_words() {
         let class_of = |values: &[&'static str]| {
             let fields = values
                 .iter()
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(class_of(&[]), None);
         assert_eq!(class_of(&[""]), None);
         assert_eq!(class_of(&["a b"]), None);
-        let long: &'static str = Box::leak("x".repeat(LONGEST_CLASS + 1).into());
+        let long: &'static str = Box::leak("x".repeat(MAX_CLASS + 1).into());
         assert_eq!(class_of(&[long]), None);
         let mut twice = HeaderMap::new();
         twice.append(MEMBER, HeaderValue::from_static("a"));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn php_sees_the_session_and_nothing_else() {
+    fn php_gets_only_the_cookies_of_the_session() {
         let site = Policy::wordpress();
         let line: &[u8] =
             b"_ga=1; wordpress_logged_in_x=ann; wp-settings-1=a; woocommerce_items_in_cart=1";
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_an_own_page_lets_anybody_store_it() {
+    fn pages_with_private_fragments_cannot_be_stored() {
         let rows = [
             ("content-type", "text/html"),
             ("link", "</style.css>"),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_begin_and_end_with_their_cookies() {
+    fn set_cookie_begins_and_ends_sessions() {
         let says = |line: &'static str| {
             let fields: HeaderMap = [(SET_COOKIE, HeaderValue::from_static(line))]
                 .into_iter()
@@ -396,7 +396,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_assembled_page_is_the_public_one_outside_of_its_holes(
+        fn an_assembled_page_equals_the_public_one_outside_the_holes(
             pieces in proptest::collection::vec(("[a-z<>]{0,9}", "[a-z]{0,5}", "[A-Z]{0,9}"), 0..6),
             tail in "[a-z]{0,9}",
         ) {
@@ -422,7 +422,7 @@ mod tests {
         }
 
         #[test]
-        fn any_positions_are_survived(
+        fn any_positions_are_accepted(
             public in proptest::collection::vec(any::<u8>(), 0..40),
             places in proptest::collection::vec((any::<u8>(), any::<u8>(), 0_usize..60, 0_usize..60), 0..8),
         ) {

@@ -1,12 +1,12 @@
 //! The client behind trusted proxies, and the scheme and host that it requested.
 //!
-//! A proxy names its client in fields of the request: `X-Forwarded-For` (with `-Proto`, `-Host`, `-Port`), `Forwarded` (RFC
-//! 7239) or `X-Real-IP`. Anybody can write these fields, so they count only if the peer is trusted, and of a list only the
-//! end that trusted proxies wrote: it is read from its right, and the first address that is not trusted is the client. That
-//! client may have written everything to the left of it. One field is used and the others are ignored, since a proxy that
-//! sets one passes the others on unchanged.
+//! A proxy names its client in request fields: `X-Forwarded-For` (with `-Proto`, `-Host`, `-Port`), `Forwarded` (RFC
+//! 7239) or `X-Real-IP`. Anyone can send these fields, so they count only if the peer is trusted. A list is read from its
+//! right end, which trusted proxies wrote, and the first address that is not trusted is the client. That client may have
+//! written everything to the left of it. One field is used and the others are ignored, because a proxy that sets one
+//! forwards the others unchanged.
 //!
-//! Total over any bytes, without allocation. What the address may do is decided elsewhere.
+//! Accepts any bytes, and does not allocate. The permissions of the address are decided elsewhere.
 
 mod elements;
 mod node;
@@ -19,68 +19,68 @@ use crate::request_info::Scheme;
 use crate::route;
 use elements::{Elements, Separator};
 
-/// The trusted proxies, and their fields.
+/// The trusted proxies, and the field that they set.
 #[derive(Clone, Debug, Default)]
 pub struct Proxies {
-    /// Addresses of proxies.
+    /// The networks of the proxies.
     pub networks: Vec<IpNet>,
     /// Whether every client of a unix socket is a trusted proxy.
     pub unix: bool,
-    /// The field that they write.
+    /// The field that the proxies set.
     pub field: ForwardingField,
 }
 
-/// The field that tells the client's address.
+/// The field with the client's address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForwardingField {
     /// `X-Forwarded-For`: a list, to which each proxy appends its client.
     #[default]
     XForwardedFor,
-    /// `Forwarded` (RFC 7239): the same with scheme and host in each element.
+    /// `Forwarded` (RFC 7239): such a list, with scheme and host in each element.
     Forwarded,
     /// `X-Real-IP`: one address.
     XRealIp,
 }
 
-/// The target of a request, and its client.
+/// The client, scheme, host and port of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestOrigin<'a> {
-    /// The client; port 0 if it is unknown. [`NOBODY`] if a proxy does not name it.
+    /// The client's address; port 0 if it is unknown. [`NOBODY`] if a proxy does not name the client.
     pub client: SocketAddr,
-    /// How the client reached the first proxy.
+    /// The scheme by which the client reached the first proxy.
     pub scheme: Scheme,
     /// The requested host, perhaps with a port. Not canonical, and not always well formed.
     pub host: &'a [u8],
-    /// Where the port is found.
+    /// The source of the port.
     pub port: Port,
 }
 
 /// The requested port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
-    /// Whatever target and `Host` name.
+    /// The port in the target or in `Host`.
     Named,
-    /// A proxy has told; `None`: the scheme's own.
+    /// A proxy has named the port; `None`: the scheme's default.
     Told(Option<u16>),
 }
 
-/// What the connection says, without any proxy's word.
+/// The properties of a request without the fields of proxies.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionInfo<'a> {
-    /// The other end of the connection, or the client that the PROXY protocol named; [`NOBODY`] on a unix socket.
+    /// The peer of the connection, or the client that the PROXY protocol named; [`NOBODY`] on a unix socket.
     pub peer: SocketAddr,
-    /// Of the connection.
+    /// The scheme of the connection.
     pub scheme: Scheme,
-    /// From the target or from `Host`.
+    /// The host in the target or in `Host`.
     pub host: &'a [u8],
 }
 
-/// The unspecified address: of clients over a unix socket, and of clients that a proxy keeps secret. In no list of networks
-/// but `0.0.0.0/0`.
+/// The unspecified address, for clients over a unix socket and clients that a proxy hides. The only network that contains it is
+/// `0.0.0.0/0`.
 pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Proxies {
-    /// Whether the other end of a connection is one.
+    /// Whether the peer of a connection is a trusted proxy.
     pub fn trusts(&self, peer: SocketAddr) -> bool {
         if peer == NOBODY {
             return self.unix;
@@ -93,40 +93,40 @@ impl Proxies {
         self.networks.iter().any(|net| net.contains(&address))
     }
 
-    /// The target and client of a request: by the connection, and by its fields if the peer is trusted. Allocates nothing.
+    /// The origin of a request: by the connection, and by its fields if the peer is trusted. Does not allocate.
     pub fn origin<'a>(
         &self,
         own: &ConnectionInfo<'a>,
         fields: &(impl Iterator<Item = (&'a str, &'a [u8])> + Clone),
     ) -> RequestOrigin<'a> {
-        let mut asked = RequestOrigin {
+        let mut origin = RequestOrigin {
             client: own.peer,
             scheme: own.scheme,
             host: own.host,
             port: Port::Named,
         };
         if !self.trusts(own.peer) {
-            return asked;
+            return origin;
         }
-        let told = match self.field {
+        let info = match self.field {
             ForwardingField::Forwarded => self.forwarded(own.peer, fields),
             ForwardingField::XForwardedFor => self.x_forwarded_for(own.peer, fields),
             ForwardingField::XRealIp => x_real_ip(own.peer, fields),
         };
-        asked.client = told.client;
-        asked.scheme = told.scheme.unwrap_or(own.scheme);
-        if let Some(host) = told.host {
-            asked.host = host;
-            asked.port = Port::Told(route::port(host));
+        origin.client = info.client;
+        origin.scheme = info.scheme.unwrap_or(own.scheme);
+        if let Some(host) = info.host {
+            origin.host = host;
+            origin.port = Port::Told(route::port(host));
         }
-        if let Some(port) = told.port {
-            asked.port = Port::Told(Some(port));
+        if let Some(port) = info.port {
+            origin.port = Port::Told(Some(port));
         }
-        // A port of 80 beside `https`, as of 443, is that of a hop behind which TLS had ended, or begun.
-        if let Port::Told(Some(80 | 443)) = asked.port {
-            asked.port = Port::Told(None);
+        // Port 80 with `https`, or 443 with `http`, is the port of a hop after which TLS ended or began.
+        if let Port::Told(Some(80 | 443)) = origin.port {
+            origin.port = Port::Told(None);
         }
-        asked
+        origin
     }
 
     fn x_forwarded_for<'a, F: HeaderFields<'a>>(
@@ -150,7 +150,7 @@ impl Proxies {
             }
             break;
         }
-        ForwardedInfo::beside(client, hop, fields)
+        ForwardedInfo::with_fields(client, hop, fields)
     }
 
     fn forwarded<'a, F: HeaderFields<'a>>(
@@ -158,18 +158,21 @@ impl Proxies {
         peer: SocketAddr,
         fields: &F,
     ) -> ForwardedInfo<'a> {
-        let mut told = ForwardedInfo::nothing(peer);
+        let mut info = ForwardedInfo::without_fields(peer);
         for element in Elements::of(named(fields, "forwarded"), Separator::CommaUnquoted) {
-            let said = node::ForwardedElement::read(element);
-            // The farther address counts, as long as those that stated it are trusted.
-            told.scheme = said.scheme.or(told.scheme);
-            told.host = said.host.or(told.host);
-            told.client = said.client.unwrap_or(NOBODY);
-            if !said.client.is_some_and(|at| self.trusts_address(at.ip())) {
+            let element = node::ForwardedElement::read(element);
+            // The farthest address counts, as long as the hops that stated it are trusted.
+            info.scheme = element.scheme.or(info.scheme);
+            info.host = element.host.or(info.host);
+            info.client = element.client.unwrap_or(NOBODY);
+            if !element
+                .client
+                .is_some_and(|at| self.trusts_address(at.ip()))
+            {
                 break;
             }
         }
-        told
+        info
     }
 }
 
@@ -178,10 +181,10 @@ fn x_real_ip<'a, F: HeaderFields<'a>>(peer: SocketAddr, fields: &F) -> Forwarded
         None => peer,
         Some(element) => node::address(element).unwrap_or(NOBODY),
     };
-    ForwardedInfo::beside(client, 0, fields)
+    ForwardedInfo::with_fields(client, 0, fields)
 }
 
-/// What the fields of trusted proxies say.
+/// The values of the fields of trusted proxies.
 struct ForwardedInfo<'a> {
     client: SocketAddr,
     scheme: Option<Scheme>,
@@ -190,7 +193,7 @@ struct ForwardedInfo<'a> {
 }
 
 impl<'a> ForwardedInfo<'a> {
-    fn nothing(client: SocketAddr) -> Self {
+    fn without_fields(client: SocketAddr) -> Self {
         Self {
             client,
             scheme: None,
@@ -199,8 +202,8 @@ impl<'a> ForwardedInfo<'a> {
         }
     }
 
-    /// With the other `X-Forwarded-*` fields for the hop at which the client was found.
-    fn beside<F: HeaderFields<'a>>(client: SocketAddr, hop: usize, fields: &F) -> Self {
+    /// Adds the other `X-Forwarded-*` fields for the hop that named the client.
+    fn with_fields<F: HeaderFields<'a>>(client: SocketAddr, hop: usize, fields: &F) -> Self {
         // A proxy appends to these lists, or replaces them: then they are shorter than the list of addresses.
         let at = |name| {
             let elements = Elements::of(named(fields, name), Separator::Comma);

@@ -1,7 +1,7 @@
 //! `Range`: the requested bytes of a representation (RFC 9110 §14).
 //!
-//! It supports the `bytes` unit only. Another unit, a malformed value, and more parts than a fair client needs mean the
-//! whole representation, as if the field were absent. Overlapping and touching ranges are joined, so a response is never
+//! Only the unit `bytes` is supported. Another unit, a malformed value, and more parts than a fair client needs mean the
+//! whole representation, as if the field were absent. Overlapping and adjacent ranges are joined, so a response is never
 //! larger than the representation, however often a part was requested (a known way to exhaust servers). Whether the field
 //! applies at all (`If-Range`, method, status) is decided in [`crate::conditional`] and by the caller.
 
@@ -15,12 +15,12 @@ pub struct ByteSpan {
 }
 
 impl ByteSpan {
-    /// How many bytes.
+    /// The number of bytes.
     pub const fn length(self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Both as one, if they overlap or touch.
+    /// The union of both, if they overlap or are adjacent.
     pub fn union(self, other: Self) -> Option<Self> {
         (self.start <= other.end && other.start <= self.end).then(|| Self {
             start: self.start.min(other.start),
@@ -29,16 +29,16 @@ impl ByteSpan {
     }
 }
 
-/// What a 206 with one part says that it holds.
+/// The content of a 206 with one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialContent {
-    /// Its bytes.
+    /// The range of its bytes.
     pub span: ByteSpan,
-    /// Length of the whole representation, if it is stated; never below the span's end.
+    /// The length of the whole representation, if it is stated; never below the end of the range.
     pub complete: Option<u64>,
 }
 
-/// Reads a `Content-Range` of bytes (RFC 9110 §14.4); `None` for an unsatisfied one, another unit and anything malformed.
+/// Parses a `Content-Range` of bytes (RFC 9110 §14.4); `None` for an unsatisfied range, another unit and invalid values.
 pub fn held(value: &[u8]) -> Option<PartialContent> {
     let (unit, rest) = value.trim_ascii().split_at_checked(b"bytes ".len())?;
     if !unit.eq_ignore_ascii_case(b"bytes ") {
@@ -58,20 +58,20 @@ pub fn held(value: &[u8]) -> Option<PartialContent> {
     is_sound.then_some(PartialContent { span, complete })
 }
 
-/// What to send.
+/// The response to a `Range`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
-    /// 200 with everything.
+    /// A 200 with the whole representation.
     Whole,
-    /// 416 with `Content-Range: bytes */length`.
+    /// A 416 with `Content-Range: bytes */length`.
     Unsatisfiable,
-    /// 206 with one part.
+    /// A 206 with one part.
     One(ByteSpan),
-    /// 206 as `multipart/byteranges`: 2 to [`MAX_PARTS`] parts, ascending, none touching another.
+    /// A 206 as `multipart/byteranges`: 2 to [`MAX_PARTS`] parts, ascending, none adjacent to another.
     Many(Vec<ByteSpan>),
 }
 
-/// Reads a `Range` field for a representation of `length` bytes.
+/// Parses a `Range` field for a representation of `length` bytes.
 pub fn parse(value: &[u8], length: u64) -> Ranges {
     let Some(specs) = after_unit(value.trim_ascii()) else {
         return Ranges::Whole;
@@ -105,7 +105,7 @@ pub fn parse(value: &[u8], length: u64) -> Ranges {
     }
 }
 
-/// The most parts of one response, after joining.
+/// The maximum number of parts in one response, after joining.
 pub const MAX_PARTS: usize = 16;
 
 enum RangeSpec {
@@ -114,13 +114,13 @@ enum RangeSpec {
     Inside(ByteSpan),
 }
 
-/// `bytes=` in any case (RFC 9110 §14.1: range units are case-insensitive).
+/// The text after `bytes=`, in any case (RFC 9110 §14.1: range units are case-insensitive).
 fn after_unit(value: &[u8]) -> Option<&[u8]> {
     let (unit, specs) = value.split_at_checked(b"bytes=".len())?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(specs)
 }
 
-/// One of `first-last`, `first-`, `-suffix`.
+/// Parses one of `first-last`, `first-`, `-suffix`.
 fn one(spec: &[u8], length: u64) -> RangeSpec {
     let Some(dash) = memchr::memchr(b'-', spec) else {
         return RangeSpec::Malformed;
@@ -141,7 +141,7 @@ fn one(spec: &[u8], length: u64) -> RangeSpec {
     }
 }
 
-/// Digits only; larger than any file is the largest number.
+/// Parses digits; values that are too large give the largest number.
 fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -152,7 +152,7 @@ fn number(digits: &[u8]) -> Option<u64> {
     }))
 }
 
-/// Sorts, and joins what overlaps or touches.
+/// Sorts ranges, and joins those that overlap or are adjacent.
 fn coalesce(spans: &mut Vec<ByteSpan>) {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     spans.dedup_by(|next, kept| {
@@ -164,7 +164,7 @@ fn coalesce(spans: &mut Vec<ByteSpan>) {
     });
 }
 
-/// The most ranges that are looked at; a head of the usual size could hold thousands.
+/// The maximum number of ranges; a head of the usual size could contain thousands.
 const MAX_SPECS: usize = 128;
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_say_what_they_hold() {
+    fn content_ranges_are_parsed() {
         let held_of = |start, end, complete| {
             let span = ByteSpan { start, end };
             Some(PartialContent { span, complete })
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_touches_is_one() {
+    fn adjacent_ranges_are_joined() {
         let span = |start, end| ByteSpan { start, end };
         let table = [
             (span(0, 4), span(4, 6), Some(span(0, 6))),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_a_hundred_bytes() {
+    fn ranges_of_a_hundred_bytes_are_parsed() {
         let table: &[(&str, Ranges)] = &[
             ("bytes=0-0", Ranges::One(span(0, 1))),
             ("bytes=0-99", Ranges::One(span(0, 100))),
@@ -264,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_ranges() {
+    fn an_empty_representation_has_no_ranges() {
         assert_eq!(parse(b"bytes=0-", 0), Ranges::Unsatisfiable);
         assert_eq!(parse(b"bytes=-5", 0), Ranges::Unsatisfiable);
     }
 
     #[test]
-    fn parts_are_bounded_after_joining() {
+    fn parts_are_limited_after_joining() {
         let apart = |count: usize| {
             let specs: Vec<String> = (0..count).map(|n| format!("{}-{}", n * 3, n * 3)).collect();
             format!("bytes={}", specs.join(","))
@@ -286,12 +286,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_content_range_is_read(value in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn any_content_range_is_accepted(value in proptest::collection::vec(any::<u8>(), 0..40)) {
             let _ = held(&value);
         }
 
         #[test]
-        fn spans_are_inside_ascending_and_apart(value in "bytes=([0-9]{0,4}-[0-9]{0,4},? ?){1,30}", length in 0..3000_u64) {
+        fn spans_are_inside_ascending_and_not_adjacent(value in "bytes=([0-9]{0,4}-[0-9]{0,4},? ?){1,30}", length in 0..3000_u64) {
             let spans = match parse(value.as_bytes(), length) {
                 Ranges::Whole | Ranges::Unsatisfiable => vec![],
                 Ranges::One(span) => vec![span],

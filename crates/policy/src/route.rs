@@ -1,17 +1,17 @@
-//! Maps the host that a client names to a site.
+//! Maps requested hosts to sites.
 //!
-//! It defines the one form of a host name (lower case, no port, no trailing dot) that routing, key and purges share. Only
-//! configured hosts are found: an unknown one has no site, so its name never gets into a link of a stored page. It does not
-//! listen, and knows only a site's number.
+//! Defines the canonical form of a host name (lower case, no port, no trailing dot) that routing, key and purges share. Only
+//! configured hosts are found: an unknown host has no site, so its name never gets into a link of a stored page. This module
+//! does not listen, and knows only the numbers of sites.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// Why a host was refused. `Display` gives a text that a client may see.
+/// Why a host is invalid. `Display` gives a text that a client may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadHost {
-    /// Nothing there.
+    /// The host is empty.
     Empty,
     /// A character that no host name has, or an empty label.
     Character,
@@ -19,7 +19,7 @@ pub enum BadHost {
     TooLong,
     /// Brackets without an IPv6 address.
     Address,
-    /// Not a port number, or a port where none may stand (a host pattern).
+    /// An invalid port number, or a port where none is allowed (in a host pattern).
     Port,
 }
 
@@ -61,7 +61,7 @@ pub fn canonical_host(raw: &[u8]) -> Result<String, BadHost> {
         .collect())
 }
 
-/// The port that `host[:port]` names, if `host` is `canonical`. Does not allocate.
+/// The port in `host[:port]`, if `host` is `canonical`. Does not allocate.
 pub fn named_port(raw: &[u8], canonical: &str) -> Option<u16> {
     if !raw.contains(&b':') {
         return None;
@@ -71,12 +71,12 @@ pub fn named_port(raw: &[u8], canonical: &str) -> Option<u16> {
     is_same(host, canonical).then_some(port)
 }
 
-/// The port that `host[:port]` names. Does not allocate, and does not look at the host.
+/// The port in `host[:port]`. Does not allocate, and does not check the host.
 pub fn port(raw: &[u8]) -> Option<u16> {
     split_port(raw).ok()?.1
 }
 
-/// Whether `host[:port]` means the canonical host. Does not allocate.
+/// Whether `host[:port]` names the canonical host. Does not allocate.
 pub fn is_same_host(raw: &[u8], canonical: &str) -> bool {
     split_port(raw).is_ok_and(|(host, _)| is_same(host, canonical))
 }
@@ -85,11 +85,11 @@ fn is_same(host: &[u8], canonical: &str) -> bool {
     host.strip_suffix(b".")
         .unwrap_or(host)
         .eq_ignore_ascii_case(canonical.as_bytes())
-        // An address has more than one spelling.
+        // An IPv6 address has more than one spelling.
         || address(host).is_some_and(|named| address(canonical.as_bytes()) == Some(named))
 }
 
-/// The IPv6 address in brackets.
+/// Parses an IPv6 address in brackets.
 fn address(host: &[u8]) -> Option<Ipv6Addr> {
     let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
     std::str::from_utf8(inner).ok()?.parse().ok()
@@ -120,27 +120,27 @@ fn split_port(raw: &[u8]) -> Result<(&[u8], Option<u16>), BadHost> {
     Ok((host, Some(port)))
 }
 
-/// `_` is in no registered name but in many internal ones.
+/// Whether a byte may occur in a host. No registered name contains `_`, but many internal ones do.
 fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
 }
 
-/// Of a DNS name without its trailing dot.
+/// The maximum length of a DNS name without its trailing dot.
 const MAX_HOST: usize = 253;
 
-/// Which hosts a site answers to.
+/// The hosts of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostPattern {
     /// This canonical host.
     Exact(String),
-    /// Every host that ends so, at any depth, but not the bare domain: `.example.com`.
+    /// Every host with this suffix, at any depth, but not the bare domain: `.example.com`.
     Wildcard(String),
     /// Every host.
     Any,
 }
 
 impl HostPattern {
-    /// Reads `example.com`, `*.example.com` or `*`. A port is an error: sites differ by name only.
+    /// Parses `example.com`, `*.example.com` or `*`. A port is an error: sites differ by name only.
     pub fn parse(text: &str) -> Result<Self, BadHost> {
         if text == "*" {
             return Ok(Self::Any);
@@ -161,11 +161,11 @@ impl HostPattern {
     }
 }
 
-/// All hosts of a configuration. Immutable; a look-up does not allocate.
+/// All hosts of a configuration. Immutable; a lookup does not allocate.
 #[derive(Clone, Debug, Default)]
 pub struct HostTable {
     exact: HashMap<String, usize>,
-    /// Keys begin with their dot.
+    /// The keys begin with a dot.
     wildcards: HashMap<String, usize>,
     any: Option<usize>,
 }
@@ -190,7 +190,7 @@ impl HostTable {
         table
     }
 
-    /// The site of a canonical host: its exact name, else its longest wildcard, else any.
+    /// The site of a canonical host: by its exact name, otherwise by its longest wildcard, otherwise the site for any host.
     pub fn find(&self, canonical: &str) -> Option<usize> {
         if let Some(&site) = self.exact.get(canonical) {
             return Some(site);
@@ -210,7 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn hosts_have_one_form() {
+    fn hosts_have_one_canonical_form() {
         for (raw, expected) in [
             ("Example.COM", Ok("example.com")),
             ("example.com:8080", Ok("example.com")),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_count_only_with_their_own_host() {
+    fn ports_count_only_with_the_requested_host() {
         assert_eq!(named_port(b"Example.com:8080", "example.com"), Some(8080));
         assert_eq!(named_port(b"[::1]:8080", "[::1]"), Some(8080));
         assert_eq!(
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_are_read() {
+    fn patterns_are_parsed() {
         assert_eq!(HostPattern::parse("*"), Ok(HostPattern::Any));
         assert_eq!(
             HostPattern::parse("*.Example.com"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_site_is_found() {
+    fn the_most_specific_site_is_found() {
         let rows = [
             "example.com",
             "*.example.com",
@@ -317,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_judged(raw in proptest::collection::vec(any::<u8>(), 0..80), host in "\\PC{0,20}") {
+        fn any_bytes_are_accepted(raw in proptest::collection::vec(any::<u8>(), 0..80), host in "\\PC{0,20}") {
             if let Ok(canonical) = canonical_host(&raw) {
                 prop_assert_eq!(canonical_host(canonical.as_bytes()), Ok(canonical));
             }
@@ -327,7 +327,7 @@ mod tests {
         }
 
         #[test]
-        fn the_form_is_a_fixed_point(raw in "\\[?[a-c:.0-9A-C]{0,12}\\]?(:[0-9]{0,3})?") {
+        fn the_canonical_form_is_a_fixed_point(raw in "\\[?[a-c:.0-9A-C]{0,12}\\]?(:[0-9]{0,3})?") {
             if let Ok(canonical) = canonical_host(raw.as_bytes()) {
                 prop_assert_eq!(canonical_host(canonical.as_bytes()), Ok(canonical.clone()));
             }

@@ -1,6 +1,6 @@
-//! A range of a buffer, while the buffer itself cannot be borrowed.
+//! A range of a buffer, without a borrow of the buffer.
 
-/// From `start` up to, not including, `end`.
+/// The range from `start` to `end`, exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
@@ -8,7 +8,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The bytes of `buffer` from `start` on.
+    /// The range of `buffer` from `start` to its end.
     pub(crate) fn since(start: usize, buffer: &[u8]) -> Self {
         Self {
             start,

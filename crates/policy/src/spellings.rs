@@ -1,55 +1,55 @@
-//! All addresses under which WordPress answers with the same page, compared with the rules that deny access.
+//! The URLs for which WordPress responds with the same page, compared with the rules that restrict access.
 //!
-//! WordPress ignores letter case, characters that no slug has, and doubled slashes; it accepts a path behind `index.php`,
-//! and reads the page's name or number from the query. A rule that closes `/internal/*` has to close all of these.
-//! [`Guard`] holds a site's rules in a folded form, and `rules_of` lists the rules that apply to a request besides the one
-//! that matches its path: each of them must allow the request. Too much may match here, too little may not: if a spelling
-//! does not reveal which page it shows (`?p=12`), every rule that may close a page applies.
+//! WordPress ignores letter case, characters that no slug has, and doubled slashes; it accepts a path after `index.php`,
+//! and reads the page's name or number from the query. A rule that restricts `/internal/*` must apply to all of these.
+//! [`Guard`] contains a site's rules in a folded form, and `rules_of` lists the rules that apply to a request in addition to the
+//! one that matches its path: each of them must allow the request. Too many rules may apply, but not too few: if a spelling
+//! does not reveal the page (`?p=12`), every rule that may restrict a page applies.
 //!
-//! Rules that close nothing are compared exactly ([`crate::request_info::RequestInfo::rule`]). Custom rewrite rules and
+//! Rules that do not restrict access are compared exactly ([`crate::request_info::RequestInfo::rule`]). Custom rewrite rules and
 //! bases of archives are not known here (`docs/how-to/access.md` describes what to do about them).
 
+mod folded_rule;
 mod form;
-mod shape;
 mod slug;
 mod variables;
 
 pub use self::form::FormScanner;
 
-use self::shape::{BASES, Likeness, REST, Shape};
+use self::folded_rule::{BASES, FoldedRule, MatchKind, REST};
 use self::variables::{Meaning, meaning};
 use crate::access::CountryCode;
 use crate::query::{self, FormDecoded, MAX_PARAMETERS, split_pair};
 use crate::site::{EqualSpellings, Rule};
 
-/// The rules of a site in folded form. Empty if no rule closes anything.
+/// The rules of a site in folded form. Empty if no rule has an access setting.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    shapes: Vec<Shape>,
+    folded: Vec<FoldedRule>,
     /// Variables that must not select a page from the body of a `POST` request.
     form: Vec<&'static [u8]>,
 }
 
 impl Guard {
-    /// The guard of a site with these rules. `site_closes` says whether the site itself closes something, to which a rule
+    /// The guard of a site with these rules. `site_restricts`: whether the site itself restricts access, to which a rule
     /// may make an exception. Empty without the WordPress preset.
-    pub fn of(spellings: EqualSpellings, rules: &[Rule], site_closes: bool) -> Self {
+    pub fn of(spellings: EqualSpellings, rules: &[Rule], site_restricts: bool) -> Self {
         let is_needed = rules.iter().any(|rule| !rule.access.is_silent());
         if spellings == EqualSpellings::Exact || !is_needed {
             return Self::default();
         }
-        let shapes: Vec<Shape> = rules.iter().map(Shape::of).collect();
+        let folded: Vec<FoldedRule> = rules.iter().map(FoldedRule::of).collect();
         let mut guard = Self {
-            shapes,
+            folded,
             form: Vec::new(),
         };
         let applies = |meaning| {
-            site_closes
+            site_restricts
                 || match meaning {
-                    Meaning::AnyPage | Meaning::Page => guard.any(Shape::may_close_a_page),
-                    Meaning::Rest => guard.any(|shape| shape.may_close_below(REST)),
-                    Meaning::Below(base) => guard.any(|shape| shape.may_close_below(base)),
-                    Meaning::Date => guard.any(Shape::may_close_a_date),
+                    Meaning::AnyPage | Meaning::Page => guard.any(FoldedRule::may_restrict_a_page),
+                    Meaning::Rest => guard.any(|rule| rule.may_restrict_below(REST)),
+                    Meaning::Below(base) => guard.any(|rule| rule.may_restrict_below(base)),
+                    Meaning::Date => guard.any(FoldedRule::may_restrict_a_date),
                     Meaning::Feed | Meaning::Type | Meaning::Taxonomy | Meaning::Nothing => false,
                 }
         };
@@ -61,29 +61,29 @@ impl Guard {
         guard
     }
 
-    /// Whether there is anything to compare.
+    /// Whether there are rules to compare.
     pub fn is_needed(&self) -> bool {
-        !self.shapes.is_empty()
+        !self.folded.is_empty()
     }
 
-    /// Whether a rule closes something that may be a page of WordPress, so that other spellings of it matter.
+    /// Whether a rule restricts access to a path that may be a page of WordPress, so that other spellings of it matter.
     pub fn may_close_pages(&self) -> bool {
-        self.any(Shape::may_close_a_page)
+        self.any(FoldedRule::may_restrict_a_page)
     }
 
-    /// Whether the body of a request for this path must not select a page. No for scripts of WordPress that do not read
+    /// Whether the body of a request for this path must not select a page. False for scripts of WordPress that do not read
     /// its query variables, and for the REST API.
-    pub(crate) fn looks_into_form(&self, path: &[u8]) -> bool {
+    pub(crate) fn checks_form(&self, path: &[u8]) -> bool {
         !self.form.is_empty() && !is_own_script(path) && !is_rest(path)
     }
 
-    /// A reader of a body of this type.
+    /// A scanner for a body of this type.
     pub fn form(&self, content_type: &[u8]) -> FormScanner<'_> {
         FormScanner::new(&self.form, content_type)
     }
 
-    fn any(&self, is_it: impl Fn(&Shape) -> bool) -> bool {
-        self.shapes.iter().any(is_it)
+    fn any(&self, condition: impl Fn(&FoldedRule) -> bool) -> bool {
+        self.folded.iter().any(condition)
     }
 }
 
@@ -91,17 +91,17 @@ impl Guard {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestedPaths<'a> {
     pub(crate) method: &'a str,
-    /// Whether a field or a parameter may make another method of it, which the REST API permits.
+    /// Whether a field or a parameter may override the method, which the REST API permits.
     pub(crate) overrides_method: bool,
-    /// Decoded, with `//` merged.
+    /// The decoded path, with `//` merged.
     pub(crate) path: &'a [u8],
-    /// As sent.
+    /// The query as sent.
     pub(crate) query: &'a [u8],
-    /// Of the client.
+    /// The country of the client.
     pub(crate) country: Option<CountryCode>,
 }
 
-/// Buffers that are used again.
+/// Reusable buffers.
 #[derive(Debug, Default)]
 pub(crate) struct SpellingBuffers {
     text: Vec<u8>,
@@ -111,8 +111,8 @@ pub(crate) struct SpellingBuffers {
     name: Vec<u8>,
 }
 
-/// Writes the rules that apply to a request besides the one that matches its path to `found`, which is cleared first, each
-/// once: an index, or `None` for the site's own word where a spelling is matched by no rule.
+/// Writes the rules that apply to a request in addition to the one that matches its path to `found`, which is cleared first,
+/// without duplicates. A rule is an index, or `None` for the site's own setting if no rule matches a spelling.
 pub(crate) fn rules_of(
     request: &RequestedPaths<'_>,
     guard: &Guard,
@@ -124,29 +124,29 @@ pub(crate) fn rules_of(
     if !guard.is_needed() || request.path.first() != Some(&b'/') {
         return;
     }
-    let mut walk = Walk {
+    let mut finder = RuleFinder {
         request: *request,
         guard,
         rules,
         buffers,
         found,
     };
-    walk.path();
+    finder.path();
     if !is_own_script(request.path) {
-        walk.query();
+        finder.query();
     }
 }
 
-/// What a spelling that no rule matches means.
+/// The effect of a spelling that no rule matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Otherwise {
-    /// The site's own word applies.
+enum Unmatched {
+    /// The setting of the site applies.
     Site,
-    /// Nothing: it may be no address at all.
+    /// None: the spelling may not be a URL of a page.
     Nothing,
 }
 
-struct Walk<'w> {
+struct RuleFinder<'w> {
     request: RequestedPaths<'w>,
     guard: &'w Guard,
     rules: &'w [Rule],
@@ -154,37 +154,40 @@ struct Walk<'w> {
     found: &'w mut Vec<Option<usize>>,
 }
 
-impl Walk<'_> {
+impl RuleFinder<'_> {
     fn path(&mut self) {
         let path = self.request.path;
         self.set(&[path]);
-        self.spelling(Otherwise::Nothing);
-        self.tails(path);
-        // WordPress decodes a page's path once more.
+        self.spelling(Unmatched::Nothing);
+        self.after_scripts(path);
+        // WordPress decodes the path of a page again.
         for _ in 0..DECODINGS {
             if !self.decode() {
                 break;
             }
-            self.spelling(Otherwise::Site);
+            self.spelling(Unmatched::Site);
         }
     }
 
-    /// Paths behind a script that hands what follows it to WordPress.
-    fn tails(&mut self, path: &[u8]) {
+    /// Compares the paths after a script that passes the rest of the path to WordPress.
+    fn after_scripts(&mut self, path: &[u8]) {
         let mut start = 0;
         for segment in path.split(|&b| b == b'/') {
             let end = start + segment.len();
-            if FRONTS.iter().any(|name| segment.eq_ignore_ascii_case(name)) {
+            if FRONT_SCRIPTS
+                .iter()
+                .any(|name| segment.eq_ignore_ascii_case(name))
+            {
                 let tail = path.get(end..).unwrap_or_default();
                 let before = path.get(..start).unwrap_or_default();
                 for base in [&b""[..], before] {
                     self.set(&[base, tail]);
-                    self.spelling(Otherwise::Site);
+                    self.spelling(Unmatched::Site);
                     for _ in 0..DECODINGS {
                         if !self.decode() {
                             break;
                         }
-                        self.spelling(Otherwise::Site);
+                        self.spelling(Unmatched::Site);
                     }
                 }
             }
@@ -197,7 +200,7 @@ impl Walk<'_> {
         let parts = self.request.query.split(|&b| b == b'&');
         for (count, part) in parts.filter(|part| !part.is_empty()).enumerate() {
             if count >= MAX_PARAMETERS {
-                return self.all(|shape| shape.closes);
+                return self.add_all(|rule| rule.restricts);
             }
             let (name, value) = split_pair(part);
             let mut variable = std::mem::take(&mut self.buffers.name);
@@ -206,7 +209,7 @@ impl Walk<'_> {
                 self.parameter(&variable, value, rest);
             }
             if rest && variable == b"_embed" {
-                self.below(REST);
+                self.add_below(REST);
             }
             self.buffers.name = variable;
         }
@@ -219,51 +222,51 @@ impl Walk<'_> {
         }
         match meaning {
             Some(Meaning::Nothing) => {}
-            Some(Meaning::AnyPage) => self.all(Shape::may_close_a_page),
+            Some(Meaning::AnyPage) => self.add_all(FoldedRule::may_restrict_a_page),
             Some(Meaning::Page) => self.at_bases(b"/", value),
             Some(Meaning::Rest) => self.at_bases(REST, value),
-            Some(Meaning::Below(base)) => self.below(base),
-            Some(Meaning::Date) => self.all(Shape::may_close_a_date),
+            Some(Meaning::Below(base)) => self.add_below(base),
+            Some(Meaning::Date) => self.add_all(FoldedRule::may_restrict_a_date),
             Some(Meaning::Feed) => {
                 let path = self.request.path;
                 self.set(&[path, b"/feed/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Otherwise::Nothing);
+                self.spelling(Unmatched::Nothing);
             }
             Some(Meaning::Type) => {
                 if FormDecoded(value).eq(*b"product") {
-                    self.below(b"/shop/");
+                    self.add_below(b"/shop/");
                 }
                 self.set(&[b"/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Otherwise::Nothing);
+                self.spelling(Unmatched::Nothing);
             }
             Some(Meaning::Taxonomy) => {
                 let base: Vec<u8> =
                     [b"/".to_vec(), FormDecoded(value).collect(), b"/".to_vec()].concat();
-                self.below(&base);
+                self.add_below(&base);
             }
             None => {
                 self.set(&[b"/", variable, b"/"]);
                 self.buffers.text.extend(FormDecoded(value));
-                self.spelling(Otherwise::Nothing);
+                self.spelling(Unmatched::Nothing);
             }
         }
     }
 
-    /// A page or a route by its own path, in the directory in which WordPress may live.
+    /// Compares a page or route by its own path, in each directory that may contain WordPress.
     fn at_bases(&mut self, below: &[u8], value: &[u8]) {
         let path = self.request.path;
         let slashes = memchr::memchr_iter(b'/', path).take(BASES);
         for at in slashes {
             self.set(&[path.get(..at).unwrap_or_default(), below, b"/"]);
             self.buffers.text.extend(FormDecoded(value));
-            self.spelling(Otherwise::Site);
+            self.spelling(Unmatched::Site);
             for _ in 0..DECODINGS {
                 if !self.decode() {
                     break;
                 }
-                self.spelling(Otherwise::Site);
+                self.spelling(Unmatched::Site);
             }
         }
     }
@@ -275,7 +278,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Decodes the text once more. Says whether that changed it.
+    /// Decodes the text once more. Returns whether that changed it.
     fn decode(&mut self) -> bool {
         let SpellingBuffers { text, next, .. } = &mut *self.buffers;
         if memchr::memchr2(b'%', b'+', text).is_none() {
@@ -287,22 +290,22 @@ impl Walk<'_> {
         text != next
     }
 
-    /// Compares the text, and the page of which it is a feed or a further page, with the rules.
-    fn spelling(&mut self, otherwise: Otherwise) {
+    /// Compares the text with the rules, and if it is a feed or a further page, also the page to which it belongs.
+    fn spelling(&mut self, unmatched: Unmatched) {
         let SpellingBuffers {
             text, lower, slug, ..
         } = &mut *self.buffers;
         if memchr::memchr(b'<', text).is_some() {
-            // Tags are taken out of a slug.
-            self.all(Shape::may_close_a_page);
+            // WordPress removes tags from a slug.
+            self.add_all(FoldedRule::may_restrict_a_page);
             return;
         }
         slug::lower(text, lower);
         slug::slug(text, slug);
         if slug::route(lower).is_some_and(|route| route.starts_with(b"batch/")) {
-            self.below(REST);
+            self.add_below(REST);
         }
-        if self.compare(Some(otherwise)) {
+        if self.compare(Some(unmatched)) {
             return;
         }
         while slug::strip(&mut self.buffers.lower) {
@@ -314,50 +317,50 @@ impl Walk<'_> {
         }
     }
 
-    /// Compares folded text with the rules, `otherwise: None` for a page whose feed is asked: there a rule counts if it
-    /// closes. Says whether a rule that speaks of access matches.
-    fn compare(&mut self, otherwise: Option<Otherwise>) -> bool {
+    /// Compares folded text with the rules. `unmatched: None` means the page of a requested feed: there only a rule that restricts
+    /// access counts. Returns whether a matching rule has an access setting.
+    fn compare(&mut self, unmatched: Option<Unmatched>) -> bool {
         let SpellingBuffers { lower, slug, .. } = &*self.buffers;
-        let mut says = false;
-        for (index, shape) in self.guard.shapes.iter().enumerate() {
-            if !self.is_meant(index) {
+        let mut has_access_setting = false;
+        for (index, rule) in self.guard.folded.iter().enumerate() {
+            if !self.applies_to_request(index) {
                 continue;
             }
-            match shape.likeness(lower, slug) {
-                Some(Likeness::Same) => {
-                    if otherwise.is_some() || shape.closes {
+            match rule.match_kind(lower, slug) {
+                Some(MatchKind::Same) => {
+                    if unmatched.is_some() || rule.restricts {
                         add(self.found, Some(index));
                     }
-                    return shape.decides_access;
+                    return rule.decides_access;
                 }
-                Some(Likeness::Slug) if shape.closes => {
+                Some(MatchKind::Slug) if rule.restricts => {
                     add(self.found, Some(index));
-                    says = true;
+                    has_access_setting = true;
                 }
-                Some(Likeness::Slug) | None => {}
+                Some(MatchKind::Slug) | None => {}
             }
         }
-        if otherwise == Some(Otherwise::Site) {
+        if unmatched == Some(Unmatched::Site) {
             add(self.found, None);
         }
-        says
+        has_access_setting
     }
 
-    fn below(&mut self, base: &[u8]) {
-        self.all(|shape| shape.may_close_below(base));
+    fn add_below(&mut self, base: &[u8]) {
+        self.add_all(|rule| rule.may_restrict_below(base));
     }
 
-    fn all(&mut self, is_it: impl Fn(&Shape) -> bool) {
-        for (index, shape) in self.guard.shapes.iter().enumerate() {
-            if is_it(shape) && self.is_meant(index) {
+    fn add_all(&mut self, condition: impl Fn(&FoldedRule) -> bool) {
+        for (index, rule) in self.guard.folded.iter().enumerate() {
+            if condition(rule) && self.applies_to_request(index) {
                 add(self.found, Some(index));
             }
         }
         add(self.found, None);
     }
 
-    /// Whether a rule is meant for the method and the country of the request.
-    fn is_meant(&self, index: usize) -> bool {
+    /// Whether a rule applies to the method and the country of the request.
+    fn applies_to_request(&self, index: usize) -> bool {
         let method = self.request.method;
         let is_read = method == "HEAD";
         self.rules.get(index).is_some_and(|rule| {
@@ -378,7 +381,7 @@ fn add(found: &mut Vec<Option<usize>>, rule: Option<usize>) {
     }
 }
 
-/// Scripts that every WordPress has in its root folder, and which do not read its query variables.
+/// Whether a path is that of a script that every WordPress has in its root folder, and that does not read query variables.
 pub(crate) fn is_own_script(path: &[u8]) -> bool {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     match path.strip_prefix(b"wp-admin/") {
@@ -387,18 +390,18 @@ pub(crate) fn is_own_script(path: &[u8]) -> bool {
     }
 }
 
-/// Whether the REST API answers, which has parameters of its own.
+/// Whether a path belongs to the REST API, which has separate parameters.
 pub(crate) fn is_rest(path: &[u8]) -> bool {
     path.strip_prefix(b"/index.php")
         .unwrap_or(path)
         .starts_with(b"/wp-json/")
 }
 
-/// How often WordPress may decode a path that was decoded once: a page's path once more. One more to be sure.
+/// How often WordPress may decode a path that was decoded once: the path of a page once more. One more for safety.
 const DECODINGS: usize = 2;
 
-/// Scripts of WordPress that take the path behind them for the one that is asked.
-const FRONTS: [&[u8]; 5] = [
+/// Scripts of WordPress that interpret the path after them as the requested one.
+const FRONT_SCRIPTS: [&[u8]; 5] = [
     b"index.php",
     b"wp-blog-header.php",
     b"wp-trackback.php",

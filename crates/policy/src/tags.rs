@@ -1,17 +1,17 @@
-//! Tags: the names of the things on which a page depends, as the upstream declares them.
+//! Tags: the names of the objects on which a page depends, as the upstream declares them.
 //!
-//! Existing plugins use many fields; all are read, and none is sent to clients. `Surrogate-Key` and `xkey` separate by
-//! blanks, the others by commas; as no plugin uses either inside a tag, both separate everywhere, for pages and for purges
-//! alike. A page with more tags than can be stored gets the single tag `*`, which every purge of its site touches: it may
+//! Existing plugins use many fields; all are parsed, and none is sent to clients. `Surrogate-Key` and `xkey` separate by
+//! blanks, the others by commas. No plugin uses either inside a tag, so both separate everywhere, for pages and for purges
+//! alike. A page with more tags than can be stored gets the single tag `*`, which every purge of its site matches: it may
 //! be purged too often, never too rarely.
 
 use crate::fields;
 use crate::key::tag_id;
 
-/// The most tags of one page.
+/// The maximum number of tags of one page.
 pub const MAX_TAGS: usize = 1024;
 
-/// The tag of pages whose tags are not known: every order touches it.
+/// The tag of pages whose tags are not known: every purge matches it.
 pub const EVERYTHING: &str = "*";
 
 /// The response fields that carry tags, in lower case.
@@ -29,14 +29,14 @@ pub const TAG_FIELDS: &[&str] = &[
 /// The tags of one response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tags {
-    /// [`tag_id`] of each, ascending, each once.
+    /// [`tag_id`] of each tag, ascending, without duplicates.
     pub ids: Vec<u64>,
-    /// The tags themselves, each once, in the order in which they came.
+    /// The tags in their original order, without duplicates.
     pub names: Vec<String>,
 }
 
 impl Tags {
-    /// The tags of a page that depends on anything.
+    /// The tags of a page that depends on everything.
     pub fn everything() -> Self {
         Self {
             ids: vec![tag_id(EVERYTHING)],
@@ -44,7 +44,7 @@ impl Tags {
         }
     }
 
-    /// Adds all tags of `others`; everything if they cannot all be stored.
+    /// Adds all tags of `others`. If they cannot all be stored, the result is [`Tags::everything`].
     pub fn add(&mut self, others: &Self) {
         if self.ids == Self::everything().ids {
             return;
@@ -56,7 +56,7 @@ impl Tags {
     }
 }
 
-/// Gathers the tags of all [`TAG_FIELDS`], and the groups of `Cache-Groups`.
+/// Collects the tags of all [`TAG_FIELDS`], and the groups of `Cache-Groups`.
 pub fn collect(fields: &http::HeaderMap) -> Tags {
     let mut tags = Tags::default();
     if !fields::has_any(fields, &[CACHE_GROUPS]) && !fields::has_any(fields, TAG_FIELDS) {
@@ -70,7 +70,7 @@ pub fn collect(fields: &http::HeaderMap) -> Tags {
     for name in TAG_FIELDS {
         for value in fields.get_all(*name) {
             for tag in split(value.as_bytes()) {
-                // LiteSpeed marks the shared tags of a private response so.
+                // LiteSpeed marks the shared tags of a private response with this prefix.
                 let tag = tag.strip_prefix(b"public:").unwrap_or(tag);
                 let Ok(tag) = std::str::from_utf8(tag) else {
                     return Tags::everything();
@@ -84,7 +84,7 @@ pub fn collect(fields: &http::HeaderMap) -> Tags {
     tags
 }
 
-/// Whether other caches can take a tag: in their lists, blanks and commas separate.
+/// Whether other caches accept a tag: in their lists, blanks and commas separate.
 pub fn is_portable(tag: &str) -> bool {
     tag.bytes()
         .all(|byte| byte.is_ascii_graphic() && byte != b',')
@@ -106,8 +106,8 @@ pub fn invalidated_groups(fields: &http::HeaderMap) -> Vec<String> {
     groups(fields, "cache-group-invalidation")
 }
 
-/// The tags of a list of groups (RFC 9875 §2): strings, case-sensitive. Of a list that does not consist of strings only the
-/// strings count, since a group that is invalidated too often does no harm.
+/// The tags of a list of groups (RFC 9875 §2): strings, case-sensitive. Members that are not strings are ignored, since a group
+/// that is invalidated too often does no harm.
 fn groups(fields: &http::HeaderMap, name: &str) -> Vec<String> {
     fields
         .get_all(name)
@@ -123,13 +123,13 @@ fn groups(fields: &http::HeaderMap, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The members of a list of tags: separated by commas and blanks, empty ones left out.
+/// The members of a list of tags, separated by commas and blanks, without empty ones.
 pub(crate) fn split(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.split(|&byte| byte == b',' || byte.is_ascii_whitespace())
         .filter(|tag| !tag.is_empty())
 }
 
-/// Adds a tag unless it is there. `false`: there would be too many.
+/// Adds a tag unless it exists. Returns false if there would be too many.
 fn insert(tags: &mut Tags, tag: &str) -> bool {
     let id = tag_id(tag);
     let Err(place) = tags.ids.binary_search(&id) else {
@@ -145,7 +145,7 @@ fn insert(tags: &mut Tags, tag: &str) -> bool {
 
 const CACHE_GROUPS: &str = "cache-groups";
 
-/// The longest tag; plugins use at most some forty bytes.
+/// The maximum length of a tag in bytes; plugins use at most some forty.
 const MAX_TAG_BYTES: usize = 1024;
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_tags_of_their_own() {
+    fn groups_are_tags_with_a_prefix() {
         let rows = [("cache-groups", "\"a b\", \"c\";x=1, d"), ("xkey", "c")];
         assert_eq!(
             collected(&rows).names,
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_and_separator() {
+    fn tags_of_every_field_and_separator_are_collected() {
         type Rows<'a> = &'a [(&'static str, &'a str)];
         let table: &[(Rows<'_>, &[&str])] = &[
             (&[], &[]),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_becomes_everything() {
+    fn too_many_or_long_tags_become_everything() {
         let list = |count: usize| {
             (0..count)
                 .map(|n| format!("t{n}"))

@@ -1,23 +1,23 @@
-//! The two clocks, as values: ticks of a monotonic clock for ages, dates for header fields.
+//! The two kinds of time: ticks of a monotonic clock for ages, dates for header fields.
 //!
 //! Ages are differences of [`Tick`]s, so a step of the wall clock (a virtual machine that resumes, a correction by NTP)
-//! neither expires nor revives what is stored. Wall time is used only for fields that carry it. Nothing here reads a clock,
-//! and no arithmetic overflows: it saturates.
+//! neither expires nor revives stored responses. Wall time is used only for fields that contain it. Nothing here reads a
+//! clock, and arithmetic saturates instead of overflowing.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds of a monotonic clock since the process began.
+/// Milliseconds of a monotonic clock since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub u64);
 
 impl Tick {
-    /// The time from `earlier` to here; zero if `earlier` is later.
+    /// The time from `earlier` to this tick; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// The moment `d` later, in whole milliseconds.
+    /// The tick `d` later, in whole milliseconds.
     #[must_use]
     pub fn plus(self, d: Duration) -> Self {
         Self(
@@ -27,13 +27,13 @@ impl Tick {
     }
 }
 
-/// A date of HTTP (RFC 9110 §5.6.7) in any of its three forms, in any case (RFC 9111 §4.2).
+/// Parses an HTTP date (RFC 9110 §5.6.7) in any of its three forms, in any case (RFC 9111 §4.2).
 ///
-/// `None`: not a date. Other zones than GMT and years before 1970 are not dates. A wrong day of the week is ignored: the date
+/// `None`: not a date. Other zones than GMT and years before 1970 are invalid. A wrong day of the week is ignored: the date
 /// is complete without it, and other caches do not compare it either.
 pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
     let value = value.trim_ascii();
-    let mut spelled = [0; LONGEST_DATE];
+    let mut spelled = [0; MAX_DATE];
     let spelled = spelled.get_mut(..value.len())?;
     spelled.copy_from_slice(value);
     spelled.make_ascii_lowercase();
@@ -55,7 +55,7 @@ pub fn parse_date(value: &[u8]) -> Option<SystemTime> {
         .or_else(|| parse_without_weekday(text))
 }
 
-/// As with the right day of the week, whichever that is. Does not allocate.
+/// Parses a date with any day of the week as if the day were right. Does not allocate.
 fn parse_without_weekday(text: &str) -> Option<SystemTime> {
     let (day, rest) = text.split_at_checked(text.find([',', ' '])?)?;
     let is_short = day.len() == SHORT_WEEKDAY;
@@ -71,7 +71,7 @@ fn parse_without_weekday(text: &str) -> Option<SystemTime> {
     }
     WEEKDAYS.into_iter().find_map(|name| {
         let name = spell(name)?;
-        let mut spelled = [0; LONGEST_DATE];
+        let mut spelled = [0; MAX_DATE];
         let spelled = spelled.get_mut(..name.len().checked_add(rest.len())?)?;
         let (start, end) = spelled.split_at_mut_checked(name.len())?;
         start.copy_from_slice(name.as_bytes());
@@ -80,7 +80,7 @@ fn parse_without_weekday(text: &str) -> Option<SystemTime> {
     })
 }
 
-/// Appends `t` as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. Times before 1970 or after 9999 are written as the nearest end.
+/// Appends `t` as IMF-fixdate: `Sun, 06 Nov 1994 08:49:37 GMT`. Times before 1970 or after 9999 give the nearest valid one.
 pub fn write_date(t: SystemTime, out: &mut Vec<u8>) {
     let since_epoch = t.duration_since(UNIX_EPOCH).unwrap_or_default();
     let writable = UNIX_EPOCH + since_epoch.min(Duration::from_secs(LAST_SECOND_OF_9999));
@@ -88,8 +88,8 @@ pub fn write_date(t: SystemTime, out: &mut Vec<u8>) {
     let _ = write!(out, "{}", httpdate::HttpDate::from(writable));
 }
 
-/// `Wednesday, 06-Nov-94 08:49:37 GMT` has 33 bytes; a little more, for doubled spaces that are no date anyway.
-const LONGEST_DATE: usize = 40;
+/// The maximum length of a date. `Wednesday, 06-Nov-94 08:49:37 GMT` has 33 bytes; a little more, for doubled spaces.
+const MAX_DATE: usize = 40;
 
 const WEEKDAYS: [&str; 7] = [
     "Monday",
@@ -101,7 +101,7 @@ const WEEKDAYS: [&str; 7] = [
     "Sunday",
 ];
 
-/// Letters of a weekday in two of the three forms.
+/// The length of a weekday in two of the three forms.
 const SHORT_WEEKDAY: usize = 3;
 
 const LAST_SECOND_OF_9999: u64 = 253_402_300_799;
@@ -114,7 +114,7 @@ mod tests {
     const NOV_1994: u64 = 784_111_777;
 
     #[test]
-    fn dates_in_all_forms() {
+    fn dates_are_parsed_in_all_forms() {
         let table: &[(&str, Option<u64>)] = &[
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(NOV_1994)),
             ("  Sun, 06 Nov 1994 08:49:37 GMT ", Some(NOV_1994)),
@@ -126,7 +126,7 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:37 UTC", None),
             ("Sun, 06 Nov 1994 08:49:37 +0100", None),
             ("Sun, 06 Nov 94 08:49:37 GMT", None),
-            // A wrong day of the week: the date counts.
+            // A wrong day of the week is ignored.
             ("Mon, 06 Nov 1994 08:49:37 GMT", Some(NOV_1994)),
             ("Wednesday, 06-Nov-94 08:49:37 GMT", Some(NOV_1994)),
             ("thu Aug  8 02:01:18 2050", Some(2_543_536_878)),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_at_the_ends() {
+    fn dates_are_clamped() {
         let mut out = Vec::new();
         write_date(UNIX_EPOCH - Duration::from_secs(5), &mut out);
         assert_eq!(out, b"Thu, 01 Jan 1970 00:00:00 GMT");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_stop_at_the_ends() {
+    fn ticks_saturate() {
         assert_eq!(Tick(5).since(Tick(3)), Duration::from_millis(2));
         assert_eq!(Tick(3).since(Tick(5)), Duration::ZERO);
         assert_eq!(Tick(3).plus(Duration::from_micros(2_999)), Tick(5));
@@ -186,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn written_dates_read_back(seconds in 0..LAST_SECOND_OF_9999) {
+        fn written_dates_are_parsed_to_the_same_time(seconds in 0..LAST_SECOND_OF_9999) {
             let mut out = Vec::new();
             write_date(UNIX_EPOCH + Duration::from_secs(seconds), &mut out);
             prop_assert_eq!(parse_date(&out), Some(UNIX_EPOCH + Duration::from_secs(seconds)));

@@ -1,25 +1,25 @@
-//! The trace that a request belongs to: `traceparent` of W3C Trace Context.
+//! The trace context of a request: `traceparent` of W3C Trace Context.
 //!
 //! ```text
 //! version 2 hex | "-" | trace id 32 hex | "-" | parent id 16 hex | "-" | flags 2 hex
 //! ```
 //!
-//! Lower-case digits only, and neither id is zero. A later version may have more behind a further `-`; version `ff` is
-//! invalid. An invalid field is ignored (section 3.2.2), and so are two fields.
+//! Digits are lower-case, and neither id is zero. A later version may have more text after a further `-`; version `ff` is
+//! invalid. An invalid field is ignored (section 3.2.2), and so are repeated ones.
 
-/// A parent in a trace: its span, and whether it is recorded.
+/// The parent span of a request, and whether its trace is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The trace. Not zero.
+    /// The id of the trace; not zero.
     pub trace_id: [u8; 16],
-    /// The span that the request is part of. Not zero.
+    /// The id of the span to which the request belongs; not zero.
     pub parent_id: [u8; 8],
     /// The flag `sampled`: the parent may have recorded the trace.
     pub is_sampled: bool,
 }
 
 impl TraceParent {
-    /// Reads a `traceparent`; `None`: it is not valid.
+    /// Parses a `traceparent`; `None` if it is invalid.
     pub fn parse(traceparent: &[u8]) -> Option<Self> {
         let parts = TextParts::of(traceparent)?;
         let [flags] = bytes(parts.flags)?;
@@ -30,7 +30,7 @@ impl TraceParent {
         })
     }
 
-    /// That of a head; `None`: it has none, none that is valid, or several.
+    /// The parent in a head; `None` if the field is absent, invalid or repeated.
     pub fn of_fields<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Self> {
         let mut values = fields.filter(|(name, _)| name.eq_ignore_ascii_case("traceparent"));
         match (values.next(), values.next()) {
@@ -39,7 +39,7 @@ impl TraceParent {
         }
     }
 
-    /// As a field value, in version 00.
+    /// The value of the field, in version 00.
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(LENGTH);
         text.push_str("00-");
@@ -51,13 +51,13 @@ impl TraceParent {
     }
 }
 
-/// The trace id in a `traceparent`, in 32 hexadecimal digits; `None`: it is not valid.
+/// The trace id in a `traceparent`, as 32 hexadecimal digits; `None` if the value is invalid.
 pub fn trace_id(traceparent: &[u8]) -> Option<&[u8]> {
     TextParts::of(traceparent).map(|parts| parts.trace)
 }
 
-/// Whether a trace is among the `percent` of a hundred that are recorded. A function of the id's last 56 bits, as in
-/// OpenTelemetry's samplers, so that all samplers with the same percentage choose the same ones.
+/// Whether a trace is among the `percent` of a hundred that are recorded. Depends on the last 56 bits of the id, as in the
+/// samplers of OpenTelemetry, so that all samplers with the same percentage select the same traces.
 pub fn is_sampled(trace_id: &[u8; 16], percent: u8) -> bool {
     let random = u128::from_be_bytes(*trace_id) % RANDOM;
     let rejected = 100_u128.saturating_sub(percent.into());
@@ -115,7 +115,7 @@ impl<'a> TextParts<'a> {
     }
 }
 
-/// Bytes from twice as many digits.
+/// Decodes hexadecimal digits, two for each byte.
 fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
@@ -124,13 +124,13 @@ fn bytes<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
     (digits.len() == 2 * N).then_some(bytes)
 }
 
-/// The flag that says that the trace may be recorded.
+/// The flag `sampled`.
 const SAMPLED: u8 = 1;
 
-/// Numbers of 56 bits.
+/// The number of values of 56 bits.
 const RANDOM: u128 = 1 << 56;
 
-/// Version, ids and flags with their separators.
+/// The length of version, ids and flags with their separators.
 const LENGTH: usize = 2 + 1 + 32 + 1 + 16 + 1 + 2;
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_has_an_id_only_if_its_parent_is_as_the_standard_says() {
+    fn only_valid_parents_have_a_trace_id() {
         let id = "4bf92f3577b34da6a3ce929d0e0e4736";
         for (value, is_valid) in [
             (
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_written_as_it_was_read() {
+    fn parsed_parents_are_written_unchanged() {
         for (flags, is_sampled) in [("00", false), ("01", true)] {
             let text = format!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-{flags}");
             let parent = TraceParent::parse(text.as_bytes()).unwrap();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_traces_are_sampled_as_are_wanted() {
+    fn the_requested_share_of_traces_is_sampled() {
         for (percent, wanted) in [(0, 0), (1, 10), (25, 250), (100, 1000)] {
             let ids = (0..1000_u128).map(|number| {
                 let bits = (number * (RANDOM / 1000) + RANDOM / 2000) | (0xab << 120);

@@ -1,15 +1,15 @@
-//! Request targets: parsed, and brought to the one form that key, files and upstream share.
+//! Request targets: parsed, and converted to the canonical form that key, files and upstream share.
 //!
-//! Identity follows RFC 3986 section 6.2.2: escapes in upper case, unreserved characters decoded, dot segments removed.
-//! Case, `//` and `%2F` are kept, because an upstream may distinguish them. Anything that two programs could read
-//! differently (control characters, backslashes, fragments, broken escapes) is rejected, not repaired. The query is not
-//! parsed here: see [`crate::query`].
+//! Equivalence follows RFC 3986 section 6.2.2: escapes in upper case, unreserved characters decoded, dot segments removed.
+//! Case, `//` and `%2F` are kept, because an upstream may distinguish them. Anything that two programs could interpret
+//! differently (control characters, backslashes, fragments, invalid escapes) is rejected, not repaired. Queries are parsed in
+//! [`crate::query`].
 
 use std::fmt;
 
 use crate::classes;
 
-/// Why a request target was refused. `Display` gives a text that a client may see.
+/// Why a request target is invalid. `Display` gives a text that a client may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadTarget {
     /// Neither origin-form, absolute-form nor `*` with OPTIONS (RFC 9112 section 3.2).
@@ -18,7 +18,7 @@ pub enum BadTarget {
     Control,
     /// `%` without two hexadecimal digits in the path.
     Escape,
-    /// A raw `#`: fragments stay at the client.
+    /// A raw `#`: clients do not send fragments.
     Fragment,
     /// A backslash, raw or escaped, in the path.
     Backslash,
@@ -44,14 +44,14 @@ impl fmt::Display for BadTarget {
 
 impl std::error::Error for BadTarget {}
 
-/// A request target in parts, still as the client sent them.
+/// The parts of a request target, as the client sent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestTarget<'a> {
-    /// Of absolute-form only: `host[:port]`. It overrides `Host` (RFC 9112 section 3.2.2).
+    /// `host[:port]` of an absolute-form target. It overrides `Host` (RFC 9112 section 3.2.2).
     pub authority: Option<&'a [u8]>,
-    /// Begins with `/`, or is `*`.
+    /// The path; begins with `/`, or is `*`.
     pub path: &'a [u8],
-    /// What follows the first `?`; may be empty.
+    /// The text after the first `?`; may be empty.
     pub query: Option<&'a [u8]>,
 }
 
@@ -103,7 +103,7 @@ fn split_absolute(target: &[u8]) -> Result<RequestTarget<'_>, BadTarget> {
         return Err(BadTarget::Form);
     }
     let (path, query) = cut_query(rest);
-    // An empty path is `/` (RFC 9110 section 4.2.3); keyed otherwise it would be a second identity of the same page.
+    // An empty path is `/` (RFC 9110 section 4.2.3). A different key would give the same page a second entry.
     let path = if path.is_empty() { b"/" } else { path };
     Ok(RequestTarget {
         authority: Some(authority),
@@ -125,15 +125,15 @@ pub fn canonical_path(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
     append_canonical(raw, out)
 }
 
-/// Writes the path as files and the cacheability see it to `out`, which is cleared first: decoded once, runs of `/` merged.
+/// Writes the path for files and cacheability to `out`, which is cleared first: decoded once, runs of `/` merged.
 ///
-/// Takes a canonical path. A dot segment that only decoding brings to light (`..%2F`) is refused.
+/// Expects a canonical path. A dot segment that appears only by decoding (`..%2F`) is an error.
 pub fn decoded_path(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
     out.clear();
     append_decoded(canonical, out)
 }
 
-/// [`canonical_path`] behind what `out` already holds.
+/// As [`canonical_path`], but appends to `out`.
 pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
     let Some((b'/', mut rest)) = raw.split_first() else {
         return Err(BadTarget::Form);
@@ -145,7 +145,7 @@ pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadT
         rest = tail;
         match byte {
             b'/' => {
-                if !close_dots(out, root, &mut segment) {
+                if !remove_dot_segment(out, root, &mut segment) {
                     out.push(b'/');
                     segment = out.len();
                 }
@@ -153,7 +153,7 @@ pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadT
             b'%' => {
                 let (value, tail) = escape(tail).ok_or(BadTarget::Escape)?;
                 rest = tail;
-                refuse(value)?;
+                check_byte(value)?;
                 push_normal(value, out);
             }
             0x80.. => return Err(BadTarget::NotAscii),
@@ -161,7 +161,7 @@ pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadT
             b'?' => return Err(BadTarget::Form),
             b' ' => return Err(BadTarget::Control),
             _ => {
-                refuse(byte)?;
+                check_byte(byte)?;
                 if is_pchar(byte) {
                     out.push(byte);
                 } else {
@@ -170,24 +170,24 @@ pub(crate) fn append_canonical(raw: &[u8], out: &mut Vec<u8>) -> Result<(), BadT
             }
         }
     }
-    close_dots(out, root, &mut segment);
+    remove_dot_segment(out, root, &mut segment);
     Ok(())
 }
 
-/// Whether a path surely is its own canonical form and its own decoded one: nothing to decode, to escape, to merge or to take
-/// out. Says no of some paths with rare characters, which are read with care then.
+/// Whether a path certainly is both its own canonical and its own decoded form: it needs no decoding, escaping, merging or
+/// removal. False for some such paths with rare characters, which take the slow path.
 pub(crate) fn is_plain(path: &[u8]) -> bool {
     let is_rare = |byte: u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'-'..=b'/' | b'_'));
     let is_odd = |one: u8, next: u8| one == b'/' && matches!(next, b'/' | b'.');
     path.first() == Some(&b'/') && !classes::has(path, is_rare) && !classes::has_pair(path, is_odd)
 }
 
-/// Where the segment that ends here is `.` or `..`, takes it out (RFC 3986 section 5.2.4) and says so.
-fn close_dots(out: &mut Vec<u8>, root: usize, segment: &mut usize) -> bool {
+/// Removes the segment that ends here if it is `.` or `..` (RFC 3986 section 5.2.4). Returns whether it was.
+fn remove_dot_segment(out: &mut Vec<u8>, root: usize, segment: &mut usize) -> bool {
     match out.get(*segment..) {
         Some(b".") => out.truncate(*segment),
         Some(b"..") => {
-            // The slash before this segment is at `segment - 1`; the parent begins behind the slash before that one.
+            // The slash before this segment is at `segment - 1`; the parent begins after the slash before that one.
             let before = out.get(root..segment.saturating_sub(1)).unwrap_or_default();
             if let Some(slash) = memchr::memrchr(b'/', before) {
                 *segment = root + slash + 1;
@@ -199,7 +199,7 @@ fn close_dots(out: &mut Vec<u8>, root: usize, segment: &mut usize) -> bool {
     true
 }
 
-/// [`decoded_path`] behind what `out` already holds.
+/// As [`decoded_path`], but appends to `out`.
 pub(crate) fn append_decoded(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), BadTarget> {
     if canonical.first() != Some(&b'/') {
         return Err(BadTarget::Form);
@@ -216,7 +216,7 @@ pub(crate) fn append_decoded(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), 
         } else {
             byte
         };
-        refuse(value)?;
+        check_byte(value)?;
         if value != b'/' || last != b'/' {
             out.push(value);
         }
@@ -232,9 +232,9 @@ pub(crate) fn append_decoded(canonical: &[u8], out: &mut Vec<u8>) -> Result<(), 
     Ok(())
 }
 
-/// What no path may contain in any spelling: `%00` ends names in C, `%0a` once ended a regular expression in front of
-/// PHP-FPM (CVE-2019-11043), and `\` is `/` elsewhere.
-fn refuse(value: u8) -> Result<(), BadTarget> {
+/// Rejects bytes that no path may contain in any spelling: `%00` ends names in C, `%0a` once ended a regular expression in front
+/// of PHP-FPM (CVE-2019-11043), and `\` is `/` on other systems.
+fn check_byte(value: u8) -> Result<(), BadTarget> {
     match value {
         0..=0x1f | 0x7f => Err(BadTarget::Control),
         b'\\' => Err(BadTarget::Backslash),
@@ -242,7 +242,7 @@ fn refuse(value: u8) -> Result<(), BadTarget> {
     }
 }
 
-/// The value of the two hexadecimal digits at the start, and what follows them.
+/// The value of the two hexadecimal digits at the start, and the rest.
 pub(crate) fn escape(bytes: &[u8]) -> Option<(u8, &[u8])> {
     let (&[high, low], rest) = bytes.split_first_chunk::<2>()?;
     Some((hex(high)? << 4 | hex(low)?, rest))
@@ -257,7 +257,7 @@ fn hex(digit: u8) -> Option<u8> {
     }
 }
 
-/// Writes an escaped byte in its normal form: unreserved as itself, anything else as an upper-case escape.
+/// Writes an escaped byte in its canonical form: unreserved bytes unescaped, all others as an upper-case escape.
 pub(crate) fn push_normal(value: u8, out: &mut Vec<u8>) {
     if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
         out.push(value);
@@ -278,7 +278,7 @@ pub(crate) fn push_escape(value: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'%', digit(value >> 4), digit(value & 15)]);
 }
 
-/// RFC 3986 section 3.3, without the escape itself.
+/// Whether a byte is a `pchar` of RFC 3986 section 3.3, other than an escape.
 const fn is_pchar(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_taken_apart() {
+    fn targets_are_split() {
         let target = split(b"/a?b?c").unwrap();
         assert_eq!((target.path, target.query), (&b"/a"[..], Some(&b"b?c"[..])));
         assert_eq!(split(b"/a?").unwrap().query, Some(&b""[..]));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_targets_are_refused() {
+    fn invalid_targets_are_rejected() {
         for (target, why) in [
             (&b""[..], BadTarget::Form),
             (b"a/b", BadTarget::Form),
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_have_one_form() {
+    fn paths_have_one_canonical_form() {
         for (raw, expected) in [
             ("/", "/"),
             ("/%7euser/%41", "/~user/A"),
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_paths_are_refused() {
+    fn invalid_paths_are_rejected() {
         for (raw, why) in [
             ("", BadTarget::Form),
             ("a", BadTarget::Form),
@@ -416,14 +416,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_judged(raw in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_bytes_are_accepted(raw in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = split(&raw);
             let _ = decoded_path(&raw, &mut Vec::new());
             let _ = canonical_path(&raw, &mut Vec::new());
         }
 
         #[test]
-        fn paths_that_look_plain_are(raw in "(/([a-cA-C0-9._-]|%2e|[ -~]){0,9}){1,6}") {
+        fn plain_paths_are_canonical_and_decoded(raw in "(/([a-cA-C0-9._-]|%2e|[ -~]){0,9}){1,6}") {
             let (mut canonical, mut decoded) = (Vec::new(), Vec::new());
             if is_plain(raw.as_bytes()) {
                 prop_assert_eq!(canonical_path(raw.as_bytes(), &mut canonical), Ok(()));
@@ -434,7 +434,7 @@ mod tests {
         }
 
         #[test]
-        fn the_form_is_a_fixed_point_without_dots(raw in "(/([.a%]|%2[eEfF]|%41|[{;]){0,5}){1,6}") {
+        fn the_canonical_form_is_a_fixed_point_without_dots(raw in "(/([.a%]|%2[eEfF]|%41|[{;]){0,5}){1,6}") {
             let mut once = Vec::new();
             if canonical_path(raw.as_bytes(), &mut once).is_ok() {
                 let mut twice = Vec::new();

@@ -1,9 +1,9 @@
-//! `Vary`: whether the key already distinguishes everything on which a response says that it depends.
+//! `Vary`: whether the key already distinguishes all fields on which a response depends.
 //!
-//! Only responses to trimmed requests are stored, and what those carry is a function of the key. So a field that a trimmed
-//! request sends as a constant of its key is covered. Any other field, and `*` anywhere in the list, is not (RFC 9111 §4.1,
-//! RFC 9110 §12.5.5). With the WordPress preset there are no variants by other fields; such a response is not stored.
-//! Without a preset each variant has an entry, found by what [`Selecting`] writes.
+//! Only responses to trimmed requests are stored, and the fields of these depend only on the key. So a field is covered if its
+//! value in a trimmed request depends only on the key. Any other field, and `*` anywhere in the list, is not covered (RFC 9111
+//! §4.1, RFC 9110 §12.5.5). With the WordPress preset there are no variants by other fields; such a response is not stored.
+//! Without a preset each variant has an entry, found by the selection that [`Selecting`] writes.
 
 mod selecting;
 
@@ -12,17 +12,17 @@ use smallvec::SmallVec;
 pub use self::selecting::{LONGEST_SELECTION, Selecting};
 use crate::site::VaryPolicy;
 
-/// All `Vary` lines of a response as one list.
+/// All `Vary` lines of a response, as one list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// `*`, or a member that is not a field name: no other request is like the one that was asked.
+    /// `*`, or a member that is not a field name: no other request may use the response.
     Any,
-    /// The named fields, in order, lower case; empty without `Vary`.
+    /// The named fields in their order, in lower case; empty without `Vary`.
     Fields(SmallVec<[http::HeaderName; 4]>),
 }
 
 impl Vary {
-    /// Reads all lines. Never fails: an invalid field name counts as `*`.
+    /// Parses all lines. Never fails: an invalid field name counts as `*`.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut names = SmallVec::new();
         for member in lines
@@ -32,7 +32,7 @@ impl Vary {
             if member.is_empty() {
                 continue;
             }
-            // `*` is a token too, so it has to be looked for before names are.
+            // `*` is a valid token, so the member must be compared with it as well.
             match http::HeaderName::from_bytes(member) {
                 Ok(name) if member != b"*" => names.push(name),
                 _ => return Self::Any,
@@ -41,7 +41,7 @@ impl Vary {
         Self::Fields(names)
     }
 
-    /// The same, from a response's fields.
+    /// Parses the `Vary` of a response.
     pub fn of(fields: &http::HeaderMap) -> Self {
         Self::parse(
             fields
@@ -51,7 +51,7 @@ impl Vary {
         )
     }
 
-    /// The names in the order in which variants are stored: sorted, each once. Empty for `*`, and if there is none.
+    /// The names in the order in which variants are stored: sorted, without duplicates. Empty for `*`, and without `Vary`.
     pub fn names(&self) -> Vec<http::HeaderName> {
         let Self::Fields(names) = self else {
             return Vec::new();
@@ -62,21 +62,21 @@ impl Vary {
         names
     }
 
-    /// Whether requests differ in the fields that they send upstream: not if `*` or Galley's own name for a client is among
-    /// them, and not by `User-Agent`, of which there are as many as clients.
+    /// Whether variants can be selected by the named fields: not with `*`, nor with a field that Galley sets for each client,
+    /// nor with `User-Agent`, which has about as many values as there are clients.
     pub fn is_selectable(&self) -> bool {
         match self {
             Self::Any => false,
             Self::Fields(names) => !names
                 .iter()
-                .any(|name| OF_ONE_CLIENT.contains(&name.as_str())),
+                .any(|name| CLIENT_FIELDS.contains(&name.as_str())),
         }
     }
 
-    /// Whether equal keys mean equal values of every named field.
+    /// Whether requests with the same key have equal values of every named field.
     ///
-    /// Departs: RFC 9111 §4.1 compares the fields of the two clients' requests; we compare those of the trimmed
-    /// requests that were really sent, which equal keys make equal.
+    /// Departs: RFC 9111 §4.1 compares the fields of the two clients' requests. Galley compares those of the trimmed requests
+    /// that were sent, which are equal for equal keys.
     pub fn is_covered_by_key(&self, policy: VaryPolicy) -> bool {
         let covered: &[http::HeaderName] = match policy {
             VaryPolicy::CoveredByKey => COVERED_FOR_WORDPRESS,
@@ -89,14 +89,14 @@ impl Vary {
     }
 }
 
-/// Upstream requests accept identity only, and Galley chooses codings.
+/// Galley sends `Accept-Encoding: identity` to upstreams, and selects codings itself.
 const COVERED_ALWAYS: &[http::HeaderName] = &[http::header::ACCEPT_ENCODING];
 
-/// What names the client that happened to ask first, or nearly.
-const OF_ONE_CLIENT: &[&str] = &["user-agent", "x-forwarded-for", "x-real-ip", "x-request-id"];
+/// Fields that identify the client of the fetch, or nearly.
+const CLIENT_FIELDS: &[&str] = &["user-agent", "x-forwarded-for", "x-real-ip", "x-request-id"];
 
-/// Cookies: the vary class alone goes up, and is in the key. User-Agent: one per device class. Accept: one per class.
-/// Origin: never sent, requests with a foreign one pass.
+/// `Cookie`: only vary cookies are sent upstream, and they are in the key. `User-Agent`: one per device class. `Accept`: one per
+/// class. `Origin`: never sent, and requests with a foreign one pass.
 const COVERED_FOR_WORDPRESS: &[http::HeaderName] = &[
     http::header::ACCEPT_ENCODING,
     http::header::COOKIE,
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn covered_or_not() {
+    fn fields_are_covered_or_not() {
         // lines, covered for WordPress, covered without a preset
         let table: &[(&[&str], bool, bool)] = &[
             (&[], true, true),

@@ -1,7 +1,7 @@
 //! The data of the WordPress preset: cookies, parameters and paths, as sorted tables.
 //!
-//! They follow what the page caches for WordPress agree on. Passing too much only costs speed, so doubtful cases pass; PHP
-//! never sees an ignored name on a cacheable fetch, so only names that PHP does not use are ignored. Sites add to these
+//! They follow the consensus of the page caches for WordPress. Passing too much only costs speed, so requests pass in doubt. PHP
+//! never gets an ignored name on a cacheable fetch, so only names that PHP does not use are ignored. Sites add to these
 //! lists in their configuration ([`crate::site::Policy`]).
 
 mod lists;
@@ -11,29 +11,29 @@ pub use varying::{MASKS, masked};
 
 use lists::{BYPASS_COOKIES, BYPASS_PARAMETERS, BYPASS_SEGMENTS, TRACKING, VARY_COOKIES};
 
-/// Whether a cookie of this name means a person: its bearer's requests pass the cache whole.
+/// Whether a cookie with this name identifies a person, whose requests bypass the cache.
 pub fn is_bypass_cookie(name: &[u8]) -> bool {
-    may_mean_something(name) && (BYPASS_COOKIES.contains(name) || is_auth_cookie(name))
+    may_be_listed(name) && (BYPASS_COOKIES.contains(name) || is_auth_cookie(name))
 }
 
-/// Whether a cookie of this name selects a variant of a page (currency, theme for phones), so that its value is keyed.
+/// Whether a cookie with this name selects a variant of a page (currency, theme for phones), so that its value is in the key.
 pub fn is_vary_cookie(name: &[u8]) -> bool {
-    may_mean_something(name) && VARY_COOKIES.contains(name)
+    may_be_listed(name) && VARY_COOKIES.contains(name)
 }
 
-/// Whether a cookie that one of the lists has begins as this one does: analytics and consent mostly do not.
-fn may_mean_something(name: &[u8]) -> bool {
+/// Whether any listed name begins with the same byte. Most cookies of analytics and consent banners do not.
+fn may_be_listed(name: &[u8]) -> bool {
     name.first().is_some_and(|first| {
         BYPASS_COOKIES.begins(*first) || VARY_COOKIES.begins(*first) || *first == b'w'
     })
 }
 
-/// Whether a cookie of this name is what `is_user_logged_in()` goes by.
+/// Whether a cookie with this name is the one that `is_user_logged_in()` uses.
 pub fn is_login_cookie(name: &[u8]) -> bool {
     name.starts_with(b"wordpress_logged_in_")
 }
 
-/// Whether a cookie of this name means a member or a cart, and nothing else: the plugin knows which parts of a page they change.
+/// Whether a cookie with this name identifies only a member or a cart: the plugin knows which parts of a page depend on it.
 pub fn is_member_cookie(name: &[u8]) -> bool {
     is_login_cookie(name)
         || name.starts_with(b"wordpress_sec_")
@@ -42,27 +42,27 @@ pub fn is_member_cookie(name: &[u8]) -> bool {
         || CART_COOKIES.contains(&name)
 }
 
-/// Cookies of visitors with something in their cart.
+/// Cookies of visitors with a non-empty cart.
 const CART_COOKIES: [&[u8]; 3] = [
     b"edd_items_in_cart",
     b"woocommerce_cart_hash",
     b"woocommerce_items_in_cart",
 ];
 
-/// `wordpress_` and an MD5: the admin cookie (`AUTH_COOKIE`). Other names with this beginning, as `wordpress_test_cookie` and
-/// those of consent banners, identify nobody.
+/// Whether a name is `wordpress_` and an MD5: the admin cookie (`AUTH_COOKIE`). Other names with this prefix, such as
+/// `wordpress_test_cookie` and those of consent banners, identify nobody.
 fn is_auth_cookie(name: &[u8]) -> bool {
     name.strip_prefix(b"wordpress_")
         .is_some_and(|hash| hash.len() == 32 && hash.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Whether a query parameter only tells analytics where a visitor came from. `name` is decoded.
+/// Whether a query parameter only informs analytics about the source of a visit. `name` is decoded.
 pub fn is_tracking(name: &[u8]) -> bool {
-    // Nearly all that visitors bring.
+    // Nearly all tracking parameters.
     name.starts_with(b"utm_") || TRACKING.contains(name)
 }
 
-/// Whether a query parameter sends the request past the cache. `variable` is the name that PHP gives it.
+/// Whether a query parameter makes the request bypass the cache. `variable` is PHP's name for it.
 pub fn is_bypass_parameter(variable: &[u8], value: impl Iterator<Item = u8>) -> bool {
     match variable {
         b"action" => value.eq(b"elementor".iter().copied()),
@@ -71,7 +71,7 @@ pub fn is_bypass_parameter(variable: &[u8], value: impl Iterator<Item = u8>) -> 
     }
 }
 
-/// The WooCommerce Store API (`/wc/store/...`) speaks of the visitor's own cart.
+/// Whether a route is in the WooCommerce Store API (`/wc/store/...`), whose responses depend on the visitor's cart.
 fn is_private_route(mut route: impl Iterator<Item = u8>) -> bool {
     let mut segments = b"wc/store".iter();
     let Some(first) = route.find(|&byte| byte != b'/') else {
@@ -80,14 +80,14 @@ fn is_private_route(mut route: impl Iterator<Item = u8>) -> bool {
     segments.next() == Some(&first) && segments.all(|&byte| route.next() == Some(byte))
 }
 
-/// Whether a path is dynamic for each visitor: administration, login, scripts called directly, private interfaces.
+/// Whether a path is dynamic for each visitor: administration, login, scripts called directly, private APIs.
 ///
-/// `path` is decoded with `//` merged. Segments count at any depth, since WordPress may live in a directory and a
-/// network may hold sites in directories (`/site2/wp-admin/`).
+/// `path` is decoded with `//` merged. Segments count at any depth, since WordPress may be in a directory and a
+/// network may have sites in directories (`/site2/wp-admin/`).
 pub fn is_bypass_path(path: &[u8]) -> bool {
     let mut before: &[u8] = b"";
     for (depth, segment) in path.split(|&b| b == b'/').skip(1).enumerate() {
-        // The length sorts out nearly every segment without a comparison.
+        // The length excludes nearly every segment without a comparison.
         let is_named = match segment.len() {
             5 => segment == b"store" && before == b"wc",
             6 | 8 => BYPASS_SEGMENTS.contains(&segment),
@@ -108,7 +108,7 @@ fn is_script(segment: &[u8]) -> bool {
         .is_some_and(|ending| ending.eq_ignore_ascii_case(b".php"))
 }
 
-/// `/index.php` and `/site2/index.php` are the pages themselves; `/wp-content/index.php` is not.
+/// Whether a script is the front page: `/index.php` and `/site2/index.php` are, `/wp-content/index.php` is not.
 fn is_front_page(segment: &[u8], before: &[u8], depth: usize) -> bool {
     segment == b"index.php" && depth <= 1 && !before.starts_with(b"wp-")
 }
@@ -133,7 +133,7 @@ mod tests {
                     .all
                     .is_sorted_by(|a, b| a < b && !b.starts_with(a))
             );
-            // The search itself must find each entry, so order alone is not sufficient.
+            // The lookup must find each entry; the order alone is not sufficient.
             assert!(
                 names
                     .exact
@@ -144,7 +144,7 @@ mod tests {
             );
         }
         assert!(BYPASS_SEGMENTS.is_sorted_by(|a, b| a < b));
-        // Their length distinguishes them from others.
+        // `is_bypass_path` compares only segments of these lengths.
         let is_known = |segment: &&[u8]| {
             is_bypass_path(&[b"/", *segment].concat())
                 && is_bypass_path(&[b"/a/", *segment, b"/b"].concat())
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_both_tracking_and_reason_to_pass() {
+    fn no_tracking_parameter_is_a_reason_to_pass() {
         let all = |names: &NameList| {
             names
                 .exact
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_classed() {
+    fn cookies_are_classified() {
         for name in [
             "wordpress_logged_in_0123",
             "wordpress_0123456789abcdef0123456789abcdef",
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_classed() {
+    fn paths_are_classified() {
         for path in [
             "/wp-admin",
             "/wp-admin/",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_classed() {
+    fn parameters_are_classified() {
         let passes = |name: &str, value: &str| is_bypass_parameter(name.as_bytes(), value.bytes());
         assert!(
             passes("preview", "true") && passes("preview_id", "") && passes("customize_theme", "x")

@@ -1,12 +1,12 @@
-//! Which requests are for administrators: `wp-admin` and `wp-login.php`, except for what visitors need of them.
+//! Which requests are for administrators: `wp-admin` and `wp-login.php`, except for the parts that visitors need.
 //!
 //! Visitors use both without knowing it: themes and plugins send forms to `admin-ajax.php` and `admin-post.php`, pages load
-//! styles and scripts from `wp-admin/css` and `wp-admin/js`, the form of a protected post goes to `wp-login.php`, and so do
+//! styles and scripts from `wp-admin/css` and `wp-admin/js`, the form of a protected post is sent to `wp-login.php`, and so are
 //! the logout link and the link in a mail that confirms a request for personal data.
 //!
-//! The `action` of a request selects what `wp-login.php` does, and other parameters matter as well (`key`, `checkemail`);
-//! in PHP a parameter of the body overrides that of the address. So the exceptions are a closed list of actions with the
-//! parameters that each may have, and the form's body is checked against a list of its own.
+//! The `action` of a request selects what `wp-login.php` does, and other parameters matter as well (`key`, `checkemail`).
+//! In PHP a parameter in the body overrides that in the URL. So the exceptions are a closed list of actions with the
+//! parameters that each may have, and the body of the form is checked against a separate list.
 
 use crate::query::{FormDecoded, is_urlencoded, variables};
 use crate::request_info::{Method, RequestInfo};
@@ -14,18 +14,18 @@ use crate::request_info::{Method, RequestInfo};
 /// The audience of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
-    /// It is not in the administration.
+    /// The request is outside the administration.
     Outside,
-    /// It is, and everybody may ask.
+    /// The request is in the administration, and every client may send it.
     Visitors,
-    /// The form of a protected post: everybody may send it, if its body is nothing else ([`is_visitors_form`]).
+    /// The form of a protected post. Every client may send it, if its body contains nothing else ([`is_visitors_form`]).
     VisitorsForm,
-    /// Administrators.
+    /// The request is for administrators.
     Admins,
 }
 
-/// The audience of a request. Segments count at any depth, since WordPress may be in a directory, a network may have sites in
-/// directories, and PHP gets the path behind a script (`/wp-login.php/x`).
+/// Returns the audience of a request. Segments count at any depth, since WordPress may be in a directory, a network may have
+/// sites in directories, and PHP gets the path after a script (`/wp-login.php/x`).
 pub fn area(info: &RequestInfo) -> Area {
     let path = info.decoded_path();
     if is_login(info) {
@@ -38,12 +38,12 @@ pub fn area(info: &RequestInfo) -> Area {
     }
 }
 
-/// Whether `wp-login.php` is asked.
+/// Whether the path contains `wp-login.php`.
 pub(super) fn is_login(info: &RequestInfo) -> bool {
     segments(info.decoded_path()).any(|segment| segment.eq_ignore_ascii_case(LOGIN))
 }
 
-/// Whether an urlencoded body is the form of a protected post and nothing else.
+/// Whether an urlencoded body is the form of a protected post and contains nothing else.
 pub fn is_visitors_form(content_type: &[u8], body: &[u8]) -> bool {
     is_urlencoded(content_type) && variables(body).all(|(name, _)| is_one_of(&name, FORM_FIELDS))
 }
@@ -52,7 +52,7 @@ fn segments(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|&b| b == b'/')
 }
 
-/// What follows the first `/wp-admin`, without its slash.
+/// The path after the first `/wp-admin`, without its slash.
 fn below_admin(path: &[u8]) -> Option<&[u8]> {
     let mut at = 0;
     for segment in segments(path) {
@@ -80,11 +80,11 @@ fn is_for_visitors(below: &[u8]) -> bool {
     }
 }
 
-/// `wp-login.php` by its query. Each parameter must be one that the action has, once.
+/// The audience of `wp-login.php` with this query. Each parameter must be one that the action has.
 fn login(info: &RequestInfo) -> Area {
     let raw = info.raw_query().unwrap_or_default();
     let is_read = matches!(info.method(), Method::Get | Method::Head);
-    // An index makes an array of a parameter, which is not an action for WordPress, so that it shows the login form.
+    // With an index PHP makes an array of a parameter. WordPress does not accept that as an action, and shows the login form.
     let has_index = FormDecoded(raw).any(|byte| byte == b'[');
     let Some(action) = only(raw, b"action").filter(|_| !has_index) else {
         return Area::Admins;
@@ -108,7 +108,7 @@ fn login(info: &RequestInfo) -> Area {
     }
 }
 
-/// The decoded value of a parameter that is there once.
+/// The decoded value of a parameter that occurs exactly once.
 fn only(raw: &[u8], wanted: &[u8]) -> Option<Vec<u8>> {
     let mut values = variables(raw).filter(|(name, _)| name == wanted);
     let (_, value) = values.next()?;
@@ -124,5 +124,5 @@ fn is_one_of(name: &[u8], known: &[&[u8]]) -> bool {
 
 const LOGIN: &[u8] = b"wp-login.php";
 
-/// What WordPress's form of a protected post has, since 6.8 with where to go from there.
+/// The fields of WordPress's form of a protected post. Since 6.8 it has the URL to redirect to.
 const FORM_FIELDS: &[&[u8]] = &[b"post_password", b"Submit", b"submit", b"redirect_to"];

@@ -1,8 +1,8 @@
-//! Requests that ask a WordPress for the names of its users.
+//! Detection of requests for the names of a WordPress's users.
 //!
-//! `/?author=1` redirects to an address with the login name in it, the REST API lists users and embeds them into posts,
-//! oEmbed returns the address of a post's author, and a sitemap lists all. Pages of authors under their own address stay
-//! open: a link to one has already published the name.
+//! `/?author=1` redirects to a URL that contains the login name, the REST API lists users and embeds them into posts,
+//! oEmbed returns the URL of a post's author, and a sitemap lists all users. The pages of authors under their own URL stay
+//! accessible: a link to one has already published the name.
 //!
 //! A login cookie is not verified here, so that editors can continue to work: a client that forges one gets what WordPress
 //! shows to anonymous visitors. WordPress also reads its own variables from the body, so the body of a request for a page
@@ -12,11 +12,11 @@ use crate::query::{FormDecoded, split_pair};
 use crate::request_info::{Method, RequestInfo};
 use crate::spellings::{FormScanner, is_own_script, is_rest};
 
-/// Whether the head requests names. Does not allocate.
+/// Whether the head requests names of users. Does not allocate.
 pub fn asks_in_head(info: &RequestInfo) -> bool {
     let path = info.decoded_path();
     let raw = info.raw_query().unwrap_or_default();
-    let by_query = !is_own_business(info) && (has_author(raw) || has_sitemap(raw));
+    let by_query = !has_separate_parameters(info) && (has_author(raw) || has_sitemap(raw));
     let route = || {
         let found = memchr::memmem::find_iter(path, b"/wp-json/");
         found.filter_map(|at| path.get(at + 8..))
@@ -25,24 +25,24 @@ pub fn asks_in_head(info: &RequestInfo) -> bool {
     let by_route = || rest_route(raw).any(|route| names_users(&route));
     let is_api = || route().next().is_some() || rest_route(raw).next().is_some();
     let by_embedding = || is_api() && embeds_author(raw);
-    let by_map = || memchr::memmem::find(path, b"/wp-sitemap-users-").is_some();
-    by_query || (!info.has_login() && (by_route() || by_path() || by_embedding())) || by_map()
+    let by_sitemap = || memchr::memmem::find(path, b"/wp-sitemap-users-").is_some();
+    by_query || (!info.has_login() && (by_route() || by_path() || by_embedding())) || by_sitemap()
 }
 
-/// Whether a body may ask: one that a page of the site answers. Forms of comments have a field of the same name, and go
-/// to a script of their own.
-pub(super) fn may_ask_in_body(info: &RequestInfo) -> bool {
-    info.method() == Method::Post && !is_own_business(info)
+/// Whether the body may request names of users: that of a `POST` to a page. Forms for comments have a field of the same name,
+/// but are sent to a script with separate parameters.
+pub(super) fn may_request_in_body(info: &RequestInfo) -> bool {
+    info.method() == Method::Post && !has_separate_parameters(info)
 }
 
-/// A reader that finds whether a body requests names.
+/// A scanner that finds whether a body requests names of users.
 pub fn form(content_type: &[u8]) -> FormScanner<'static> {
     FormScanner::new(VARIABLES, content_type)
 }
 
-/// Scripts and interfaces that have parameters of these names for themselves. Where a WordPress lives in a directory cannot
-/// be seen here, so that the administration of one there needs a login cookie.
-fn is_own_business(info: &RequestInfo) -> bool {
+/// Whether a request is for a script or API in which parameters of these names mean something else. The directory of a
+/// WordPress is not known here, so the administration of one in a directory needs a login cookie.
+fn has_separate_parameters(info: &RequestInfo) -> bool {
     let path = info.decoded_path();
     let inner = |start: &[u8]| {
         let at = memchr::memmem::find(path, start)?;
@@ -53,12 +53,12 @@ fn is_own_business(info: &RequestInfo) -> bool {
     is_own_script(path) || is_rest(path) || (info.has_login() && is_inner())
 }
 
-/// Whether a parameter sets PHP's `author` or a part of it.
+/// Whether a parameter sets PHP's variable `author` or a part of it.
 fn has_author(raw: &[u8]) -> bool {
     values(raw, b"author").next().is_some()
 }
 
-/// Whether the sitemap of users is asked, or one whose name WordPress would first clean.
+/// Whether the sitemap of users is requested, or one whose name WordPress would sanitize first.
 fn has_sitemap(raw: &[u8]) -> bool {
     values(raw, b"sitemap").any(|value| {
         let is_odd = |byte: u8| !(byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
@@ -66,7 +66,7 @@ fn has_sitemap(raw: &[u8]) -> bool {
     })
 }
 
-/// Whether `_embed` includes the author: it names the author, or nothing, which means all.
+/// Whether `_embed` includes the author: it names the author, or is empty, which means all.
 fn embeds_author(raw: &[u8]) -> bool {
     values(raw, b"_embed").any(|value| {
         let text: Vec<u8> = value.collect();
@@ -77,38 +77,38 @@ fn embeds_author(raw: &[u8]) -> bool {
     })
 }
 
-/// The values of a variable as PHP names it, of its parts too.
+/// The values of parameters that set a PHP variable or a part of it.
 fn values<'r>(raw: &'r [u8], wanted: &'static [u8]) -> impl Iterator<Item = FormDecoded<'r>> {
     raw.split(|&b| b == b'&').filter_map(move |part| {
         let (name, value) = split_pair(part);
         let mut name = FormDecoded(name).skip_while(|&byte| byte == b' ');
-        // PHP makes these three of the same letter.
-        let is_it = wanted.iter().all(|wanted| match name.next() {
+        // PHP replaces each of these three by `_`.
+        let is_match = wanted.iter().all(|wanted| match name.next() {
             Some(b'.' | b' ' | b'[') => *wanted == b'_',
             other => other == Some(*wanted),
         });
-        (is_it && matches!(name.next(), None | Some(b'[' | 0))).then_some(FormDecoded(value))
+        (is_match && matches!(name.next(), None | Some(b'[' | 0))).then_some(FormDecoded(value))
     })
 }
 
-/// Values of `rest_route`.
+/// The values of `rest_route`.
 fn rest_route(raw: &[u8]) -> impl Iterator<Item = FormDecoded<'_>> {
     values(raw, b"rest_route")
 }
 
 /// Whether a route of the REST API reveals names of users: `/wp/v2/users` and everything below, and oEmbed, which names the
-/// author of a page. Letters are compared without case, as in WordPress.
+/// author of a page. Case-insensitive, as in WordPress.
 fn names_users(route: &(impl Iterator<Item = u8> + Clone)) -> bool {
     let begins = |wanted: &[u8]| {
         let mut route = route
             .clone()
             .skip_while(|&byte| byte == b'/')
             .map(|byte| byte.to_ascii_lowercase());
-        let is_it = wanted.iter().all(|wanted| route.next() == Some(*wanted));
-        is_it && matches!(route.next(), None | Some(b'/'))
+        let is_match = wanted.iter().all(|wanted| route.next() == Some(*wanted));
+        is_match && matches!(route.next(), None | Some(b'/'))
     };
     begins(b"wp/v2/users") || begins(b"oembed/1.0/embed")
 }
 
-/// Variables of WordPress that lead to names.
+/// The variables of WordPress that select pages with names of users.
 const VARIABLES: &[&[u8]] = &[b"author", b"rest_route", b"sitemap"];

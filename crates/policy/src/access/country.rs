@@ -1,4 +1,4 @@
-//! The country of a client, as a database of addresses has it.
+//! The country of a client, as a database of addresses names it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ impl CountryCode {
         is_code.then(|| Self(letters.map(|letter| letter.to_ascii_uppercase())))
     }
 
-    /// Its two letters.
+    /// The two letters, in upper case.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
@@ -33,12 +33,12 @@ impl fmt::Display for CountryCode {
     }
 }
 
-/// The client, as far as access depends on it.
+/// The properties of a client on which access depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessClient {
     /// The address.
     pub address: IpAddr,
-    /// Its country; `None`: the database has none for it, or nothing needs it.
+    /// The country; `None`: the database has none for the address, or no setting depends on it.
     pub country: Option<CountryCode>,
 }
 

@@ -1,4 +1,4 @@
-//! Judges one request.
+//! Access control for one request.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -24,14 +24,14 @@ impl Policy {
             && self.rules.iter().all(|rule| rule.access.is_silent())
     }
 
-    /// Whether the country of a client matters anywhere.
+    /// Whether any setting depends on the client's country.
     pub fn names_countries(&self) -> bool {
         let mut rules = self.rules.iter();
         self.access.common.names_countries()
             || rules.any(|rule| !rule.countries.is_empty() || rule.access.names_countries())
     }
 
-    /// Whether a rule hides something from clients of some countries only.
+    /// Whether a rule restricts access for clients of some countries only.
     pub(crate) fn hides_by_country(&self) -> bool {
         let hides = |access: &AccessRules| {
             access.allow.get().is_some()
@@ -52,36 +52,36 @@ impl Policy {
     }
 }
 
-/// The setting that applies.
+/// The source of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum By {
     /// The site.
     Site,
-    /// Its rule of this index.
+    /// The site's rule with this index.
     Rule(usize),
 }
 
-/// Why a request goes no further.
+/// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Barred {
     /// `deny` names the client.
     Denied(By),
-    /// `allow` does not.
+    /// `allow` does not name the client.
     NotAllowed(By),
     /// `deny_countries` names the country of the client.
     CountryDenied(By),
-    /// `allow_countries` does not.
+    /// `allow_countries` does not name the country of the client.
     CountryNotAllowed(By),
-    /// `admin_allow` does not, and this is for administrators.
+    /// The request is for administrators, and `admin_allow` does not name the client.
     NotAdmin,
-    /// There is no XML-RPC.
+    /// XML-RPC is off.
     XmlRpc,
-    /// It requests the authors' names.
+    /// The request is for names of users.
     Authors,
 }
 
 impl Barred {
-    /// The reason in the words of log and header.
+    /// The reason in the words of the log and the header.
     pub const fn why(self) -> RefusedWhy {
         match self {
             Self::Denied(_)
@@ -95,69 +95,69 @@ impl Barred {
     }
 }
 
-/// What a request that is not denied must provide.
+/// The conditions that a request must still meet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demands<'s> {
-    /// A token of each of these buckets.
+    /// The buckets from which it needs a token each.
     pub limits: Vec<(Bucket, &'s RateLimit)>,
-    /// A name and a password of each of these files.
+    /// The password files for each of which it needs a name and a password.
     pub passwords: Vec<By>,
-    /// A look at its body.
+    /// A check of the body.
     pub body: Option<BodyCheck>,
-    /// That its body selects no page ([`crate::spellings`]).
+    /// Whether its body must not select a page ([`crate::spellings`]).
     pub form: bool,
 }
 
 impl Demands<'_> {
-    /// Whether nothing is.
+    /// Whether there are no conditions.
     pub fn are_none(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What a client's tokens are for.
+/// A kind of token bucket. Each client has one bucket of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Bucket {
-    /// A site's or a rule's own.
+    /// The limit of a site or a rule.
     Of(By),
-    /// A request to `wp-login.php`.
+    /// `POST` requests to `wp-login.php`.
     Login,
-    /// `xmlrpc.php`.
+    /// Requests for `xmlrpc.php`.
     XmlRpc,
-    /// Passwords that have to be compared.
+    /// Passwords that must be compared.
     Password,
-    /// Logins at the dashboard of the site.
+    /// Logins to the dashboard of the site.
     Dashboard,
 }
 
 impl Bucket {
-    /// A number that identifies it on every node of a cluster.
+    /// A number that identifies the bucket on every node of a cluster.
     pub fn code(self) -> u64 {
         match self {
             Self::Of(By::Site) => 0,
             Self::Login => 1,
             Self::XmlRpc => 2,
             Self::Password => 3,
-            // Never shared between nodes, so it needs no number of its own there.
+            // Never shared between nodes, so the value may collide there.
             Self::Dashboard => u64::MAX,
             Self::Of(By::Rule(index)) => u64::try_from(index).unwrap_or(u64::MAX).saturating_add(4),
         }
     }
 }
 
-/// What is searched for in a body.
+/// A check of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyCheck {
-    /// Methods of XML-RPC that are not served.
+    /// Whether it calls a denied XML-RPC method.
     XmlRpc,
-    /// Whether it makes of a visitor's form one of administrators.
+    /// Whether it turns a visitor's form into one for administrators.
     VisitorsForm,
-    /// Whether it requests the authors' names.
+    /// Whether it requests names of users.
     Authors,
 }
 
-/// Which clients are allowed, and on what conditions. Does not allocate for requests without conditions, which take the fast
-/// path.
+/// Denies a request, or returns the conditions that it must still meet. Does not allocate for requests without conditions,
+/// which take the fast path.
 pub fn judge<'s>(
     site: &'s Policy,
     info: &RequestInfo,
@@ -168,8 +168,9 @@ pub fn judge<'s>(
     networks(site, info, address)?;
     countries(site, info, client.country)?;
     let area = area(info);
-    let is_stranger = !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
-    if is_stranger && area == Area::Admins {
+    let is_outside_admin_networks =
+        !access.admin_allow.is_empty() && !names(&access.admin_allow, address);
+    if is_outside_admin_networks && area == Area::Admins {
         return Err(Barred::NotAdmin);
     }
     let is_wordpress = site.urls.has_wordpress_paths;
@@ -196,9 +197,9 @@ pub fn judge<'s>(
     };
     let body = if is_xmlrpc && is_post && access.xmlrpc == XmlRpc::Limited {
         Some(BodyCheck::XmlRpc)
-    } else if is_stranger && is_post && area == Area::VisitorsForm {
+    } else if is_outside_admin_networks && is_post && area == Area::VisitorsForm {
         Some(BodyCheck::VisitorsForm)
-    } else if access.hide_authors && authors::may_ask_in_body(info) {
+    } else if access.hide_authors && authors::may_request_in_body(info) {
         Some(BodyCheck::Authors)
     } else {
         None
@@ -207,7 +208,7 @@ pub fn judge<'s>(
         limits: Vec::new(),
         passwords: Vec::new(),
         body,
-        form: is_post && site.guard.looks_into_form(info.decoded_path()),
+        form: is_post && site.guard.checks_form(info.decoded_path()),
     };
     for rule in info.guarding() {
         let limit = setting(site, rule, |access| &access.limit);
@@ -225,7 +226,7 @@ pub fn judge<'s>(
     Ok(demands)
 }
 
-/// Whether it depends on the address of a client, or on its country, whether it may ask.
+/// Whether access depends on the address or country of the client.
 pub fn depends_on_client(site: &Policy, info: &RequestInfo) -> bool {
     info.guarding().any(|rule| {
         setting(site, rule, |access| &access.deny).is_some()
@@ -272,7 +273,7 @@ fn countries(
     Ok(())
 }
 
-/// What holds under a rule: its own word, else the site's.
+/// The setting that applies under a rule: the rule's own, otherwise the site's.
 fn setting<'s, T>(
     site: &'s Policy,
     rule: Option<usize>,

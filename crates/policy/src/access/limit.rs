@@ -1,11 +1,11 @@
 //! Token buckets in the form of the generic cell rate algorithm (ITU-T I.371): the state of a bucket is the moment at which
 //! it will be full again.
 //!
-//! State and time are arguments; the caller keeps the state.
+//! State and time are arguments; the caller stores the state.
 
 use std::time::Duration;
 
-/// So many requests in so much time, and how many at once.
+/// A rate of requests, and the maximum number at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     count: u64,
@@ -14,34 +14,34 @@ pub struct RateLimit {
     is_shared: bool,
 }
 
-/// What became of a request for a token.
+/// The result of a request for a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// There was one; the bucket's new state.
+    /// A token was taken; the new state of the bucket.
     Token(u64),
-    /// There is one again after so long.
+    /// The bucket is empty; the time until the next token.
     None(Duration),
 }
 
-/// States count sixteenths of a millisecond, so that a thousand tokens a second can still be distinguished.
+/// States count sixteenths of a millisecond, so that up to a thousand tokens per second can be distinguished.
 pub const TICKS_PER_S: u64 = 16_000;
 
 impl RateLimit {
-    /// `count` tokens every `per_s` seconds, at most `burst` at once. `None` where a number is 0 or far too large.
+    /// A limit of `count` tokens every `per_s` seconds, at most `burst` at once. `None` if a number is 0 or too large.
     pub fn new(count: u64, per_s: u64, burst: u64) -> Option<Self> {
-        let is_sane = (1..=MOST_PER_S.saturating_mul(per_s)).contains(&count)
+        let is_sane = (1..=MAX_PER_S.saturating_mul(per_s)).contains(&count)
             && (1..=DAY_S).contains(&per_s)
-            && (1..=MOST_BURST).contains(&burst);
+            && (1..=MAX_BURST).contains(&burst);
         let limit = Self {
             count,
             per_s,
             burst,
             is_shared: false,
         };
-        (is_sane && limit.depth() <= MOST_DEPTH).then_some(limit)
+        (is_sane && limit.depth() <= MAX_DEPTH).then_some(limit)
     }
 
-    /// The same, counted together by all nodes of a cluster.
+    /// The same limit, counted by all nodes of a cluster together.
     #[must_use]
     pub fn shared(self) -> Self {
         Self {
@@ -50,12 +50,12 @@ impl RateLimit {
         }
     }
 
-    /// Whether the nodes of a cluster count together.
+    /// Whether all nodes of a cluster count together.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Reads a rate as `10/m`: the number, and the seconds of its unit, which is `s`, `m`, `h` or `d`.
+    /// Parses a rate such as `10/m` into the number and the seconds of its unit: `s`, `m`, `h` or `d`.
     pub fn parse_rate(text: &str) -> Option<(u64, u64)> {
         let (count, unit) = text.split_once('/')?;
         let per_s = match unit.trim() {
@@ -70,7 +70,7 @@ impl RateLimit {
         Some((count.parse().ok().filter(|_| is_number)?, per_s))
     }
 
-    /// Takes a token at `now` from a bucket that will be full at `full_at`, both in ticks. A moment long gone, such as 0, is a
+    /// Takes a token at `now` from a bucket that will be full at `full_at`, both in ticks. A moment long ago, such as 0, means a
     /// full bucket.
     pub fn take(&self, full_at: u64, now: u64) -> Taken {
         let full_at = full_at.max(now).saturating_add(self.interval());
@@ -84,7 +84,7 @@ impl RateLimit {
         }
     }
 
-    /// As the file writes it: `10/m`.
+    /// The rate as in the configuration file: `10/m`.
     pub fn rate(&self) -> String {
         let unit = match self.per_s {
             1 => "s",
@@ -95,28 +95,28 @@ impl RateLimit {
         format!("{}/{unit}", self.count)
     }
 
-    /// How many at once.
+    /// The maximum number of tokens at once.
     pub fn burst(&self) -> u64 {
         self.burst
     }
 
-    /// Ticks until a token comes back: what one costs.
+    /// The ticks for one token.
     pub fn interval(&self) -> u64 {
         (self.per_s * TICKS_PER_S / self.count).max(1)
     }
 
-    /// Ticks until an empty bucket is full.
+    /// The ticks until an empty bucket is full.
     fn depth(&self) -> u64 {
         self.interval().saturating_mul(self.burst)
     }
 }
 
 const DAY_S: u64 = 86_400;
-const MOST_PER_S: u64 = 1_000;
-const MOST_BURST: u64 = 100_000;
+const MAX_PER_S: u64 = 1_000;
+const MAX_BURST: u64 = 100_000;
 
-/// A year: a state must fit into the 44 bits that its keeper has for it.
-const MOST_DEPTH: u64 = 366 * DAY_S * TICKS_PER_S;
+/// A year: a state must fit into the 44 bits that the caller has for it.
+const MAX_DEPTH: u64 = 366 * DAY_S * TICKS_PER_S;
 
 #[cfg(test)]
 mod tests {
@@ -124,7 +124,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn rates_are_read() {
+    fn rates_are_parsed() {
         for (text, wanted) in [
             ("10/m", Some((10, 60))),
             ("1/s", Some((1, 1))),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_goes_at_once_and_the_rate_after_it() {
+    fn a_burst_is_granted_at_once_and_then_the_rate() {
         let limit = RateLimit::new(10, 60, 5).unwrap();
         let mut state = 0;
         let now = 1_000 * TICKS_PER_S;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        // However requests are spread, no more are granted than the burst and the tokens that came back meanwhile.
+        // However requests are distributed, no more are granted than the burst and the tokens that were added since.
         #[test]
         fn never_more_than_burst_and_rate(
             count in 1..2_000_u64, per in 0..4_usize, burst in 1..200_u64,
@@ -188,12 +188,12 @@ mod tests {
                 }
             }
             // The interval is rounded down, by at most a tick.
-            let back = (now - began) / (per_s * TICKS_PER_S / count).max(1);
-            prop_assert!(granted <= burst + back + 1, "{granted} > {burst} + {back}");
+            let added = (now - began) / (per_s * TICKS_PER_S / count).max(1);
+            prop_assert!(granted <= burst + added + 1, "{granted} > {burst} + {added}");
         }
 
         #[test]
-        fn any_state_is_judged(state: u64, now: u64, text in "\\PC{0,12}") {
+        fn any_state_is_accepted(state: u64, now: u64, text in "\\PC{0,12}") {
             let _ = RateLimit::new(1, 1, 1).unwrap().take(state, now);
             let _ = RateLimit::parse_rate(&text);
         }

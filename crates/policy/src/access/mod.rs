@@ -1,8 +1,8 @@
 //! Access control: networks, countries, passwords, rate limits, and the parts of WordPress for administrators.
 //!
-//! [`judge()`] needs the head alone, before any lookup. It denies the request, or returns what the request still has to
-//! pass: a token of a bucket, a password, a check of its body. The server keeps buckets and passwords. Each setting of a
-//! rule overrides the same setting of the site.
+//! [`judge()`] uses the request head only, before any lookup. It denies the request, or returns the conditions that the
+//! request must still meet: a token of a bucket, a password, a check of its body. The server stores buckets and passwords.
+//! Each setting of a rule overrides the same setting of the site.
 
 mod admin;
 mod authors;

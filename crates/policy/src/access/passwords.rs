@@ -1,17 +1,16 @@
-//! Files of names and passwords in the form of Apache's `htpasswd`: a line `name:hash` for each, and comments that begin
-//! with `#`.
+//! Password files in the format of Apache's `htpasswd`: lines `name:hash`, and comments that begin with `#`.
 //!
-//! It determines the kind of hash of a line; the server computes it. Kinds that no longer protect a password (the system's
-//! old `crypt`, plain text) are rejected when the file is checked.
+//! This module determines the kind of hash of a line; the server computes hashes. Kinds that no longer protect a password (the
+//! system's old `crypt`, plain text) are rejected when the file is checked.
 
 use std::fmt;
 
 /// A stored hash, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hash<'f> {
-    /// `$2y$`: bcrypt, what `htpasswd -B` writes. The whole text.
+    /// `$2y$`: bcrypt, written by `htpasswd -B`. The whole text.
     Bcrypt(&'f str),
-    /// `$apr1$` or `$1$`: rounds of MD5, what `htpasswd` alone and `openssl passwd` write.
+    /// `$apr1$` or `$1$`: rounds of MD5, written by `htpasswd` by default and by `openssl passwd`.
     Md5 {
         /// `$apr1$` or `$1$`.
         magic: &'f str,
@@ -20,16 +19,16 @@ pub enum Hash<'f> {
         /// 22 characters.
         digest: &'f str,
     },
-    /// `$5$` or `$6$`: SHA-crypt, what `htpasswd -2` and `-5` and `mkpasswd` write. The whole text.
+    /// `$5$` or `$6$`: SHA-crypt, written by `htpasswd -2` and `-5` and `mkpasswd`. The whole text.
     ShaCrypt(&'f str),
-    /// `{SHA}` and `{SSHA}`: one round of SHA-1; in base64, the salt behind the digest.
+    /// `{SHA}` and `{SSHA}`: one round of SHA-1; in base64, the salt after the digest.
     Sha1(&'f str),
 }
 
-/// The problem with a file. `Display` is for people.
+/// An unusable line of a file. `Display` gives a text for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadLine {
-    /// From 1.
+    /// The line number, from 1.
     pub line: usize,
     why: Why,
 }
@@ -52,7 +51,7 @@ impl fmt::Display for BadLine {
     }
 }
 
-/// The hash of a name: that of its first line.
+/// The hash of a name: that in its first line.
 pub fn find<'f>(file: &'f str, name: &[u8]) -> Option<Hash<'f>> {
     lines(file).find_map(|(_, line)| {
         let (known, hash) = split(line)?;
@@ -60,12 +59,12 @@ pub fn find<'f>(file: &'f str, name: &[u8]) -> Option<Hash<'f>> {
     })
 }
 
-/// Some hash of the file: compared for unknown names, so that they take as long as known ones.
+/// Any hash of the file, to be compared for unknown names, so that they take as long as known ones.
 pub fn some(file: &str) -> Option<Hash<'_>> {
     lines(file).find_map(|(_, line)| read(split(line)?.1).ok())
 }
 
-/// Whether every line can be used.
+/// Checks whether every line can be used.
 pub fn check(file: &str) -> Result<(), BadLine> {
     for (line, text) in lines(file) {
         let read = split(text)
@@ -81,7 +80,7 @@ fn lines(file: &str) -> impl Iterator<Item = (usize, &str)> {
     numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The text after a second colon means nothing.
+/// Splits a line into name and hash. The text after a second colon is ignored.
 fn split(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.split_once(':')?;
     let hash = rest.split(':').next().unwrap_or_default();
@@ -98,7 +97,7 @@ fn read(hash: &str) -> Result<Hash<'_>, Why> {
             .next()
             .and_then(|cost| cost.parse::<u32>().ok());
         return match cost {
-            Some(cost) if cost > MOST_COST => Err(Why::TooCostly),
+            Some(cost) if cost > MAX_COST => Err(Why::TooCostly),
             Some(_) if hash.len() == 60 && hash.is_ascii() => Ok(Hash::Bcrypt(hash)),
             _ => Err(Why::Unknown),
         };
@@ -130,13 +129,13 @@ pub fn offered(value: &[u8]) -> Option<&[u8]> {
         .then(|| rest.trim_ascii())
 }
 
-/// The longest file of passwords: some ten thousand names.
+/// The maximum size of a password file, in bytes: some ten thousand names.
 pub const MOST_BYTES: u64 = 1 << 20;
 
 const SCHEME: &[u8] = b"basic ";
 
-/// 2^16 rounds take some four seconds.
-const MOST_COST: u32 = 16;
+/// The maximum bcrypt cost: 2^16 rounds take some four seconds.
+const MAX_COST: u32 = 16;
 
 #[cfg(test)]
 mod tests {

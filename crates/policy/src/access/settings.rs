@@ -8,37 +8,37 @@ use super::country::CountryCode;
 use super::limit::RateLimit;
 use crate::outcome::words;
 
-/// What a site or one of its rules says.
+/// The access control settings of a site or a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessRules {
-    /// The allowed clients; by default everybody.
+    /// The allowed clients; not set: all.
     pub allow: AccessSetting<Vec<IpNet>>,
     /// The denied clients, even if `allow` names them.
     pub deny: AccessSetting<Vec<IpNet>>,
-    /// The countries from which clients may ask; nothing said: all, and clients without one.
+    /// The countries of the allowed clients; not set: all, including clients whose country is unknown.
     pub allow_countries: AccessSetting<Vec<CountryCode>>,
-    /// Those from which they may not.
+    /// The countries of the denied clients.
     pub deny_countries: AccessSetting<Vec<CountryCode>>,
-    /// How often one client may ask.
+    /// The request rate of each client.
     pub limit: AccessSetting<RateLimit>,
     /// The file with the names and passwords of the allowed users.
     pub password: AccessSetting<PathBuf>,
 }
 
-/// A setting.
+/// A setting of a site or a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessSetting<T> {
-    /// Nothing: as around it.
+    /// Not set: a rule has the setting of its site.
     #[default]
     Nothing,
-    /// The explicit absence of a setting, whatever the site sets.
+    /// Explicitly off, whatever the site sets.
     Off,
-    /// This.
+    /// This value.
     Is(T),
 }
 
 impl<T> AccessSetting<T> {
-    /// What is, if anything.
+    /// The value, if there is one.
     pub fn get(&self) -> Option<&T> {
         match self {
             Self::Is(value) => Some(value),
@@ -52,7 +52,7 @@ impl<T> AccessSetting<T> {
 }
 
 impl AccessRules {
-    /// Whether nothing is said.
+    /// Whether no setting is set.
     pub fn is_silent(&self) -> bool {
         self.allow.is_silent()
             && self.deny.is_silent()
@@ -62,7 +62,7 @@ impl AccessRules {
             && self.password.is_silent()
     }
 
-    /// Whether the country of a client matters.
+    /// Whether a setting depends on the client's country.
     pub fn names_countries(&self) -> bool {
         self.allow_countries.get().is_some() || self.deny_countries.get().is_some()
     }
@@ -77,33 +77,33 @@ impl AccessRules {
     }
 }
 
-/// What a site says beside that.
+/// The access control of a site.
 #[derive(Clone, Debug, Default)]
 pub struct SiteAccess {
-    /// For all paths for which no rule says otherwise.
+    /// The settings for all paths for which no rule sets them.
     pub common: AccessRules,
-    /// Clients that may administer; empty: everybody who can log in.
+    /// The networks of administrators; empty: every client that can log in.
     pub admin_allow: Vec<IpNet>,
-    /// How often one client may send something to `wp-login.php`.
+    /// How often each client may send a `POST` to `wp-login.php`.
     pub login_limit: Option<RateLimit>,
-    /// How often one client may ask `xmlrpc.php`.
+    /// How often each client may request `xmlrpc.php`.
     pub xmlrpc_limit: Option<RateLimit>,
-    /// What of XML-RPC there is.
+    /// The available part of XML-RPC.
     pub xmlrpc: XmlRpc,
-    /// Whether names of users are not told to strangers.
+    /// Whether the names of users are hidden from clients without a login.
     pub hide_authors: bool,
-    /// Whether PHP gets the name and password that a request was let in with.
+    /// Whether PHP gets the name and password with which the client was authenticated.
     pub forwards_password: bool,
 }
 
 words! {
-    /// What of XML-RPC there is.
+    /// The available part of XML-RPC.
     XmlRpc {
-        /// All of it.
+        /// All methods.
         On = "on",
-        /// All but `system.multicall` and `pingback.ping`.
+        /// All methods except `system.multicall` and `pingback.ping`.
         Limited = "limited",
-        /// Nothing.
+        /// None: `xmlrpc.php` is denied.
         Off = "off",
     }
 }

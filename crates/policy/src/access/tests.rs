@@ -1,4 +1,4 @@
-//! Tables of who may ask for what, and that nothing breaks the readers.
+//! Tables of allowed and denied requests, and properties of the scanners.
 
 use std::net::IpAddr;
 
@@ -43,7 +43,7 @@ fn judged<'s>(
 }
 
 #[test]
-fn lists_of_networks_bar() {
+fn lists_of_networks_deny_clients() {
     let rule = |path: &str, access: AccessRules| Rule {
         path: path.to_owned(),
         access,
@@ -112,7 +112,7 @@ fn lists_of_networks_bar() {
 }
 
 #[test]
-fn visitors_get_what_they_need_of_the_administration() {
+fn visitors_reach_the_parts_of_the_administration_that_they_need() {
     let site = site_with_admin_networks();
     let open = [
         ("GET", "/"),
@@ -145,7 +145,7 @@ fn visitors_get_what_they_need_of_the_administration() {
 }
 
 #[test]
-fn administration_is_for_its_networks() {
+fn only_admin_networks_reach_the_administration() {
     let site = site_with_admin_networks();
     let closed = [
         ("GET", "/wp-admin"),
@@ -169,7 +169,7 @@ fn administration_is_for_its_networks() {
         ("GET", "/wp-login.php?action=lostpassword"),
         ("GET", "/wp-login.php?action=rp&key=x&login=y"),
         ("GET", "/wp-login.php?action=register"),
-        // PHP takes the later one, and WordPress goes by other names before the action.
+        // PHP uses the last of equal parameters, and WordPress evaluates other parameters before the action.
         ("POST", "/wp-login.php?action=postpass&action=login"),
         ("POST", "/wp-login.php?action=postpass&%61ction=login"),
         ("POST", "/wp-login.php?action=postpass&key=x"),
@@ -204,7 +204,7 @@ fn site_with_admin_networks() -> Policy {
 }
 
 #[test]
-fn the_form_of_a_protected_post_is_nothing_else() {
+fn the_form_of_a_protected_post_has_no_other_fields() {
     let form = b"application/x-www-form-urlencoded; charset=utf-8".as_slice();
     for (body, wanted) in [
         ("post_password=x&Submit=Enter", true),
@@ -228,7 +228,7 @@ fn the_form_of_a_protected_post_is_nothing_else() {
 }
 
 #[test]
-fn each_client_has_the_buckets_of_what_it_asks_for() {
+fn each_request_needs_tokens_of_its_buckets() {
     let limit = |count| RateLimit::new(count, 60, 1).unwrap();
     let site = Policy {
         access: SiteAccess {
@@ -397,7 +397,7 @@ fn call(name: &str) -> String {
 }
 
 #[test]
-fn calls_are_distinguished() {
+fn denied_calls_are_found() {
     let long = format!(
         "{}{}",
         call("wp.newPost"),
@@ -462,7 +462,7 @@ fn calls_are_distinguished() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_judged(
+    fn any_bytes_are_accepted(
         body in proptest::collection::vec(any::<u8>(), 0..600),
         piece in 1..200_usize,
         target in "/[ -~]{0,40}",
@@ -496,9 +496,9 @@ proptest! {
         }
     }
 
-    // How the body is cut makes no difference.
+    // The way in which the body is split makes no difference.
     #[test]
-    fn pieces_make_no_difference(
+    fn splitting_makes_no_difference(
         opening in "(|<\\?xml( ){0,1100}\\?>)( ){0,1100}",
         parts in proptest::collection::vec("(<methodName>|</methodName>|<methodName|wp.x|system.multicall|\0|<\\?|[ a<>/]{0,3}|( ){500})", 0..30),
         piece in 1..60_usize,
@@ -509,7 +509,7 @@ proptest! {
 }
 
 #[test]
-fn lists_of_countries_bar() {
+fn lists_of_countries_deny_clients() {
     let codes = |list: &[&str]| {
         let codes = list.iter().map(|code| CountryCode::parse(code).unwrap());
         AccessSetting::Is(codes.collect())
@@ -568,7 +568,7 @@ fn lists_of_countries_bar() {
 }
 
 #[test]
-fn a_rule_of_some_countries_closes_other_spellings_for_them_alone() {
+fn a_rule_for_some_countries_restricts_other_spellings_for_them_only() {
     let site = Policy {
         rules: vec![Rule {
             path: "/internal*".to_owned(),

@@ -1,35 +1,35 @@
-//! Which method an XML-RPC request calls, as far as that is needed to deny two of them.
+//! Finds the method that an XML-RPC request calls, as far as that is needed to deny two of them.
 //!
 //! `system.multicall` tries hundreds of passwords in one request, and `pingback.ping` makes the site send requests to other
-//! servers on behalf of anybody. WordPress uses the text of the last `methodName` element, wherever it is. So every one
-//! must be plain text here, and none may be a denied one: anything that needs a parser to understand (references, comments,
-//! instructions inside) is denied with them. No real client writes such a thing. It reads the body in pieces, keeps a
-//! bounded part, and is total over any bytes.
+//! servers on behalf of any client. WordPress uses the text of the last `methodName` element, wherever it is. So each of
+//! these elements must contain plain text, and none may name a denied method. Anything that needs a parser to understand
+//! (references, comments, processing instructions inside) is denied; no real client writes it. The scanner reads the body in
+//! pieces, buffers a limited part, and accepts any bytes.
 
 use crate::request_info::RequestInfo;
 
-/// Whether `xmlrpc.php` is asked, at any depth and with whatever follows it.
+/// Whether the path contains `xmlrpc.php`, at any depth and with any suffix.
 pub fn is_meant(info: &RequestInfo) -> bool {
     let mut segments = info.decoded_path().split(|&b| b == b'/');
     segments.any(|segment| segment.eq_ignore_ascii_case(b"xmlrpc.php"))
 }
 
-/// What a body calls.
+/// The call in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// Something that may be called.
+    /// The methods that it names are allowed.
     Fine,
-    /// A method that is not served.
+    /// It names a denied method.
     Forbidden,
-    /// Not XML-RPC as it is read here.
+    /// The body is not XML-RPC in the accepted form.
     Unreadable,
 }
 
-/// Reads a body.
+/// Scans a body in pieces.
 #[derive(Debug, Default)]
 pub struct XmlRpcScanner {
-    /// Bytes that are not evaluated yet; at most [`MOST_KEPT`] between two pieces.
-    kept: Vec<u8>,
+    /// Bytes that are not evaluated yet; at most [`MAX_BUFFERED`] between two pieces.
+    buffered: Vec<u8>,
     has_begun: bool,
     has_name: bool,
     call: Option<Call>,
@@ -41,14 +41,14 @@ impl XmlRpcScanner {
         if self.call.is_some() {
             return;
         }
-        self.kept.extend_from_slice(piece);
+        self.buffered.extend_from_slice(piece);
         if let Err(call) = self.read(false) {
             self.call = Some(call);
-            self.kept = Vec::new();
+            self.buffered = Vec::new();
         }
     }
 
-    /// What all of it calls.
+    /// The result for the whole body.
     pub fn finish(mut self) -> Call {
         if let Some(call) = self.call {
             return call;
@@ -62,29 +62,29 @@ impl XmlRpcScanner {
 
     fn read(&mut self, is_end: bool) -> Result<(), Call> {
         if !self.has_begun {
-            if self.kept.len() < MOST_KEPT && !is_end {
+            if self.buffered.len() < MAX_BUFFERED && !is_end {
                 return Ok(());
             }
-            begins_well(up_to(&self.kept, MOST_KEPT))?;
+            check_beginning(up_to(&self.buffered, MAX_BUFFERED))?;
             self.has_begun = true;
         }
-        // Bytes after a NUL are not examined: the verdict is the same however the body is split.
-        let nul = memchr::memchr(0, &self.kept);
+        // Bytes after a NUL are not examined: the result does not depend on how the body is split.
+        let nul = memchr::memchr(0, &self.buffered);
         let is_end = is_end || nul.is_some();
-        self.kept.truncate(nul.unwrap_or(usize::MAX));
+        self.buffered.truncate(nul.unwrap_or(usize::MAX));
         let mut done = 0;
         while let Some(found) = self.next_name(done) {
-            let rest = self.kept.get(found..).unwrap_or_default();
-            let rest = up_to(rest, MOST_KEPT);
+            let rest = self.buffered.get(found..).unwrap_or_default();
+            let rest = up_to(rest, MAX_BUFFERED);
             match MethodNameState::read(rest) {
                 MethodNameState::Other => done = found + NAME.len(),
-                MethodNameState::Plain(name) if is_forbidden(name) => return Err(Call::Forbidden),
+                MethodNameState::Plain(name) if is_denied(name) => return Err(Call::Forbidden),
                 MethodNameState::Plain(_) => {
                     self.has_name = true;
                     done = found + NAME.len();
                 }
-                MethodNameState::Partial if !is_end && rest.len() < MOST_KEPT => {
-                    self.kept.drain(..found);
+                MethodNameState::Partial if !is_end && rest.len() < MAX_BUFFERED => {
+                    self.buffered.drain(..found);
                     return Ok(());
                 }
                 MethodNameState::Partial | MethodNameState::Odd => return Err(Call::Unreadable),
@@ -93,21 +93,21 @@ impl XmlRpcScanner {
         if nul.is_some() {
             return Err(Call::Unreadable);
         }
-        // The beginning of a tag may be at the end.
-        let keep = self.kept.len().saturating_sub(NAME.len() - 1).max(done);
-        self.kept.drain(..keep.min(self.kept.len()));
+        // The end may contain the beginning of a tag.
+        let keep = self.buffered.len().saturating_sub(NAME.len() - 1).max(done);
+        self.buffered.drain(..keep.min(self.buffered.len()));
         Ok(())
     }
 
     fn next_name(&self, from: usize) -> Option<usize> {
-        let rest = self.kept.get(from..)?;
+        let rest = self.buffered.get(from..)?;
         memchr::memmem::find(rest, NAME).map(|at| from + at)
     }
 }
 
-/// WordPress takes one declaration out of the first hundred bytes, wherever there, and wants the call to follow: one that
-/// stood elsewhere would hide a name from us.
-fn begins_well(body: &[u8]) -> Result<(), Call> {
+/// Checks the beginning of a body. WordPress removes one declaration from the first hundred bytes, at any position, and expects
+/// the call after it. A declaration elsewhere could hide a name from this scanner.
+fn check_beginning(body: &[u8]) -> Result<(), Call> {
     let body = body.trim_ascii_start();
     let rest = match body.strip_prefix(b"<?xml") {
         Some(declaration) => {
@@ -116,7 +116,7 @@ fn begins_well(body: &[u8]) -> Result<(), Call> {
         }
         None => body,
     };
-    let near = up_to(rest, SEARCHED);
+    let near = up_to(rest, DECLARATION_RANGE);
     let is_call = rest.trim_ascii_start().starts_with(b"<methodCall");
     if is_call && memchr::memmem::find(near, b"<?").is_none() {
         Ok(())
@@ -129,15 +129,15 @@ fn up_to(bytes: &[u8], most: usize) -> &[u8] {
     bytes.get(..most).unwrap_or(bytes)
 }
 
-/// What begins with `<methodName`.
+/// An element that begins with `<methodName`.
 enum MethodNameState<'b> {
-    /// An element whose name only begins so.
+    /// Another element: its name is longer.
     Other,
     /// The text of the element.
     Plain(&'b [u8]),
-    /// There is not enough of it.
+    /// It is incomplete.
     Partial,
-    /// Nothing that a program writes.
+    /// It has a form that no client writes.
     Odd,
 }
 
@@ -168,14 +168,14 @@ impl<'b> MethodNameState<'b> {
         if !text.iter().all(is_plain) {
             return Self::Odd;
         }
-        if tail.len() < CLOSED.len() {
-            return if CLOSED.starts_with(tail) {
+        if tail.len() < END_TAG.len() {
+            return if END_TAG.starts_with(tail) {
                 Self::Partial
             } else {
                 Self::Odd
             };
         }
-        if tail.starts_with(CLOSED) {
+        if tail.starts_with(END_TAG) {
             Self::Plain(text)
         } else {
             Self::Odd
@@ -183,25 +183,23 @@ impl<'b> MethodNameState<'b> {
     }
 }
 
-fn is_forbidden(name: &[u8]) -> bool {
-    FORBIDDEN
-        .iter()
-        .any(|known| name.eq_ignore_ascii_case(known))
+fn is_denied(name: &[u8]) -> bool {
+    DENIED.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// The response to a call that is not served: what a server says of a method that it does not have.
+/// The response to a denied call: a server's response for a method that it does not have.
 pub const FAULT: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<methodResponse>\n  <fault>\n    <value>\n      \
 <struct>\n        <member>\n          <name>faultCode</name>\n          <value><int>-32601</int></value>\n        </member>\n        \
 <member>\n          <name>faultString</name>\n          <value><string>server error. requested method is not available</string></value>\n        \
 </member>\n      </struct>\n    </value>\n  </fault>\n</methodResponse>\n";
 
-const FORBIDDEN: &[&[u8]] = &[b"system.multicall", b"pingback.ping"];
+const DENIED: &[&[u8]] = &[b"system.multicall", b"pingback.ping"];
 
 const NAME: &[u8] = b"<methodName";
-const CLOSED: &[u8] = b"</methodName";
+const END_TAG: &[u8] = b"</methodName";
 
-/// More than WordPress's hundred.
-const SEARCHED: usize = 256;
+/// The bytes in which no second declaration may begin. More than WordPress's hundred.
+const DECLARATION_RANGE: usize = 256;
 
-/// Of a declaration and the beginning, or of one element: far more than either has.
-const MOST_KEPT: usize = 1024;
+/// The maximum size of the declaration and the beginning, or of one element, in bytes: far more than either needs.
+const MAX_BUFFERED: usize = 1024;

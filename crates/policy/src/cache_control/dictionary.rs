@@ -1,9 +1,9 @@
 //! Dictionaries of structured fields (RFC 9651 §4.2.2), as far as fields about caching need them.
 //!
-//! The whole grammar is recognised, so that a malformed field is distinguished from an unusual one; of the values only
-//! those that such fields can have are kept. Input is any bytes; nothing panics; the work is linear.
+//! The whole grammar is recognized, so that a malformed field is distinguished from an unusual one. Only values that
+//! caching fields can have are returned. Accepts any bytes, never panics, and takes linear time.
 
-/// What a member's value is, as far as it matters here.
+/// The value of a member, as far as caching fields use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DictionaryValue {
     /// A boolean, or a key alone.
@@ -12,9 +12,9 @@ pub(crate) enum DictionaryValue {
     Integer(i64),
     /// A string without its quotes; printable ASCII.
     Text(String),
-    /// An inner list of strings alone, whatever their parameters.
+    /// An inner list that consists of strings, without their parameters.
     Texts(Vec<String>),
-    /// Any other type: decimal, token, bytes, date, display string, a list of other things.
+    /// Any other type: decimal, token, bytes, date, display string, or a list with any other values.
     Other,
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<Vec<(String, DictionaryValue)>> {
         };
         input.parameters()?;
         members.retain(|(name, _)| *name != key);
-        if members.len() == MOST_MEMBERS {
+        if members.len() == MAX_MEMBERS {
             return None;
         }
         members.push((key, value));
@@ -59,8 +59,8 @@ struct Input<'a> {
 impl Input<'_> {
     fn accept(&mut self, wanted: u8) -> bool {
         match self.rest {
-            [first, behind @ ..] if *first == wanted => {
-                self.rest = behind;
+            [first, after @ ..] if *first == wanted => {
+                self.rest = after;
                 true
             }
             _ => false,
@@ -68,8 +68,8 @@ impl Input<'_> {
     }
 
     fn next(&mut self) -> Option<u8> {
-        let (first, behind) = self.rest.split_first()?;
-        self.rest = behind;
+        let (first, after) = self.rest.split_first()?;
+        self.rest = after;
         Some(*first)
     }
 
@@ -83,8 +83,8 @@ impl Input<'_> {
             .iter()
             .position(|&byte| !wanted(byte))
             .unwrap_or(self.rest.len());
-        let (taken, behind) = self.rest.split_at(end);
-        self.rest = behind;
+        let (taken, after) = self.rest.split_at(end);
+        self.rest = after;
         taken
     }
 
@@ -137,9 +137,9 @@ impl Input<'_> {
         match self.rest.first()? {
             b'-' | b'0'..=b'9' => self.number(),
             b'?' => match self.rest {
-                [_, digit @ (b'0' | b'1'), behind @ ..] => {
+                [_, digit @ (b'0' | b'1'), after @ ..] => {
                     let flag = DictionaryValue::Flag(*digit == b'1');
-                    self.rest = behind;
+                    self.rest = after;
                     Some(flag)
                 }
                 _ => None,
@@ -206,15 +206,15 @@ impl Input<'_> {
     }
 }
 
-/// Far more than there are directives; a bound, because each key is compared with those before it.
-const MOST_MEMBERS: usize = 64;
+/// The maximum number of members: far more than there are directives. Limited because each key is compared with all before it.
+const MAX_MEMBERS: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn dictionaries() {
+    fn dictionaries_are_parsed() {
         let one = |name: &str, value| Some(vec![(name.to_owned(), value)]);
         let texts = |texts: &[&str]| {
             DictionaryValue::Texts(texts.iter().map(|text| (*text).to_owned()).collect())
@@ -264,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn members_are_bounded() {
-        let many: Vec<String> = (0..=MOST_MEMBERS).map(|n| format!("k{n}")).collect();
+    fn the_number_of_members_is_limited() {
+        let many: Vec<String> = (0..=MAX_MEMBERS).map(|n| format!("k{n}")).collect();
         assert_eq!(parse(many.join(",").as_bytes()), None);
         assert_eq!(
             parse(many[1..].join(",").as_bytes()).map(|m| m.len()),
-            Some(MOST_MEMBERS)
+            Some(MAX_MEMBERS)
         );
     }
 }

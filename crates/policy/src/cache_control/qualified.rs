@@ -1,14 +1,14 @@
 //! The qualified forms `no-cache="a, b"` and `private="a"` (RFC 9111 §5.2.2.4 and §5.2.2.7).
 //!
-//! They forbid only the use of the named fields, so a cache may keep the rest. A cache that does not split responses treats
-//! them as the plain forms. One plain form among them makes all plain, and so does a list that does not consist of field
-//! names: if in doubt, the whole response is meant.
+//! These forms restrict only the use of the named fields, so a cache may store the rest. A cache that does not split responses
+//! treats them as the plain forms. One plain form among them makes all plain, and so does a list with anything other than
+//! field names: in doubt, the whole response is restricted.
 
 use http::HeaderName;
 
 use crate::fields;
 
-/// The names found so far.
+/// The names in the directives read so far.
 #[derive(Default)]
 pub(super) struct Confined {
     names: Vec<HeaderName>,
@@ -16,13 +16,13 @@ pub(super) struct Confined {
 }
 
 impl Confined {
-    /// Looks at one directive.
-    pub(super) fn take(&mut self, member: &[u8]) {
+    /// Reads one directive.
+    pub(super) fn read(&mut self, member: &[u8]) {
         let (name, value) = fields::name_value(member);
         let restricts =
             name.eq_ignore_ascii_case(b"no-cache") || name.eq_ignore_ascii_case(b"private");
         if !restricts {
-            // `private; x` and similar: an invalid name still restricts, see `CacheControl::take`.
+            // `private; x` and similar: an invalid name still restricts, as in `CacheControl::read_member`.
             let begins = |text: &[u8]| {
                 name.get(..text.len())
                     .is_some_and(|start| start.eq_ignore_ascii_case(text))
@@ -34,14 +34,14 @@ impl Confined {
         let mut is_readable = member.ends_with(b"\"");
         for listed in value.unwrap_or_default().split(|&byte| byte == b',') {
             match HeaderName::from_bytes(listed.trim_ascii()) {
-                Ok(listed) if self.names.len() < MOST_NAMES => self.names.push(listed),
+                Ok(listed) if self.names.len() < MAX_NAMES => self.names.push(listed),
                 _ => is_readable = false,
             }
         }
         self.has_plain |= !is_readable || self.names.len() == before;
     }
 
-    /// All of them; empty where a plain form was among the directives.
+    /// The names in all directives; empty if one of them was a plain form.
     pub(super) fn names(self) -> Vec<HeaderName> {
         if self.has_plain {
             Vec::new()
@@ -51,15 +51,15 @@ impl Confined {
     }
 }
 
-/// A response that names more is not worth taking apart.
-const MOST_NAMES: usize = 32;
+/// The maximum number of names. With more, the directives count as plain.
+const MAX_NAMES: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use crate::cache_control::CacheControl;
 
     #[test]
-    fn fields_are_named_or_all_is_meant() {
+    fn a_plain_or_invalid_form_makes_all_plain() {
         let table: &[(&[&str], &[&str])] = &[
             (&["max-age=1"], &[]),
             (&["no-cache=\"a\""], &["a"]),

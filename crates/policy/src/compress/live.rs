@@ -1,4 +1,4 @@
-//! Codings of responses that are compressed while they are sent: which one, and its validators.
+//! Responses that are compressed while they are sent: their coding and validators.
 //!
 //! The points at which a stream is flushed depend on when its pieces arrive, so its bytes differ each time: a strong
 //! validator would be wrong (RFC 9110 §8.8.1). For a page that is being stored, the validator is the weak form of the one
@@ -14,8 +14,8 @@ use crate::encoding::{AcceptedCodings, Coding};
 impl Compress {
     /// The coding for a response that is coded while it is sent; `None`: the plain body.
     ///
-    /// By its weights; then gzip, which at level 5 takes half the work and a third of the memory of br at level 4 for pages of
-    /// WordPress, and makes them two in a hundred larger. A stored page is coded once, so there br pays.
+    /// Client weights decide first, then gzip is preferred. For pages of WordPress, gzip at level 5 takes half the work and a third
+    /// of the memory of br at level 4, and its results are 2% larger. A stored page is coded once, so there br is worth its cost.
     pub fn choose_live(&self, accepted: AcceptedCodings) -> Option<Coding> {
         let mut order: smallvec::SmallVec<[Coding; 4]> = LIVE_ORDER
             .into_iter()
@@ -28,7 +28,7 @@ impl Compress {
     }
 }
 
-/// The head of a page that is stored while it is sent under `coding`.
+/// The head of a page that is stored while it is sent in `coding`.
 pub fn shared_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     let mut fields = coded_fields(plain, coding);
     let weak = fields
@@ -42,7 +42,7 @@ pub fn shared_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     fields
 }
 
-/// The head of a response for one client that is sent under `coding`.
+/// The head of a response for one client that is sent in `coding`.
 pub fn passed_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     let mut fields = coded_fields(plain, coding);
     if let Some(etag) = plain.get(header::ETAG) {
@@ -52,16 +52,16 @@ pub fn passed_fields(plain: &HeaderMap, coding: Coding) -> HeaderMap {
     fields
 }
 
-/// A list of tags (`If-None-Match`, `If-Match`) with the upstream's own in the place of those that are marked here; `None`
-/// where none is. `If-Range` is not for this: parts of the plain body fit no coded one.
+/// A list of tags (`If-None-Match`, `If-Match`) in which marked tags are replaced by those of the upstream; `None` if there is
+/// no marked tag. Not for `If-Range`: parts of the plain body cannot be combined with a coded one.
 pub fn plain_tags(list: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(list.len());
     let mut is_changed = false;
     let mut rest = list;
-    while let Some((first, behind_first)) = rest.split_first() {
-        let Some((tag, behind)) = split_tag(rest) else {
+    while let Some((first, after_first)) = rest.split_first() {
+        let Some((tag, after)) = split_tag(rest) else {
             plain.push(*first);
-            rest = behind_first;
+            rest = after_first;
             continue;
         };
         if let Some(opaque) = unmarked(tag) {
@@ -72,12 +72,12 @@ pub fn plain_tags(list: &[u8]) -> Option<Vec<u8>> {
         } else {
             plain.extend_from_slice(tag);
         }
-        rest = behind;
+        rest = after;
     }
     is_changed.then_some(plain)
 }
 
-/// The tag of a 304 as the client knows it, if it sent the marked form: `sent` is its `If-None-Match`.
+/// The tag of a 304 in the marked form, if the client sent that form. `sent`: the client's `If-None-Match`.
 pub fn known_tag(etag: &HeaderValue, sent: &[u8]) -> Option<HeaderValue> {
     LIVE_ORDER
         .into_iter()
@@ -85,7 +85,8 @@ pub fn known_tag(etag: &HeaderValue, sent: &[u8]) -> Option<HeaderValue> {
         .find(|marked| memchr::memmem::find(sent, marked.as_bytes()).is_some())
 }
 
-/// `"x"` becomes `W/"x;br"`; `None` for a weak tag, which may already be that of several codings (RFC 9110 §8.8.1).
+/// The marked form of a tag: `"x"` becomes `W/"x;br"`. `None` for a weak tag, which may already be that of several codings (RFC
+/// 9110 §8.8.1).
 fn marked(etag: &[u8], coding: Coding) -> Option<HeaderValue> {
     let opaque = etag.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     let token = coding.token().as_bytes();
@@ -102,10 +103,10 @@ fn unmarked(tag: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// What to prefer where a client does not care.
+/// The preferred order of codings with equal weights.
 const LIVE_ORDER: [Coding; 3] = [Coding::Gzip, Coding::Zstd, Coding::Brotli];
 
-/// Not the hyphen of stored codings, which upstreams use themselves: a tag of theirs is never taken for a marked one.
+/// The separator of a mark. Upstreams use a hyphen in tags of coded bodies, so their tags cannot be mistaken for marked ones.
 const MARK: &[u8] = b";";
 
 #[cfg(test)]
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn only_codings_that_are_made_here_are_chosen() {
+    fn only_configured_codings_are_chosen() {
         let settings = |codings: &[Coding]| Compress {
             codings: codings.to_vec(),
             types: Vec::new(),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_go_up_with_the_tags_of_the_upstream() {
+    fn conditions_are_forwarded_with_the_tags_of_the_upstream() {
         let table: &[(&str, Option<&str>)] = &[
             ("W/\"x;br\"", Some("\"x\"")),
             (
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_names_the_tag_that_was_asked_about() {
+    fn a_304_has_the_tag_that_the_client_sent() {
         let etag = HeaderValue::from_static("\"x\"");
         let known = |sent: &str| known_tag(&etag, sent.as_bytes());
         assert_eq!(known("\"y\", W/\"x;gzip\"").unwrap(), "W/\"x;gzip\"");
@@ -202,7 +203,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_marked_comes_back(opaque in "[!#-~]{0,12}") {
+        fn marked_tags_are_restored(opaque in "[!#-~]{0,12}") {
             let etag = format!("\"{opaque}\"");
             for coding in LIVE_ORDER {
                 let marked = marked(etag.as_bytes(), coding).unwrap();

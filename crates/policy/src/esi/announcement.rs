@@ -1,7 +1,7 @@
-//! Which responses contain ESI tags: pages with `Surrogate-Control: content="ESI/1.0"` (Edge Architecture 1.0).
+//! Detection of responses with ESI tags: pages with `Surrogate-Control: content="ESI/1.0"` (Edge Architecture 1.0).
 //!
-//! A page without this field is never parsed. So a visitor's text that looks like a tag has no effect on the pages of a
-//! site that uses ESI elsewhere.
+//! A page without this field is never parsed. So a visitor's text that looks like a tag has no effect on other pages of a
+//! site that uses ESI.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -10,11 +10,11 @@ use crate::fields::{members, name_value, parts};
 
 const SURROGATE_CONTROL: HeaderName = HeaderName::from_static("surrogate-control");
 
-/// The name by which a directive is addressed to this surrogate.
+/// The name of this surrogate, as directives are addressed to it.
 const NAME: &[u8] = b"galley";
 
-/// Whether a response is a page with ESI tags. If so, its `content` directives are removed: they are carried out here, and a field that
-/// has no other directive says nothing about the lifetime.
+/// Returns whether a response is a page with ESI tags. If so, its `content` directives are removed, because Galley processes them.
+/// A field without other directives is removed as a whole, because it states no lifetime.
 pub fn take(status: StatusCode, fields: &mut HeaderMap) -> bool {
     let is_page = status == StatusCode::OK && is_html(fields);
     if !is_page || !fields.get_all(&SURROGATE_CONTROL).iter().any(names_esi) {
@@ -52,16 +52,16 @@ fn names_esi(line: &HeaderValue) -> bool {
         })
 }
 
-/// What a `content` directive for this surrogate, or for all, names; `None`: the member is another.
+/// The value of a `content` directive for this surrogate or for all; `None`: another directive.
 fn content(member: &[u8]) -> Option<&[u8]> {
     let mut parts = parts(member);
     let (name, value) = name_value(parts.next()?);
-    let is_ours = parts.next().is_none_or(|target| target == NAME);
+    let is_for_galley = parts.next().is_none_or(|target| target == NAME);
     let value = value?.trim_ascii();
     let text = value
         .strip_prefix(b"\"")
         .and_then(|text| text.strip_suffix(b"\""));
-    (name.eq_ignore_ascii_case(b"content") && is_ours).then(|| text.unwrap_or(value))
+    (name.eq_ignore_ascii_case(b"content") && is_for_galley).then(|| text.unwrap_or(value))
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_that_announce_tags_have_any() {
+    fn only_pages_that_announce_esi_have_tags() {
         const ESI: &str = "content=\"ESI/1.0\"";
         let html = "text/html; charset=UTF-8";
         type Lines = &'static [&'static str];

@@ -1,23 +1,23 @@
-//! One tag: its attributes, and where it ends.
+//! Parsing of one tag: its attributes, and its end.
 
-/// The longest tag, in bytes.
+/// The maximum length of a tag, in bytes.
 const MAX_TAG: usize = 8 * 1024;
 
-/// The most attributes of a tag.
+/// The maximum number of attributes of a tag.
 const MAX_ATTRIBUTES: usize = 16;
 
-/// An opening tag behind its name.
+/// An opening tag after its name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TagTail {
+pub(super) struct TagAttributes {
     attributes: Vec<(String, String)>,
-    /// Bytes up to and with its `>`.
+    /// The length in bytes, including the `>`.
     pub(super) length: usize,
-    /// Whether it ends with `/>`.
+    /// Whether the tag ends with `/>`.
     pub(super) is_empty: bool,
 }
 
-impl TagTail {
-    /// The first attribute of this name.
+impl TagAttributes {
+    /// The value of the first attribute with this name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let mut all = self.attributes.iter();
         let found = all.find(|(known, _)| known == name);
@@ -25,8 +25,8 @@ impl TagTail {
     }
 }
 
-/// Reads a tag behind its name; `None`: this is not a tag. Examines at most as many bytes as the longest tag has.
-pub(super) fn parse(bytes: &[u8]) -> Option<TagTail> {
+/// Parses a tag after its name; `None` if it is not a tag. Examines at most [`MAX_TAG`] bytes.
+pub(super) fn parse(bytes: &[u8]) -> Option<TagAttributes> {
     let bytes = bytes.get(..MAX_TAG).unwrap_or(bytes);
     let mut attributes = Vec::new();
     let mut at = 0;
@@ -36,7 +36,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<TagTail> {
         let is_empty = bytes.get(at) == Some(&b'/');
         let end = at + usize::from(is_empty);
         if bytes.get(end) == Some(&b'>') {
-            return Some(TagTail {
+            return Some(TagAttributes {
                 attributes,
                 length: end + 1,
                 is_empty,
@@ -75,7 +75,7 @@ fn text(name: &[u8]) -> Option<String> {
     std::str::from_utf8(name).ok().map(str::to_owned)
 }
 
-/// The five entities of XML; other text stays as it is.
+/// Decodes the five entities of XML; other text is unchanged.
 fn without_entities(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_are_read_and_anything_else_is_no_tag() {
+    fn only_valid_attributes_form_a_tag() {
         let parsed = |text: &str| parse(text.as_bytes());
         let tag =
             parsed(" src=\"/a?b=1&amp;c=&lt;2\"\n alt = '/x\"' onerror='continue'/>rest").unwrap();

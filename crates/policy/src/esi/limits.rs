@@ -1,7 +1,7 @@
-//! The limits on what a page may include.
+//! The limits on includes.
 
-/// How deep includes may be nested: a page, its includes, theirs, and theirs.
+/// The maximum depth of nested includes: a page, its includes, their includes, and those of these.
 pub const MAX_DEPTH: u8 = 3;
 
-/// The most includes of one page, without those of its includes.
+/// The maximum number of includes in one page, without those of its includes.
 pub const MAX_INCLUDES: usize = 32;

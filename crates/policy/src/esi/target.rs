@@ -1,9 +1,9 @@
-//! What an include may request: a public page of the site that contains the include.
+//! The permitted targets of includes: public pages of the site that contains the include.
 //!
-//! A visitor's text can contain a tag where an application prints it without escaping. So an address never leads to another
-//! server: it is requested from the site's own upstream, at a host of the site or one that the configuration lists, without
-//! cookies of the visitor other than those that select a variant. [`is_for_everybody`] keeps what is closed to some
-//! visitors out of pages for others.
+//! A visitor's text can contain a tag if an application prints it without escaping. So an include never requests another
+//! server: it is requested from the site's own upstream, with a host of the site or one that the configuration lists, and
+//! without cookies of the visitor other than those that select a variant. [`is_for_everybody`] keeps restricted content out of
+//! pages for other visitors.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,26 +12,26 @@ use crate::request_info::{Cacheability, Device, RequestInfo};
 use crate::route::{self, HostPattern};
 use crate::site::Policy;
 
-/// The longest address of an include.
+/// The maximum length of an include's URL, in bytes.
 const MAX_ADDRESS: usize = 4096;
 
 /// Why an include is not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncludeRefused {
-    /// It is not an address.
+    /// The URL is invalid.
     Address,
-    /// It names another host.
+    /// The URL names another host.
     Host,
-    /// Not everybody may see it, or its response cannot be shared.
+    /// Access is restricted, or the response cannot be shared.
     Personal,
     /// The configuration redirects it.
     Redirect,
-    /// A file below the root, or nothing.
+    /// The URL names a file below the root, or does not exist.
     File,
 }
 
 impl IncludeRefused {
-    /// One stable word.
+    /// The stable word.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Address => "address",
@@ -43,17 +43,17 @@ impl IncludeRefused {
     }
 }
 
-/// Where an include is requested.
+/// The target of an include.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncludeTarget {
-    /// For `Host`: `host`, or `host:port`.
+    /// The value of `Host`: `host`, or `host:port`.
     pub authority: String,
     /// Path and query.
     pub target: Vec<u8>,
 }
 
 impl IncludeTarget {
-    /// The target of an address in a page; `hosts`: those of the site and those that are listed.
+    /// Resolves a URL in a page. `hosts`: those of the site and those that the configuration lists.
     pub fn resolve(
         address: &str,
         page: &RequestInfo,
@@ -65,7 +65,7 @@ impl IncludeTarget {
             return Err(IncludeRefused::Address);
         }
         let address = address.split('#').next().unwrap_or_default();
-        if let Some(rest) = behind_scheme(address) {
+        if let Some(rest) = after_scheme(address) {
             return absolute(rest, page, hosts);
         }
         let first = address.split(['/', '?']).next().unwrap_or_default();
@@ -88,7 +88,7 @@ impl IncludeTarget {
         })
     }
 
-    /// The head of a request for it: of an anonymous client, with the fields that select the variant of the page.
+    /// The head of the request: that of an anonymous client, with the fields that select the variant of the page.
     pub fn head(&self, page: &RequestInfo) -> Vec<u8> {
         let mut out = b"GET ".to_vec();
         out.extend_from_slice(&self.target);
@@ -108,8 +108,8 @@ impl IncludeTarget {
     }
 }
 
-/// What follows `http://`, `https://` or `//`.
-fn behind_scheme(address: &str) -> Option<&str> {
+/// The text after `http://`, `https://` or `//`.
+fn after_scheme(address: &str) -> Option<&str> {
     ["http://", "https://", "//"].iter().find_map(|scheme| {
         let start = address.get(..scheme.len())?;
         start
@@ -118,7 +118,7 @@ fn behind_scheme(address: &str) -> Option<&str> {
     })
 }
 
-/// The port has to be that of the page, if one is named. The scheme is always the page's.
+/// The target of a URL with a host. A port must be that of the page. The scheme is always that of the page.
 fn absolute(
     rest: &str,
     page: &RequestInfo,
@@ -144,7 +144,7 @@ fn absolute(
     })
 }
 
-/// A site for every host does not permit every host here.
+/// Whether a pattern permits a host. A site for every host does not permit every host here.
 fn is_named(known: &HostPattern, host: &str) -> bool {
     match known {
         HostPattern::Exact(name) => name == host,
@@ -153,13 +153,13 @@ fn is_named(known: &HostPattern, host: &str) -> bool {
     }
 }
 
-/// Whether an include may become part of a page: it can be shared, is nothing of the administration, and access control lets everybody
-/// request it, or lets the same visitors request it as the page.
+/// Whether an include may become part of a page: it can be shared, it is outside the administration, and access control permits
+/// everybody to request it, or the same visitors as the page.
 pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo) -> bool {
     let is_special = access::area(include) != Area::Outside
         || xmlrpc::is_meant(include)
         || access::asks_in_head(include);
-    // An include is requested without a country, so that no such rule applies to it.
+    // An include is requested without a country, so that rules for countries would not apply to it.
     let is_hidden = site.hides_by_country();
     if is_special || is_hidden || include.cacheability() != Cacheability::Cacheable {
         return false;
@@ -173,9 +173,9 @@ pub fn is_for_everybody(site: &Policy, page: &RequestInfo, include: &RequestInfo
     if guards(page) == guards(include) {
         return true;
     }
-    let stranger = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let anonymous = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     !access::depends_on_client(site, include)
-        && access::judge(site, include, stranger.into())
+        && access::judge(site, include, anonymous.into())
             .is_ok_and(|demands| demands.passwords.is_empty())
 }
 
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_lead_to_hosts_of_the_site_alone() {
+    fn only_hosts_of_the_site_are_permitted() {
         let site = Policy::wordpress();
         let page = info(&site, "a.test", "/blog/post/", &[("host", b"a.test:8080")]);
         type Found = Result<(&'static str, &'static str), IncludeRefused>;
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_selects_the_variant_is_in_the_head() {
+    fn the_head_has_only_fields_that_select_the_variant() {
         let site = Policy {
             device_variants: true,
             vary_cookies: vec![crate::site::NamePattern::parse("currency")],
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_closed_to_some_is_no_part_of_what_others_see() {
+    fn restricted_includes_are_not_part_of_public_pages() {
         let closed = |path: &str| Rule {
             path: path.to_owned(),
             access: AccessRules {
@@ -343,7 +343,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_address_is_judged(address in "\\PC{0,40}") {
+        fn any_url_is_accepted(address in "\\PC{0,40}") {
             let site = Policy::wordpress();
             let page = info(&site, "a.test", "/blog/", &[]);
             if let Ok(target) = IncludeTarget::resolve(&address, &page, &hosts()) {
@@ -353,7 +353,7 @@ mod tests {
         }
 
         #[test]
-        fn addresses_of_others_are_refused(
+        fn urls_of_other_hosts_are_refused(
             scheme in "(http:|https:|HTTP:)?//", user in "(a\\.test[@:.]|@)?", host in "(evil|127)\\.(test|0\\.0\\.1)", path in "(/|/a\\.test|\\?|#)?",
         ) {
             let site = Policy::wordpress();

@@ -1,38 +1,38 @@
-//! A body with ESI tags, split: the bytes that stay, and the positions of includes among them.
+//! Splits a body with ESI tags into the remaining bytes and the positions of includes among them.
 //!
-//! Total and linear: every body is a template. An unknown or incomplete tag, or one without `src`, stays as it is. The
-//! contents of `<!--esi ... -->` count as if it were not there.
+//! Linear, and accepts any body. An unknown or incomplete tag, or one without `src`, stays unchanged. The contents of
+//! `<!--esi ... -->` are processed as if the comment did not exist.
 
 use memchr::memmem;
 
-use super::attributes::{self, TagTail};
+use super::attributes::{self, TagAttributes};
 
-/// What a page becomes without its tags.
+/// A page without its tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EsiTemplate {
-    /// The bytes that stay.
+    /// The remaining bytes.
     pub body: Vec<u8>,
     /// The includes, in rising order.
     pub includes: Vec<IncludeTag>,
-    /// How many tags of ESI stay in the body: those that are not known, and those that cannot be carried out.
+    /// The number of ESI tags that remain in the body: unknown ones, and those that cannot be processed.
     pub left: u64,
 }
 
-/// An include, and where its bytes belong.
+/// An include, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncludeTag {
-    /// Its place among the bytes that stay.
+    /// The position among the remaining bytes.
     pub at: usize,
-    /// The address of the include.
+    /// The URLs of the include.
     pub source: IncludeSource,
 }
 
-/// The address of the include.
+/// The URLs of an include.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncludeSource {
-    /// The address, as the page names it.
+    /// The URL, as the page contains it.
     pub src: Box<str>,
-    /// The address to request if that fails.
+    /// The URL to request if the first one fails.
     pub alt: Option<Box<str>>,
     /// What happens if both fail.
     pub on_error: OnError,
@@ -43,12 +43,12 @@ pub struct IncludeSource {
 pub enum OnError {
     /// The page fails.
     Fail,
-    /// The page is sent without it (`onerror="continue"`).
+    /// The page is sent without the include (`onerror="continue"`).
     Continue,
 }
 
 impl EsiTemplate {
-    /// Takes a body apart.
+    /// Splits a body.
     pub fn parse(body: &[u8]) -> Self {
         let mut parser = TemplateParser {
             source: body,
@@ -71,14 +71,14 @@ struct TemplateParser<'b> {
     source: &'b [u8],
     at: usize,
     template: EsiTemplate,
-    /// Where the `<!--esi` that is open ends: the place of its `-->`.
+    /// The position of the `-->` that ends the open `<!--esi`.
     comment_end: Option<usize>,
     comment_ends: Occurrences,
     remove_ends: Occurrences,
 }
 
 impl TemplateParser<'_> {
-    /// Takes the text up to the next `<` and the tag there. False at the end.
+    /// Processes the text up to the next `<` and the tag there. Returns false at the end.
     fn step(&mut self) -> bool {
         let limit = self.comment_end.unwrap_or(self.source.len());
         let rest = self.source.get(self.at..limit).unwrap_or_default();
@@ -93,7 +93,7 @@ impl TemplateParser<'_> {
                 None => false,
             };
         }
-        if !self.take_tag(limit) {
+        if !self.read_tag(limit) {
             let rest = self.source.get(self.at..limit).unwrap_or_default();
             self.template.left += u64::from(rest.starts_with(TAG));
             self.keep(1);
@@ -101,7 +101,7 @@ impl TemplateParser<'_> {
         true
     }
 
-    /// Leaves the next bytes in the page.
+    /// Copies the next bytes to the page.
     fn keep(&mut self, length: usize) {
         let end = self.at + length;
         let bytes = self.source.get(self.at..end).unwrap_or_default();
@@ -109,8 +109,8 @@ impl TemplateParser<'_> {
         self.at = end;
     }
 
-    /// Takes the tag that begins here, if one does that ends before `limit`.
-    fn take_tag(&mut self, limit: usize) -> bool {
+    /// Processes the tag that begins here, if it is one and ends before `limit`.
+    fn read_tag(&mut self, limit: usize) -> bool {
         let rest = self.source.get(self.at..limit).unwrap_or_default();
         if rest.starts_with(COMMENT) {
             return self.open_comment();
@@ -161,15 +161,15 @@ impl TemplateParser<'_> {
         self.comment_end.is_some()
     }
 
-    fn remove(&mut self, inside: usize, tag: &TagTail, limit: usize) -> bool {
+    fn remove(&mut self, inside: usize, tag: &TagAttributes, limit: usize) -> bool {
         if tag.is_empty {
             self.at = inside;
             return true;
         }
         let end = self.remove_ends.from(self.source, inside);
         match end.map(|end| end + REMOVE_END.len()) {
-            Some(behind) if behind <= limit => {
-                self.at = behind;
+            Some(after) if after <= limit => {
+                self.at = after;
                 true
             }
             _ => false,
@@ -177,7 +177,7 @@ impl TemplateParser<'_> {
     }
 }
 
-fn source(tag: &TagTail) -> Option<IncludeSource> {
+fn source(tag: &TagAttributes) -> Option<IncludeSource> {
     let on_error = match tag.get("onerror") {
         Some("continue") => OnError::Continue,
         _ => OnError::Fail,
@@ -189,10 +189,10 @@ fn source(tag: &TagTail) -> Option<IncludeSource> {
     })
 }
 
-/// Where a text next occurs. Asked from rising places, it reads the body once.
+/// Finds the next occurrence of a text. With rising positions, it reads the body once.
 struct Occurrences {
     needle: &'static [u8],
-    /// The occurrence that was found last; the end of the body if there is none.
+    /// The last occurrence that was found; the end of the body if there is none.
     found: Option<usize>,
 }
 
@@ -215,7 +215,7 @@ impl Occurrences {
     }
 }
 
-/// What an opening tag begins with.
+/// The beginning of an opening tag.
 const TAG: &[u8] = b"<esi:";
 
 const COMMENT: &[u8] = b"<!--esi";
@@ -224,7 +224,7 @@ const COMMENT_END: &[u8] = b"-->";
 
 const REMOVE_END: &[u8] = b"</esi:remove>";
 
-/// Ends of tags that have no contents.
+/// The end tags of elements without contents.
 const CLOSING: [&[u8]; 2] = [b"</esi:include>", b"</esi:comment>"];
 
 #[cfg(test)]
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_taken_and_anything_else_stays() {
+    fn tags_are_removed_and_other_text_stays() {
         let table = [
             ("", ""),
             ("a<b>c", "a<b>c"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn an_include_says_what_happens_if_it_fails() {
+    fn includes_state_what_happens_if_they_fail() {
         let body = b"<esi:include src='/a' alt='/b' onerror='continue'/><esi:include src='/c' onerror='x'/>";
         let sources: Vec<_> = EsiTemplate::parse(body)
             .includes
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_open_again_and_again_take_no_longer_than_their_length() {
+    fn repeated_openings_take_linear_time() {
         for unit in [
             "<esi:remove>",
             "<!--esi",
@@ -395,13 +395,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_template(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_accepted(body in prop::collection::vec(any::<u8>(), 0..200)) {
             let template = EsiTemplate::parse(&body);
             prop_assert!(template.body.len() <= body.len());
         }
 
         #[test]
-        fn what_looks_like_tags_is_a_template(body in "(<esi:|<!--esi |-->|</esi:|include|remove|comment| src=|'/x'|\"|/>|>|[a-c]){0,30}") {
+        fn any_text_like_tags_is_accepted(body in "(<esi:|<!--esi |-->|</esi:|include|remove|comment| src=|'/x'|\"|/>|>|[a-c]){0,30}") {
             let template = EsiTemplate::parse(body.as_bytes());
             let mut last = 0;
             for tag in &template.includes {
@@ -411,7 +411,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_printed_is_what_is_read(pieces in prop::collection::vec(piece(), 0..12)) {
+        fn printed_templates_are_parsed_to_the_same(pieces in prop::collection::vec(piece(), 0..12)) {
             let body: String = pieces.iter().map(Piece::printed).collect();
             let expected: String = pieces.iter().map(Piece::read).collect();
             prop_assert_eq!(shown(&body), expected);

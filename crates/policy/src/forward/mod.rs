@@ -1,10 +1,10 @@
-//! The request that the upstream gets.
+//! The request for the upstream.
 //!
-//! There are two forms. *Trimmed*, for fetches whose response may be shared: a closed list of fields, all of which are in
-//! the key, so equal keys give equal bytes and nothing unkeyed can affect a stored page. *Whole*, for everything else: what
-//! the client sent, without fields of the connection, fields that claim to come from a proxy, and fields that could collide
-//! as CGI variables. In both, Galley sets the forwarding fields itself. It does not write bytes: FastCGI and HTTP each
-//! encode the result.
+//! A request has one of two forms. *Trimmed*, for fetches whose response may be shared: a closed list of fields, all of which
+//! are in the key, so equal keys give equal bytes and no unkeyed input can affect a stored page. *Whole*, for everything else:
+//! the client's request without fields of the connection, fields that claim to be from a proxy, and fields that could collide
+//! as CGI variables. In both forms, Galley sets the forwarding fields itself. This module does not write bytes: FastCGI and
+//! HTTP each encode the result.
 
 mod request;
 mod rfc9110;

@@ -8,48 +8,48 @@ use http::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, IF_MATCH, IF_NONE_MATCH, USE
 use http::{HeaderName, HeaderValue};
 use std::net::IpAddr;
 
-/// A request as the upstream gets it.
+/// A request for the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRequest {
-    /// As the client sent it; of a trimmed request always `GET`.
+    /// The client's method; always `GET` in a trimmed request.
     pub method: String,
-    /// How the client reached us.
+    /// The scheme by which the client reached Galley or the first proxy.
     pub scheme: Scheme,
-    /// For `Host`: the canonical host, with the port if it is not the scheme's default.
+    /// The value of `Host`: the canonical host, with the port if it is not the scheme's default.
     pub host: String,
     /// The canonical raw path.
     pub path: Vec<u8>,
-    /// Without its `?`; normalised for trimmed, as sent for whole requests.
+    /// The query without its `?`: normalized in trimmed requests, as sent in whole ones.
     pub query: Option<Vec<u8>>,
-    /// Without `Host`, `Content-Length` and `Transfer-Encoding`; one `Cookie` at most.
+    /// The fields, without `Host`, `Content-Length` and `Transfer-Encoding`; at most one `Cookie`.
     pub fields: Vec<(HeaderName, HeaderValue)>,
-    /// How long the body is.
+    /// The length of the body.
     pub body_length: BodyLength,
 }
 
 /// The length of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
-    /// There is none, and no field said so.
+    /// No body was announced.
     None,
-    /// This many bytes, maybe none.
+    /// The length in bytes, possibly 0.
     Known(u64),
-    /// Its end will tell. CGI cannot say that, so it is for HTTP upstreams only.
+    /// The length is known only at the end. CGI cannot express that, so only HTTP upstreams get such a request.
     Unknown,
 }
 
-/// The client.
+/// The client of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
-    /// Address of the client.
+    /// The client's address.
     pub address: IpAddr,
-    /// Its port; 0 if it is unknown.
+    /// The client's port; 0 if it is unknown.
     pub port: u16,
-    /// Our name for this request, in logs and for PHP.
+    /// The request id, for logs and for PHP.
     pub request_id: &'a str,
 }
 
-/// The request for a cacheable fetch. A function of what [`crate::key::write_key`] writes.
+/// Builds the request for a cacheable fetch. It depends only on the parts that [`crate::key::write_key`] writes.
 pub fn trimmed(info: &RequestInfo) -> UpstreamRequest {
     let mut request = UpstreamRequest {
         method: "GET".to_owned(),
@@ -87,8 +87,8 @@ pub fn trimmed(info: &RequestInfo) -> UpstreamRequest {
     request
 }
 
-/// The request for a page that is generated for a member and compared with the public one: the trimmed one with the member's own
-/// cookies ([`crate::private::session_cookies`]) and browser. A function of these and of the key.
+/// Builds the request for a page that is generated for a member and compared with the public one: the trimmed request with the
+/// member's cookies ([`crate::private::session_cookies`]) and `User-Agent`. It depends only on these and on the key.
 pub fn member(info: &RequestInfo, cookies: &[u8]) -> UpstreamRequest {
     let mut request = trimmed(info);
     let replaced = [COOKIE, USER_AGENT, GALLEY_REQUEST];
@@ -105,7 +105,7 @@ pub fn member(info: &RequestInfo, cookies: &[u8]) -> UpstreamRequest {
     request
 }
 
-/// Tells the plugin that the site has private fragments, so that it marks them.
+/// Announces to the plugin that the site has private fragments, so that the plugin marks them.
 pub fn members(request: &mut UpstreamRequest, site: &Policy) {
     if site.members == MemberPages::Fragments {
         request
@@ -114,7 +114,7 @@ pub fn members(request: &mut UpstreamRequest, site: &Policy) {
     }
 }
 
-/// The request for everything that is not shared: end-to-end fields in their order, then our own.
+/// Builds the request for a response that is not shared: end-to-end fields in their order, then Galley's.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "iterators are cheap to clone and read better by value"
@@ -142,7 +142,7 @@ pub fn whole<'a>(
     };
     let tokens = connection_tokens(named("connection"));
     for (name, value) in fields.clone() {
-        if may_travel(name, info.method())
+        if may_forward(name, info.method())
             && !is_hop_by_hop(name, tokens.clone())
             && let Ok(name) = HeaderName::from_bytes(name.as_bytes())
         {
@@ -152,7 +152,7 @@ pub fn whole<'a>(
         }
     }
     if !info.ignores_cookies() {
-        // HTTP/2 splits cookies over lines (RFC 9113 section 8.2.3); upstreams want one.
+        // HTTP/2 splits cookies over lines (RFC 9113 section 8.2.3); upstreams expect one line.
         let cookies: Vec<_> = named("cookie").collect();
         if !cookies.is_empty() {
             push(&mut request, COOKIE, &cookies.join(&b"; "[..]));
@@ -163,7 +163,7 @@ pub fn whole<'a>(
     request
 }
 
-/// Adds the fields that are declared unkeyed: the client's address and the request id. Replaces present ones.
+/// Adds the fields that are declared unkeyed: the client's address and the request id. Replaces existing ones.
 pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
     request
         .fields
@@ -175,15 +175,15 @@ pub fn address(request: &mut UpstreamRequest, client: &Client<'_>) {
 }
 
 /// Adds the capabilities of the site's cache, in the form that plugins look for: that it supports tags (Proxy Cache Purge),
-/// and, if the site says so, that it is one of `LiteSpeed`'s kind, or processes ESI tags. A function of the site, so that
-/// equal keys still give equal requests; the client's own such fields are removed.
+/// and, if the site enables that, that it works like `LiteSpeed`'s cache, or processes ESI tags. They depend only on the site,
+/// so that equal keys still give equal requests. The client's own such fields are removed.
 pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
     request
         .fields
         .retain(|(name, _)| *name != SURROGATE_CAPABILITY);
     let capability = match site.esi {
-        Some(_) => KNOWS_TAGS_AND_ESI,
-        None => KNOWS_TAGS,
+        Some(_) => SUPPORTS_TAGS_AND_ESI,
+        None => SUPPORTS_TAGS,
     };
     request
         .fields
@@ -195,40 +195,40 @@ pub fn capabilities(request: &mut UpstreamRequest, site: &Policy) {
     }
 }
 
-/// Tells the plugin that a whole request passes through Galley, so that its response may carry purges, and which purges were
-/// [`set_acknowledged`].
-pub fn for_plugin(request: &mut UpstreamRequest, names: &str) {
+/// Announces to the plugin that a whole request passes through Galley, so that its response may carry purges, and acknowledges
+/// purges ([`set_acknowledged`]).
+pub fn for_plugin(request: &mut UpstreamRequest, ids: &str) {
     request
         .fields
         .push((GALLEY_REQUEST, HeaderValue::from_static(WHOLE)));
-    set_acknowledged(request, names);
+    set_acknowledged(request, ids);
 }
 
-/// Makes the request for a page one for fragments: the plugin renders only these. Their definitions are separated by commas.
+/// Makes the request for a page one for fragments: the plugin renders only these. `definitions` are separated by commas.
 pub fn fragment(request: &mut UpstreamRequest, definitions: &str) {
     push(request, GALLEY_FRAGMENT, definitions.as_bytes());
 }
 
-/// Tells the plugin which of its orders have arrived: the names that [`crate::purge::receipts`] read. Declared unkeyed: no
-/// page shows them.
-pub fn set_acknowledged(request: &mut UpstreamRequest, names: &str) {
-    if !names.is_empty() {
-        push(request, GALLEY_HEARD, names.as_bytes());
+/// Acknowledges purges to the plugin: the ids that [`crate::purge::receipts`] returned. Declared unkeyed, because no page
+/// depends on them.
+pub fn set_acknowledged(request: &mut UpstreamRequest, ids: &str) {
+    if !ids.is_empty() {
+        push(request, ACKNOWLEDGED, ids.as_bytes());
     }
 }
 
-/// The message to the plugin about WordPress's scheduled tasks.
+/// The scheduler of WordPress's tasks, as the plugin is informed of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Nothing: WordPress sees to them itself.
+    /// WordPress itself; no field is sent.
     Own,
-    /// Galley runs them, so visits need not start them.
+    /// Galley runs the tasks, so requests need not start them.
     Kept,
-    /// This request is such a run.
+    /// This request is a run of the tasks.
     Run,
 }
 
-/// Tells the plugin who runs scheduled tasks. Declared unkeyed: no page shows it.
+/// Informs the plugin who runs scheduled tasks. Declared unkeyed, because no page depends on it.
 pub fn schedule(request: &mut UpstreamRequest, schedule: Schedule) {
     let word = match schedule {
         Schedule::Own => return,
@@ -240,7 +240,7 @@ pub fn schedule(request: &mut UpstreamRequest, schedule: Schedule) {
         .push((GALLEY_CRON, HeaderValue::from_static(word)));
 }
 
-/// What an upstream that makes addresses of itself must know: how it was reached.
+/// Adds the host, port and scheme of the client's request, for upstreams that generate URLs from them.
 pub(super) fn push_forwarded(request: &mut UpstreamRequest, info: &RequestInfo) {
     let port = info.port().unwrap_or(info.scheme().default_port());
     push(request, X_FORWARDED_HOST, info.authority().as_bytes());
@@ -252,8 +252,8 @@ pub(super) fn push_forwarded(request: &mut UpstreamRequest, info: &RequestInfo) 
     );
 }
 
-/// An address as text, an IPv4-mapped one as IPv4. Each forwarded request has some, and a formatter takes twenty times as long
-/// for four numbers.
+/// An address as text, an IPv4-mapped one as IPv4. Each forwarded request contains addresses, and a formatter takes twenty times
+/// as long for four numbers.
 pub(crate) fn address_text(address: IpAddr) -> String {
     let IpAddr::V4(address) = address.to_canonical() else {
         return address.to_string();
@@ -282,28 +282,28 @@ pub(super) fn push(request: &mut UpstreamRequest, name: HeaderName, value: &[u8]
     }
 }
 
-/// Whether a client's field may go upstream at all.
-pub(super) fn may_travel(name: &str, method: Method) -> bool {
+/// Whether a field of the client may be forwarded.
+pub(super) fn may_forward(name: &str, method: Method) -> bool {
     let is_one_of = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
     let is_override = is_one_of(METHOD_OVERRIDES);
-    // On a safe method an override would turn a read into a write, or into a page for another method.
+    // With a safe method, an override would turn a read into a write, or select the page of another method.
     let is_withheld = is_override && method.is_safe();
     let is_forwarding = name
         .get(..11)
         .is_some_and(|start| start.eq_ignore_ascii_case("x-forwarded"));
-    // `X-LSCACHE`, `X-LSCACHE-Vary-Value`: what the cache in front says to LiteSpeed's plugin.
+    // `X-LSCACHE`, `X-LSCACHE-Vary-Value`: messages of the cache in front to LiteSpeed's plugin.
     let is_lscache = name
         .get(..9)
         .is_some_and(|start| start.eq_ignore_ascii_case("x-lscache"));
-    // Fields between Galley and its plugin, which nobody else may set.
-    let is_ours = name
+    // Fields between Galley and its plugin, which only Galley may set.
+    let is_galleys = name
         .get(..7)
         .is_some_and(|start| start.eq_ignore_ascii_case("galley-"));
-    let is_claim = is_forwarding || is_lscache || is_ours || is_one_of(CLAIMS);
+    let is_claim = is_forwarding || is_lscache || is_galleys || is_one_of(CLAIMS);
     is_plain_name(name) && !is_one_of(REPLACED) && !is_claim && !is_withheld
 }
 
-/// Written by this module, or by the code that frames the message.
+/// Fields that this module, or the code that frames the message, sets.
 const REPLACED: &[&str] = &[
     "content-length",
     "cookie",
@@ -314,8 +314,8 @@ const REPLACED: &[&str] = &[
     "x-request-id",
 ];
 
-/// What only a proxy that we trust could say: addresses, hosts, schemes and paths other than the request's own; and
-/// `Proxy`, which CGI turns into `HTTP_PROXY` (CVE-2016-5385). `X-Forwarded*` goes by its beginning.
+/// Fields that only a trusted proxy may send: addresses, hosts, schemes and paths other than those of the request; and
+/// `Proxy`, which CGI turns into `HTTP_PROXY` (CVE-2016-5385). `X-Forwarded*` is recognized by its prefix.
 const CLAIMS: &[&str] = &[
     "cf-connecting-ip",
     "client-ip",
@@ -362,45 +362,45 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub(super) const SURROGATE_CAPABILITY: HeaderName = HeaderName::from_static("surrogate-capability");
 
-/// Proxy Cache Purge compares it as a text. It claims no ESI, which frameworks look for in this field.
-const KNOWS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
+/// Proxy Cache Purge compares this text as a whole. It announces no ESI, which frameworks look for in this field.
+const SUPPORTS_TAGS: &str = "vhp=\"Surrogate/1.0 tags/1\"";
 
-/// For sites whose ESI tags are carried out.
-const KNOWS_TAGS_AND_ESI: &str = "vhp=\"Surrogate/1.0 tags/1\", galley=\"ESI/1.0\"";
+/// The capabilities of sites whose ESI tags Galley processes.
+const SUPPORTS_TAGS_AND_ESI: &str = "vhp=\"Surrogate/1.0 tags/1\", galley=\"ESI/1.0\"";
 
-/// For the plugin: that the request comes from Galley, and whether its response may be shared.
+/// Announces to the plugin that the request is from Galley, and whether its response may be shared.
 const GALLEY_REQUEST: HeaderName = HeaderName::from_static("galley-request");
 
-/// For the plugin: what members get.
+/// Announces to the plugin which pages members get.
 const GALLEY_MEMBERS: HeaderName = HeaderName::from_static("galley-members");
 
-/// For the plugin: the definition of the fragment to render.
+/// Names the fragment that the plugin renders.
 const GALLEY_FRAGMENT: HeaderName = HeaderName::from_static("galley-fragment");
-/// For the plugin: names of orders that have arrived.
-const GALLEY_HEARD: HeaderName = HeaderName::from_static("galley-heard");
+/// Acknowledges purges to the plugin, by their ids.
+const ACKNOWLEDGED: HeaderName = HeaderName::from_static("galley-heard");
 
-/// For the plugin: who runs scheduled tasks.
+/// Names the scheduler of WordPress's tasks.
 const GALLEY_CRON: HeaderName = HeaderName::from_static("galley-cron");
 
-/// The response may be stored: the plugin gathers what the page is made of.
+/// The response may be stored: the plugin collects the tags of the page.
 const SHARED: &str = "shared";
 
-/// The response is for one member: the plugin marks private parts, and collects what they depend on.
+/// The response is for one member: the plugin marks private parts, and collects their tags.
 const MEMBER: &str = "member";
 
 /// The response is for one client.
 const WHOLE: &str = "whole";
 
-/// One for all visitors of a class. In the form of a browser's, since themes and security plugins look for that; the last word
-/// is Galley's.
+/// The `User-Agent` for all visitors of a class. It has the form of a browser's, because themes and security plugins expect that;
+/// the last word names Galley.
 const DESKTOP_AGENT: &str =
     "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Galley";
 
 const MOBILE_AGENT: &str =
     "Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Mobile Galley";
 
-/// Four of the closed list, three forwarding fields, four for the plugin, three that [`address`] adds, and two of
-/// [`capabilities`].
+/// The number of fields: four of the closed list, three forwarding fields, four for the plugin, three of [`address`], and two
+/// of [`capabilities`].
 const TRIMMED_FIELDS: usize = 16;
 
 #[cfg(test)]

@@ -1,32 +1,32 @@
-//! Requests of sites without a preset: what RFC 9110 requires of a gateway.
+//! Upstream requests of sites without a preset, as RFC 9110 requires of a gateway.
 //!
-//! Here the origin says with `Vary` what a response depends on, so a fetch carries what the client sent - except its
-//! conditions and its range, which are evaluated with the fetched response, and its cookies, which are in the key or make
+//! The origin states with `Vary` what a response depends on, so a fetch carries the client's fields. Exceptions are the
+//! conditions and the range, which Galley evaluates with the fetched response, and cookies, which are in the key or make
 //! the request pass. Claims about addresses and hosts are never forwarded.
 //!
-//! Departs from the promise that unkeyed input does not reach the upstream: without a preset nobody knows what may be
-//! omitted.
+//! Departs from the promise that unkeyed input does not reach the upstream: without a preset it is not known which fields may
+//! be omitted.
 
 use http::header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, ETAG, LAST_MODIFIED, VIA};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::request::{
-    SURROGATE_CAPABILITY, UpstreamRequest, may_travel, push, push_forwarded, trimmed,
+    SURROGATE_CAPABILITY, UpstreamRequest, may_forward, push, push_forwarded, trimmed,
 };
 use crate::fields::{self, connection_tokens, is_hop_by_hop};
 use crate::request_info::RequestInfo;
 use crate::site::Policy;
 
-/// Whose credentials a fetch carries.
+/// The credentials of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
-    /// The client's, if it sent any: its own request.
+    /// The client's, if it sent any: the fetch is for this client's request.
     OfClient,
-    /// None: in the background, for everybody.
+    /// None: the fetch is in the background, for all clients.
     None,
 }
 
-/// The request for a fetch whose answer may be stored; always `GET`.
+/// Builds the request for a fetch whose response may be stored; always `GET`.
 pub fn fetch<'a>(
     info: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
@@ -40,11 +40,10 @@ pub fn fetch<'a>(
         .map(|(_, value)| value);
     let tokens = connection_tokens(connection);
     for (name, value) in fields {
-        let is_answered_here = HELD_BACK.iter().any(|held| name.eq_ignore_ascii_case(held));
-        if is_answered_here
-            || !may_travel(name, info.method())
-            || is_hop_by_hop(name, tokens.clone())
-        {
+        let is_withheld = NOT_FORWARDED
+            .iter()
+            .any(|held| name.eq_ignore_ascii_case(held));
+        if is_withheld || !may_forward(name, info.method()) || is_hop_by_hop(name, tokens.clone()) {
             continue;
         }
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
@@ -62,8 +61,7 @@ pub fn fetch<'a>(
     request
 }
 
-/// Adds the conditions under which the upstream may answer 304: the stored validators, never those of a client.
-/// Says whether there were any.
+/// Adds the conditions for a 304 response: the stored validators, never those of a client. Returns whether there were any.
 pub fn revalidate(request: &mut UpstreamRequest, stored: &HeaderMap) -> bool {
     let mut is_conditional = false;
     for (validator, condition) in [
@@ -78,8 +76,8 @@ pub fn revalidate(request: &mut UpstreamRequest, stored: &HeaderMap) -> bool {
     is_conditional
 }
 
-/// Adds who forwards the request: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with `identity`, which is this process's own,
-/// and that this is a surrogate (Edge Architecture 1.0), for the ESI tags of `site` too if it has any.
+/// Adds the fields that identify Galley: `Via` (RFC 9110 §7.6.3), `CDN-Loop` (RFC 8586) with the `identity` of this process,
+/// and `Surrogate-Capability` (Edge Architecture 1.0), which announces ESI if `site` enables it.
 pub fn announce(request: &mut UpstreamRequest, identity: &str, site: &Policy) {
     request.fields.push((VIA, BY_GALLEY));
     push(request, CDN_LOOP, identity.as_bytes());
@@ -90,7 +88,7 @@ pub fn announce(request: &mut UpstreamRequest, identity: &str, site: &Policy) {
     push(request, SURROGATE_CAPABILITY, capability);
 }
 
-/// Whether this process has passed the request on before.
+/// Whether this process has forwarded the request before.
 pub fn is_loop<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>, identity: &str) -> bool {
     fields
         .filter(|(name, _)| name.eq_ignore_ascii_case(CDN_LOOP.as_str()))
@@ -99,13 +97,13 @@ pub fn is_loop<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>, identity: 
         .any(|id| id == identity.as_bytes())
 }
 
-/// The `Via` of requests and answers.
+/// The `Via` of requests and responses.
 pub const BY_GALLEY: HeaderValue = HeaderValue::from_static("1.1 galley");
 
 const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
 
-/// Fields that are evaluated here with the whole response, or written anew.
-const HELD_BACK: &[&str] = &[
+/// Fields that Galley evaluates with the whole response, or sets itself.
+const NOT_FORWARDED: &[&str] = &[
     "accept-encoding",
     "if-match",
     "if-modified-since",
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_carries_what_the_client_sent_but_its_conditions() {
+    fn a_fetch_carries_the_fields_of_the_client_without_conditions() {
         let rows = [
             ("Foo", "1"),
             ("foo", "2"),
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_made_of_what_is_stored() {
+    fn conditions_use_stored_validators() {
         let mut request = fetch(&info(&[]), std::iter::empty(), Credentials::None);
         let before = request.fields.len();
         let mut stored = HeaderMap::new();
@@ -190,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_one_through_this_process_only() {
+    fn only_requests_through_this_process_are_loops() {
         let is_loop =
             |value: &str| is_loop(std::iter::once(("CDN-Loop", value.as_bytes())), "galley-1");
         assert!(is_loop("galley-1"));

@@ -1,28 +1,28 @@
 //! The trace context of a request for the upstream (W3C Trace Context).
 //!
-//! The client's fields are never forwarded as they are: an invalid `traceparent` is dropped, and `tracestate` without
-//! `traceparent` too. A trimmed request has neither of the client's.
+//! The client's fields are never forwarded unchecked: an invalid `traceparent` is dropped, and so is `tracestate` without
+//! `traceparent`. A trimmed request has neither of the client's fields.
 
 use http::HeaderName;
 
 use super::request::{UpstreamRequest, push};
 use crate::trace_context::TraceParent;
 
-/// Where the upstream's part of a request belongs.
+/// The trace to which the upstream's part of a request belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardedTrace {
-    /// To no trace.
+    /// None.
     None,
-    /// A child of the client's span; Galley itself records nothing.
+    /// The client's trace, as a child of the client's span; Galley records no span.
     Client(TraceParent),
-    /// Below a span of Galley's, whose [`TRACEPARENT`] is added when the request is sent.
+    /// The trace of a span of Galley, whose [`TRACEPARENT`] is added when the request is sent.
     Own {
-        /// Whether it is in the client's trace, so that the client's `tracestate` goes with it.
+        /// Whether the span is in the client's trace, so that the client's `tracestate` is forwarded.
         continues: bool,
     },
 }
 
-/// Replaces what the request says of its trace.
+/// Replaces the trace fields of a request.
 pub fn set_trace(request: &mut UpstreamRequest, trace: ForwardedTrace) {
     let keeps_state = match trace {
         ForwardedTrace::None => false,
@@ -37,7 +37,7 @@ pub fn set_trace(request: &mut UpstreamRequest, trace: ForwardedTrace) {
     }
 }
 
-/// The field that names the parent.
+/// The field that names the parent span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -50,7 +50,7 @@ mod tests {
     use crate::site::Policy;
     use crate::testing::{LINE, parsed};
 
-    /// The fields of a request about its trace, sent whole with these fields and `trace`.
+    /// The trace fields of a whole request with these fields and `trace`.
     fn sent(head: &[(&str, &str)], trace: ForwardedTrace) -> Vec<String> {
         let info = parsed(&LINE, head, &Policy::default());
         let fields = head.iter().map(|(name, value)| (*name, value.as_bytes()));
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_gets_no_trace_but_the_one_that_is_decided() {
+    fn upstreams_get_only_the_selected_trace() {
         let valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let head: [(&str, &str); 4] = [
             ("Traceparent", "junk"),

@@ -4,47 +4,47 @@ use http::{HeaderName, HeaderValue};
 
 use crate::fields::is_hop_by_hop;
 
-/// A field's name, in lower case.
+/// The name of a field, in lower case.
 pub type FieldName = HeaderName;
 
 /// A field with its value.
 pub type HeaderField = (HeaderName, HeaderValue);
 
-/// What a site or a rule says about fields of responses.
+/// The changes of response fields for a site or a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Left out.
+    /// Names of fields to remove.
     pub remove: Vec<HeaderName>,
-    /// Take the place of those of their name.
+    /// Fields that replace all of the same name.
     pub set: Vec<HeaderField>,
-    /// Come in addition.
+    /// Fields to add.
     pub add: Vec<HeaderField>,
 }
 
 /// The change of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldChange {
-    /// Leave it out.
+    /// The field is removed.
     Remove,
-    /// Put it in the place of those of its name.
+    /// The field replaces all of the same name.
     Set,
-    /// Add it.
+    /// The field is added.
     Add,
 }
 
-/// The name of a field; `None` if it is invalid (RFC 9110 section 5.1).
+/// Parses the name of a field; `None` if it is invalid (RFC 9110 section 5.1).
 pub fn parse_name(text: &str) -> Option<HeaderName> {
     HeaderName::from_bytes(text.as_bytes()).ok()
 }
 
-/// `Name: value`. `None`: no name, no value, or a character in it that could end the line.
+/// Parses `Name: value`. `None`: the name or value is missing or invalid, such as one that could end the line.
 pub fn parse_line(text: &str) -> Option<HeaderField> {
     let (name, value) = text.split_once(':')?;
     let value = HeaderValue::from_str(value.trim()).ok()?;
     (!value.is_empty()).then_some((parse_name(name)?, value))
 }
 
-/// Why a field may not be changed so, as the end of a sentence.
+/// The reason why a field may not be changed in this way, as the end of a sentence.
 pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
     let text = name.as_str();
     if is_hop_by_hop(text, std::iter::empty()) || text == "content-length" {
@@ -70,6 +70,6 @@ pub fn refusal(name: &HeaderName, change: FieldChange) -> Option<&'static str> {
     }
 }
 
-/// Fields that reveal software and versions, and an address that only attacks use: omitted unless the configuration keeps
-/// them, and not even stored then.
+/// Fields that reveal software and versions, and a URL that only attackers use. They are removed, and not stored either, unless
+/// the configuration keeps them.
 pub const HIDDEN: [&str; 3] = ["x-powered-by", "x-pingback", "server"];

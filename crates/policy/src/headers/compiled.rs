@@ -13,18 +13,18 @@ pub struct HeadChanges {
     of_rules: Vec<ByStatus>,
 }
 
-/// The changes of one rule, for responses of both kinds.
+/// The changes for one rule, for successful responses and for errors.
 #[derive(Clone, Debug, Default)]
 struct ByStatus {
     success: Compiled,
     error: Compiled,
 }
 
-/// Set and added below status 400 only: browsers must not keep an error for as long as the requested file.
+/// Fields that are set and added below status 400 only: browsers must not store an error for as long as the requested file.
 const OF_SUCCESS: [HeaderName; 2] = [header::CACHE_CONTROL, header::EXPIRES];
 
 impl HeadChanges {
-    /// What a site's rules say.
+    /// Compiles the changes of a site and its rules.
     pub fn new(site: &Policy) -> Self {
         let of_rules = site
             .rules
@@ -36,7 +36,7 @@ impl HeadChanges {
         }
     }
 
-    /// Those for a response with this status to a request to which this rule applies.
+    /// The changes for a response with this status, if this rule applies to the request.
     pub fn of(&self, rule: Option<usize>, status: u16) -> &Compiled {
         let changes = rule.and_then(|index| self.of_rules.get(index));
         let changes = changes.unwrap_or(&self.of_site);
@@ -58,17 +58,17 @@ impl ByStatus {
     }
 }
 
-/// All changes to one response.
+/// All changes to one kind of response.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
-    gone: Vec<HeaderName>,
-    /// Of all names in `gone`.
+    removed: Vec<HeaderName>,
+    /// The union of [`mask_of`] for all names in `removed`.
     mask: u64,
     plain: WrittenFields,
     secure: WrittenFields,
 }
 
-/// Fields, and the same as lines.
+/// Fields, and their lines.
 #[derive(Clone, Debug, Default)]
 struct WrittenFields {
     fields: Vec<HeaderField>,
@@ -76,7 +76,7 @@ struct WrittenFields {
 }
 
 impl Compiled {
-    /// `applies`: whether fields of this name are set and added.
+    /// `applies`: whether fields with this name are set and added.
     fn new(site: &Policy, rule: Option<&Rule>, applies: impl Fn(&HeaderName) -> bool) -> Self {
         let own = applied(&site.changes, &applies);
         let rule = rule.map_or_else(Changes::default, |rule| applied(&rule.changes, &applies));
@@ -98,47 +98,49 @@ impl Compiled {
         let hsts = site.hsts.clone().map(|value| (sts.clone(), value));
         let set = own.set.iter().chain(&rule.set).map(|(name, _)| name);
         let removed = own.remove.iter().chain(&rule.remove);
-        let mut gone: Vec<HeaderName> = removed.chain(set).cloned().collect();
-        gone.extend(hsts.is_some().then_some(sts));
+        let mut removed: Vec<HeaderName> = removed.chain(set).cloned().collect();
+        removed.extend(hsts.is_some().then_some(sts));
         let secure = fields.iter().cloned().chain(hsts).collect();
-        let masks = gone.iter().map(|name| mask_of(name.as_str()));
+        let masks = removed.iter().map(|name| mask_of(name.as_str()));
         Self {
             mask: masks.fold(0, |all, one| all | one),
-            gone,
+            removed,
             plain: WrittenFields::new(fields),
             secure: WrittenFields::new(secure),
         }
     }
 
-    /// Whether a response goes without this field of its own.
+    /// Whether a field of the original response is removed.
     pub fn drops(&self, name: &HeaderName) -> bool {
-        self.mask & mask_of(name.as_str()) != 0 && self.gone.contains(name)
+        self.mask & mask_of(name.as_str()) != 0 && self.removed.contains(name)
     }
 
-    /// Whether any of the names whose bits these are may have to be left out: [`mask_of`].
+    /// Whether any name with one of these bits may have to be removed: [`mask_of`].
     pub fn may_touch(&self, mask: u64) -> bool {
         self.mask & mask != 0
     }
 
-    /// Whether any of these has to be left out.
+    /// Whether any of these fields must be removed.
     pub fn touches(&self, fields: &HeaderMap) -> bool {
-        self.gone.iter().any(|name| fields.contains_key(name))
+        self.removed.iter().any(|name| fields.contains_key(name))
     }
 
-    /// Fields without those that are to be left out, in their order.
+    /// The fields without the removed ones, in their order.
     #[must_use]
     pub fn stripped(&self, fields: &HeaderMap) -> HeaderMap {
-        let left = fields.iter().filter(|(name, _)| !self.gone.contains(name));
+        let left = fields
+            .iter()
+            .filter(|(name, _)| !self.removed.contains(name));
         left.map(|(name, value)| (name.clone(), value.clone()))
             .collect()
     }
 
-    /// The lines after a response's own fields. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2).
+    /// The fields after those of the original response. Only over TLS: `Strict-Transport-Security` (RFC 6797 section 7.2).
     pub fn fields(&self, scheme: Scheme) -> &[HeaderField] {
         &self.written(scheme).fields
     }
 
-    /// The same as lines, `name: value` and CRLF each.
+    /// The lines of [`Compiled::fields`]: `name: value` and CRLF each.
     pub fn lines(&self, scheme: Scheme) -> &[u8] {
         &self.written(scheme).lines
     }
@@ -150,18 +152,21 @@ impl Compiled {
         }
     }
 
-    /// Stored lines without those that are to be left out; `mask` is that of all their names. As a rule one slice: all.
-    pub fn left<'l>(&'l self, lines: &'l [u8], mask: u64) -> Left<'l> {
-        let gone = if self.may_touch(mask) {
-            self.gone.as_slice()
+    /// Stored lines without the removed ones; `mask` is the union of [`mask_of`] for their names. Usually one slice with all lines.
+    pub fn left<'l>(&'l self, lines: &'l [u8], mask: u64) -> RemainingLines<'l> {
+        let removed = if self.may_touch(mask) {
+            self.removed.as_slice()
         } else {
             &[]
         };
-        Left { rest: lines, gone }
+        RemainingLines {
+            rest: lines,
+            removed,
+        }
     }
 }
 
-/// Changes without the fields that do not apply.
+/// The changes without the fields that do not apply.
 fn applied(changes: &Changes, applies: impl Fn(&HeaderName) -> bool) -> Changes {
     let mut changes = changes.clone();
     changes.set.retain(|(name, _)| applies(name));
@@ -182,18 +187,18 @@ impl WrittenFields {
     }
 }
 
-/// Pieces of stored lines.
+/// Iterates over the remaining pieces of stored lines.
 #[derive(Clone, Debug)]
-pub struct Left<'l> {
+pub struct RemainingLines<'l> {
     rest: &'l [u8],
-    gone: &'l [HeaderName],
+    removed: &'l [HeaderName],
 }
 
-impl<'l> Iterator for Left<'l> {
+impl<'l> Iterator for RemainingLines<'l> {
     type Item = &'l [u8];
 
     fn next(&mut self) -> Option<&'l [u8]> {
-        if self.gone.is_empty() {
+        if self.removed.is_empty() {
             let all = std::mem::take(&mut self.rest);
             return (!all.is_empty()).then_some(all);
         }
@@ -201,11 +206,11 @@ impl<'l> Iterator for Left<'l> {
             let end = memchr::memchr(b'\n', self.rest).map_or(self.rest.len(), |at| at + 1);
             let (line, rest) = self.rest.split_at(end);
             self.rest = rest;
-            let is_gone = |name: &HeaderName| {
+            let is_removed = |name: &HeaderName| {
                 line.strip_prefix(name.as_str().as_bytes())
                     .is_some_and(|rest| rest.first() == Some(&b':'))
             };
-            if !self.gone.iter().any(is_gone) {
+            if !self.removed.iter().any(is_removed) {
                 return Some(line);
             }
         }
@@ -213,7 +218,7 @@ impl<'l> Iterator for Left<'l> {
     }
 }
 
-/// One bit of 64 for a name in lower case: names with different bits are different.
+/// One bit of 64 for a name in lower case. Names with different bits are different.
 pub fn mask_of(name: &str) -> u64 {
     let bytes = name.as_bytes();
     let at = |place: usize| bytes.get(place).map_or(0, |byte| u32::from(*byte));

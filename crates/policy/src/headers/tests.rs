@@ -1,4 +1,4 @@
-//! What changes to fields come to, for a site and its rules.
+//! Tests of changes to fields, for a site and its rules.
 
 use super::*;
 use crate::request_info::Scheme;
@@ -33,7 +33,7 @@ fn stored(texts: &[&str]) -> (Vec<u8>, u64) {
 }
 
 #[test]
-fn a_rules_changes_come_on_top_of_its_sites() {
+fn changes_of_a_rule_are_added_to_those_of_its_site() {
     let site = Policy {
         changes: changes(
             &["Server"],
@@ -64,7 +64,7 @@ fn a_rules_changes_come_on_top_of_its_sites() {
 }
 
 #[test]
-fn an_error_is_not_kept_as_long_as_a_file() {
+fn errors_get_no_cache_control_of_files() {
     let site = Policy {
         changes: changes(&[], &["X-A: 1", "Cache-Control: max-age=9"], &[]),
         rules: vec![Rule {
@@ -109,7 +109,7 @@ fn hsts_is_sent_over_tls_only() {
 }
 
 #[test]
-fn stored_lines_leave_without_what_is_gone() {
+fn removed_fields_are_not_in_stored_lines() {
     let site = Policy {
         changes: changes(&["X-B"], &["x-c: new"], &[]),
         ..Policy::default()
@@ -128,7 +128,7 @@ fn stored_lines_leave_without_what_is_gone() {
 }
 
 #[test]
-fn what_frames_and_dates_an_answer_stays() {
+fn fields_about_framing_and_date_cannot_be_changed() {
     use FieldChange::{Add, Remove, Set};
     let of = |name: &str, change| refusal(&parse_name(name).unwrap(), change);
     for name in [
@@ -156,7 +156,7 @@ fn what_frames_and_dates_an_answer_stays() {
 }
 
 #[test]
-fn lines_are_read() {
+fn lines_are_parsed() {
     let (name, value) = parse_line("X-Frame-Options:  DENY ").unwrap();
     assert_eq!(
         (name.as_str(), value.as_bytes()),

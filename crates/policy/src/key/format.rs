@@ -1,7 +1,7 @@
-//! The version of the key format, so that a new version of Galley knows whether it can read the stored pages of another.
+//! The version of the key format, by which a version of Galley recognizes whether it can read stored pages.
 
 /// Increase this when the same request under the same rules gets another key, or when the contents of an entry change. Pages
-/// that another format has written are not read.
+/// in another format are not read.
 pub const KEY_FORMAT: u32 = 1;
 
 #[cfg(test)]

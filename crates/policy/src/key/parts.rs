@@ -1,13 +1,13 @@
 //! Splits a key into its parts, for listings of stored pages.
 //!
-//! It is the exact inverse of [`super::write_key`], total over any bytes, and not used for requests.
+//! The exact inverse of [`super::write_key`]. Accepts any bytes, and is not used for requests.
 
 use crate::request_info::{AcceptClass, Device, Scheme};
 
-/// What a key says, borrowed from it.
+/// The parts of a key, borrowed from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyParts<'a> {
-    /// How the client reached us.
+    /// The scheme of the request.
     pub scheme: Scheme,
     /// The class of `Accept`.
     pub accept: AcceptClass,
@@ -17,13 +17,13 @@ pub struct KeyParts<'a> {
     pub authority: &'a [u8],
     /// The canonical path.
     pub path: &'a [u8],
-    /// The normalised query.
+    /// The normalized query.
     pub query: Option<&'a [u8]>,
-    /// The vary cookies with their values: not for every eye.
+    /// The vary cookies with their values, which may be confidential.
     pub vary_cookies: &'a [u8],
-    /// Which rule applies, where that depends on the country of the client: its number from 1, or 0 for none.
+    /// The number of the rule that applies, from 1, or 0 for none, if that depends on the country of the client.
     pub rule: Option<&'a [u8]>,
-    /// What follows: the caller's own.
+    /// The rest, which the caller has appended.
     pub rest: &'a [u8],
 }
 
@@ -75,10 +75,10 @@ pub fn read_key(key: &[u8]) -> Option<KeyParts<'_>> {
     })
 }
 
-/// In the byte of the device: the rule follows the cookies.
+/// Set in the byte of the device if the rule follows the cookies.
 pub(super) const BY_COUNTRY: u8 = 0x80;
 
-/// A part behind its length as LEB128.
+/// Reads a part after its length as LEB128.
 fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut length = 0_usize;
     for shift in (0..usize::BITS).step_by(7) {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_keys_are_read() {
         let long = format!("/{}", "x".repeat(300));
         for (target, path, query) in [
             ("/a?b=1&utm_source=x", "/a", Some("b=1")),
@@ -203,13 +203,13 @@ mod tests {
                 "{target} {country:?}"
             );
         }
-        // One copy for each rule, not for each country.
+        // One entry for each rule, not for each country.
         assert_eq!(key("/a", Some("DE")), key("/a", Some("AT")));
         assert_eq!(key("/a", Some("FR")), key("/a", None));
     }
 
     #[test]
-    fn a_part_of_a_key_is_none() {
+    fn truncated_keys_are_invalid() {
         let key = key_of("/a?b=1", &[]);
         for end in 0..key.len() {
             assert_eq!(read_key(&key[..end]), None, "{end}");

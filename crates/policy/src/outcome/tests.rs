@@ -1,4 +1,4 @@
-//! The words, and how they are written in `Cache-Status`.
+//! Tests of the words, and of `Cache-Status`.
 
 use super::*;
 use proptest::prelude::*;
@@ -44,13 +44,13 @@ fn every_outcome() -> Vec<Outcome> {
 }
 
 #[test]
-fn a_page_of_another_node_is_a_hit_that_says_so() {
+fn a_page_of_another_node_is_a_hit_with_detail_cluster() {
     let shown = status(Outcome::Shared, Some(9));
     assert_eq!(shown, "galley; hit; ttl=9; detail=cluster");
 }
 
 #[test]
-fn cache_status_of_each_kind() {
+fn each_outcome_has_its_cache_status() {
     let miss = |why, kept, collapsed| Outcome::Miss {
         why,
         outcome: kept,
@@ -130,7 +130,7 @@ fn cache_status_of_each_kind() {
 }
 
 #[test]
-fn nothing_is_claimed_of_a_response_whose_end_decides() {
+fn an_undecided_response_is_not_reported_as_stored() {
     for (why, collapsed, wanted) in [
         (MissWhy::Uri, true, "galley; fwd=uri-miss; collapsed"),
         (MissWhy::Purged, false, "galley; fwd=stale; detail=purged"),
@@ -145,7 +145,7 @@ fn nothing_is_claimed_of_a_response_whose_end_decides() {
 }
 
 #[test]
-fn a_page_that_was_put_together_says_so_unless_a_purge_is_the_cause() {
+fn pages_with_includes_have_detail_esi_unless_a_purge_caused_the_miss() {
     let put_together = |why| {
         let miss = Outcome::Miss {
             why,
@@ -189,7 +189,7 @@ fn hit_and_forward_exclude_one_another() {
 }
 
 #[test]
-fn words_are_tokens_and_tell_variants_apart() {
+fn words_are_unique_tokens() {
     fn check<T>(all: &[T], word: impl Fn(&T) -> &'static str) {
         let mut seen = std::collections::BTreeSet::new();
         for word in all.iter().map(word) {
@@ -210,13 +210,13 @@ fn words_are_tokens_and_tell_variants_apart() {
 
 proptest! {
     #[test]
-    fn ttl_reads_back(ttl_s in -999_999_999_999_999_i64..=999_999_999_999_999) {
+    fn ttl_is_parsed_to_the_same_number(ttl_s in -999_999_999_999_999_i64..=999_999_999_999_999) {
         let text = status(Outcome::Hit, Some(ttl_s));
         prop_assert_eq!(text.strip_prefix("galley; hit; ttl=").unwrap().parse::<i64>().unwrap(), ttl_s);
     }
 
     #[test]
-    fn ttl_keeps_to_fifteen_digits(ttl_s in any::<i64>()) {
+    fn ttl_has_at_most_fifteen_digits(ttl_s in any::<i64>()) {
         let text = status(Outcome::Hit, Some(ttl_s));
         prop_assert!(text.rsplit(['=', '-']).next().unwrap().len() <= 15);
     }

@@ -1,9 +1,9 @@
 //! The elements of a list, from its end.
 //!
 //! The last proxy appended the last element, and a client may have written the first ones. Reading begins at the end, so
-//! nothing in front, above all a quote that is never closed, can change how the end is read.
+//! earlier text, such as a quote that is never closed, cannot change how the end is parsed.
 
-/// The text between two elements.
+/// The separator of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Separator {
     /// Every comma.
@@ -12,12 +12,12 @@ pub(super) enum Separator {
     CommaUnquoted,
 }
 
-/// The elements of a field, the last one first: at most [`MOST_HOPS`] of its last [`MOST_LINES`] lines, none empty.
+/// The elements of a field, the last one first: at most [`MAX_HOPS`] of its last [`MAX_LINES`] lines, none empty.
 #[derive(Clone)]
 pub(super) struct Elements<'a> {
-    /// A ring.
-    lines: [&'a [u8]; MOST_LINES],
-    /// Lines that were put into it, less those that were taken out.
+    /// A ring buffer of the last lines.
+    lines: [&'a [u8]; MAX_LINES],
+    /// The number of lines that were written to the ring, minus those that were read.
     end: usize,
     lines_left: usize,
     line: Option<&'a [u8]>,
@@ -26,22 +26,22 @@ pub(super) struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Of the lines of one field in their order.
+    /// The elements of a field with these lines.
     pub(super) fn of(lines: impl Iterator<Item = &'a [u8]>, separator: Separator) -> Self {
         let mut all = Self {
-            lines: [b""; MOST_LINES],
+            lines: [b""; MAX_LINES],
             end: 0,
             lines_left: 0,
             line: None,
             separator,
-            hops_left: MOST_HOPS,
+            hops_left: MAX_HOPS,
         };
         for line in lines {
-            if let Some(place) = all.lines.get_mut(all.end % MOST_LINES) {
+            if let Some(place) = all.lines.get_mut(all.end % MAX_LINES) {
                 *place = line;
             }
             all.end += 1;
-            all.lines_left = (all.lines_left + 1).min(MOST_LINES);
+            all.lines_left = (all.lines_left + 1).min(MAX_LINES);
         }
         all
     }
@@ -49,7 +49,7 @@ impl<'a> Elements<'a> {
     fn last_line(&mut self) -> Option<&'a [u8]> {
         self.lines_left = self.lines_left.checked_sub(1)?;
         self.end = self.end.checked_sub(1)?;
-        self.lines.get(self.end % MOST_LINES).copied()
+        self.lines.get(self.end % MAX_LINES).copied()
     }
 }
 
@@ -92,15 +92,15 @@ fn last_comma(line: &[u8], separator: Separator) -> Option<usize> {
     })
 }
 
-/// Whether an odd number of backslashes precedes it.
+/// Whether an odd number of backslashes precedes the position.
 fn is_escaped(line: &[u8], at: usize) -> bool {
     let before = line.get(..at).unwrap_or_default();
     let slashes = before.iter().rev().take_while(|&&byte| byte == b'\\');
     slashes.count() % 2 == 1
 }
 
-/// Proxies in a row; two or three is what there is.
-const MOST_HOPS: usize = 16;
+/// The maximum number of proxies in a row; two or three are usual.
+const MAX_HOPS: usize = 16;
 
-/// Lines of one field; proxies join them.
-const MOST_LINES: usize = 8;
+/// The maximum number of lines of one field; proxies join lines.
+const MAX_LINES: usize = 8;

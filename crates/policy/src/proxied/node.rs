@@ -1,14 +1,14 @@
-//! One element of a forwarding field: an address with or without port, a scheme, a port, or a `forwarded-element`.
+//! The elements of forwarding fields: an address with or without port, a scheme, a port, or a `forwarded-element`.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::fields;
 use crate::request_info::Scheme;
 
-/// What one element of `Forwarded` says (RFC 7239 section 4).
+/// One element of `Forwarded` (RFC 7239 section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ForwardedElement<'a> {
-    /// `for`; `None` if it is missing, hidden (`unknown`, `_name`) or stated twice.
+    /// `for`; `None` if it is absent, hidden (`unknown`, `_name`) or repeated.
     pub(super) client: Option<SocketAddr>,
     /// `proto`.
     pub(super) scheme: Option<Scheme>,
@@ -18,7 +18,7 @@ pub(super) struct ForwardedElement<'a> {
 
 impl<'a> ForwardedElement<'a> {
     pub(super) fn read(element: &'a [u8]) -> Self {
-        let mut said = Self::default();
+        let mut found = Self::default();
         let mut clients = 0;
         for part in fields::parts(element) {
             let (name, Some(value)) = fields::name_value(part) else {
@@ -26,22 +26,22 @@ impl<'a> ForwardedElement<'a> {
             };
             if name.eq_ignore_ascii_case(b"for") {
                 clients += 1;
-                said.client = address(value);
+                found.client = address(value);
             } else if name.eq_ignore_ascii_case(b"proto") {
-                said.scheme = scheme(value);
+                found.scheme = scheme(value);
             } else if name.eq_ignore_ascii_case(b"host") && !value.is_empty() {
-                said.host = Some(value);
+                found.host = Some(value);
             }
         }
         if clients > 1 {
-            said.client = None;
+            found.client = None;
         }
-        said
+        found
     }
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`, also with a port that is hidden
-/// (`:_name`, RFC 7239 section 6). Port 0 if there is none. No unspecified address.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`, also with a hidden port
+/// (`:_name`, RFC 7239 section 6). Port 0 if there is none. The unspecified address is invalid.
 pub(super) fn address(text: &[u8]) -> Option<SocketAddr> {
     let text = std::str::from_utf8(text).ok()?;
     let (ip, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -67,7 +67,7 @@ pub(super) fn address(text: &[u8]) -> Option<SocketAddr> {
     (!ip.is_unspecified()).then_some(SocketAddr::new(ip, port))
 }
 
-/// `http` or `https`; proxies of `WebSocket`s write `ws` and `wss`.
+/// Parses `http` or `https`; proxies of `WebSocket`s write `ws` and `wss`.
 pub(super) fn scheme(text: &[u8]) -> Option<Scheme> {
     let is = |known: &[u8]| text.eq_ignore_ascii_case(known);
     if is(b"https") || is(b"wss") {
@@ -79,7 +79,7 @@ pub(super) fn scheme(text: &[u8]) -> Option<Scheme> {
     }
 }
 
-/// A valid port.
+/// Parses a port other than 0.
 pub(super) fn port(text: &[u8]) -> Option<u16> {
     number(std::str::from_utf8(text).ok()?).filter(|&port| port != 0)
 }

@@ -1,4 +1,4 @@
-//! Lists of proxies and of strangers, as tables and as properties.
+//! Tests of forwarding fields from trusted and untrusted peers, as tables and properties.
 
 use super::*;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn origin<'a>(proxies: &Proxies, peer: &str, fields: &[(&'a str, &'a str)]) -> R
 }
 
 #[test]
-fn the_first_address_that_is_not_trusted_asks() {
+fn the_first_address_that_is_not_trusted_is_the_client() {
     let proxies = proxies(ForwardingField::XForwardedFor);
     for (lines, client) in [
         (&[][..], "10.0.0.1:9"),
@@ -42,9 +42,9 @@ fn the_first_address_that_is_not_trusted_asks() {
         (&["[2001:db8::1]:443"], "[2001:db8::1]:443"),
         (&["::ffff:192.0.2.7"], "192.0.2.7:0"),
         (&["192.0.2.7, ::ffff:10.1.1.1"], "192.0.2.7:0"),
-        // All of them are trusted: the farthest one asks.
+        // All are trusted: the farthest one is the client.
         (&["10.0.0.5, 10.0.0.6"], "10.0.0.5:0"),
-        // An element that cannot be read hides the client, and nothing left of it counts.
+        // An invalid element hides the client, and elements to the left of it do not count.
         (&["192.0.2.7, unknown"], "0.0.0.0:0"),
         (&["192.0.2.7, _hidden, 10.0.0.6"], "0.0.0.0:0"),
         (&["192.0.2.7, 1.2.3.4.5"], "0.0.0.0:0"),
@@ -52,7 +52,7 @@ fn the_first_address_that_is_not_trusted_asks() {
         (&["192.0.2.7, 192.0.2.8:99999"], "0.0.0.0:0"),
         (&["fe80::1%eth0"], "0.0.0.0:0"),
         (&["203.0.113.9, , 192.0.2.7, "], "192.0.2.7:0"),
-        // No quote of a stranger's reaches into what was appended.
+        // An unclosed quote of the client does not extend into appended elements.
         (&["\"10.0.0.1, 192.0.2.7"], "192.0.2.7:0"),
         (&["\"10.0.0.1", "192.0.2.7"], "192.0.2.7:0"),
     ] {
@@ -66,7 +66,7 @@ fn the_first_address_that_is_not_trusted_asks() {
 }
 
 #[test]
-fn strangers_are_whoever_connects() {
+fn an_untrusted_peer_is_the_client() {
     let fields = [
         ("x-forwarded-for", "192.0.2.7"),
         ("forwarded", "for=192.0.2.7;proto=https;host=evil.test"),
@@ -101,7 +101,7 @@ fn strangers_are_whoever_connects() {
 }
 
 #[test]
-fn one_field_is_believed() {
+fn only_the_configured_field_counts() {
     let fields = [
         ("x-forwarded-for", "192.0.2.1"),
         ("forwarded", "for=192.0.2.2"),
@@ -125,7 +125,7 @@ fn one_field_is_believed() {
 
 /// RFC 7239 sections 4 to 6.
 #[test]
-fn forwarded_is_read_with_all_its_forms() {
+fn forwarded_is_parsed_in_all_its_forms() {
     let proxies = proxies(ForwardingField::Forwarded);
     for (line, client, scheme, host) in [
         (
@@ -159,14 +159,14 @@ fn forwarded_is_read_with_all_its_forms() {
             "https",
             Some("shop.test:8443"),
         ),
-        // What the farther element does not say, the nearer one has said.
+        // The nearer element provides parameters that the farther one lacks.
         (
             "for=192.0.2.1, for=10.0.0.4;proto=https;host=a.test",
             "192.0.2.1:0",
             "https",
             Some("a.test"),
         ),
-        // A stranger's elements and quotes.
+        // Elements and quotes of the client.
         (
             "for=10.0.0.9;proto=https;host=evil.test, for=192.0.2.1",
             "192.0.2.1:0",
@@ -215,7 +215,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
             vec![("x-forwarded-proto", "https"), ("x-forwarded-port", "443")],
             ("https", "own.test", Port::Told(None)),
         ),
-        // TLS ended one hop earlier than the proxy that names its own port.
+        // TLS ended one hop before the proxy that names its own port.
         (
             vec![("x-forwarded-proto", "https"), ("x-forwarded-port", "80")],
             ("https", "own.test", Port::Told(None)),
@@ -235,7 +235,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
             ("http", "shop.test:8080", Port::Told(Some(8080))),
         ),
         (vec![("x-forwarded-host", " ")], own),
-        // Lists: what the hop says at which the client was found, never what the client sent.
+        // Lists: the element of the hop that named the client, never that of the client.
         (
             vec![
                 ("x-forwarded-for", "192.0.2.1"),
@@ -271,7 +271,7 @@ fn scheme_host_and_port_are_those_of_the_client() {
 }
 
 #[test]
-fn a_list_without_end_is_read_from_its_end() {
+fn a_long_list_is_read_from_its_end() {
     let proxies = proxies(ForwardingField::XForwardedFor);
     let mut long = "10.0.0.2, ".repeat(5_000);
     long.push_str("192.0.2.7");
@@ -289,9 +289,9 @@ fn odd_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever a stranger sends, behind one proxy that appends he is who connected to it.
+    /// Behind one proxy that appends, the client is the peer of that proxy, whatever it sends.
     #[test]
-    fn what_a_proxy_appends_decides(sent in odd_text(), more in odd_text(), last in any::<[u8; 4]>()) {
+    fn the_appended_element_decides(sent in odd_text(), more in odd_text(), last in any::<[u8; 4]>()) {
         let address = Ipv4Addr::from(last);
         prop_assume!(last[0] != 10 && !address.is_unspecified());
         for (field, name, text) in [
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read(values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..6), odd in odd_text()) {
+    fn any_bytes_are_accepted(values in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..6), odd in odd_text()) {
         let names = ["x-forwarded-for", "forwarded", "x-real-ip", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
         let fields = names.iter().zip(&values).map(|(name, value)| (*name, value.as_slice()));
         let fields = fields.chain([("forwarded", odd.as_bytes())]);

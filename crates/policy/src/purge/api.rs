@@ -1,22 +1,22 @@
-//! Purges in the format of other caches' interfaces: Souin's and Fastly's.
+//! Purges in the format of the APIs of other caches: Souin and Fastly.
 //!
-//! Paths and fields are theirs. A body is JSON of Souin's batch, which follows an Internet draft
+//! Paths and fields are those of the original APIs. A body is JSON of Souin's batch, which follows an Internet draft
 //! (draft-nottingham-http-invalidation).
 
 use serde_json::Value;
 
 use super::dialect_request::DialectRequest;
 use super::error::{MAX_PURGES, PurgeError};
-use super::path::{looks_wide, named, pattern_path, text, wide};
+use super::path::{host_url_scope, looks_wide, pattern_path, text, wide_scope};
 use super::scope::{Scope, prefix_scope, url_scope};
 use crate::route::canonical_host;
 use crate::uri;
 
-/// Where Souin's interface is unless its configuration says otherwise.
+/// The default path of Souin's API.
 pub(super) const SOUIN: &[u8] = b"/souin-api/souin";
 
-/// `PURGE /souin-api/souin/GET-https-example.com-/a/`: the key of one page, or a pattern over keys. A pattern that begins as
-/// keys do is one over the path; any other is read as everything, since there are no such keys here.
+/// Parses `PURGE /souin-api/souin/GET-https-example.com-/a/`: the key of one page, or a pattern for keys. A pattern that begins
+/// like a key is one for the path. Any other is read as the whole site, since Galley has no such keys.
 pub(super) fn souin_key(request: &DialectRequest<'_>) -> Result<Scope, PurgeError> {
     let path = request.info.path();
     let rest = path.strip_prefix(SOUIN).unwrap_or_default();
@@ -27,9 +27,9 @@ pub(super) fn souin_key(request: &DialectRequest<'_>) -> Result<Scope, PurgeErro
     };
     let query = request.info.raw_query();
     if looks_wide(&path, query) {
-        wide(host, &path, query, None)
+        wide_scope(host, &path, query, None)
     } else {
-        named(&host, path.as_bytes(), query, request.site)
+        host_url_scope(&host, path.as_bytes(), query, request.site)
     }
 }
 
@@ -43,8 +43,8 @@ fn host_and_path(key: &str) -> Option<(String, String)> {
     (is_method && matches!(scheme, "http" | "https")).then(|| (host, format!("/{path}")))
 }
 
-/// `{"type": "uri", "selectors": ["https://example.com/a/"]}`; `uri-prefix`, `origin` and `group` alike. Whether it says
-/// `purge` makes no difference: without, it forbids to use the stored response without validation, as a hard purge does.
+/// Parses `{"type": "uri", "selectors": ["https://example.com/a/"]}`, also with `uri-prefix`, `origin` and `group`. The member
+/// `purge` makes no difference: without it, a stored response must be validated before use, which a hard purge achieves too.
 pub(super) fn souin_batch(request: &DialectRequest<'_>) -> Result<Vec<Scope>, PurgeError> {
     let purge: Value = serde_json::from_slice(request.body).map_err(|_| PurgeError::Body)?;
     let list = |name: &str| match purge.get(name) {
@@ -71,14 +71,14 @@ pub(super) fn souin_batch(request: &DialectRequest<'_>) -> Result<Vec<Scope>, Pu
     }
 }
 
-/// A prefix has no host here, and the draft's need not end with a segment: then it is a pattern.
+/// A prefix has no host in Galley. The draft's prefix need not end with a segment: then it becomes a pattern.
 fn prefix_of(url: &str) -> Result<Scope, PurgeError> {
     if url.ends_with('/') {
         return prefix_scope(url);
     }
     let mut path = Vec::new();
     uri::canonical_path(uri::split(url.trim().as_bytes())?.path, &mut path)?;
-    super::path::pattern(&format!("^{}", regex::escape(text(&path)?)))
+    super::path::pattern_scope(&format!("^{}", regex::escape(text(&path)?)))
 }
 
 fn host_of(origin: &str) -> Result<String, PurgeError> {
@@ -88,7 +88,7 @@ fn host_of(origin: &str) -> Result<String, PurgeError> {
     Ok(canonical_host(host)?)
 }
 
-/// A group may have been named as a tag, or as a group (RFC 9875).
+/// A group may have been set as a tag, or as a group (RFC 9875).
 fn of_group(group: &&str) -> [Scope; 2] {
     [
         Scope::Tag((*group).to_owned()),
@@ -96,7 +96,7 @@ fn of_group(group: &&str) -> [Scope; 2] {
     ]
 }
 
-/// What follows the id of a service: `/service/<id>/purge_all` gives `purge_all`.
+/// The part after the service id: `/service/<id>/purge_all` gives `purge_all`.
 pub(super) fn fastly_request<'a>(request: &DialectRequest<'a>) -> Option<&'a [u8]> {
     let rest = request.info.path().strip_prefix(FASTLY)?;
     let slash = memchr::memchr(b'/', rest).filter(|&at| at > 0)?;
@@ -110,5 +110,5 @@ pub(super) fn fastly_key<'a>(request: &DialectRequest<'a>) -> Option<&'a [u8]> {
         .filter(|key| !key.is_empty())
 }
 
-/// Where requests to a service of Fastly's begin.
+/// The path prefix of requests to a service of Fastly.
 pub(super) const FASTLY: &[u8] = b"/service/";

@@ -1,7 +1,7 @@
 //! The purge requests of existing plugins: one table of dialects.
 //!
-//! [`Dialect::of`] finds the dialect of a request, the first row that matches; [`Dialect::purges`] reads its purges;
-//! [`Dialect::reply`] is the response that its sender expects. The caller decides whether the sender may purge, with
+//! [`Dialect::of`] finds the dialect of a request, the first row that matches; [`Dialect::purges`] parses the purges;
+//! [`Dialect::reply`] is the response that the sender expects. The caller decides whether the sender may purge, with
 //! [`Dialect::is_method_of_its_own`]: a request with an ordinary method is an ordinary request if its sender may not purge.
 //! The literal bytes of each row are in `contract/`.
 
@@ -15,25 +15,25 @@ use super::tag_list::tag_scopes;
 use crate::request_info::{Method, RequestInfo};
 use crate::site::Policy;
 
-/// One way of asking for a purge.
+/// A format of purge requests.
 #[derive(Debug)]
 pub struct Dialect {
-    /// The purged scope, for the log and the contract.
+    /// The name of the dialect, for the log and the contract.
     pub name: &'static str,
-    /// What the sender looks for.
+    /// The response that the sender expects.
     pub reply: DialectReply,
     methods: &'static [Method],
     matches: fn(&DialectRequest<'_>) -> bool,
     scopes: fn(&DialectRequest<'_>) -> Result<Vec<Scope>, PurgeError>,
 }
 
-/// What the sender of a purge looks for. All of them also get `Cache-Purge-Result`.
+/// The response that the sender of a purge expects. Each has the field `Cache-Purge-Result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialectReply {
-    /// 200 and a text. W3 Total Cache wants this status and no other; nginx-helper logs it as purged; Proxy Cache Purge
-    /// wants `exact`, `wildcard` or `all`.
+    /// 200 and a text. W3 Total Cache accepts this status only; nginx-helper logs it as purged; Proxy Cache Purge
+    /// expects `exact`, `wildcard` or `all`.
     Path,
-    /// 200 and a text, the word being `tags`.
+    /// 200 and a text with the word `tags`.
     Tags,
     /// 200 and `{"status":"ok"}`.
     Json,
@@ -41,19 +41,19 @@ pub enum DialectReply {
     Empty,
 }
 
-/// The table: the first row that matches counts. The last two take whatever `PURGE` and `BAN` come.
+/// The table: the first row that matches counts. The last two rows match every other `BAN` and `PURGE`.
 #[rustfmt::skip]
 pub static DIALECTS: &[Dialect] = &[
     // nginx-helper: `GET /purge/a/`.
     row("get", GET, |a| is_below_purge(a.info.path()) && a.is_from_wordpress(), |a| one(below_purge(a.info, a.site)), DialectReply::Path),
 
-    // Souin: its API below the path that it has by default.
+    // Souin: its API below the default path.
     row("souin-flush", PURGE, |a| a.is_below(SOUIN, b"/flush"), |_| Ok(vec![Scope::Site]), DialectReply::Empty),
     row("souin-tags", PURGE, |a| a.is_below(SOUIN, b"") && a.fields.by_tags, |a| tag_scopes(&a.fields.tags), DialectReply::Empty),
     row("souin-key", PURGE, |a| a.starts_below(SOUIN), |a| one(souin_key(a)), DialectReply::Empty),
     row("souin-batch", POST, |a| a.is_below(SOUIN, b"") && a.fields.is_json, souin_batch, DialectReply::Json),
 
-    // Fastly: its API. Its plugin always names a key, and no form of a browser can.
+    // Fastly: its API. The plugin always sends `Fastly-Key`, which an HTML form cannot.
     row("fastly-all", POST, |a| a.fields.has_fastly_key && fastly_request(a) == Some(b"purge_all"), |_| Ok(vec![Scope::Site]), DialectReply::Json),
     row("fastly-tags", POST, |a| a.fields.has_fastly_key && fastly_request(a) == Some(b"purge"), |a| tag_scopes(&a.fields.tags), DialectReply::Json),
     row("fastly-tag", POST, |a| a.fields.has_fastly_key && fastly_key(a).is_some(), |a| tag_scopes(fastly_key(a).as_slice()), DialectReply::Json),
@@ -61,17 +61,17 @@ pub static DIALECTS: &[Dialect] = &[
     // Proxy Cache Purge in its tag mode, VCaching, xkey, and the fields of CDNs.
     row("tags", OWN, |a| a.fields.by_tags, |a| tag_scopes(&a.fields.tags), DialectReply::Tags),
 
-    // nginx-helper for torden's nginx: everything.
+    // nginx-helper for torden's nginx: the whole host.
     row("all", PURGE, |a| a.info.path() == b"/purgeall", |a| one(a.host().map(Scope::Host)), DialectReply::Path),
     // VCaching: a path with any query.
     row("any-query", OWN, |a| a.fields.reading == PathReading::AnyQuery, |a| one(path_scope(a, PathReading::AnyQuery)), DialectReply::Path),
-    // VCaching, Varnish's own examples: one URL, whatever it looks like.
+    // VCaching, Varnish's own examples: one URL, even if it looks like a pattern.
     row("exact", OWN, |a| a.fields.reading == PathReading::Exact, |a| one(path_scope(a, PathReading::Exact)), DialectReply::Path),
     // Proxy Cache Purge, WP Rocket, o2switch, VCaching: the path is a pattern.
     row("regex", OWN, |a| a.fields.reading == PathReading::Regex, |a| one(path_scope(a, PathReading::Regex)), DialectReply::Path),
-    // GoDaddy, WordPress VIP: all that begins so.
-    row("ban", BAN, |_| true, |a| one(path_scope(a, PathReading::Beginning)), DialectReply::Path),
-    // Everybody: one URL, or with `.*` or `*` more than one.
+    // GoDaddy, WordPress VIP: all paths that begin with this one.
+    row("ban", BAN, |_| true, |a| one(path_scope(a, PathReading::Prefix)), DialectReply::Path),
+    // All other plugins: one URL, or with `.*` or `*` more than one.
     row("path", PURGE, |_| true, |a| one(path_scope(a, PathReading::Unspecified)), DialectReply::Path),
 ];
 
@@ -93,13 +93,13 @@ impl Dialect {
         site: &Policy,
     ) -> Option<&'static Self> {
         let of_method = |row: &&Self| row.methods.contains(&info.method());
-        // Pages are requested often, so the only field that can make a `GET` a purge is checked first.
+        // Pages are requested often, so the part of a `GET` that can make it a purge is checked first.
         if info.method() == Method::Get && !is_below_purge(info.path()) {
             return None;
         }
         let request = DialectRequest {
             info,
-            // A body that is too large to be read is a purge all the same, and rejected when it is read again.
+            // A request with too many tags is a purge all the same, and rejected when `purges` reads the fields again.
             fields: PurgeFields::read(fields).unwrap_or_default(),
             site,
             body: b"",
@@ -110,7 +110,7 @@ impl Dialect {
             .find(|row| (row.matches)(&request))
     }
 
-    /// The purges of a request that speaks this row, at least one; more than one for lists. `body` is the whole body.
+    /// The purges of a request in this dialect, at least one; more than one for lists. `body` is the whole body.
     pub fn purges<'a>(
         &self,
         info: &RequestInfo,
@@ -140,19 +140,19 @@ impl Dialect {
             .collect())
     }
 
-    /// Whether it uses a method that means nothing else, so that a client that may not purge gets the response for an unknown
-    /// method. Any other request that is not a permitted purge is an ordinary request.
+    /// Whether the dialect uses only methods that mean nothing else, so that a client that may not purge gets the response for an
+    /// unknown method. With another method, a request that is not a permitted purge is an ordinary request.
     pub fn is_method_of_its_own(&self) -> bool {
         self.methods.iter().all(|method| OWN.contains(method))
     }
 
-    /// Whether it is used only if the site enables it: anybody can be made to send a `GET`.
+    /// Whether the dialect uses `GET`. It needs the site's permission, because other sites can make a browser send a `GET`.
     pub fn is_get(&self) -> bool {
         self.methods.contains(&Method::Get)
     }
 }
 
-/// The purges of a `PURGE` or `BAN`, or of another request that speaks a dialect.
+/// The purges of a `PURGE` or `BAN`, or of another request in a dialect.
 pub fn purges_from_request<'a>(
     info: &RequestInfo,
     fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,

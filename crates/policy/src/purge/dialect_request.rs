@@ -5,7 +5,7 @@ use super::purge_fields::PurgeFields;
 use crate::request_info::RequestInfo;
 use crate::site::Policy;
 
-/// A request as the rows of the table look at it.
+/// A purge request, as the rows of the table examine it.
 pub(super) struct DialectRequest<'a> {
     pub(super) info: &'a RequestInfo,
     pub(super) fields: PurgeFields<'a>,
@@ -14,7 +14,7 @@ pub(super) struct DialectRequest<'a> {
 }
 
 impl DialectRequest<'_> {
-    /// The host that is meant: `VCaching` may name another than the request's.
+    /// The host of the purge: `VCaching` may name another one than that of the request.
     pub(super) fn host(&self) -> Result<String, PurgeError> {
         self.fields.host.map_or_else(
             || Ok(self.info.host().to_owned()),
@@ -22,7 +22,7 @@ impl DialectRequest<'_> {
         )
     }
 
-    /// Whether the path is `base` and then `rest`, with or without a slash at its end.
+    /// Whether the path is `base` followed by `rest`, with or without a final slash.
     pub(super) fn is_below(&self, base: &[u8], rest: &[u8]) -> bool {
         let path = self.info.path();
         let path = path.strip_suffix(b"/").unwrap_or(path);
@@ -34,7 +34,7 @@ impl DialectRequest<'_> {
         below.is_some_and(|rest| rest.first() == Some(&b'/') && rest.len() > 1)
     }
 
-    /// Plugins ask by WordPress's own HTTP client, which says so; browsers cannot be made to.
+    /// Whether WordPress's own HTTP client sent the request, as plugins do. Other sites cannot make a browser send this value.
     pub(super) fn is_from_wordpress(&self) -> bool {
         let agent = self.info.user_agent().unwrap_or_default();
         agent.starts_with(b"WordPress/")

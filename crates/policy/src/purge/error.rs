@@ -1,24 +1,24 @@
-//! Why a purge is invalid, and the limits of one.
+//! Errors of purges, and the limits of one purge.
 
 use std::fmt;
 
 use crate::route::BadHost;
 use crate::uri::BadTarget;
 
-/// Why a purge is invalid. `Display` gives a text that its sender may see.
+/// Why a purge is invalid. The sender may see the text of `Display`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeError {
     /// The URL is invalid.
     Target(BadTarget),
-    /// Its host is invalid.
+    /// The host of the URL is invalid.
     Host(BadHost),
-    /// A purge by tags that names no tag.
+    /// A purge by tags without a tag.
     NoTags,
-    /// Tags or a pattern that are no text.
+    /// Tags or a pattern that are not UTF-8.
     NotText,
-    /// Longer than [`MAX_PATTERN_BYTES`].
+    /// A pattern longer than [`MAX_PATTERN_BYTES`].
     PatternTooLong,
-    /// Not a regular expression, or one that grows too large; the text says why.
+    /// A pattern that is not a regular expression, or one that becomes too large when it is compiled; with the reason.
     Pattern(String),
     /// More tags than [`MAX_PURGES`].
     TooMany,
@@ -60,8 +60,8 @@ impl From<BadHost> for PurgeError {
     }
 }
 
-/// The most tags of one request or response. Above it a response's purges become one for the whole site.
+/// The maximum number of tags in one request or response. A response with more tags purges the whole site.
 pub const MAX_PURGES: usize = 1024;
 
-/// The longest pattern; what people write is below a hundred bytes.
+/// The maximum length of a pattern in bytes; typical ones are shorter than a hundred.
 pub const MAX_PATTERN_BYTES: usize = 1024;

@@ -1,7 +1,7 @@
-//! Purges, as plugins and upstreams send them.
+//! Parsing of purges, as plugins and upstreams send them.
 //!
-//! `PURGE` and `BAN` requests, `GET /purge/..`, fields of a response, and URLs as people write them become [`Purge`]s with
-//! a normalised [`Scope`]. URLs are normalised as those of requests are, so that a purge names exactly what is stored. An
+//! `PURGE` and `BAN` requests, `GET /purge/..`, response fields, and URLs as users write them become [`Purge`]s with a
+//! normalized [`Scope`]. URLs are normalized like those of requests, so that a purge names exactly the stored response. An
 //! ambiguous purge is read as the wider one: purging too much costs a fetch, purging too little shows outdated content. The
 //! caller decides who may purge.
 

@@ -1,24 +1,24 @@
-//! The key under which nginx stores a page, as nearly every guide for WordPress sets it:
+//! The key under which nginx stores a page in the usual configuration for WordPress:
 //! `fastcgi_cache_key "$scheme$request_method$host$request_uri"`. Plugins compute the names of nginx's files from it.
 
 use crate::request_info::RequestInfo;
 
-/// The keys of the URL of a request; the first is its canonical form. WordPress writes the bytes of a path that are not ASCII with
-/// small hexadecimal digits, and browsers send links as they are.
+/// The keys of a request's URL; the first is the canonical form. The second has lower-case hexadecimal digits, as WordPress
+/// writes non-ASCII paths and browsers send its links.
 pub fn nginx_keys(info: &RequestInfo) -> Vec<String> {
     let mut target = Vec::new();
     info.path_query(&mut target);
     let target = String::from_utf8_lossy(&target);
     let key = |target: &str| format!("{}GET{}{target}", info.scheme().as_str(), info.host());
-    let small = small_digits(&target);
+    let lower = lower_case_escapes(&target);
     let mut keys = vec![key(&target)];
-    if small != target {
-        keys.push(key(&small));
+    if lower != target {
+        keys.push(key(&lower));
     }
     keys
 }
 
-/// The URL that a key names.
+/// The URL of a key.
 pub fn nginx_key_url(key: &str) -> Option<String> {
     ["http", "https"].into_iter().find_map(|scheme| {
         let rest = key.strip_prefix(scheme)?.strip_prefix("GET")?;
@@ -27,8 +27,8 @@ pub fn nginx_key_url(key: &str) -> Option<String> {
     })
 }
 
-/// A target with small hexadecimal digits behind each `%`.
-fn small_digits(target: &str) -> String {
+/// A target with lower-case hexadecimal digits after each `%`.
+fn lower_case_escapes(target: &str) -> String {
     let mut digits = 0_u32;
     let letter = |letter: char| {
         if letter == '%' {

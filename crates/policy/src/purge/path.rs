@@ -1,7 +1,7 @@
-//! Paths in the requests of plugins: one page, everything below, or a pattern.
+//! Parsing of paths in the requests of plugins: one page, all pages below a path, or a pattern.
 //!
-//! A path arrives canonical, so that it names what is stored; if it is a pattern, its punctuation is restored. An ambiguous
-//! one is read as the wider one.
+//! A path is canonical on arrival, so that it names a stored response; if it is a pattern, its punctuation is restored. An
+//! ambiguous path is read as the wider one.
 
 use super::dialect_request::DialectRequest;
 use super::error::PurgeError;
@@ -11,7 +11,7 @@ use super::scope::{Scope, url_scope};
 use crate::request_info::RequestInfo;
 use crate::site::Policy;
 
-/// The path of a `PURGE` or `BAN`, read as its dialect says.
+/// Parses the path of a `PURGE` or `BAN`, as its dialect specifies.
 pub(super) fn path_scope(
     request: &DialectRequest<'_>,
     reading: PathReading,
@@ -20,13 +20,17 @@ pub(super) fn path_scope(
     let (path, query) = (request.info.path(), request.info.raw_query());
     let as_pattern = pattern_path(text(path)?);
     match reading {
-        PathReading::AnyQuery => pattern(&format!("^{}(?:\\?|$)", regex::escape(text(path)?))),
-        PathReading::Regex => wide(host, &as_pattern, query, request.fields.ending),
-        PathReading::Beginning => wide(host, &as_pattern, query, None),
-        PathReading::Unspecified if looks_wide(&as_pattern, query) => {
-            wide(host, &as_pattern, query, None)
+        PathReading::AnyQuery => {
+            pattern_scope(&format!("^{}(?:\\?|$)", regex::escape(text(path)?)))
         }
-        PathReading::Exact | PathReading::Unspecified => named(&host, path, query, request.site),
+        PathReading::Regex => wide_scope(host, &as_pattern, query, request.fields.ending),
+        PathReading::Prefix => wide_scope(host, &as_pattern, query, None),
+        PathReading::Unspecified if looks_wide(&as_pattern, query) => {
+            wide_scope(host, &as_pattern, query, None)
+        }
+        PathReading::Exact | PathReading::Unspecified => {
+            host_url_scope(&host, path, query, request.site)
+        }
     }
 }
 
@@ -40,14 +44,16 @@ pub fn is_below_purge(path: &[u8]) -> bool {
 pub(super) fn below_purge(info: &RequestInfo, site: &Policy) -> Result<Scope, PurgeError> {
     match info.path().strip_prefix(PURGE_PATH) {
         Some(b"all") => Ok(Scope::Host(info.host().to_owned())),
-        Some(b"") => named(info.host(), b"/", info.raw_query(), site),
-        Some(rest) if rest.starts_with(b"/") => named(info.host(), rest, info.raw_query(), site),
+        Some(b"") => host_url_scope(info.host(), b"/", info.raw_query(), site),
+        Some(rest) if rest.starts_with(b"/") => {
+            host_url_scope(info.host(), rest, info.raw_query(), site)
+        }
         _ => Err(PurgeError::NoPurge),
     }
 }
 
 /// One URL of a host.
-pub(super) fn named(
+pub(super) fn host_url_scope(
     host: &str,
     path: &[u8],
     raw_query: Option<&[u8]>,
@@ -68,8 +74,8 @@ pub(super) fn named(
     }
 }
 
-/// A canonical path as its sender wrote it: the punctuation of patterns that URLs have to escape is restored. Some write `^`
-/// before the path, which is behind the first slash by then.
+/// A canonical path as its sender wrote it: the punctuation of patterns that URLs must escape is restored. Some plugins write
+/// `^` before the path, which is after the first slash in the canonical form.
 pub(super) fn pattern_path(path: &str) -> String {
     let mut plain = path.to_owned();
     for (escape, punctuation) in ESCAPED_PUNCTUATION {
@@ -82,7 +88,7 @@ pub(super) fn pattern_path(path: &str) -> String {
         .unwrap_or(plain)
 }
 
-/// Where the paths of nginx-helper begin.
+/// The prefix of nginx-helper's paths.
 const PURGE_PATH: &[u8] = b"/purge";
 
 const ESCAPED_PUNCTUATION: &[(&str, &str)] = &[
@@ -95,7 +101,7 @@ const ESCAPED_PUNCTUATION: &[(&str, &str)] = &[
     ("%5C", "\\"),
 ];
 
-/// Whether a path without a word about its reading is meant for more than one page.
+/// Whether a path without an explicit reading means more than one page.
 pub(super) fn looks_wide(path: &str, query: Option<&[u8]>) -> bool {
     let is_wide = |part: &[u8]| part.ends_with(b"*") || memchr::memmem::find(part, b".*").is_some();
     is_wide(path.as_bytes())
@@ -103,27 +109,27 @@ pub(super) fn looks_wide(path: &str, query: Option<&[u8]>) -> bool {
         || query.unwrap_or(path.as_bytes()).ends_with(b"$")
 }
 
-/// Everything that begins with a path, or matches it as a pattern. The usual ones become cheaper scopes: `/.*` the host,
-/// `/shop/.*` a prefix. Prefixes and patterns apply to all hosts of the site.
-pub(super) fn wide(
+/// The scope of a prefix or pattern. The usual ones become cheaper scopes: `/.*` the host, `/shop/.*` a prefix. Prefixes and
+/// patterns apply to all hosts of the site.
+pub(super) fn wide_scope(
     host: String,
     path: &str,
     query: Option<&[u8]>,
     ending: Option<&[u8]>,
 ) -> Result<Scope, PurgeError> {
     let mut wanted = path.to_owned();
-    // What only some engines of patterns know, such as a look ahead, is read as everything; its `?` may have begun a query.
-    let is_of_others = |text: &str| {
+    // Syntax that `regex` does not support, such as a look ahead, means the whole host; its `?` may have begun a query.
+    let is_unsupported = |text: &str| {
         ["(?!", "(?=", "(?<"]
             .iter()
             .any(|start| text.contains(start))
     };
-    if is_of_others(path) || (path.ends_with('(') && query.is_some()) {
+    if is_unsupported(path) || (path.ends_with('(') && query.is_some()) {
         return Ok(Scope::Host(host));
     }
     match query {
-        // `/a?.*` may be meant as an optional letter, or as any query: the path with anything behind it is both. A slash there
-        // is an optional one.
+        // `/a?.*` may be meant as an optional letter or as any query. The path with any suffix covers both. A slash before the
+        // `?` is an optional one.
         Some(b".*" | b"*") => {
             let open = wanted.trim_end_matches('/').len();
             wanted.truncate(open);
@@ -139,7 +145,7 @@ pub(super) fn wide(
         wanted.push_str(text(ending)?);
     }
     let open = wanted.strip_suffix('$').unwrap_or(&wanted);
-    // A star without a dot is a wildcard as people write them; in a pattern it would repeat the character before it.
+    // A star without a dot is a wildcard as users write it; in a regular expression it would repeat the character before it.
     let start = open.strip_suffix(".*").or_else(|| open.strip_suffix('*'));
     let beginning = start.unwrap_or(open);
     let is_plain = beginning
@@ -150,13 +156,13 @@ pub(super) fn wide(
     } else if is_plain && beginning.ends_with('/') {
         Ok(Scope::Prefix(beginning.as_bytes().to_owned()))
     } else if is_plain || start.is_some() {
-        pattern(&format!("^{beginning}"))
+        pattern_scope(&format!("^{beginning}"))
     } else {
-        pattern(&format!("^{wanted}"))
+        pattern_scope(&format!("^{wanted}"))
     }
 }
 
-pub(super) fn pattern(text: &str) -> Result<Scope, PurgeError> {
+pub(super) fn pattern_scope(text: &str) -> Result<Scope, PurgeError> {
     PurgePattern::parse(text).map(Scope::Pattern)
 }
 
@@ -170,7 +176,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn wide_orders() {
+    fn wide_paths_become_the_cheapest_scope() {
         let host = || Scope::Host("example.com".to_owned());
         let pattern = |text: &str| Scope::Pattern(PurgePattern::parse(text).unwrap());
         let prefix = |path: &str| Scope::Prefix(path.into());
@@ -199,7 +205,7 @@ mod tests {
             ("/a(?:b|c).*", None, None, pattern("^/a(?:b|c)")),
         ];
         for (path, query, ending, wanted) in table {
-            let found = wide(
+            let found = wide_scope(
                 "example.com".to_owned(),
                 path,
                 query.map(str::as_bytes),
@@ -207,12 +213,12 @@ mod tests {
             );
             assert_eq!(found.as_ref(), Ok(wanted), "{path}");
         }
-        let broken = wide("example.com".to_owned(), "/a(.*", None, None);
+        let broken = wide_scope("example.com".to_owned(), "/a(.*", None, None);
         assert!(matches!(broken, Err(PurgeError::Pattern(_))));
     }
 
     #[test]
-    fn punctuation_of_patterns_comes_back() {
+    fn punctuation_of_patterns_is_restored() {
         let table = [
             ("/%5E/blog/.*", "/blog/.*"),
             ("/(a%7Cb)/", "/(a|b)/"),
@@ -228,7 +234,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(path in "/[ -~]{0,20}", list in proptest::collection::vec(any::<u8>(), 0..30)) {
-            let _ = wide(String::new(), &pattern_path(&path), Some(&list), None);
+            let _ = wide_scope(String::new(), &pattern_path(&path), Some(&list), None);
             let _ = looks_wide(&path, Some(&list));
         }
     }

@@ -5,8 +5,8 @@ use regex::bytes::{Regex, RegexBuilder};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// A regular expression of the `regex` crate, compared with canonical `path?query`. It matches in linear time, whatever it
-/// says, and its size is bounded.
+/// A regular expression of the `regex` crate, compared with canonical `path?query`. Any pattern matches in linear time, and
+/// its size is limited.
 #[derive(Clone, Debug)]
 pub struct PurgePattern(Regex);
 
@@ -26,12 +26,12 @@ impl PurgePattern {
             .map_err(|error| PurgeError::Pattern(error.to_string()))
     }
 
-    /// As it was written.
+    /// The pattern as it was written.
     pub fn text(&self) -> &str {
         self.0.as_str()
     }
 
-    /// Whether it is found somewhere in `path?query`.
+    /// Whether the pattern matches anywhere in `path?query`.
     pub fn matches(&self, path_query: &[u8]) -> bool {
         self.0.is_match(path_query)
     }
@@ -57,7 +57,7 @@ impl fmt::Display for PurgePattern {
     }
 }
 
-/// Memory of one compiled pattern, and of its scratch; with the limit on their number it bounds all of them.
+/// The memory of one compiled pattern and of its scratch space, in bytes. The limit on the number of patterns limits the total.
 const COMPILED_BYTES: usize = 128 * 1024;
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_have_bounds() {
+    fn patterns_are_limited_in_size() {
         let matches =
             |text: &str| PurgePattern::parse(text).map(|pattern| pattern.matches(b"/a?x=1"));
         assert_eq!(matches("^/a"), Ok(true));

@@ -3,10 +3,10 @@
 use super::error::{MAX_PURGES, PurgeError};
 use crate::tags;
 
-/// How a path is to be read.
+/// How a path is interpreted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PathReading {
-    /// By its looks.
+    /// By its form.
     #[default]
     Unspecified,
     /// One URL with its query.
@@ -15,18 +15,18 @@ pub(super) enum PathReading {
     AnyQuery,
     /// A pattern.
     Regex,
-    /// All that begins so.
-    Beginning,
+    /// All paths that begin with this one.
+    Prefix,
 }
 
-/// What the fields of a purge say.
+/// The parsed fields of a purge.
 #[derive(Default)]
 pub(super) struct PurgeFields<'a> {
     pub(super) reading: PathReading,
     pub(super) by_tags: bool,
     pub(super) tags: Vec<&'a [u8]>,
     pub(super) is_soft: bool,
-    /// The pattern of `X-Purge-Regex`, which matches the end of the path.
+    /// The pattern of `X-Purge-Regex`, for the end of the path.
     pub(super) ending: Option<&'a [u8]>,
     pub(super) host: Option<&'a [u8]>,
     pub(super) has_fastly_key: bool,
@@ -78,21 +78,21 @@ impl<'a> PurgeFields<'a> {
         } else if is("exact") {
             self.reading = PathReading::Exact;
         } else if is("default") && is_vc && self.reading == PathReading::Unspecified {
-            // In VCaching's dialect the default leaves the query out of account; elsewhere it means nothing.
+            // In VCaching's dialect `default` ignores the query; elsewhere it has no meaning.
             self.reading = PathReading::AnyQuery;
         }
     }
 }
 
 fn is_tag_field(name: &str) -> bool {
-    ORDER_TAG_FIELDS
+    REQUEST_TAG_FIELDS
         .iter()
         .chain(tags::TAG_FIELDS)
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Beyond the fields that carry tags in responses.
-const ORDER_TAG_FIELDS: &[&str] = &["x-cache-tags-pattern", "xkey-purge", "xkey-softpurge"];
+/// Fields with tags, besides those that responses have.
+const REQUEST_TAG_FIELDS: &[&str] = &["x-cache-tags-pattern", "xkey-purge", "xkey-softpurge"];
 
-/// Fields that ask for a soft purge by `1` or `true`.
+/// Fields that request a soft purge by `1` or `true`.
 const SOFT_FIELDS: &[&str] = &["fastly-soft-purge", "x-purge-soft", "galley-soft-purge"];

@@ -8,12 +8,12 @@ use crate::fields::has_any;
 use crate::site::Policy;
 use crate::tags;
 
-/// The fields of an upstream's response that carry purges; they are never forwarded.
+/// The response fields of an upstream that carry purges; they are never forwarded.
 pub const PURGE_FIELDS: &[&str] = &["galley-purge", "x-litespeed-purge", "x-litespeed-purge2"];
 
 const GALLEY_PURGE: HeaderName = HeaderName::from_static("galley-purge");
 
-/// The purges in an upstream's response to a request of this site, in their widest meaning. Malformed ones are dropped.
+/// Parses the purges in an upstream's response, in their widest meaning. Malformed ones are dropped.
 ///
 /// `X-LiteSpeed-Purge: [public,][stale,]tag,tag2[;private,..]`, `*`, `tag=x`, `/path`; `Galley-Purge` has the same syntax.
 pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
@@ -45,7 +45,7 @@ pub fn from_response(fields: &HeaderMap, site: &Policy) -> Vec<Purge> {
     purges
 }
 
-/// The names by which the plugin knows the purges of a response: `Galley-Purge: id=k3f9,p12`. They touch nothing.
+/// The ids under which the plugin records the purges of a response: `Galley-Purge: id=k3f9,p12`. They purge nothing.
 pub fn receipts(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     fields
         .get_all(GALLEY_PURGE)
@@ -55,7 +55,7 @@ pub fn receipts(fields: &HeaderMap) -> impl Iterator<Item = &str> {
         .take(MAX_RECEIPTS)
 }
 
-/// The name in `id=name`: short, letters and digits.
+/// The id in `id=k3f9`: short, letters and digits.
 fn receipt(word: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(word.strip_prefix(b"id=")?).ok()?;
     let is_name = (1..=MAX_RECEIPT_BYTES).contains(&name.len())
@@ -75,7 +75,7 @@ fn scope_of(word: &[u8], site: &Policy) -> Option<Scope> {
     }
 }
 
-/// A response carries its own name and those of lost ones.
+/// A response carries its own id and those of lost responses.
 const MAX_RECEIPTS: usize = 16;
 const MAX_RECEIPT_BYTES: usize = 32;
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_orders_touch_nothing() {
+    fn ids_of_purges_purge_nothing() {
         let mut fields = HeaderMap::new();
         for line in ["id=k3f9,p12", "stale,id=B2 f;id=", "id=a-b"] {
             fields.append("galley-purge", http::HeaderValue::from_static(line));

@@ -1,4 +1,4 @@
-//! What a purge touches.
+//! The scope and strength of a purge.
 
 use super::error::PurgeError;
 use super::pattern::PurgePattern;
@@ -10,33 +10,33 @@ use crate::uri;
 /// The effect of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Strength {
-    /// It never answers again.
+    /// The response is never sent again.
     Hard,
-    /// It is stale: it may answer while one refresh runs.
+    /// The response is stale: it may be sent while one refresh runs.
     Soft,
 }
 
-/// What a purge touches, within its site.
+/// The responses that a purge covers, within its site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Everything.
+    /// All responses.
     Site,
-    /// Everything of one canonical host.
+    /// All responses of one canonical host.
     Host(String),
     /// One URL: all its variants, both schemes.
     Url {
-        /// Canonical; `None`: whichever of the site's hosts.
+        /// The canonical host; `None`: any of the site's hosts.
         host: Option<String>,
-        /// Canonical path.
+        /// The canonical path.
         path: Vec<u8>,
-        /// Normalised query.
+        /// The normalized query.
         query: Option<Vec<u8>>,
     },
-    /// A canonical path and all below it, by whole segments: `/shop` is `/shop`, `/shop/` and `/shop/x`, not `/shopping`.
+    /// A canonical path and all paths below it, by whole segments: `/shop` covers `/shop`, `/shop/` and `/shop/x`, not `/shopping`.
     Prefix(Vec<u8>),
-    /// Whatever depends on a thing.
+    /// All responses with a tag.
     Tag(String),
-    /// Whatever has this regular expression somewhere in its `path?query`.
+    /// All responses in whose `path?query` this regular expression matches anywhere.
     Pattern(PurgePattern),
 }
 
@@ -64,13 +64,13 @@ impl std::fmt::Display for Scope {
 /// One purge.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Purge {
-    /// Its scope.
+    /// The responses that it covers.
     pub scope: Scope,
-    /// What happens to that.
+    /// The effect on these responses.
     pub strength: Strength,
 }
 
-/// The scope of one URL: `https://host/path?query`, or `/path?query` for any host. A fragment is dropped.
+/// Parses the scope of one URL: `https://host/path?query`, or `/path?query` for any host. A fragment is dropped.
 pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
     let text = text.trim();
     let text = text.split_once('#').map_or(text, |(before, _)| before);
@@ -89,7 +89,7 @@ pub fn url_scope(text: &str, site: &Policy) -> Result<Scope, PurgeError> {
     })
 }
 
-/// The scope of everything at and below a path, as people write it: `/shop`, `/shop/`. `/` is the whole site.
+/// Parses the scope of a path and all paths below it, as users write it: `/shop`, `/shop/`. `/` is the whole site.
 pub fn prefix_scope(text: &str) -> Result<Scope, PurgeError> {
     let target = uri::split(text.trim().as_bytes())?;
     let mut path = Vec::new();

@@ -1,13 +1,13 @@
-//! Tags in the requests of plugins.
+//! Parsing of tags in the requests of plugins.
 //!
-//! Commas, blanks or `|` separate them; Proxy Cache Purge and `VCaching` write an alternation of a pattern.
+//! Commas, blanks or `|` separate tags; Proxy Cache Purge and `VCaching` write them as alternatives in a regular expression.
 
 use super::error::{MAX_PURGES, PurgeError};
 use super::scope::Scope;
 use crate::tags;
 
-/// `a,b c|d`, also as an alternation of a pattern: `(a|b)`, `^a$`, with escapes. A tag that is a pattern itself means
-/// the whole site, since tags are kept as hashes and cannot be searched.
+/// Parses `a,b c|d`, also as alternatives in a pattern: `(a|b)`, `^a$`, with escapes. A tag that is itself a pattern means
+/// the whole site, since tags are stored as hashes and cannot be searched.
 pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, PurgeError> {
     let mut scopes = Vec::new();
     for part in lists
@@ -39,8 +39,8 @@ pub(super) fn tag_scopes(lists: &[&[u8]]) -> Result<Vec<Scope>, PurgeError> {
     }
 }
 
-/// A tag without the backslashes before its punctuation; `None` if it is a pattern. A dot is taken for a dot: the tags
-/// of `LiteSpeed` have them.
+/// A tag without the backslashes before punctuation; `None` if it is a pattern. A dot is read literally, because tags of
+/// `LiteSpeed` contain dots.
 fn unescaped(tag: &[u8]) -> Option<Vec<u8>> {
     let mut plain = Vec::with_capacity(tag.len());
     let mut bytes = tag.iter();

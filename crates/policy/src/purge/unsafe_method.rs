@@ -1,8 +1,8 @@
-//! What an unsafe request purges without a purge request.
+//! The purges that unsafe requests cause without being purge requests.
 //!
-//! RFC 9111 section 4.4 requires a cache to invalidate the address of each successful unsafe request. Anybody can send such
-//! a request, so with the WordPress preset a client without a session never purges hard, and nothing at all if the plugin
-//! reports what changed. The caller decides how often it may happen.
+//! RFC 9111 section 4.4 requires a cache to invalidate the URL of each successful unsafe request. Anyone can send such
+//! a request, so with the WordPress preset a client without a session never purges hard, and not at all if the plugin
+//! reports changes. The caller limits how often this may happen.
 
 use http::{HeaderMap, HeaderName};
 
@@ -10,8 +10,8 @@ use super::scope::Strength;
 use crate::request_info::{Method, RequestInfo};
 use crate::site::{Policy, UnsafeMethodPurges};
 
-/// How hard a successful request with this response purges its address, and those of `Location` and `Content-Location`.
-/// `None`: not at all.
+/// The strength with which a successful request with this response purges its URL, and those of `Location` and
+/// `Content-Location`. `None`: not at all.
 pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> Option<Strength> {
     if !may_change(info, site.unsafe_methods) {
         return None;
@@ -22,14 +22,14 @@ pub fn invalidation(info: &RequestInfo, response: &HeaderMap, site: &Policy) -> 
     let has_session = info.has_session() || info.has_authorization();
     match (has_session, response.contains_key(GALLEY_PLUGIN)) {
         (true, false) => Some(Strength::Hard),
-        // A session is not verified here: only WordPress can do that. The plugin does, and reports changes.
+        // The session is not verified here: only WordPress can do that. The plugin verifies it, and reports changes.
         (true, true) | (false, false) => Some(Strength::Soft),
         (false, true) => None,
     }
 }
 
-/// Whether a method may change stored responses. Departs: RFC 9111 section 4.4 counts unknown methods as well, which the
-/// WordPress preset does not, since anybody can invent one.
+/// Whether a method may change stored responses. Departs: RFC 9111 section 4.4 counts unknown methods as well. The
+/// WordPress preset does not, because anyone can invent one.
 fn may_change(info: &RequestInfo, purges: UnsafeMethodPurges) -> bool {
     match info.method() {
         Method::Post | Method::Put | Method::Patch | Method::Delete => true,
@@ -40,10 +40,10 @@ fn may_change(info: &RequestInfo, purges: UnsafeMethodPurges) -> bool {
     }
 }
 
-/// The field by which the plugin says that it has run: what this request changed is ordered by the plugin.
+/// The field by which the plugin announces that it was running: it reports what this request changed.
 const GALLEY_PLUGIN: HeaderName = HeaderName::from_static("galley-plugin");
 
-/// Registered as safe (RFC 4918, RFC 3253, RFC 5323, and `QUERY`).
+/// Methods that are registered as safe (RFC 4918, RFC 3253, RFC 5323, and `QUERY`).
 const SAFE_EXTENSIONS: &[&str] = &["PROPFIND", "QUERY", "REPORT", "SEARCH"];
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_session_purges_hard_and_nobody_where_the_plugin_reports() {
+    fn only_sessions_purge_hard_unless_the_plugin_reports_changes() {
         use Strength::{Hard, Soft};
         let cookie: &[(&str, &str)] = &[("cookie", "wordpress_logged_in_x=1")];
         let basic: &[(&str, &str)] = &[("authorization", "Basic eA==")];

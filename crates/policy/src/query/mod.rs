@@ -1,9 +1,9 @@
-//! Query strings, read exactly as PHP reads them.
+//! Query strings, parsed exactly as PHP parses them.
 //!
-//! An ignored parameter is dropped from the key *and* from the request to the upstream, so a name that only Galley ignores
-//! cannot be used to smuggle a value past the key. Names are compared after one decoding (`utm%5fsource`), and reasons to
-//! pass after PHP's renaming (`preview.id` and `preview[id` are `$_GET['preview_id']`). Only `&` separates. Parameters are
-//! sorted by the PHP variable that they set, stably, so that the later of two stays the later.
+//! An ignored parameter is dropped from the key *and* from the upstream request, so a name that only Galley ignores
+//! cannot smuggle a value past the key. Names are compared after one decoding (`utm%5fsource`), reasons to pass
+//! after PHP's renaming (`preview.id` and `preview[id` are `$_GET['preview_id']`). Only `&` separates parameters. Parameters
+//! are sorted by the PHP variable that they set; the sort is stable, so the last value of a variable stays the last.
 
 mod normalise;
 mod pairs;

@@ -1,16 +1,18 @@
 //! Writes a query in normal form, and finds the parameters that make the request bypass the cache.
 
-use super::pairs::{Fate, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair};
+use super::pairs::{
+    Disposition, FormDecoded, MAX_PARAMETERS, Parameter, rename, split_at, split_pair,
+};
 use crate::classes;
 use crate::site::{NamePattern, ParameterOrder, Policy};
 use crate::span::Span;
 use crate::uri;
 use crate::wordpress;
 
-/// Writes the normalised query to `out`, which is cleared first; empty means that the URL has none.
+/// Writes the normalized query to `out`, which is cleared first; empty means that the URL has none.
 ///
-/// Without ignored parameters, sorted by name, escapes in upper case, unreserved characters decoded, a lone `%` and
-/// everything that RFC 3986 forbids escaped. `raw` is what follows the `?`.
+/// Ignored parameters are removed, the others sorted by name. Escapes are in upper case, unreserved characters are decoded, and
+/// a lone `%` and all bytes that RFC 3986 forbids are escaped. `raw` is the text after the `?`.
 pub fn normalise(raw: &[u8], site: &Policy, out: &mut Vec<u8>) {
     out.clear();
     let (mut pairs, mut work) = (Vec::new(), Vec::new());
@@ -18,7 +20,7 @@ pub fn normalise(raw: &[u8], site: &Policy, out: &mut Vec<u8>) {
     write_kept(raw, &mut pairs, &work, site, out);
 }
 
-/// Whether a query lets the cache answer.
+/// Whether a query permits the use of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueryCacheability {
     Cacheable,
@@ -27,7 +29,7 @@ pub(crate) enum QueryCacheability {
 
 /// Parses the parameters of `raw` into `pairs`, their names into `work`; both are cleared first.
 ///
-/// A site's own `ignore_query` overrides the preset's reasons to pass: its owner knows its names.
+/// A site's own `ignore_query` overrides the preset's reasons to pass: the site's owner knows the names.
 pub(crate) fn scan(
     raw: &[u8],
     site: &Policy,
@@ -59,14 +61,14 @@ pub(crate) fn scan(
             split_pair(part)
         };
         let named = work.len();
-        let fate = if is_plain && is_ignored(name, site) {
-            Fate::Drop
+        let disposition = if is_plain && is_ignored(name, site) {
+            Disposition::Drop
         } else if !is_plain && is_ignored(decoded(name, named, work), site) {
             work.truncate(named);
-            Fate::Drop
-        } else if !goes_by_variable(site) {
+            Disposition::Drop
+        } else if !needs_variables(site) {
             work.truncate(named);
-            Fate::Keep
+            Disposition::Keep
         } else {
             if is_plain {
                 work.extend_from_slice(name);
@@ -78,10 +80,10 @@ pub(crate) fn scan(
             {
                 reading = QueryCacheability::MustPass;
             }
-            Fate::Keep
+            Disposition::Keep
         };
         pairs.push(Parameter {
-            fate,
+            disposition,
             name: Span::since(named, work),
             raw: span,
         });
@@ -93,12 +95,12 @@ pub(crate) fn scan(
     }
 }
 
-/// Whether anything depends on the variables that parameters set: their order, or what WordPress makes of them.
-fn goes_by_variable(site: &Policy) -> bool {
+/// Whether the variables that parameters set are needed: for their order, or for their meaning in WordPress.
+fn needs_variables(site: &Policy) -> bool {
     site.urls.has_wordpress_paths || site.urls.parameter_order == ParameterOrder::WithinVariable
 }
 
-/// Sorts `pairs` (without a preset: leaves their order) and appends the kept ones to `out` in canonical form. Says whether there were any.
+/// Sorts `pairs` (not without a preset) and appends the kept ones to `out` in canonical form. Returns whether there were any.
 pub(crate) fn write_kept(
     raw: &[u8],
     pairs: &mut [Parameter],
@@ -106,31 +108,37 @@ pub(crate) fn write_kept(
     site: &Policy,
     out: &mut Vec<u8>,
 ) -> bool {
-    if pairs.iter().all(|pair| pair.fate == Fate::Drop) {
+    if pairs
+        .iter()
+        .all(|pair| pair.disposition == Disposition::Drop)
+    {
         return false;
     }
     match site.urls.parameter_order {
-        // The place in the query breaks ties: stable, and without the buffer that a stable sort would allocate.
+        // The position in the query breaks ties, which makes the sort stable without the buffer that a stable sort would allocate.
         ParameterOrder::WithinVariable => pairs.sort_unstable_by(|a, b| {
             let by_name = a.name.of(work).cmp(b.name.of(work));
             by_name.then(a.raw.start.cmp(&b.raw.start))
         }),
-        // Only PHP is known not to care about the order of different names. They are in their order.
+        // Only for PHP it is known that the order of different names does not matter. The pairs are in their original order.
         ParameterOrder::Exact => {}
     }
     let before = out.len();
-    for pair in pairs.iter().filter(|pair| pair.fate == Fate::Keep) {
+    for pair in pairs
+        .iter()
+        .filter(|pair| pair.disposition == Disposition::Keep)
+    {
         separate(before, out);
         append_canonical(pair.raw.of(raw), out);
     }
     out.len() > before
 }
 
-/// Whether the query consists of ignored parameters only, as in campaigns: then all of it is dropped at once.
+/// Whether the query consists of ignored parameters only, as in campaigns, so that all of it can be dropped at once.
 pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
     let mut end = 0;
     for pair in pairs {
-        if pair.fate != Fate::Drop || pair.raw.start != end {
+        if pair.disposition != Disposition::Drop || pair.raw.start != end {
             return false;
         }
         end = pair.raw.end + 1;
@@ -138,14 +146,20 @@ pub(crate) fn drops_all(raw: &[u8], pairs: &[Parameter]) -> bool {
     !pairs.is_empty() && end == raw.len() + 1
 }
 
-/// Appends the ignored parameters as they were sent, in their order. Says whether there were any.
+/// Appends the ignored parameters as they were sent, in their order. Returns whether there were any.
 pub(crate) fn write_dropped(raw: &[u8], pairs: &mut [Parameter], out: &mut Vec<u8>) -> bool {
-    if pairs.iter().all(|pair| pair.fate == Fate::Keep) {
+    if pairs
+        .iter()
+        .all(|pair| pair.disposition == Disposition::Keep)
+    {
         return false;
     }
     pairs.sort_unstable_by_key(|pair| pair.raw.start);
     let before = out.len();
-    for pair in pairs.iter().filter(|pair| pair.fate == Fate::Drop) {
+    for pair in pairs
+        .iter()
+        .filter(|pair| pair.disposition == Disposition::Drop)
+    {
         separate(before, out);
         out.extend_from_slice(pair.raw.of(raw));
     }
@@ -158,7 +172,7 @@ fn separate(before: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The decoded name, behind what `work` already holds.
+/// Appends the decoded name to `work`, and returns it.
 fn decoded<'w>(name: &[u8], named: usize, work: &'w mut Vec<u8>) -> &'w [u8] {
     work.extend(FormDecoded(name));
     work.get(named..).unwrap_or_default()
@@ -169,9 +183,9 @@ fn is_ignored(name: &[u8], site: &Policy) -> bool {
     is_listed(&site.ignore_query) || (site.urls.ignore_tracking && wordpress::is_tracking(name))
 }
 
-/// Brings one pair to its normal form without changing what PHP decodes it to.
+/// Appends the canonical form of one pair, which PHP decodes to the same.
 fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
-    // Most are in it.
+    // Most pairs are canonical.
     if !classes::has(pair, |byte| (byte == b'%') | is_forbidden(byte)) {
         out.extend_from_slice(pair);
         return;
@@ -185,7 +199,7 @@ fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
                     rest = tail;
                     uri::push_normal(value, out);
                 }
-                // Unescaped it could join with the decoded characters behind it: `%%34%31` would become `%41`.
+                // Unescaped, it could join with decoded characters after it: `%%34%31` would become `%41`.
                 None => uri::push_escape(b'%', out),
             },
             _ if is_forbidden(byte) => uri::push_escape(byte, out),
@@ -194,7 +208,7 @@ fn append_canonical(pair: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What RFC 3986 forbids in a query, and `#`, which would end it.
+/// Bytes that RFC 3986 forbids in a query, and `#`, which would end it.
 #[expect(
     clippy::needless_bitwise_bool,
     reason = "without branches the compiler tests sixteen bytes at a time"
@@ -235,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_have_one_form() {
+    fn queries_have_one_canonical_form() {
         for (raw, expected) in [
             ("", ""),
             ("&&", ""),
@@ -246,7 +260,7 @@ mod tests {
             ("utm%5Fsource=x&%75tm_x&s=1&fbclid", "s=1"),
             ("utm_source=x", ""),
             ("utm_source[a]=x&fbclid[]=y", "fbclid[]=y"),
-            // Not ignored, because PHP knows them by other names: kept for key and upstream alike.
+            // Not ignored, because PHP has other names for them: kept in the key and in the upstream request.
             ("utm.source=1&+utm_source=2", "utm.source=1&+utm_source=2"),
             ("%c3%a9=%7e%2f", "%C3%A9=~%2F"),
             ("a=\u{e9}", "a=%C3%A9"),
@@ -262,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn the_later_writer_of_a_variable_stays_the_later() {
-        // All of these set `$_GET['a_b']`; between them order decides.
+    fn the_order_of_values_of_a_variable_is_kept() {
+        // All of these set `$_GET['a_b']`, so their order matters.
         assert_eq!(
             normal("z=0&a_b=1&a.b=2&a%20b[x]=3&a+b=4&a[b=5"),
             "a_b=1&a.b=2&a%20b[x]=3&a+b=4&a[b=5&z=0"
@@ -271,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_names_keep_their_order_however_many() {
+    fn the_order_of_equal_names_is_kept() {
         let pairs = |names: &[&str]| {
             let pair = |(at, name): (usize, &str)| format!("{name}={at}");
             let cycle = names.iter().copied().cycle().take(300).enumerate();
@@ -284,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_be_cloaked() {
+    fn names_cannot_be_disguised() {
         for raw in [
             "preview=true",
             "x=1&preview",
@@ -321,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_adds_names_to_ignore() {
+    fn the_configuration_adds_ignored_names() {
         let site = Policy {
             ignore_query: vec![
                 NamePattern::parse("ref"),
@@ -340,7 +354,7 @@ mod tests {
         assert_eq!(out, b"utm_source=1&preview=2");
     }
 
-    /// What PHP makes of a query: each variable with its writes in order.
+    /// The variables that PHP sets from a query, each with its values in order.
     fn meaning(raw: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, Vec<u8>)> {
         let mut all: Vec<_> = raw
             .split(|&b| b == b'&')
@@ -370,7 +384,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_query(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_accepted(raw in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut out = Vec::new();
             normalise(&raw, &Policy::default(), &mut out);
             prop_assert!(out.iter().all(u8::is_ascii_graphic));

@@ -3,22 +3,22 @@
 use crate::span::Span;
 use crate::uri;
 
-/// Above this many parameters nothing is sorted out for the cache: PHP reads no more (`max_input_vars`), and dropping
-/// one would let another one in.
+/// With more parameters a request bypasses the cache: PHP reads no more (`max_input_vars`), so dropping one would make PHP read
+/// another.
 pub const MAX_PARAMETERS: usize = 1000;
 
 /// One parameter: its position in the raw query, and its name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
-    pub(super) fate: Fate,
-    /// PHP's name for it: a range of the work buffer.
+    pub(super) disposition: Disposition,
+    /// The name of the PHP variable: a range of the work buffer.
     pub(super) name: Span,
     /// `name=value` as sent: a range of the raw query.
     pub(super) raw: Span,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     Keep,
     Drop,
 }
@@ -27,7 +27,7 @@ pub(crate) fn split_pair(part: &[u8]) -> (&[u8], &[u8]) {
     split_at(part, memchr::memchr(b'=', part))
 }
 
-/// The parts before and behind the byte at `at`.
+/// The parts before and after the byte at `at`.
 pub(super) fn split_at(part: &[u8], at: Option<usize>) -> (&[u8], &[u8]) {
     match at {
         Some(at) => (
@@ -58,8 +58,8 @@ pub(crate) fn variable(name: &[u8], out: &mut Vec<u8>) {
 
 /// Turns the decoded name at `start` of `work` into the name of the PHP variable, without its index.
 ///
-/// As `php_register_variable_ex` does: ends at NUL, leading spaces go, `.` and space become `_`, `[` begins an index if
-/// a `]` follows and becomes `_` if not.
+/// Follows `php_register_variable_ex`: the name ends at NUL, leading spaces are removed, `.` and space become `_`, and `[` begins
+/// an index if a `]` follows, otherwise it becomes `_`.
 pub(super) fn rename(work: &mut Vec<u8>, start: usize) {
     let name = work.get(start..).unwrap_or_default();
     let end = memchr::memchr(0, name).unwrap_or(name.len());
@@ -80,7 +80,7 @@ pub(super) fn rename(work: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Form decoding (`+` is a space); a broken escape is text, as it is to PHP.
+/// Form decoding (`+` is a space). An invalid escape is text, as in PHP.
 #[derive(Clone)]
 pub(crate) struct FormDecoded<'a>(pub(crate) &'a [u8]);
 
@@ -104,9 +104,9 @@ impl Iterator for FormDecoded<'_> {
     }
 }
 
-/// Whether PHP reads a body of this type as a form in one piece.
+/// Whether PHP parses a body of this type as an urlencoded form.
 pub(crate) fn is_urlencoded(content_type: &[u8]) -> bool {
-    // Its type ends where PHP takes it to end (`sapi_read_post_data`).
+    // The type ends where it ends for PHP (`sapi_read_post_data`).
     let media_type = content_type
         .trim_ascii_start()
         .split(|&b| matches!(b, b';' | b',' | b' '))

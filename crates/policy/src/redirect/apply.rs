@@ -9,22 +9,22 @@ use crate::site::{Policy, Rule};
 pub struct Redirection {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
-    /// For `Location`: no byte in it ends a line.
+    /// The value of `Location`; it contains no byte that ends a line.
     pub location: Vec<u8>,
 }
 
-/// Whether [`of`] may redirect a request. Does not allocate; may be true for a request that is not redirected then.
+/// Whether [`of`] may redirect a request. Does not allocate; may be true for a request that is then not redirected.
 pub fn may_apply(info: &RequestInfo, site: &Policy) -> bool {
     let rule = info.rule().and_then(|index| site.rules.get(index));
     let home = &site.home;
-    rule.is_some_and(|rule| rule.redirect.is_some()) || is_away(info, home, home.https)
+    rule.is_some_and(|rule| rule.redirect.is_some()) || is_other_address(info, home, home.https)
 }
 
-/// The redirect target of a request; `None`: it is answered at its address. `has_tls`: whether the site can speak TLS by now;
-/// nobody is redirected to a host without a certificate.
+/// The redirect of a request; `None`: there is none. `has_tls`: whether the host can be reached over TLS; requests
+/// are never redirected to a host without a certificate.
 pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirection> {
     let https = site.home.https.filter(|_| has_tls);
-    if is_away(info, &site.home, https)
+    if is_other_address(info, &site.home, https)
         && let Some(found) = home(info, &site.home, https)
     {
         return Some(found);
@@ -33,27 +33,28 @@ pub fn of(info: &RequestInfo, site: &Policy, has_tls: bool) -> Option<Redirectio
     of_rule(info, rule, rule.redirect.as_ref()?)
 }
 
-/// Whether a request used another address than the site's canonical one. Purges come from this machine, without TLS; the
-/// challenge for a host is requested without TLS too, also from servers that answer it from a folder (RFC 8555 section 8.3).
-fn is_away(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
-    let is_elsewhere = (https.is_some() && info.scheme() == Scheme::Http)
+/// Whether a request used another address than the site's canonical one. Purges are exempt because they are sent from this
+/// machine, without TLS. Challenges for a host are requested without TLS too, also from servers that serve them from a folder
+/// (RFC 8555 section 8.3).
+fn is_other_address(info: &RequestInfo, home: &Home, https: Option<u16>) -> bool {
+    let is_other = (https.is_some() && info.scheme() == Scheme::Http)
         || home.host.as_ref().is_some_and(|host| host != info.host());
-    is_elsewhere
+    is_other
         && !matches!(info.method(), Method::Purge | Method::Ban)
-        && !info.path().starts_with(CHALLENGES)
+        && !info.path().starts_with(ACME_CHALLENGES)
 }
 
 fn home(info: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirection> {
-    let goes_to_tls = https.filter(|_| info.scheme() == Scheme::Http);
+    let tls_port = https.filter(|_| info.scheme() == Scheme::Http);
     let host = match &home.host {
-        Some(host) if !(goes_to_tls.is_some() && home.secure_first) => host,
+        Some(host) if !(tls_port.is_some() && home.secure_first) => host,
         _ => info.host(),
     };
-    // HTTP/1.0 without a host: there is no address to redirect to.
+    // An HTTP/1.0 request without a host has no address to redirect to.
     if host.is_empty() {
         return None;
     }
-    let (scheme, port) = match goes_to_tls {
+    let (scheme, port) = match tls_port {
         Some(port) => (Scheme::Https, Some(port)),
         None => (info.scheme(), info.port()),
     };
@@ -66,7 +67,7 @@ fn home(info: &RequestInfo, home: &Home, https: Option<u16>) -> Option<Redirecti
         location.push(b'?');
         location.extend_from_slice(query);
     }
-    let status = lasting(info.method());
+    let status = permanent_status(info.method());
     Some(Redirection { status, location })
 }
 
@@ -79,21 +80,24 @@ fn of_rule(info: &RequestInfo, rule: &Rule, redirect: &Redirect) -> Option<Redir
         location.push(if location.contains(&b'?') { b'&' } else { b'?' });
         location.extend_from_slice(query);
     }
-    // What leads to itself would go round for ever.
+    // A redirect to the requested URL would loop.
     let here = format!("{}://{}", info.scheme().as_str(), info.authority());
     let target = location.strip_prefix(here.as_bytes()).unwrap_or(&location);
-    let (path, asked) = match target.iter().position(|byte| *byte == b'?') {
+    let (path, target_query) = match target.iter().position(|byte| *byte == b'?') {
         Some(at) => target.split_at(at),
         None => (target, &b""[..]),
     };
-    let is_same =
-        path == info.path() && asked.get(1..).unwrap_or_default() == query.unwrap_or_default();
-    let status = redirect.status.unwrap_or_else(|| lasting(info.method()));
+    let is_same = path == info.path()
+        && target_query.get(1..).unwrap_or_default() == query.unwrap_or_default();
+    let status = redirect
+        .status
+        .unwrap_or_else(|| permanent_status(info.method()));
     (!is_same).then_some(Redirection { status, location })
 }
 
-/// For good: with 301 browsers turn a `POST` into a `GET`, with 308 they do not (RFC 9110 sections 15.4.2, 15.4.9).
-fn lasting(method: Method) -> u16 {
+/// The status of a permanent redirect. With 301 browsers turn a `POST` into a `GET`, with 308 they do not (RFC 9110 sections
+/// 15.4.2, 15.4.9).
+fn permanent_status(method: Method) -> u16 {
     match method {
         Method::Get | Method::Head => 301,
         Method::Post
@@ -109,4 +113,4 @@ fn lasting(method: Method) -> u16 {
     }
 }
 
-const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
+const ACME_CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";

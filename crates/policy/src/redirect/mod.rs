@@ -1,12 +1,12 @@
 //! Redirects of the site's configuration: to TLS, to the canonical host, and those of rules.
 //!
-//! They depend on the request alone, before any lookup: a stored page never carries the redirect of another scheme or host,
-//! and none of these redirects is stored. A target is a path of the same host, or an address whose host the configuration
-//! names: what a client sends gets into the path and the query only, escaped, so that it can form neither a line of the
-//! head nor another host (CWE-601, CWE-113).
+//! Redirects depend on the request only, and are decided before any lookup: a stored page is never sent where another scheme or
+//! host requires a redirect, and none of these redirects is stored. A target is a path of the same host, or a URL whose host
+//! the configuration names. Data from the client is inserted into the path and the query only, escaped, so that it can form
+//! neither a line of the head nor another host (CWE-601, CWE-113).
 //!
 //! WordPress redirects too (`redirect_canonical`), to the host and scheme of its own address. The two agree if the
-//! configuration names the same, as the manual says; this module does not know that address.
+//! configuration names the same address, as the manual says; this module does not know the address of WordPress.
 
 mod apply;
 mod target;

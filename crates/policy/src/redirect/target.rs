@@ -1,11 +1,11 @@
-//! Redirects as the configuration names them.
+//! Redirects in the configuration.
 
-/// The one address of a site.
+/// The canonical address of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Home {
     /// The port of TLS, if requests without TLS are redirected to it.
     pub https: Option<u16>,
-    /// The host that all others of the site are sent to, canonical.
+    /// The canonical host to which requests for the site's other hosts are redirected.
     pub host: Option<String>,
     /// Whether the redirect to TLS keeps the host, as HSTS requires: a browser accepts the field only over TLS and for the
     /// host that sent it (RFC 6797 section 8.1).
@@ -15,9 +15,9 @@ pub struct Home {
 /// `redirect = ...` of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Its target.
+    /// The target.
     pub target: RedirectTarget,
-    /// Its status; `None`: 301, or 308 where the method has to stay.
+    /// The status; `None`: 301, or 308 for methods that must not change.
     pub status: Option<u16>,
     /// Whether the query is appended.
     pub keeps_query: bool,
@@ -30,14 +30,14 @@ pub struct RedirectTarget(Vec<TargetPiece>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TargetPiece {
     Text(String),
-    /// Counted from 0.
+    /// The index of a group, from 0.
     Group(usize),
 }
 
 impl RedirectTarget {
-    /// Reads `/new/$1` or `https://example.org/$1`; `groups`: how many there are to be filled in.
+    /// Parses `/new/$1` or `https://example.org/$1`. `groups`: how many groups the path of the rule has.
     ///
-    /// Errors: why it cannot be gone to, as the end of a sentence.
+    /// Errors: why the target is invalid, as the end of a sentence.
     pub fn parse(text: &str, groups: usize) -> Result<Self, &'static str> {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("which contains a space or another character that must be percent-encoded");
@@ -53,7 +53,7 @@ impl RedirectTarget {
         pieces(text, groups).map(Self)
     }
 
-    /// The place, with groups filled in and escaped.
+    /// The target with the groups inserted and escaped.
     pub(super) fn fill(&self, groups: &[Option<&[u8]>]) -> Vec<u8> {
         let mut out = Vec::new();
         for piece in &self.0 {
@@ -70,7 +70,7 @@ impl RedirectTarget {
                 }
             }
         }
-        // `//host/` would be another host.
+        // `//host/` would be a URL with another host.
         while out.starts_with(b"//") {
             out.remove(0);
         }
@@ -78,7 +78,7 @@ impl RedirectTarget {
     }
 }
 
-/// What follows the host of an address, which must be there in full.
+/// The path of a URL, whose host must be complete.
 fn of_address(rest: &str) -> Result<&str, &'static str> {
     let (host, path) = match rest.find(['/', '?', '#']) {
         Some(at) => rest.split_at(at),
@@ -130,8 +130,8 @@ fn escape(bytes: &[u8], plain: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Beside letters and digits: what a path may hold (RFC 3986 section 3.3).
+/// Bytes other than letters and digits that a path may contain (RFC 3986 section 3.3).
 const IN_PATH: &[u8] = b"-._~!$&'()*+,;=:@/";
 
-/// What a value in a query may hold and remain one.
+/// Bytes that a value in a query may contain without ending it.
 const IN_QUERY: &[u8] = b"-._~/";

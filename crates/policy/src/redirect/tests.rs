@@ -1,4 +1,4 @@
-//! Where requests are sent to, and that no client chooses the host.
+//! Tests of redirect targets, and that no client can choose the host.
 
 use super::*;
 use crate::pattern::PathPattern;
@@ -20,7 +20,7 @@ fn info(method: &str, url: &str, scheme: Scheme, site: &Policy) -> RequestInfo {
     parsed(&line, &[("host", host)], site)
 }
 
-fn went(method: &str, url: &str, scheme: Scheme, site: &Policy) -> String {
+fn redirect_of(method: &str, url: &str, scheme: Scheme, site: &Policy) -> String {
     let info = info(method, url, scheme, site);
     let found = of(&info, site, true);
     assert!(may_apply(&info, site) || found.is_none(), "{url}");
@@ -45,7 +45,7 @@ fn home(https: Option<u16>, host: Option<&str>, secure_first: bool) -> Policy {
 }
 
 #[test]
-fn a_site_has_one_address() {
+fn requests_are_redirected_to_the_canonical_address() {
     use Scheme::{Http, Https};
     let tls = home(Some(443), None, false);
     let odd = home(Some(8443), None, false);
@@ -81,12 +81,16 @@ fn a_site_has_one_address() {
         (&steps, "GET", Http, "a.org/x", "301 https://a.org/x"),
         (&steps, "GET", Https, "a.org/x", "301 https://www.a.org/x"),
     ] {
-        assert_eq!(went(method, url, scheme, site), expected, "{method} {url}");
+        assert_eq!(
+            redirect_of(method, url, scheme, site),
+            expected,
+            "{method} {url}"
+        );
     }
 }
 
 #[test]
-fn nobody_is_sent_to_tls_that_cannot_be_spoken_yet() {
+fn requests_are_not_redirected_to_tls_without_a_certificate() {
     let both = home(Some(443), Some("www.a.org"), false);
     for (url, expected) in [
         ("www.a.org/x", None),
@@ -149,11 +153,11 @@ fn rules_redirect() {
             "a/12/b%20c",
             "301 /b%20c/12",
         ),
-        // Nothing that is filled in makes another host, another line or another parameter.
+        // Inserted text cannot form another host, another line or another parameter.
         ("/to*", "/$1", plain, "a/to/evil.org/", "301 /evil.org/"),
         ("/to/*", "/$1", plain, "a/to/%C3%A9%22x", "301 /%C3%A9%22x"),
         ("/to/*", "/?q=$1", plain, "a/to/a&b=c", "301 /?q=a%26b%3Dc"),
-        // What leads to itself is answered.
+        // A redirect to the requested URL is not applied.
         ("/*", "/soon", plain, "a/soon", ""),
         ("/*", "http://a/soon", drops, "a/soon", ""),
         (
@@ -167,17 +171,20 @@ fn rules_redirect() {
     ] {
         let site = rule(path, target, how);
         assert_eq!(
-            went("GET", url, Scheme::Http, &site),
+            redirect_of("GET", url, Scheme::Http, &site),
             expected,
             "{path} {target} {url}"
         );
     }
     let site = rule("/old", "/new", plain);
-    assert_eq!(went("POST", "a/old", Scheme::Http, &site), "308 /new");
+    assert_eq!(
+        redirect_of("POST", "a/old", Scheme::Http, &site),
+        "308 /new"
+    );
 }
 
 #[test]
-fn the_way_to_tls_comes_before_rules() {
+fn redirects_to_tls_precede_rules() {
     let site = Policy {
         home: Home {
             https: Some(443),
@@ -186,14 +193,17 @@ fn the_way_to_tls_comes_before_rules() {
         ..rule("/old", "/new", |_| {})
     };
     assert_eq!(
-        went("GET", "a/old", Scheme::Http, &site),
+        redirect_of("GET", "a/old", Scheme::Http, &site),
         "301 https://a/old"
     );
-    assert_eq!(went("GET", "a/old", Scheme::Https, &site), "301 /new");
+    assert_eq!(
+        redirect_of("GET", "a/old", Scheme::Https, &site),
+        "301 /new"
+    );
 }
 
 #[test]
-fn targets_whose_host_a_client_could_choose_are_refused() {
+fn targets_with_a_host_from_the_client_are_rejected() {
     for (text, groups, why) in [
         ("https://$1/", 1, "not named in full"),
         ("https://example.org$1", 1, "not named in full"),
@@ -219,7 +229,7 @@ fn targets_whose_host_a_client_could_choose_are_refused() {
 
 proptest! {
     #[test]
-    fn no_path_makes_another_host_or_line(
+    fn no_path_forms_another_host_or_line(
         path in "/[a-z/\\\\%@:.0-9A-F]{0,30}",
         target in proptest::sample::select(vec!["/$1", "/x/$1", "/?q=$1", "https://b.org/$1", "/$1/$1"]),
         query in "(\\?[a-z%/&=@:\\\\]{0,10})?",
@@ -245,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn any_target_is_judged(text in "\\PC{0,30}", groups in 0_usize..4) {
+    fn any_target_is_accepted(text in "\\PC{0,30}", groups in 0_usize..4) {
         let _ = RedirectTarget::parse(&text, groups);
     }
 }

@@ -1,11 +1,11 @@
-//! Classes of `Accept` and of device: the few variants that a page may have.
+//! Classes of `Accept` and of devices: the few variants that a page may have.
 //!
-//! There are as many raw values as browsers; one class per kind of response keeps the number of entries small.
+//! Browsers send many different values. One class per kind of response keeps the number of entries small.
 
 use super::kinds::{AcceptClass, Device};
 use crate::fields;
 
-/// Reads `Accept` lines until it is known whether only JSON is wanted.
+/// Reads `Accept` lines until it is known whether the client accepts only JSON.
 #[derive(Default)]
 pub(super) struct AcceptLines {
     any: bool,
@@ -21,7 +21,7 @@ impl AcceptLines {
             return;
         }
         for member in fields::members(line) {
-            // A browser's first member tells already.
+            // The first media range of a browser decides.
             if self.other {
                 return;
             }
@@ -40,7 +40,7 @@ impl AcceptLines {
     }
 }
 
-/// `*/json` or `*+json`, whatever the type before it.
+/// `*/json` or `*+json`, with any type before it.
 fn is_json(range: &[u8]) -> bool {
     let end = range.len().saturating_sub(5);
     let has_type = memchr::memchr(b'/', range).is_some_and(|slash| slash > 0 && slash <= end);
@@ -50,7 +50,7 @@ fn is_json(range: &[u8]) -> bool {
             .is_some_and(|e| e.eq_ignore_ascii_case(b"/json") || e.eq_ignore_ascii_case(b"+json"))
 }
 
-/// What `wp_is_mobile()` says: the client hint if there is one, else words in `User-Agent`.
+/// The result of `wp_is_mobile()`: the client hint if there is one, otherwise words in `User-Agent`.
 pub(super) fn device(client_hint: Option<&[u8]>, user_agent: Option<&[u8]>) -> Device {
     let is_mobile = match client_hint {
         Some(hint) => hint.trim_ascii() == b"?1",

@@ -1,6 +1,6 @@
 //! Which requests may use the cache.
 //!
-//! Bypassing is always correct and only slow. A request bypasses the cache when its response may be for one person or one
+//! Bypassing the cache is always correct, only slow. A request bypasses the cache if its response may be for one person or one
 //! moment, or may depend on something that is neither in the key nor sent upstream. `Range` and conditions do not bypass
 //! it.
 
@@ -11,13 +11,13 @@ use crate::query::QueryCacheability;
 use crate::site::{AuthorizationPolicy, MemberPages, Policy, RequestDirectives, Rule};
 use crate::wordpress;
 
-/// What the pass over the fields found that matters here.
+/// The findings of the pass over the fields that cacheability depends on.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CacheabilityFindings {
     pub(super) authorization: bool,
     pub(super) bypass_cookie: bool,
     pub(super) login_cookie: bool,
-    /// A cookie that means more than a member or a cart.
+    /// A cookie other than those of members and carts.
     pub(super) other_cookie: bool,
     pub(super) nonce: bool,
     pub(super) ajax: bool,
@@ -40,7 +40,7 @@ pub(super) fn judge(
     }
 }
 
-/// Whether nothing but the cookies of a member or a cart keeps a `GET` from the cache, on a site that has private fragments.
+/// Whether only the cookies of a member or a cart keep a `GET` from the cache, on a site with private fragments.
 pub(super) fn is_member(
     line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
@@ -49,7 +49,7 @@ pub(super) fn is_member(
     rule: Option<&Rule>,
     site: &Policy,
 ) -> bool {
-    let of_stranger = CacheabilityFindings {
+    let without_cookie = CacheabilityFindings {
         bypass_cookie: false,
         ..*seen
     };
@@ -59,10 +59,10 @@ pub(super) fn is_member(
         && !seen.other_cookie
         && !seen.authorization
         && !rule.is_some_and(|rule| rule.ignore.cookie)
-        && reason(line, decoded_path, query, &of_stranger, rule, site).is_none()
+        && reason(line, decoded_path, query, &without_cookie, rule, site).is_none()
 }
 
-/// The first reason to pass, in the order in which they are explained to people.
+/// The first reason to pass, in the order in which reasons are reported.
 fn reason(
     line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
@@ -102,7 +102,7 @@ fn reason(
         // The response may name the origin (`Access-Control-Allow-Origin`), which a trimmed request does not carry.
         (seen.foreign_origin, PassWhy::Origin),
         (requests.bypass_scripts && seen.ajax, PassWhy::Ajax),
-        // RFC 9111 section 5.2.1.5; a visitor's wish where the application has no say of its own.
+        // RFC 9111 section 5.2.1.5: the visitor's directive counts if the preset does not leave freshness to the application.
         (
             requests.directives == RequestDirectives::All && seen.no_store,
             PassWhy::NoStore,
@@ -113,8 +113,8 @@ fn reason(
         .find_map(|(applies, why)| applies.then_some(why))
 }
 
-/// The rule that applies: the first that matches. A HEAD request also goes by the rules for GET, because it is answered
-/// from the page that GET stores.
+/// Finds the rule that applies: the first that matches. Rules for GET also match a HEAD request, because its response is
+/// made from the page that GET stores.
 pub(super) fn matching_rule(
     line: &RequestLineInfo<'_>,
     decoded_path: &[u8],
@@ -123,9 +123,9 @@ pub(super) fn matching_rule(
     let method = line.method;
     let mut found = MatchingRule::default();
     for (index, rule) in site.rules.iter().enumerate() {
-        let is_meant = rule.matches(method, decoded_path)
+        let matches = rule.matches(method, decoded_path)
             || (method == "HEAD" && rule.matches("GET", decoded_path));
-        if !is_meant {
+        if !matches {
             continue;
         }
         found.is_by_country |= !rule.countries.is_empty();
@@ -140,8 +140,8 @@ pub(super) fn matching_rule(
 /// The rule that applies.
 #[derive(Default)]
 pub(super) struct MatchingRule {
-    /// `None`: no rule does.
+    /// The index; `None`: no rule applies.
     pub(super) index: Option<usize>,
-    /// Whether it is, or may be, another one for clients of other countries.
+    /// Whether another rule may apply to clients of other countries.
     pub(super) is_by_country: bool,
 }

@@ -4,26 +4,26 @@ use std::time::Duration;
 
 use crate::fields;
 
-/// Wishes of a client towards caches.
+/// The directives of a client for caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Directives {
-    /// Do not answer without asking the origin.
+    /// A stored response must be validated before it is sent.
     pub no_cache: bool,
-    /// Do not keep the response.
+    /// The response must not be stored.
     pub no_store: bool,
-    /// Answer from the cache or with 504.
+    /// The response is a stored one, or 504.
     pub only_if_cached: bool,
-    /// Oldest acceptable answer.
+    /// The maximum age of the response.
     pub max_age: Option<Duration>,
-    /// Freshness that must be left.
+    /// The remaining freshness that the response must have.
     pub min_fresh: Option<Duration>,
-    /// Acceptable staleness; [`Duration::MAX`] where the client named no limit.
+    /// The acceptable staleness; [`Duration::MAX`] if the client states no limit.
     pub max_stale: Option<Duration>,
 }
 
 impl Directives {
-    /// Adds what one `Cache-Control` line says. Of repeated directives the stricter counts; an unreadable number is
-    /// read as the strictest.
+    /// Adds the directives of one `Cache-Control` line. Of repeated directives the stricter one counts; an invalid number
+    /// counts as the strictest.
     pub(super) fn read(&mut self, line: &[u8]) {
         for member in fields::members(line) {
             let (name, value) = fields::name_value(member);
@@ -48,7 +48,7 @@ impl Directives {
         }
     }
 
-    /// What counts where the application, not the visitor, decides about freshness.
+    /// The directives that count if the application, not the visitor, decides about freshness.
     pub(super) fn without_freshness(self) -> Self {
         Self {
             no_store: self.no_store,
@@ -58,7 +58,7 @@ impl Directives {
     }
 }
 
-/// Delta seconds; too large is 2^31 (RFC 9111 section 1.2.2).
+/// A number of seconds, at most 2^31 (RFC 9111 section 1.2.2).
 fn delta(value: &[u8]) -> Option<Duration> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;

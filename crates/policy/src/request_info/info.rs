@@ -9,45 +9,46 @@ use crate::query::Parameter;
 use crate::span::Span;
 use crate::spellings;
 
-/// The facts about a request besides its fields.
+/// The parts of a request other than its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLineInfo<'a> {
-    /// As sent.
+    /// The method as sent.
     pub method: &'a str,
-    /// As sent: origin-form, absolute-form or `*`.
+    /// The target as sent: origin-form, absolute-form or `*`.
     pub target: &'a [u8],
-    /// Of the connection.
+    /// The scheme by which the client reached Galley or the first proxy.
     pub scheme: Scheme,
-    /// Canonical ([`crate::route::canonical_host`]), from the absolute-form target if there is one, else from `Host`.
+    /// The canonical host ([`crate::route::canonical_host`]), from an absolute-form target, otherwise from `Host`.
     pub host: &'a str,
-    /// Whether the framing announces a body of more than no bytes.
+    /// Whether the framing announces a body that is not empty.
     pub has_body: bool,
     /// Whether the client requests another protocol on this connection.
     pub upgrade: bool,
-    /// Of the client; `None`: it is not known, or no rule depends on it.
+    /// The country of the client; `None`: unknown, or no rule depends on it.
     pub country: Option<CountryCode>,
 }
 
-/// Everything that decisions need to know about a request.
+/// A parsed request head, as decisions use it.
 ///
-/// Reusable: each `parse` overwrites all. `Clone` for exchanges that leave their core; `clone_from` uses the room that is there.
+/// Reusable: each `parse` overwrites everything. `Clone` is for exchanges that move to another core; `clone_from` reuses the
+/// buffers.
 #[derive(Default)]
 pub struct RequestInfo {
-    /// All bytes that spans point into.
+    /// All bytes that spans refer to.
     pub(super) arena: Vec<u8>,
     pub(super) found: FieldFindings,
-    /// Rules that apply to other spellings of the address.
-    pub(super) alike: Vec<Option<usize>>,
+    /// The rules for other spellings of the URL.
+    pub(super) spelling_rules: Vec<Option<usize>>,
     pub(super) scratch: Scratch,
 }
 
-/// The results; reset as a whole.
+/// The results of parsing; reset as a whole.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FieldFindings {
     pub(super) method: Method,
     pub(super) method_text: Span,
     pub(super) scheme: Scheme,
-    /// `host` or `host:port`, the port only if it is not the scheme's own.
+    /// `host` or `host:port`, the port only if it is not the scheme's default.
     pub(super) authority: Span,
     pub(super) host: Span,
     pub(super) port: Option<u16>,
@@ -59,7 +60,7 @@ pub(super) struct FieldFindings {
     pub(super) cacheability: Cacheability,
     pub(super) rule: Option<usize>,
     pub(super) country: Option<CountryCode>,
-    /// Whether the rule is another one for clients of other countries.
+    /// Whether another rule may apply to clients of other countries.
     pub(super) is_by_country: bool,
     pub(super) codings: AcceptedCodings,
     pub(super) accept: AcceptClass,
@@ -84,13 +85,13 @@ pub(super) struct FieldFindings {
     pub(super) ignores_cookies: bool,
 }
 
-/// Buffers that only `parse` uses; empty between two of them, so that clones carry nothing.
+/// Buffers that only `parse` uses. They are empty between two calls, so that clones do not copy them.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) work: Vec<u8>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) cookies: Vec<VaryCookie>,
-    pub(super) spelled: spellings::SpellingBuffers,
+    pub(super) spelling_buffers: spellings::SpellingBuffers,
 }
 
 /// A cookie of the vary class, as `name=value` in the work buffer.
@@ -105,7 +106,7 @@ impl Clone for RequestInfo {
         Self {
             arena: self.arena.clone(),
             found: self.found,
-            alike: self.alike.clone(),
+            spelling_rules: self.spelling_rules.clone(),
             scratch: Scratch::default(),
         }
     }
@@ -113,7 +114,7 @@ impl Clone for RequestInfo {
     fn clone_from(&mut self, source: &Self) {
         self.arena.clone_from(&source.arena);
         self.found = source.found;
-        self.alike.clone_from(&source.alike);
+        self.spelling_rules.clone_from(&source.spelling_rules);
     }
 }
 
@@ -130,9 +131,9 @@ impl RequestInfo {
         span.map(|span| self.bytes(span))
     }
 
-    /// Bytes that they take besides their fixed size.
+    /// The memory in bytes, besides the fixed size.
     pub fn size(&self) -> usize {
-        self.arena.len() + self.alike.len() * size_of::<Option<usize>>()
+        self.arena.len() + self.spelling_rules.len() * size_of::<Option<usize>>()
     }
 
     /// The method.
@@ -145,7 +146,7 @@ impl RequestInfo {
         self.text(self.found.method_text)
     }
 
-    /// How the client reached us.
+    /// The scheme by which the client reached Galley or the first proxy.
     pub fn scheme(&self) -> Scheme {
         self.found.scheme
     }
@@ -155,18 +156,18 @@ impl RequestInfo {
         self.text(self.found.host)
     }
 
-    /// The port that the client named with the host, if it is not the scheme's default.
+    /// The port of the host, as the client or a proxy named it, if it is not the scheme's default.
     pub fn port(&self) -> Option<u16> {
         self.found.port
     }
 
-    /// `host`, or `host:port` where [`Self::port`] is some: what the upstream gets as `Host`. WordPress compares it
-    /// with its own address and redirects for ever if a port is missing there.
+    /// `host`, or `host:port` if [`Self::port`] is some; sent to the upstream as `Host`. WordPress compares it with its own
+    /// address and would redirect forever if the port were missing.
     pub fn authority(&self) -> &str {
         self.text(self.found.authority)
     }
 
-    /// [`Self::authority`] from its parts.
+    /// [`Self::authority`] as bytes.
     pub(crate) fn authority_bytes(&self) -> &[u8] {
         self.bytes(self.found.authority)
     }
@@ -181,7 +182,7 @@ impl RequestInfo {
         self.bytes(self.found.decoded_path)
     }
 
-    /// The normalised query without ignored parameters; never empty.
+    /// The normalized query without ignored parameters; never empty.
     pub fn query(&self) -> Option<&[u8]> {
         self.optional(self.found.query)
     }
@@ -191,45 +192,45 @@ impl RequestInfo {
         self.optional(self.found.raw_query)
     }
 
-    /// The ignored parameters as sent, joined by `&`, to be put back on redirects; never empty.
+    /// The ignored parameters as sent, joined by `&`, to be restored in redirects; never empty.
     pub fn dropped_query(&self) -> Option<&[u8]> {
         self.optional(self.found.dropped_query)
     }
 
-    /// Whether the cache may be asked.
+    /// Whether the request may use the cache.
     pub fn cacheability(&self) -> Cacheability {
         self.found.cacheability
     }
 
-    /// Index of the rule that applies, in [`crate::site::Policy::rules`].
+    /// The index of the rule that applies, in [`crate::site::Policy::rules`].
     pub fn rule(&self) -> Option<usize> {
         self.found.rule
     }
 
-    /// The country of the client, as far as rules depend on it.
+    /// The country of the client, if a rule depends on it.
     pub fn country(&self) -> Option<CountryCode> {
         self.found.country
     }
 
-    /// What of the country of the client is in the key: the number of the rule that applies, from 1, or 0 for none. `None`: it is the
-    /// same for clients of all countries.
+    /// The rule that applies, for the key, if another one may apply to clients of other countries: its number from 1, or 0 for
+    /// none. `None`: the rule does not depend on the country.
     pub(crate) fn rule_by_country(&self) -> Option<usize> {
         let number = self.found.rule.map_or(0, |index| index + 1);
         self.found.is_by_country.then_some(number)
     }
 
-    /// The rules that close something under this address: that of [`Self::rule`], and those that apply to other spellings of
-    /// it ([`crate::spellings`]). `None` is the site's own setting. The same one may occur twice.
+    /// The rules that restrict access to this URL: that of [`Self::rule`], and those for other spellings of the URL
+    /// ([`crate::spellings`]). `None` is the site's own setting. A rule may occur twice.
     pub fn guarding(&self) -> impl Iterator<Item = Option<usize>> {
-        std::iter::once(self.found.rule).chain(self.alike.iter().copied())
+        std::iter::once(self.found.rule).chain(self.spelling_rules.iter().copied())
     }
 
-    /// Content codings that the client takes.
+    /// Content codings that the client accepts.
     pub fn codings(&self) -> AcceptedCodings {
         self.found.codings
     }
 
-    /// Picture formats that the client accepts in place of the requested one.
+    /// Image formats that the client accepts in place of the requested one.
     pub fn images(&self) -> AcceptedImages {
         self.found.images
     }
@@ -239,7 +240,7 @@ impl RequestInfo {
         self.found.accept
     }
 
-    /// The class of device; `Any` where the site does not tell them apart.
+    /// The class of device; `Any` if the site does not distinguish devices.
     pub fn device(&self) -> Device {
         self.found.device
     }
@@ -254,7 +255,7 @@ impl RequestInfo {
         self.optional(self.found.if_match)
     }
 
-    /// Whether the client has a copy that may still be good: `If-None-Match` or `If-Modified-Since` was there.
+    /// Whether the client may have a valid copy: it sent `If-None-Match` or `If-Modified-Since`.
     pub fn is_conditional(&self) -> bool {
         self.found.if_none_match.is_some() || self.found.if_modified_since.is_some()
     }
@@ -299,37 +300,37 @@ impl RequestInfo {
         self.found.directives.no_store
     }
 
-    /// All request directives that count for this site. Departs: with the WordPress preset only `no-store` and
-    /// `only-if-cached` are reported, so that a reload does not make PHP work (RFC 9111 section 5.2.1 leaves the others to an
-    /// agreement between cache and origin, which the preset is).
+    /// The request directives that count for this site. Departs: with the WordPress preset only `no-store` and
+    /// `only-if-cached` are reported, so that a reload does not make PHP generate the page (RFC 9111 section 5.2.1 leaves the
+    /// others to an agreement between cache and origin; the preset is such an agreement).
     pub fn directives(&self) -> Directives {
         self.found.directives
     }
 
-    /// The vary class as `name=value; name=value`, sorted by name; empty if there are none. Keyed and sent upstream.
+    /// The vary cookies as `name=value; name=value`, sorted by name; empty if there are none. Part of the key, and sent upstream.
     pub fn vary_cookies(&self) -> &[u8] {
         self.bytes(self.found.vary_cookies)
     }
 
-    /// Whether a bypass-class cookie or `Authorization` was there: no answer to this request may be shared. Cookies do
-    /// not count where a rule ignores them and the request may use the cache, since then the upstream does not get them.
+    /// Whether the request carried a bypass cookie or `Authorization`, so that its response may not be shared. Cookies do not
+    /// count if a rule ignores them and the request may use the cache, since then the upstream does not get them.
     pub fn has_session(&self) -> bool {
         self.found.has_session
     }
 
-    /// Whether there was a cookie with a name that WordPress uses for logged-in users; true or forged. As
-    /// [`Self::has_session`] otherwise.
+    /// Whether the request carried a cookie with a name that WordPress uses for logged-in users, real or forged. Cookies count
+    /// as for [`Self::has_session`].
     pub fn has_login(&self) -> bool {
         self.found.has_login
     }
 
-    /// Whether only the cookies of a member or a cart keep this `GET` from the cache, on a site that has private fragments.
+    /// Whether only the cookies of a member or a cart keep this `GET` from the cache, on a site with private fragments.
     pub fn is_member(&self) -> bool {
         self.found.is_member
     }
 
-    /// The same request from an anonymous client: its response is public, because nothing of a session is in its
-    /// [`crate::forward::trimmed`] form. `None` if it is not a member's.
+    /// The same request from an anonymous client. Its response is public, because its [`crate::forward::trimmed`] form contains
+    /// nothing of a session. `None` if [`Self::is_member`] is false.
     #[must_use]
     pub fn of_stranger(&self) -> Option<Self> {
         let mut info = self.is_member().then(|| self.clone())?;
@@ -345,24 +346,24 @@ impl RequestInfo {
         self.found.has_authorization
     }
 
-    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that nobody waits for it. False for
-    /// methods that change something.
+    /// Whether a browser requests the page in advance (`Sec-Purpose: prefetch`), so that no user is waiting. False for unsafe
+    /// methods.
     pub fn is_prefetch(&self) -> bool {
         self.found.is_prefetch && self.method().is_safe()
     }
 
-    /// Whether it names caches that it has passed (`CDN-Loop`, RFC 8586), of which this may be one.
+    /// Whether the request names the caches that it has passed (`CDN-Loop`, RFC 8586), which may include this one.
     pub fn has_cdn_loop(&self) -> bool {
         self.found.has_cdn_loop
     }
 
-    /// Whether a rule says that cookies do not matter and are not sent upstream.
+    /// Whether a rule declares that cookies do not matter and are not sent upstream.
     pub fn ignores_cookies(&self) -> bool {
         self.found.ignores_cookies
     }
 
-    /// Writes canonical path and normalised query, `/a/b?x`, to `out`, which is cleared first: what prefix and pattern
-    /// purges are compared with.
+    /// Writes canonical path and normalized query, `/a/b?x`, to `out`, which is cleared first. Prefix and pattern purges are
+    /// compared with this form.
     pub fn path_query(&self, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(self.path());

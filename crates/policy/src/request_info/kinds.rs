@@ -1,4 +1,4 @@
-//! The classes of a request that decisions tell apart: method, scheme, device, accepted type, cacheability.
+//! The classes of a request that decisions distinguish: method, scheme, device, accepted type, cacheability.
 
 use crate::outcome::PassWhy;
 
@@ -22,7 +22,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method of this name.
+    /// The method of a name.
     pub fn parse(text: &str) -> Self {
         match text {
             "GET" => Self::Get,
@@ -40,13 +40,13 @@ impl Method {
         }
     }
 
-    /// Whether it only reads (RFC 9110 section 9.2.1). Unknown methods are not safe.
+    /// Whether the method is safe (RFC 9110 section 9.2.1). Unknown methods are not.
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }
 }
 
-/// How the client reached us.
+/// The scheme of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Scheme {
     /// Without TLS.
@@ -77,36 +77,36 @@ impl Scheme {
 /// The class of device for which a page is generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Device {
-    /// The site has one page for all.
+    /// The site has one page for all devices.
     #[default]
     Any,
     /// Not a phone.
     Desktop,
-    /// What WordPress takes for a phone or tablet.
+    /// A phone or tablet, as WordPress recognizes them.
     Mobile,
 }
 
 /// The class of `Accept`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AcceptClass {
-    /// Anything else, and no `Accept`.
+    /// Any other value, and no `Accept`.
     #[default]
     Page,
-    /// Every media range is `*/json` or `*+json`: the client is an application, such as the servers of `ActivityPub`.
+    /// Every media range is `*/json` or `*+json`: the client is an application, such as an `ActivityPub` server.
     Json,
 }
 
-/// Whether the cache may be asked.
+/// Whether a request may use the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cacheability {
-    /// May be looked up and stored.
+    /// The response may be looked up and stored.
     Cacheable,
-    /// Bypasses the cache: forwarded as it is, and its response is not stored.
+    /// The request bypasses the cache: it is forwarded unchanged, and its response is not stored.
     Pass(PassWhy),
 }
 
 impl Default for Cacheability {
-    /// Closed: a request that was never parsed shares nothing.
+    /// The safe value: a request that was never parsed shares nothing.
     fn default() -> Self {
         Self::Pass(PassWhy::Method)
     }

@@ -21,7 +21,7 @@ impl RequestInfo {
     /// Parses a head; former results are cleared. Repeated fields are parsed as lists if they are lists, otherwise the first
     /// one counts.
     ///
-    /// After an error the result is that of no request, and bypasses the cache.
+    /// After an error the result is empty, and bypasses the cache.
     pub fn parse<'a>(
         &mut self,
         line: &RequestLineInfo<'_>,
@@ -31,7 +31,7 @@ impl RequestInfo {
         self.parse_at(line, Port::Named, fields, site)
     }
 
-    /// As [`RequestInfo::parse`], for a request whose port a proxy may have told.
+    /// As [`RequestInfo::parse`], for a request whose port a proxy may have named.
     pub fn parse_at<'a>(
         &mut self,
         line: &RequestLineInfo<'_>,
@@ -41,12 +41,12 @@ impl RequestInfo {
     ) -> Result<(), BadTarget> {
         self.arena.clear();
         self.found = FieldFindings::default();
-        self.alike.clear();
+        self.spelling_rules.clear();
         let read = self.read_head(line, port, fields, site);
         if read.is_err() {
             self.arena.clear();
             self.found = FieldFindings::default();
-            self.alike.clear();
+            self.spelling_rules.clear();
         }
         self.scratch.work.clear();
         self.scratch.parameters.clear();
@@ -122,7 +122,7 @@ impl RequestInfo {
         let canonical = self.arena.get(start..).unwrap_or_default();
         let mut work = std::mem::take(&mut self.scratch.work);
         let decoded = uri::decoded_path(canonical, &mut work);
-        // Most paths decode to themselves; those are not kept twice.
+        // Most paths decode to themselves; those are not stored twice.
         self.found.decoded_path = if canonical == work {
             self.found.path
         } else {
@@ -161,8 +161,8 @@ impl RequestInfo {
     }
 
     fn read_spellings(&mut self, pass: &FieldPass<'_>) {
-        let mut buffers = std::mem::take(&mut self.scratch.spelled);
-        let mut alike = std::mem::take(&mut self.alike);
+        let mut buffers = std::mem::take(&mut self.scratch.spelling_buffers);
+        let mut spelling_rules = std::mem::take(&mut self.spelling_rules);
         let request = RequestedPaths {
             method: pass.line.method,
             overrides_method: pass.seen.method_override,
@@ -175,10 +175,10 @@ impl RequestInfo {
             &pass.site.guard,
             &pass.site.rules,
             &mut buffers,
-            &mut alike,
+            &mut spelling_rules,
         );
-        self.alike = alike;
-        self.scratch.spelled = buffers;
+        self.spelling_rules = spelling_rules;
+        self.scratch.spelling_buffers = buffers;
     }
 
     fn finish_fields(&mut self, pass: &FieldPass<'_>) {
@@ -204,7 +204,7 @@ impl RequestInfo {
         self.join_vary_cookies();
     }
 
-    /// Sorts the vary cookies by name, equal names in their order (PHP goes by the first), and joins them.
+    /// Sorts the vary cookies by name, equal names in their order (PHP uses the first), and joins them.
     fn join_vary_cookies(&mut self) {
         let (work, arena) = (&self.scratch.work, &mut self.arena);
         self.scratch
@@ -291,25 +291,25 @@ impl RequestInfo {
     }
 }
 
-/// What the pass collects besides [`FieldFindings`].
+/// The state of the pass over the fields, besides [`FieldFindings`].
 struct FieldPass<'p> {
     line: &'p RequestLineInfo<'p>,
     site: &'p Policy,
     seen: CacheabilityFindings,
     accept: AcceptLines,
-    /// Of `Sec-CH-UA-Mobile`: whether it says yes.
+    /// The value of `Sec-CH-UA-Mobile`, as `?1` or `?0`.
     hint: Option<&'static [u8]>,
     port: Option<u16>,
 }
 
-/// Whether a browser states with `Sec-Purpose` that nobody has requested the page yet: `prefetch`, with or without parameters.
+/// Whether `Sec-Purpose` is `prefetch`, with or without parameters: a browser requests the page in advance.
 fn is_prefetch(value: &[u8]) -> bool {
     let purpose = value.split(|letter| *letter == b';').next();
     purpose.is_some_and(|purpose| purpose.trim_ascii() == b"prefetch")
 }
 
 impl FieldPass<'_> {
-    /// Reads one field. The length tells most apart before any text is compared.
+    /// Reads one field. Comparing the length first avoids most comparisons of text.
     fn field(&mut self, info: &mut RequestInfo, name: &[u8], value: &[u8]) {
         match name.len() {
             4 if is_name(name, b"host") => {
@@ -348,7 +348,7 @@ impl FieldPass<'_> {
                 self.seen.no_store = info.found.directives.no_store;
             }
             15 if is_name(name, b"accept-encoding") => info.found.codings.read(value),
-            // Android's web view sends its package's name here; only the script's mark counts.
+            // Android's web view sends its package name here; only the value that scripts send counts.
             16 if is_name(name, b"x-requested-with") => {
                 self.seen.ajax |= value.trim_ascii().eq_ignore_ascii_case(b"xmlhttprequest");
             }
@@ -391,14 +391,14 @@ impl FieldPass<'_> {
                         end: work.len(),
                     });
                 }
-                // A value that cannot be sent must not be in the key either.
+                // A value that cannot be sent upstream must not be in the key either.
                 Class::Vary | Class::Ignored => {}
             }
         }
     }
 }
 
-/// Keeps the first of several values.
+/// Stores the value of a field unless it already has one.
 fn first(
     info: &mut RequestInfo,
     slot: impl Fn(&mut FieldFindings) -> &mut Option<Span>,
@@ -410,7 +410,7 @@ fn first(
     }
 }
 
-/// Whether `Origin` (RFC 6454 section 7) names another host than the request; `null` does.
+/// Whether `Origin` (RFC 6454 section 7) names another host than the request, as `null` does.
 fn is_foreign(origin: &[u8], host: &str) -> bool {
     let authority = memchr::memmem::find(origin, b"://").and_then(|at| origin.get(at + 3..));
     !authority.is_some_and(|authority| route::is_same_host(authority, host))

@@ -1,4 +1,4 @@
-//! Table tests of the pass over a head.
+//! Table tests of parsing.
 
 use super::*;
 use crate::encoding::Coding;
@@ -14,7 +14,7 @@ const LINE: RequestLineInfo<'static> = RequestLineInfo {
     ..crate::testing::LINE
 };
 
-fn gather_with(
+fn parse_with(
     line: &RequestLineInfo<'_>,
     fields: &[(&str, &str)],
     site: &Policy,
@@ -29,7 +29,7 @@ fn gather_with(
 }
 
 fn parse(target: &str, fields: &[(&str, &str)]) -> RequestInfo {
-    gather_with(
+    parse_with(
         &RequestLineInfo {
             target: target.as_bytes(),
             ..LINE
@@ -45,7 +45,7 @@ fn text(bytes: Option<&[u8]>) -> Option<&str> {
 }
 
 #[test]
-fn the_line_is_read() {
+fn the_request_line_is_parsed() {
     let info = parse("/a%2fb/../%7e?b&utm_source=x&a=1&fbclid=%41", &[]);
     assert_eq!((info.method(), info.method_text()), (Method::Get, "GET"));
     assert_eq!((info.scheme(), info.host()), (Scheme::Https, "example.com"));
@@ -78,7 +78,7 @@ fn the_line_is_read() {
 }
 
 #[test]
-fn the_fields_are_read() {
+fn the_fields_are_parsed() {
     let info = parse(
         "/",
         &[
@@ -122,7 +122,7 @@ fn the_fields_are_read() {
 }
 
 #[test]
-fn the_gate_has_reasons() {
+fn fields_and_targets_determine_cacheability() {
     let cookie = |value| vec![("Cookie", value)];
     for (target, fields, expected) in [
         ("/", vec![], None),
@@ -194,7 +194,7 @@ fn the_gate_has_reasons() {
 }
 
 #[test]
-fn the_line_has_reasons() {
+fn request_lines_determine_cacheability() {
     for (line, expected) in [
         (
             RequestLineInfo {
@@ -248,7 +248,7 @@ fn the_line_has_reasons() {
         ),
     ] {
         assert_eq!(
-            gather_with(&line, &[], &Policy::default())
+            parse_with(&line, &[], &Policy::default())
                 .unwrap()
                 .cacheability(),
             expected,
@@ -258,7 +258,7 @@ fn the_line_has_reasons() {
 }
 
 #[test]
-fn without_a_preset_unknown_cookies_pass() {
+fn without_a_preset_unknown_cookies_bypass_the_cache() {
     let site = Policy {
         vary_cookies: vec![NamePattern::parse("lang")],
         harmless_cookies: vec![NamePattern::parse("_*")],
@@ -284,17 +284,17 @@ fn without_a_preset_unknown_cookies_pass() {
             ..LINE
         };
         assert_eq!(
-            gather_with(&line, &fields, &site).unwrap().cacheability(),
+            parse_with(&line, &fields, &site).unwrap().cacheability(),
             expected,
             "{fields:?}"
         );
     }
-    let info = gather_with(&LINE, &[("Cache-Control", "no-cache")], &site).unwrap();
+    let info = parse_with(&LINE, &[("Cache-Control", "no-cache")], &site).unwrap();
     assert!(info.directives().no_cache);
 }
 
 #[test]
-fn sessions_are_seen_whatever_the_gate_says() {
+fn sessions_are_detected_whatever_the_cacheability() {
     for (fields, expected) in [
         (vec![("Authorization", "Basic x")], true),
         (vec![("Cookie", "wordpress_logged_in_x=1")], true),
@@ -311,7 +311,7 @@ fn sessions_are_seen_whatever_the_gate_says() {
             ..LINE
         };
         assert_eq!(
-            gather_with(&post, &fields, &Policy::default())
+            parse_with(&post, &fields, &Policy::default())
                 .unwrap()
                 .has_session(),
             expected
@@ -320,7 +320,7 @@ fn sessions_are_seen_whatever_the_gate_says() {
 }
 
 #[test]
-fn vary_cookies_are_sorted_and_clean() {
+fn vary_cookies_are_sorted_and_sanitized() {
     let site = Policy {
         vary_cookies: vec![NamePattern::parse("v*")],
         ..Policy::default()
@@ -329,7 +329,7 @@ fn vary_cookies_are_sorted_and_clean() {
         ("Cookie", "vb=2; x=1; va = 1 "),
         ("Cookie", "vb=1;vc;vd=\u{1}"),
     ];
-    let info = gather_with(&LINE, &fields, &site).unwrap();
+    let info = parse_with(&LINE, &fields, &site).unwrap();
     assert_eq!(info.vary_cookies(), b"va=1; vb=2; vb=1; vc=");
     assert_eq!(
         (info.cacheability(), info.has_session()),
@@ -338,7 +338,7 @@ fn vary_cookies_are_sorted_and_clean() {
 }
 
 #[test]
-fn rules_decide_first() {
+fn rules_override_the_preset() {
     let rule = |path: &str| Rule {
         path: path.to_owned(),
         ..Rule::default()
@@ -381,7 +381,7 @@ fn rules_decide_first() {
             target: target.as_bytes(),
             ..LINE
         };
-        let info = gather_with(&line, &fields, &site).unwrap();
+        let info = parse_with(&line, &fields, &site).unwrap();
         let seen = (info.rule(), info.cacheability());
         assert_eq!(seen, (Some(rule), wanted), "{method} {target}");
         match target {
@@ -395,7 +395,7 @@ fn rules_decide_first() {
 }
 
 #[test]
-fn only_the_ports_of_our_host_count() {
+fn only_ports_of_the_requested_host_count() {
     for (line, fields, authority) in [
         (LINE, vec![("Host", "example.com")], "example.com"),
         (LINE, vec![("Host", "Example.com:443")], "example.com"),
@@ -421,7 +421,7 @@ fn only_the_ports_of_our_host_count() {
             "example.com",
         ),
     ] {
-        let info = gather_with(&line, &fields, &Policy::default()).unwrap();
+        let info = parse_with(&line, &fields, &Policy::default()).unwrap();
         assert_eq!(
             (info.authority(), info.host()),
             (authority, "example.com"),
@@ -431,12 +431,12 @@ fn only_the_ports_of_our_host_count() {
 }
 
 #[test]
-fn devices_count_where_the_site_says_so() {
+fn devices_are_classified_if_the_site_enables_it() {
     let site = Policy {
         device_variants: true,
         ..Policy::default()
     };
-    let device = |fields: &[(&str, &str)]| gather_with(&LINE, fields, &site).unwrap().device();
+    let device = |fields: &[(&str, &str)]| parse_with(&LINE, fields, &site).unwrap().device();
     assert_eq!(device(&[]), Device::Desktop);
     assert_eq!(device(&[("User-Agent", "x Mobile y")]), Device::Mobile);
     assert_eq!(
@@ -446,7 +446,7 @@ fn devices_count_where_the_site_says_so() {
 }
 
 #[test]
-fn a_refused_head_leaves_nothing() {
+fn an_invalid_head_gives_an_empty_result() {
     let mut info = parse("/a?b", &[("Cookie", "wordpress_logged_in_x=1")]);
     for (method, target, why) in [
         ("GET", "/a\\b", BadTarget::Backslash),
@@ -478,7 +478,7 @@ fn a_refused_head_leaves_nothing() {
 }
 
 #[test]
-fn buffers_are_used_again() {
+fn buffers_are_reused() {
     let site = Policy {
         vary_cookies: vec![NamePattern::parse("v*")],
         ..Policy::default()
@@ -525,7 +525,7 @@ fn buffers_are_used_again() {
 }
 
 #[test]
-fn members_are_those_whom_only_their_cookies_keep_from_the_cache() {
+fn members_are_clients_whose_cookies_alone_bypass_the_cache() {
     let on = Policy {
         members: crate::site::MemberPages::Fragments,
         bypass_cookies: vec![NamePattern::parse("wordpress_sec_mine")],
@@ -599,7 +599,7 @@ fn members_are_those_whom_only_their_cookies_keep_from_the_cache() {
 }
 
 #[test]
-fn browsers_say_that_they_request_in_advance() {
+fn prefetch_requests_are_detected() {
     for (value, is_prefetch) in [
         ("prefetch", true),
         ("prefetch;prerender", true),

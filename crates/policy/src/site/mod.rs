@@ -1,7 +1,7 @@
-//! The policy of a site, in the form that decisions read.
+//! The policy of a site, in the form that decisions use.
 //!
-//! The configuration builds one [`Policy`] per site; it is immutable afterwards and shared by all cores. Its lists contain
-//! only what the configuration adds: [`crate::wordpress`] has the defaults for WordPress.
+//! The configuration builds one [`Policy`] per site, which is immutable afterwards and shared by all cores. Its lists contain
+//! only the additions of the configuration: [`crate::wordpress`] has the defaults for WordPress.
 
 mod names;
 mod policy;

@@ -1,6 +1,6 @@
-//! Names of cookies and parameters, as the configuration lists them.
+//! Patterns for the names of cookies and parameters, as the configuration lists them.
 
-/// A name, or all names that begin with it: `woocommerce_*`. Case-sensitive, as cookies and PHP variables are.
+/// A name, or a prefix of names: `woocommerce_*`. Case-sensitive, as cookies and PHP variables are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamePattern {
     /// This name only.
@@ -18,7 +18,7 @@ impl NamePattern {
         }
     }
 
-    /// Whether `name` is meant.
+    /// Whether `name` matches.
     pub fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::Exact(text) => text.as_bytes() == name,

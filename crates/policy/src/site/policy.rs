@@ -18,85 +18,85 @@ use crate::redirect::Home;
 use crate::route::HostPattern;
 use crate::spellings::Guard;
 
-/// Which built-in values a site starts from.
+/// The built-in values that a site starts from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preset {
-    /// WordPress: cookie classes, paths that bypass the cache, tracking parameters, lifetimes where the response is silent.
+    /// WordPress: cookie classes, paths that bypass the cache, tracking parameters, default lifetimes.
     #[default]
     WordPress,
-    /// RFC 9111 and nothing else.
+    /// RFC 9111 only.
     None,
 }
 
-/// What members and visitors with a cart get.
+/// The pages for members and visitors with a cart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemberPages {
-    /// Pages that PHP generates for each request.
+    /// PHP generates the page for each request.
     #[default]
     Pass,
-    /// Stored pages, whose private fragments ([`crate::private`]) are replaced by their own.
+    /// Stored pages in which the private fragments ([`crate::private`]) are replaced by those of the visitor.
     Fragments,
 }
 
-/// What ESI tags of a site's pages may name.
+/// The targets of ESI tags in a site's pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EsiPolicy {
-    /// Hosts at which includes may be requested, from the site's own upstream, besides the host of the page.
+    /// Hosts of includes besides the host of the page. They are requested from the site's own upstream.
     pub hosts: Vec<HostPattern>,
 }
 
-/// Everything that decides about requests and responses of one site.
+/// All settings for the requests and responses of one site.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The preset that it was made from: for reports. Decisions depend on the other fields.
+    /// The preset that the policy was built from, for reports. Decisions depend on the other fields.
     pub preset: Preset,
-    /// How requests are read.
+    /// How requests are interpreted before the lookup.
     pub requests: RequestPolicy,
     /// How URLs are interpreted.
     pub urls: UrlPolicy,
-    /// What cookies mean that none of the lists below names.
+    /// The meaning of cookies that none of the lists below names.
     pub unnamed_cookies: UnnamedCookies,
-    /// Which responses are stored, and as what.
+    /// Which responses are stored, and how.
     pub storage: StoragePolicy,
     /// How requests are sent to the upstream.
     pub upstream_requests: UpstreamRequests,
-    /// What unsafe requests purge.
+    /// The purges after unsafe requests.
     pub unsafe_methods: UnsafeMethodPurges,
-    /// What members and visitors with a cart get.
+    /// The pages for members and visitors with a cart.
     pub members: MemberPages,
-    /// Whether Galley carries out ESI tags; see [`crate::esi`].
+    /// Whether Galley processes ESI tags, and where includes may be requested; see [`crate::esi`].
     pub esi: Option<EsiPolicy>,
-    /// Whether phones and desktops get entries of their own.
+    /// Whether phones and desktops get separate entries.
     pub device_variants: bool,
-    /// Whether the plugin of `LiteSpeed` gets the message that this is a cache of its kind.
+    /// Whether Galley tells the `LiteSpeed` plugin that it is a cache that the plugin supports.
     pub litespeed: bool,
-    /// Cookies whose `Set-Cookie` does not keep a response from being stored (it is removed from the stored copy).
+    /// Cookies whose `Set-Cookie` does not prevent storing a response (it is removed from the stored head).
     pub harmless_cookies: Vec<NamePattern>,
     /// Cookies whose value is part of the key.
     pub vary_cookies: Vec<NamePattern>,
-    /// Cookies that send a request past the cache.
+    /// Cookies that make a request bypass the cache.
     pub bypass_cookies: Vec<NamePattern>,
     /// Query parameters that are neither part of the key nor sent upstream on a cacheable fetch.
     pub ignore_query: Vec<NamePattern>,
-    /// Lifetimes where the response says nothing.
+    /// The default lifetimes.
     pub ttl: TtlTable,
-    /// The one address of the site, where the file names one.
+    /// The canonical address of the site, if the configuration names one.
     pub home: Home,
-    /// Fields of its responses.
+    /// Changes of response fields.
     pub changes: Changes,
-    /// The field with the tags of a page, for caches in front; `None`: they are not sent.
+    /// The field with the tags of a page, for caches in front; `None`: tags are not sent.
     pub tag_field: Option<HeaderName>,
-    /// How long caches in front may use a stored page, at most; `None`: nothing is said.
+    /// The maximum time for which caches in front may use a stored page; `None`: no field is sent.
     pub outer_ttl: Option<Duration>,
     /// `Strict-Transport-Security` (RFC 6797), if it is enabled.
     pub hsts: Option<HeaderValue>,
     /// The path below which Galley shows its dashboard of this site, with a slash at both ends.
     pub dashboard: Option<String>,
-    /// Access control.
+    /// The site's access control.
     pub access: SiteAccess,
-    /// `[[site.rule]]` in file order; the first that matches applies, alone.
+    /// `[[site.rule]]` in file order; only the first that matches applies.
     pub rules: Vec<Rule>,
-    /// Those rules as other spellings of an address are compared with them; made by [`Policy::guarded`].
+    /// The rules in the form in which other spellings of a URL are compared with them; built by [`Policy::guarded`].
     pub guard: Guard,
 }
 
@@ -159,7 +159,7 @@ impl Policy {
         }
     }
 
-    /// The policy of any other site: RFC 9111 and nothing else.
+    /// The policy of any other site: RFC 9111 only.
     pub fn rfc9111() -> Self {
         Self {
             preset: Preset::None,
@@ -185,7 +185,7 @@ impl Policy {
                 fields: AddressedFields::Standard,
                 heuristic: true,
                 validation: ValidationPolicy::Origin,
-                // Nothing of the address is stored meanwhile: long enough for a burst.
+                // Long enough for a burst. No response of the URL is stored during that time.
                 hit_for_pass: Duration::from_secs(2),
                 stale_on: StaleOnStatus::Rfc5861,
             },
@@ -196,7 +196,7 @@ impl Policy {
         }
     }
 
-    /// The policy that a preset names.
+    /// The policy of a preset.
     pub fn of(preset: Preset) -> Self {
         match preset {
             Preset::WordPress => Self::wordpress(),
@@ -204,7 +204,7 @@ impl Policy {
         }
     }
 
-    /// Whether a decoded path is one of the dashboard's: below its own, or that without the slash at its end.
+    /// Whether a decoded path belongs to the dashboard: at or below its path, with or without the final slash.
     pub fn is_dashboard(&self, decoded_path: &[u8]) -> bool {
         self.dashboard.as_deref().is_some_and(|own| {
             decoded_path
@@ -213,7 +213,7 @@ impl Policy {
         })
     }
 
-    /// The same with the guard of its rules.
+    /// The same policy with the guard of its rules.
     #[must_use]
     pub fn guarded(mut self) -> Self {
         self.guard = Guard::of(

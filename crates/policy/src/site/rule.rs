@@ -10,49 +10,49 @@ use crate::redirect::Redirect;
 /// One `[[site.rule]]`.
 #[derive(Clone, Debug, Default)]
 pub struct Rule {
-    /// Which paths: `/form` (that path), `/form*` (everything that begins so). Compared with the decoded path.
+    /// The paths: `/form` (this path), `/form*` (all paths that begin with it). Compared with the decoded path.
     pub path: String,
-    /// Which paths, in place of `path`.
+    /// A pattern for the paths, in place of `path`.
     pub pattern: Option<PathPattern>,
-    /// Which methods; empty: all.
+    /// The methods; empty: all.
     pub methods: Vec<String>,
-    /// From which countries; empty: all, also clients whose country is not known.
+    /// The countries of the clients; empty: all, including clients whose country is unknown.
     pub countries: Vec<CountryCode>,
-    /// `Some(false)`: never from the cache, never into it. `Some(true)` or `None`: as the preset decides.
+    /// `Some(false)`: never cached. `Some(true)` or `None`: as the preset decides.
     pub cache: Option<bool>,
-    /// Lifetime: overrides the response's if `ignore` says so, otherwise used if the response has none.
+    /// The lifetime: overrides the response's if `ignore` says so, otherwise used if the response states none.
     pub ttl: Option<Duration>,
-    /// What of the exchange is to be ignored.
+    /// The fields that are ignored.
     pub ignore: Ignore,
-    /// Whether answers go on as they come, at their client's pace, never by a file.
+    /// Whether responses are forwarded as they arrive, at the client's pace, and never spooled to a file.
     pub stream: bool,
-    /// Whether request bodies go to the upstream while they arrive, at their client's pace.
+    /// Whether request bodies are sent to the upstream as they arrive, at the client's pace.
     pub stream_request: bool,
-    /// Index into the site's list of further upstreams, where the rule names one.
+    /// The index in the site's list of further upstreams, if the rule names an upstream.
     pub upstream: Option<usize>,
-    /// Where its requests are sent to in place of a response.
+    /// The target to which the rule redirects its requests.
     pub redirect: Option<Redirect>,
-    /// Fields of its responses, on top of the site's.
+    /// Changes of response fields, in addition to the site's.
     pub changes: Changes,
-    /// The largest request body in bytes, in place of the site's.
+    /// The maximum size of a request body in bytes, in place of the site's.
     pub request_body: Option<u64>,
-    /// Timeouts for the upstream, instead of the site's.
+    /// The timeouts for the upstream, in place of the site's.
     pub timeouts: UpstreamTimeouts,
     /// Access control for these paths.
     pub access: AccessRules,
 }
 
-/// How long the upstream may be silent, where a rule says so.
+/// How long a rule permits the upstream to be silent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpstreamTimeouts {
-    /// Before the first byte of its response.
+    /// The time until the first byte of the response.
     pub first_byte: Option<Duration>,
-    /// Inside its response.
+    /// The time between two reads of the response.
     pub read: Option<Duration>,
 }
 
 impl Rule {
-    /// Whether this rule is meant for a request, whatever the country of the client ([`Rule::is_for`]).
+    /// Whether method and path match, whatever the country of the client ([`Rule::is_for`]).
     pub fn matches(&self, method: &str, decoded_path: &[u8]) -> bool {
         let path = match (&self.pattern, self.path.strip_suffix('*')) {
             (Some(pattern), _) => pattern.matches(decoded_path),
@@ -62,13 +62,13 @@ impl Rule {
         path && (self.methods.is_empty() || self.methods.iter().any(|m| m == method))
     }
 
-    /// Whether it applies to a client of this country; `None`: unknown.
+    /// Whether the rule applies to a client of this country; `None`: unknown.
     pub fn is_for(&self, country: Option<CountryCode>) -> bool {
         self.countries.is_empty()
             || country.is_some_and(|country| self.countries.contains(&country))
     }
 
-    /// What a redirect may insert from a path that it matches: the groups of the pattern, or the part that the `*` matches.
+    /// The parts of a matching path that a redirect may insert: the groups of the pattern, or the part that the `*` matches.
     pub fn groups<'p>(&self, decoded_path: &'p [u8]) -> Vec<Option<&'p [u8]>> {
         let rest = || {
             let prefix = self.path.strip_suffix('*')?;

@@ -1,22 +1,22 @@
-//! Default lifetimes of responses without one.
+//! Default lifetimes of responses that state none.
 
 use std::time::Duration;
 
-/// `[site.ttl]`: lifetimes for responses that name none themselves.
+/// `[site.ttl]`: lifetimes of responses that state none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TtlTable {
-    /// Status and lifetime, as the file names them.
+    /// Statuses and their lifetimes, as the configuration file names them.
     pub by_status: Vec<(u16, Duration)>,
-    /// For heuristically cacheable statuses that `by_status` does not name.
+    /// The lifetime for heuristically cacheable statuses that `by_status` does not name.
     pub default: Duration,
-    /// How long a stale entry may answer while one refresh runs.
+    /// How long a stale entry may be sent while one refresh runs.
     pub stale_while_revalidate: Duration,
-    /// How long a stale entry may answer when the upstream fails.
+    /// How long a stale entry may be sent when the upstream fails.
     pub stale_if_error: Duration,
 }
 
 impl TtlTable {
-    /// No lifetimes but those of responses.
+    /// A table without default lifetimes.
     pub fn none() -> Self {
         Self {
             by_status: Vec::new(),
@@ -28,7 +28,8 @@ impl TtlTable {
 }
 
 impl Default for TtlTable {
-    /// 60 s fresh, 404 for 60 s, ten minutes of refresh, a day of grace: what a WordPress without exact purges needs.
+    /// The lifetimes for a WordPress without exact purges: 60 s fresh, also for 404, ten minutes stale while a refresh runs, and a
+    /// day when the upstream fails.
     fn default() -> Self {
         Self {
             by_status: vec![(404, Duration::from_secs(60))],

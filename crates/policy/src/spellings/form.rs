@@ -1,13 +1,13 @@
-//! Bodies of forms: WordPress reads its query variables from there too, before those of the address.
+//! Bodies of forms: WordPress reads query variables from them, too, before those of the URL.
 
 use crate::query::{self, is_urlencoded};
 
-/// Reads a body piece by piece, and finds whether it has one of some variables.
+/// Scans a body in pieces for any of some variables.
 #[derive(Debug)]
 pub struct FormScanner<'g> {
     names: &'g [&'static [u8]],
     kind: FormEncoding,
-    /// What of the last piece may belong to a name.
+    /// The part of the last piece that may belong to a name.
     rest: Vec<u8>,
     /// Whether the next byte is inside a value.
     in_value: bool,
@@ -18,7 +18,7 @@ pub struct FormScanner<'g> {
 enum FormEncoding {
     Urlencoded,
     Parts,
-    /// PHP reads no variables from it.
+    /// PHP reads no variables from such a body.
     Other,
 }
 
@@ -42,15 +42,15 @@ impl<'g> FormScanner<'g> {
         }
     }
 
-    /// Reads a piece. Says whether more has to be read to know.
+    /// Reads a piece. Returns whether more pieces are needed.
     pub fn push(&mut self, piece: &[u8]) -> bool {
         match self.kind {
             FormEncoding::Other => {}
             FormEncoding::Urlencoded => self.pairs(piece),
             FormEncoding::Parts => {
                 self.rest.extend_from_slice(piece);
-                // What begins behind this may not be whole yet.
-                let ready = self.rest.len().saturating_sub(2 * LONGEST_NAME);
+                // A part that begins after this may not be complete yet.
+                let ready = self.rest.len().saturating_sub(2 * MAX_NAME);
                 self.found |= has_part(&self.rest, ready, self.names);
                 self.rest.drain(..ready.saturating_sub(NAME.len() + 1));
             }
@@ -58,10 +58,10 @@ impl<'g> FormScanner<'g> {
         !self.found && self.kind != FormEncoding::Other
     }
 
-    /// Whether a variable was there.
+    /// Whether the body contains a variable.
     pub fn finish(mut self) -> bool {
         match self.kind {
-            FormEncoding::Urlencoded => self.name_ends(),
+            FormEncoding::Urlencoded => self.end_name(),
             FormEncoding::Parts => self.found |= has_part(&self.rest, self.rest.len(), self.names),
             FormEncoding::Other => {}
         }
@@ -86,11 +86,11 @@ impl<'g> FormScanner<'g> {
                 .extend_from_slice(piece.get(..end).unwrap_or_default());
             self.in_value = piece.get(end) == Some(&b'=');
             piece = piece.get(end + 1..).unwrap_or_default();
-            self.name_ends();
+            self.end_name();
         }
     }
 
-    fn name_ends(&mut self) {
+    fn end_name(&mut self) {
         if self.rest.is_empty() {
             return;
         }
@@ -100,14 +100,14 @@ impl<'g> FormScanner<'g> {
         self.rest.clear();
     }
 
-    /// No real name is as long as this. It counts as a match, however the body is split.
+    /// Whether a name is longer than any real one. Such a name counts as a match, however the body is split.
     fn is_too_long(&self) -> bool {
-        self.rest.len() > LONGEST_NAME
+        self.rest.len() > MAX_NAME
     }
 }
 
-/// Whether a part whose `=` is before `end` has one of the names. Broader than PHP's own parser, since it does not check
-/// whether that is the head of a part.
+/// Whether a part whose `=` is before `end` has one of the names. Broader than PHP's parser, since it does not check
+/// whether the text is in the head of a part.
 fn has_part(body: &[u8], end: usize, names: &[&'static [u8]]) -> bool {
     let equals = memchr::memchr_iter(b'=', body).take_while(|at| *at < end);
     let is_keyword = |at: &usize| {
@@ -116,39 +116,39 @@ fn has_part(body: &[u8], end: usize, names: &[&'static [u8]]) -> bool {
         keyword.is_some_and(|text| text.eq_ignore_ascii_case(NAME))
     };
     equals.filter(is_keyword).any(|at| {
-        let behind = body.get(at + 1..).unwrap_or_default();
-        let behind = behind.get(..LONGEST_NAME).unwrap_or(behind);
+        let after = body.get(at + 1..).unwrap_or_default();
+        let after = after.get(..MAX_NAME).unwrap_or(after);
         let is_space = |byte: &u8| matches!(byte, b'"' | b'\'') || byte.is_ascii_whitespace();
-        let spaces = behind.iter().take_while(|byte| is_space(byte)).count();
-        let text = behind.get(spaces..).unwrap_or_default();
-        spaces == LONGEST_NAME || names.iter().any(|name| is_name(text, name))
+        let spaces = after.iter().take_while(|byte| is_space(byte)).count();
+        let text = after.get(spaces..).unwrap_or_default();
+        spaces == MAX_NAME || names.iter().any(|name| is_name(text, name))
     })
 }
 
-/// Whether a text begins with a name as PHP reads it: `.`, space and `[` are `_`, and an index follows or nothing.
+/// Whether a text begins with a name in PHP's form: `.`, space and `[` count as `_`, and an index or the end follows.
 fn is_name(text: &[u8], name: &[u8]) -> bool {
-    let Some((start, behind)) = text.split_at_checked(name.len()) else {
+    let Some((start, after)) = text.split_at_checked(name.len()) else {
         return false;
     };
     let is_alike = |(one, wanted): (&u8, &u8)| {
         one == wanted || (*wanted == b'_' && matches!(one, b'.' | b' ' | b'['))
     };
-    let ends = !matches!(behind.first(), Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    let ends = !matches!(after.first(), Some(byte) if byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
     ends && start.iter().zip(name).all(is_alike)
 }
 
-/// The parameter of a part's head that names the variable.
+/// The parameter with the name of the variable in the head of a part.
 const NAME: &[u8] = b"name";
 
-/// Of a name with its quotes and index, in bytes.
-const LONGEST_NAME: usize = 512;
+/// The maximum length of a name with its quotes and index, in bytes.
+const MAX_NAME: usize = 512;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_too_long_is_found_however_the_body_is_cut() {
+    fn a_name_that_is_too_long_is_found_however_the_body_is_split() {
         let form = |name: usize, piece: usize| {
             let mut scanner = FormScanner::new(&[b"p"], b"application/x-www-form-urlencoded");
             let body = [&vec![b'n'; name][..], b"&d=1"].concat();
@@ -158,8 +158,8 @@ mod tests {
             scanner.finish()
         };
         for piece in [1, 30, 512, 513, 10_000] {
-            assert!(!form(LONGEST_NAME, piece), "{piece}");
-            assert!(form(LONGEST_NAME + 1, piece), "{piece}");
+            assert!(!form(MAX_NAME, piece), "{piece}");
+            assert!(form(MAX_NAME + 1, piece), "{piece}");
         }
     }
 }

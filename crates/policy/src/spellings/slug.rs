@@ -1,16 +1,17 @@
-//! Paths folded as WordPress folds them before it looks for a page (`sanitize_title_for_query`, `WP::parse_request`).
+//! Folds paths in the way in which WordPress folds them before it searches for a page (`sanitize_title_for_query`,
+//! `WP::parse_request`).
 //!
-//! A folded path begins and ends with `/` and has no empty segment, so that the form without the last slash is a slice of it.
+//! A folded path begins and ends with `/` and has no empty segment, so the form without the last slash is a slice of it.
 
-/// Writes a path with small letters to `out`, which is cleared first.
+/// Writes a path in lower case to `out`, which is cleared first.
 pub(super) fn lower(path: &[u8], out: &mut Vec<u8>) {
     segments(path, out, |segment, out| {
         for_each(segment, |c| push_lower(c, out));
     });
 }
 
-/// Writes a path whose segments are slugs to `out`, which is cleared first: small letters, digits, `_`, single `-` between
-/// others, and all that is not ASCII.
+/// Writes a path whose segments are slugs to `out`, which is cleared first: lower-case letters, digits, `_`, single `-` between
+/// other characters, and all that is not ASCII.
 pub(super) fn slug(path: &[u8], out: &mut Vec<u8>) {
     segments(path, out, |segment, out| {
         let start = out.len();
@@ -31,12 +32,12 @@ pub(super) fn slug(path: &[u8], out: &mut Vec<u8>) {
             for_each(before, |c| push(c, out));
             rest = found.get(1..).unwrap_or_default();
             if found.first() == Some(&b'%') {
-                // An octet stays, a sign of its own goes.
+                // An encoded octet stays; a lone sign is removed.
                 if crate::uri::escape(rest).is_some() {
                     push(Ok('%'), out);
                 }
             } else if let Some(end) = rest.get(1..).and_then(|text| memchr::memchr(b';', text)) {
-                // An entity goes as a whole.
+                // An entity is removed as a whole.
                 rest = rest.get(end + 2..).unwrap_or_default();
             }
         }
@@ -44,7 +45,7 @@ pub(super) fn slug(path: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Takes from a path in small letters what makes a feed, an embed or a further page of it. Says whether there was any.
+/// Removes the suffix of a feed, an embed or a further page from a path in lower case. Returns whether there was one.
 pub(super) fn strip(path: &mut Vec<u8>) -> bool {
     let whole = path.strip_suffix(b"/").unwrap_or(path);
     let cut = memchr::memrchr(b'/', whole);
@@ -56,7 +57,7 @@ pub(super) fn strip(path: &mut Vec<u8>) -> bool {
     let numbered = |name: &[u8]| last.strip_prefix(name).is_some_and(is_number);
     let keep = if is_number(last) {
         before.strip_suffix(b"/page").unwrap_or(before).len()
-    } else if ENDINGS.contains(&last) || numbered(b"page") || numbered(b"comment-page-") {
+    } else if PAGE_SUFFIXES.contains(&last) || numbered(b"page") || numbered(b"comment-page-") {
         before.len()
     } else {
         return false;
@@ -66,7 +67,7 @@ pub(super) fn strip(path: &mut Vec<u8>) -> bool {
     true
 }
 
-/// What follows `/wp-json/`.
+/// The path after `/wp-json/`.
 pub(super) fn route(path: &[u8]) -> Option<&[u8]> {
     let at = memchr::memmem::find(path, b"/wp-json/")?;
     path.get(at + 9..)
@@ -84,10 +85,10 @@ fn segments(path: &[u8], out: &mut Vec<u8>, fold: impl Fn(&[u8], &mut Vec<u8>)) 
     }
 }
 
-fn for_each(bytes: &[u8], mut use_it: impl FnMut(Result<char, u8>)) {
+fn for_each(bytes: &[u8], mut each: impl FnMut(Result<char, u8>)) {
     for chunk in bytes.utf8_chunks() {
-        chunk.valid().chars().for_each(|c| use_it(Ok(c)));
-        chunk.invalid().iter().for_each(|&byte| use_it(Err(byte)));
+        chunk.valid().chars().for_each(|c| each(Ok(c)));
+        chunk.invalid().iter().for_each(|&byte| each(Err(byte)));
     }
 }
 
@@ -96,15 +97,15 @@ fn push_lower(c: Result<char, u8>, out: &mut Vec<u8>) {
         Ok(c) if c.is_ascii() => out.extend(u8::try_from(c.to_ascii_lowercase())),
         Ok(c) => {
             let mut buffers = [0; 4];
-            for small in c.to_lowercase() {
-                out.extend_from_slice(small.encode_utf8(&mut buffers).as_bytes());
+            for lower in c.to_lowercase() {
+                out.extend_from_slice(lower.encode_utf8(&mut buffers).as_bytes());
             }
         }
         Err(byte) => out.push(byte),
     }
 }
 
-const ENDINGS: [&[u8]; 8] = [
+const PAGE_SUFFIXES: [&[u8]; 8] = [
     b"feed",
     b"rdf",
     b"rss",

@@ -1,4 +1,4 @@
-//! Tables of spellings and the rules that apply to them.
+//! Tables of spellings, and the rules that apply to them.
 
 use crate::site::EqualSpellings;
 use proptest::prelude::*;
@@ -83,9 +83,9 @@ fn assert_closes(rule: &Rule, targets: &[&str], wanted: bool) {
     }
 }
 
-/// It answered 403 to every search, whatever the pattern.
+/// Every search got a 403, whatever the pattern.
 #[test]
-fn r19_a_pattern_closes_searches_and_lists_only_where_it_may_match_them() {
+fn r19_a_pattern_restricts_searches_and_lists_only_if_it_may_match_them() {
     let internal = Rule {
         pattern: Some(PathPattern::compile("^/internal(/|$)").unwrap()),
         ..closed("pattern")
@@ -126,7 +126,7 @@ fn r19_a_pattern_closes_searches_and_lists_only_where_it_may_match_them() {
 }
 
 #[test]
-fn spellings_of_a_path_are_closed() {
+fn rules_apply_to_all_spellings_of_a_path() {
     let same = [
         "/internal",
         "/internal/",
@@ -158,7 +158,7 @@ fn spellings_of_a_path_are_closed() {
         ..closed("")
     };
     assert_closes(&pattern, &same, true);
-    // What names files closes no search, and no page by its number.
+    // A pattern for names of files restricts neither searches nor pages by number.
     let files = Rule {
         pattern: Some(PathPattern::compile(r"\.(sql|bak)$").unwrap()),
         ..closed("")
@@ -195,7 +195,7 @@ fn spellings_of_a_path_are_closed() {
 }
 
 #[test]
-fn feeds_and_further_pages_belong_to_their_page() {
+fn rules_for_a_page_apply_to_its_feeds_and_further_pages() {
     let below = [
         "/plan/feed/",
         "/PLAN/feed/atom",
@@ -223,7 +223,7 @@ fn feeds_and_further_pages_belong_to_their_page() {
 }
 
 #[test]
-fn queries_that_select_a_page_are_closed() {
+fn rules_apply_to_queries_that_select_a_page() {
     let by_name = [
         "/?pagename=internal/x",
         "/?pagename=INTERNAL/x",
@@ -269,7 +269,7 @@ fn queries_that_select_a_page_are_closed() {
 }
 
 #[test]
-fn queries_that_select_something_else_are_closed() {
+fn rules_apply_to_queries_that_select_something_else() {
     for (rule, targets) in [
         (
             "/wp-json/wp/v2/users*",
@@ -305,7 +305,7 @@ fn queries_that_select_something_else_are_closed() {
 }
 
 #[test]
-fn exceptions_hold_for_their_own_address_alone() {
+fn exceptions_apply_only_to_their_own_path() {
     let rules = [
         opened("/internal/open*"),
         tuned("/internal/css*"),
@@ -325,7 +325,7 @@ fn exceptions_hold_for_their_own_address_alone() {
 }
 
 #[test]
-fn sites_without_a_closing_rule_have_no_guard() {
+fn sites_without_a_restricting_rule_have_no_guard() {
     assert!(!Guard::of(EqualSpellings::WordPress, &[tuned("/x*")], true).is_needed());
     assert!(!Guard::of(EqualSpellings::Exact, &[closed("/x*")], true).is_needed());
     let rest = Guard::of(EqualSpellings::WordPress, &[closed("/wp-json/*")], false);
@@ -381,7 +381,7 @@ fn forms_that_select_a_page_are_found() {
 
 proptest! {
     #[test]
-    fn any_path_and_query_are_read(
+    fn any_path_and_query_are_accepted(
         path in proptest::collection::vec(any::<u8>(), 0..60),
         query in proptest::collection::vec(any::<u8>(), 0..60),
     ) {
@@ -391,13 +391,13 @@ proptest! {
         let request = RequestedPaths { method: "GET", overrides_method: false, path: &path, query: &query, country: None };
         let mut found = Vec::new();
         rules_of(&request, &guard, &rules, &mut SpellingBuffers::default(), &mut found);
-        // Every address is below the root.
+        // Every URL is below the root.
         prop_assert!(!found.is_empty());
         prop_assert!(found.len() <= rules.len() + 1);
     }
 
     #[test]
-    fn any_form_is_read(body in proptest::collection::vec(any::<u8>(), 0..200), size in 1_usize..50) {
+    fn any_form_is_accepted(body in proptest::collection::vec(any::<u8>(), 0..200), size in 1_usize..50) {
         let guard = Guard::of(EqualSpellings::WordPress, &[closed("/b/*")], true);
         for media_type in [&b"multipart/x"[..], b"application/x-www-form-urlencoded"] {
             let mut reader = guard.form(media_type);
@@ -408,9 +408,9 @@ proptest! {
         }
     }
 
-    /// What a rule closes under its own spelling stays closed whatever case, slashes and signs are put in.
+    /// A rule applies to its path in any case, with additional slashes and signs.
     #[test]
-    fn no_sign_opens_a_closed_path(noise in "[~.+ -]{0,3}", upper in any::<bool>(), front in any::<bool>()) {
+    fn no_sign_avoids_a_rule(noise in "[~.+ -]{0,3}", upper in any::<bool>(), front in any::<bool>()) {
         let name = if upper { "INTERNAL" } else { "internal" };
         let front = if front { "/index.php" } else { "" };
         let target = format!("{front}/{noise}{name}{noise}/x{noise}/").replace(' ', "%20");

@@ -1,11 +1,11 @@
-//! WordPress's public query variables, and what each of them selects.
+//! WordPress's public query variables, and the pages that each of them selects.
 
-/// What a query variable selects.
+/// The pages that a query variable selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// Nothing by itself: an order, a page of a list.
+    /// None: the variable sets, for example, an order or a page of a list.
     Nothing,
-    /// One page or post whose path it does not tell.
+    /// One page or post whose path the variable does not contain.
     AnyPage,
     /// A page by its path.
     Page,
@@ -23,14 +23,14 @@ pub(super) enum Meaning {
     Taxonomy,
 }
 
-/// What a variable selects; `None` for those that WordPress itself does not know.
+/// The pages that a variable selects; `None` if WordPress itself does not know the variable.
 pub(super) fn meaning(variable: &[u8]) -> Option<Meaning> {
     let at = ALL.binary_search_by(|(name, _)| (*name).cmp(variable));
     let known = at.ok().and_then(|at| ALL.get(at));
     known.map(|(_, meaning)| *meaning)
 }
 
-/// Sorted by name: `WP::$public_query_vars`, those of the REST API and the sitemaps, and WooCommerce's taxonomies.
+/// Sorted by name: `WP::$public_query_vars`, variables of the REST API and the sitemaps, and WooCommerce's taxonomies.
 pub(super) const ALL: &[(&[u8], Meaning)] = &[
     (b"attachment", Meaning::AnyPage),
     (b"attachment_id", Meaning::AnyPage),

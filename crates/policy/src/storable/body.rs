@@ -1,4 +1,4 @@
-//! Bodies of pages that PHP did not finish.
+//! Checks of complete bodies for pages that PHP did not finish.
 
 use http::{HeaderMap, StatusCode};
 
@@ -9,9 +9,9 @@ use crate::site::Policy;
 
 /// Evaluates a complete body.
 ///
-/// For the WordPress preset. PHP that fails late leaves a status of 200 and nothing, or a short message, or the first part of
-/// a page; neither PHP-FPM nor Apache reports it. Fragments that are short by intent, and pages whose theme omits their end,
-/// are not stored either: that costs speed, and half a page would affect every visitor.
+/// For the WordPress preset. When PHP fails late, the response has status 200 and an empty body, a short message, or the first
+/// part of a page; neither PHP-FPM nor Apache reports the failure. Fragments that are short by intent, and pages whose theme
+/// omits the end tag, are not stored either: that costs speed, but half a page would affect every visitor.
 pub fn judge_body(
     response: &ResponseHead<'_>,
     site: &Policy,
@@ -23,12 +23,12 @@ pub fn judge_body(
     if body.is_empty() {
         return Err(NotStored::Empty);
     }
-    if error_page::is_one(response.fields, body) {
+    if error_page::is_error_page(response.fields, body) {
         return Err(NotStored::ErrorPage);
     }
-    let beginning = body.get(..LONGEST_PROLOGUE).unwrap_or(body);
-    let is_suspect = body.len() < SHORTEST_PAGE || has_tag(beginning, BEGIN_OF_PAGE);
-    if is_suspect && !has_tag(body, END_OF_PAGE) {
+    let beginning = body.get(..MAX_PROLOGUE).unwrap_or(body);
+    let is_suspect = body.len() < MIN_PAGE || has_tag(beginning, START_TAG);
+    if is_suspect && !has_tag(body, END_TAG) {
         Err(NotStored::ErrorPage)
     } else {
         Ok(())
@@ -42,7 +42,7 @@ pub fn judge_include(
     body: &[u8],
 ) -> Result<(), NotStored> {
     let is_judged = is_judged_whole(response.status, response.fields, site);
-    if is_judged && error_page::is_one(response.fields, body) {
+    if is_judged && error_page::is_error_page(response.fields, body) {
         Err(NotStored::ErrorPage)
     } else {
         Ok(())
@@ -54,19 +54,19 @@ pub fn is_judged_whole(status: StatusCode, fields: &HeaderMap, site: &Policy) ->
     site.storage.checks_pages && status == StatusCode::OK && is_html(fields)
 }
 
-/// Looked for from behind, where the end of a page is.
+/// Whether a tag occurs. Searches from the end, where the end tag of a page is.
 fn has_tag(body: &[u8], tag: &[u8]) -> bool {
     body.windows(tag.len())
         .rev()
         .any(|place| place.eq_ignore_ascii_case(tag))
 }
 
-const BEGIN_OF_PAGE: &[u8] = b"<html";
+const START_TAG: &[u8] = b"<html";
 
-const END_OF_PAGE: &[u8] = b"</html";
+const END_TAG: &[u8] = b"</html";
 
-/// Where a whole page says that it is one: behind a doctype and a comment or two.
-const LONGEST_PROLOGUE: usize = 1024;
+/// The bytes in which a whole page has its `<html`: after a doctype and a comment or two.
+const MAX_PROLOGUE: usize = 1024;
 
-/// HTML that is shorter and has no end is a message about an error.
-const SHORTEST_PAGE: usize = 255;
+/// Shorter HTML without an end tag is an error message.
+const MIN_PAGE: usize = 255;

@@ -1,22 +1,23 @@
-//! Error pages with a status of success, recognised by their content.
+//! Error pages with status 200, recognized by their content.
 //!
-//! `wp_die()` sends WordPress's own with an error status, unless a part of the page was sent before; then they follow that
-//! part, with its status. They have a body element that nothing else has; text that quotes it is escaped. Drop-ins
-//! (`db-error.php`, `maintenance.php`) can contain anything, and have status 200 unless their author has set another. They
-//! are recognised by WordPress's sentence only if there is hardly anything else on the page and WordPress has not announced
-//! its API, which it does with every page of a theme: an article about the sentence is longer, and has the announcement.
+//! `wp_die()` sends WordPress's error page with an error status, unless a part of the requested page was sent before: then the
+//! error page follows that part, and the status is that of the part. The error page has a body element that no other page has;
+//! a page that quotes the element escapes it. Drop-ins (`db-error.php`, `maintenance.php`) can contain anything, and have
+//! status 200 unless their author sets another. They are recognized by WordPress's sentence, but only if the page contains
+//! little else and does not announce the API, which WordPress does on every page of a theme: an article about the sentence is
+//! longer, and has the announcement.
 
 use http::HeaderMap;
 use http::header::LINK;
 use memchr::memmem;
 
-/// Whether the body of a page with status 200 tells of an error.
-pub(super) fn is_one(fields: &HeaderMap, body: &[u8]) -> bool {
+/// Whether the body of a page with status 200 is an error page or contains one.
+pub(super) fn is_error_page(fields: &HeaderMap, body: &[u8]) -> bool {
     memmem::find(body, WP_DIE).is_some()
         || FATAL
             .iter()
             .any(|beginning| body.trim_ascii_start().starts_with(beginning))
-        || (body.len() <= MOST_OF_NOTICE && is_notice(fields, body))
+        || (body.len() <= MAX_NOTICE_BYTES && is_notice(fields, body))
 }
 
 fn is_notice(fields: &HeaderMap, body: &[u8]) -> bool {
@@ -28,24 +29,24 @@ fn is_notice(fields: &HeaderMap, body: &[u8]) -> bool {
     if is_announced {
         return false;
     }
-    let text = visible(body);
-    text.len() <= MOST_OF_TEXT
+    let text = visible_text(body);
+    text.len() <= MAX_TEXT_BYTES
         && SENTENCES
             .iter()
             .any(|sentence| memmem::find(&text, sentence).is_some())
 }
 
-/// What a reader sees, in lower case: without tags, styles and scripts, white space made one. Not longer than
-/// [`MOST_OF_TEXT`] and a bit.
-fn visible(body: &[u8]) -> Vec<u8> {
+/// The visible text in lower case: without tags, styles and scripts, and each run of white space as one space. At most a few
+/// bytes longer than [`MAX_TEXT_BYTES`].
+fn visible_text(body: &[u8]) -> Vec<u8> {
     let mut text: Vec<u8> = Vec::new();
     let mut rest = body;
     while let Some((&byte, behind)) = rest.split_first() {
-        if text.len() > MOST_OF_TEXT {
+        if text.len() > MAX_TEXT_BYTES {
             break;
         }
         if byte == b'<' {
-            rest = behind_tag(rest);
+            rest = after_tag(rest);
             if text.last() != Some(&b' ') {
                 text.push(b' ');
             }
@@ -61,24 +62,24 @@ fn visible(body: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The text after the tag that `html` begins with, and after its content if that is not for readers.
-fn behind_tag(html: &[u8]) -> &[u8] {
+/// The text after the tag at the beginning of `html`, and after the element's content if that is invisible.
+fn after_tag(html: &[u8]) -> &[u8] {
     let end_of = |from: &'_ [u8], mark: &[u8]| memmem::find(from, mark).map(|at| at + mark.len());
-    for (begin, end) in UNSEEN {
-        let is_it = html
+    for (begin, end) in INVISIBLE {
+        let is_invisible = html
             .get(..begin.len())
             .is_some_and(|tag| tag.eq_ignore_ascii_case(begin));
-        if is_it {
+        if is_invisible {
             return end_of(html, end).map_or(&[], |at| html.get(at..).unwrap_or_default());
         }
     }
     end_of(html, b">").map_or(&[], |at| html.get(at..).unwrap_or_default())
 }
 
-/// In every page of `wp_die()`, in this form since WordPress 3.0.
+/// Part of every page of `wp_die()`, in this form since WordPress 3.0.
 const WP_DIE: &[u8] = b"<body id=\"error-page\"";
 
-/// What PHP prints where `display_errors` is on and nothing came before.
+/// The beginning of PHP's output if `display_errors` is on and nothing was printed before.
 const FATAL: &[&[u8]] = &[
     b"<br />\n<b>Fatal error</b>:",
     b"<br />\n<b>Parse error</b>:",
@@ -94,17 +95,17 @@ const SENTENCES: &[&[u8]] = &[
     b"there has been a critical error on",
 ];
 
-/// In the head of every page of a theme, and in the field beside it.
+/// Part of the head of every page of a theme, and of its `Link` field.
 const API: &[u8] = b"api.w.org";
 
-/// A notice with its styles and a picture.
-const MOST_OF_NOTICE: usize = 64 * 1024;
+/// The maximum size of a notice in bytes, with styles and a picture.
+const MAX_NOTICE_BYTES: usize = 64 * 1024;
 
-/// Its words: the sentence, an apology, an address.
-const MOST_OF_TEXT: usize = 600;
+/// The maximum size of a notice's text in bytes: the sentence, an apology, an address.
+const MAX_TEXT_BYTES: usize = 600;
 
-/// Elements whose content is not text, with their ends.
-const UNSEEN: &[(&[u8], &[u8])] = &[
+/// Elements whose content is invisible, with their end tags.
+const INVISIBLE: &[(&[u8], &[u8])] = &[
     (b"<style", b"</style>"),
     (b"<script", b"</script>"),
     (b"<!--", b"-->"),
@@ -119,10 +120,10 @@ mod tests {
     use super::*;
 
     fn is_error(body: &str) -> bool {
-        is_one(&HeaderMap::new(), body.as_bytes())
+        is_error_page(&HeaderMap::new(), body.as_bytes())
     }
 
-    /// An article about the sentence, on a theme that says nothing else.
+    /// An article about the sentence, in a theme without an announcement.
     fn article(words: usize) -> String {
         let text = "lorem ipsum dolor ".repeat(words / 3);
         format!(
@@ -132,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_wordpress_and_php_that_tell_of_an_error() {
+    fn error_pages_of_wordpress_and_php_are_recognized() {
         let die = "<!DOCTYPE html>\n<html lang=\"en-US\">\n<head><title>Database Error</title></head>\n<body id=\"error-page\">\n\
                    \t<div class=\"wp-die-message\"><h1>Fehler beim Aufbau</h1></div></body>\n</html>\n";
         assert!(is_error(die));
-        // Behind half a page, whose head has left with status 200.
+        // After half a page, whose head was sent with status 200.
         let half = format!("<!doctype html><html><body>{}{die}", "text ".repeat(30_000));
         assert!(is_error(&half));
         assert!(is_error(
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn drop_ins_are_known_by_the_sentence() {
+    fn drop_ins_are_recognized_by_the_sentence() {
         let style = format!("<style>{}</style>", "p { color: red } ".repeat(500));
         let picture = "<img src=\"/wp-content/uploads/logo.png\">";
         for words in [
@@ -163,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn who_quotes_the_sentence_is_no_error() {
+    fn pages_that_quote_the_sentence_are_not_errors() {
         assert!(!is_error(&article(200)), "an article");
-        // A short one of a WordPress says where its API is, in its head or beside it.
+        // A short article of a WordPress announces the API in its HTML or in a field.
         let short = article(10);
         assert!(is_error(&short), "hardly anything but the sentence");
         let link =
@@ -176,7 +177,7 @@ mod tests {
             LINK,
             HeaderValue::from_static("<https://example.com/wp-json/>; rel=\"https://api.w.org/\""),
         );
-        assert!(!is_one(&fields, short.as_bytes()));
+        assert!(!is_error_page(&fields, short.as_bytes()));
         // Displayed code is escaped; a title alone is not text.
         assert!(!is_error(
             "<html><body><pre>&lt;body id=\"error-page\"&gt;</pre></body></html>"
@@ -190,13 +191,13 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
-            is_one(&HeaderMap::new(), &bytes);
-            prop_assert!(visible(&bytes).len() <= MOST_OF_TEXT + 2);
+            is_error_page(&HeaderMap::new(), &bytes);
+            prop_assert!(visible_text(&bytes).len() <= MAX_TEXT_BYTES + 2);
         }
 
         #[test]
         fn any_tags_are_read(text in "(<|</|style|script|!--|-->|>| |title|a){0,60}") {
-            visible(text.as_bytes());
+            visible_text(text.as_bytes());
         }
     }
 }

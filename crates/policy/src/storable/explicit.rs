@@ -10,8 +10,8 @@ use crate::site::{Ignore, Policy};
 use crate::vary::Vary;
 use http::header::{CONTENT_LOCATION, CONTENT_RANGE};
 
-/// Evaluates a 206 that answered a `Range`, to be stored for that exact `Range`: one part of a stated length, with a lifetime
-/// that the response names. Whatever prevents storing a 200 prevents this too.
+/// Evaluates a 206 response to a `Range` request, to be stored for that exact `Range`: it must contain one part and state a
+/// lifetime. All reasons not to store a 200 apply too.
 pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
     let is_single = response
         .fields
@@ -27,26 +27,26 @@ pub fn judge_part(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy
     explicit_only(&as_whole, judge(info, &as_whole, site), site)
 }
 
-/// Evaluates a response to `POST` that is explicitly what a `GET` of the same address would give (RFC 9110 §9.3.3): 200, an
-/// explicit lifetime, and a `Content-Location` that names the address. `reader` is that `GET`.
+/// Evaluates a response to `POST` that is explicitly the response to a `GET` of the same URL (RFC 9110 §9.3.3): status 200, an
+/// explicit lifetime, and a `Content-Location` that names the URL. `reader` is that `GET`.
 pub fn judge_taught(
     reader: &RequestInfo,
     response: &ResponseHead<'_>,
     site: &Policy,
 ) -> Storability {
-    let names_itself = response.status.as_u16() == 200
+    let names_requested_url = response.status.as_u16() == 200
         && response
             .fields
             .get(CONTENT_LOCATION)
             .and_then(|value| redirect::resolve(reader, value.as_bytes(), site))
             .is_some_and(|address| address.is_of(reader));
-    if !names_itself {
+    if !names_requested_url {
         return Storability::Skip(NotStored::Method);
     }
     explicit_only(response, judge(reader, response, site), site)
 }
 
-/// Only a response with an explicit lifetime.
+/// Rejects a response without an explicit lifetime, and one with `Vary`.
 fn explicit_only(response: &ResponseHead<'_>, verdict: Storability, site: &Policy) -> Storability {
     let statement = freshness::statement(
         response.fields,

@@ -1,7 +1,7 @@
-//! Which fields of a response are stored, and which cache directives browsers get.
+//! The fields of a response that are stored, and the cache directives that browsers get.
 //!
-//! A stored head is sent to everybody, so it contains nothing that was meant for one connection (RFC 9111 §3.1), for one
-//! visitor, or for shared caches. Framing is not stored either: it is made anew for each client.
+//! A stored head is sent to every client, so it contains nothing that was meant for one connection (RFC 9111 §3.1), for one
+//! visitor, or for shared caches. Framing is not stored either: each response is framed again.
 
 use http::header::{CACHE_CONTROL, CONNECTION, EXPIRES, SET_COOKIE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -18,18 +18,19 @@ use crate::request_info::RequestInfo;
 use crate::site::{AddressedFields, Policy, UnnamedCookies, ValidationPolicy};
 use crate::tags::{self, TAG_FIELDS, Tags};
 
-/// Removes from a head what a stored copy must not contain: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`,
-/// `Age`, `Content-Length`, proxy authentication, tags, purges, and fields for surrogates. Also `Vary` if the request's rule
+/// Removes from a head what must not be stored: hop-by-hop and `Connection`-listed fields, every `Set-Cookie`, `Age`,
+/// `Content-Length`, proxy authentication, tags, purges, and fields for surrogates. Also `Vary` if the request's rule
 /// ignores it, and fields that name software if the site hides them.
 ///
-/// Without a preset the fields of other products are ordinary fields and stay; so do cookies, since then only harmless ones
-/// get here (RFC 9111 §7.3), unless a rule ignores them. Fields that `no-cache="a"` names are removed.
+/// Without a preset the fields of other products are ordinary fields and stay. So do cookies, because a response with other
+/// than harmless cookies is not stored (RFC 9111 §7.3), unless a rule ignores them. Fields that `no-cache="a"` names are
+/// removed.
 pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> HeaderMap {
     let ignore = rule
         .and_then(|index| site.rules.get(index))
         .map(|rule| rule.ignore)
         .unwrap_or_default();
-    let keeps_foreign = site.storage.fields == AddressedFields::Standard;
+    let keeps_other_products = site.storage.fields == AddressedFields::Standard;
     let from_origin = site.storage.validation == ValidationPolicy::Origin;
     let keeps_cookies = site.unnamed_cookies == UnnamedCookies::Bypass && !ignore.set_cookie;
     let confined = if from_origin {
@@ -43,10 +44,10 @@ pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> 
         let is_dropped = is_hop_by_hop(name.as_str(), listed.iter().copied())
             || NEVER_STORED.contains(&name.as_str())
             || (!keeps_cookies && COOKIES.contains(&name.as_str()))
-            || (!keeps_foreign && *name == "cdn-cache-control")
+            || (!keeps_other_products && *name == "cdn-cache-control")
             || confined.contains(name)
             || TAG_FIELDS.contains(&name.as_str())
-            || (!keeps_foreign && FOREIGN.contains(&name.as_str()))
+            || (!keeps_other_products && OTHER_PRODUCTS.contains(&name.as_str()))
             || (ignore.vary && *name == VARY)
             || (HIDDEN.contains(&name.as_str()) && site.changes.remove.contains(name));
         if !is_dropped {
@@ -62,7 +63,7 @@ pub fn stored_fields(fields: &HeaderMap, site: &Policy, rule: Option<usize>) -> 
     kept
 }
 
-/// Adds the tags of a page for caches in front: its own and those of its fragments, of which these caches know nothing.
+/// Adds the tags of a page for caches in front: those of the page and those of its fragments, which these caches do not know.
 fn add_tags(name: &HeaderName, fields: &HeaderMap, kept: &mut HeaderMap) {
     let mut tags = tags::collect(fields);
     match fragments::parse(fields) {
@@ -71,7 +72,7 @@ fn add_tags(name: &HeaderName, fields: &HeaderMap, kept: &mut HeaderMap) {
     }
     let length: usize = tags.names.iter().map(|tag| tag.len() + 1).sum();
     let are_portable = tags.names.iter().all(|tag| tags::is_portable(tag));
-    if length > MOST_TAG_BYTES || !are_portable {
+    if length > MAX_TAG_BYTES || !are_portable {
         tags = Tags::everything();
     }
     let separator = if *name == "surrogate-key" { " " } else { "," };
@@ -82,11 +83,11 @@ fn add_tags(name: &HeaderName, fields: &HeaderMap, kept: &mut HeaderMap) {
     }
 }
 
-/// As much as Cloudflare and Fastly take.
-const MOST_TAG_BYTES: usize = 16_000;
+/// The maximum that Cloudflare and Fastly accept, in bytes.
+const MAX_TAG_BYTES: usize = 16_000;
 
-/// Adds back what `no-cache="a"` and `private="a"` name: only its requester gets these fields (RFC 9111 §5.2.2.4). Returns
-/// whether there were any.
+/// Adds back the fields that `no-cache="a"` and `private="a"` name: only the client of the fetch gets them (RFC 9111
+/// §5.2.2.4). Returns whether there were any.
 pub fn add_confined(fields: &HeaderMap, kept: &mut HeaderMap) -> bool {
     let names = confined(fields);
     let before = kept.len();
@@ -103,7 +104,7 @@ fn confined(fields: &HeaderMap) -> Vec<HeaderName> {
     CacheControl::parse(lines.map(HeaderValue::as_bytes)).confined_to
 }
 
-/// A head to be passed on to the one client that it is for: without what belongs to one connection (RFC 9110 §7.6.1).
+/// Returns the head for the one client that it is meant for: without hop-by-hop fields (RFC 9110 §7.6.1).
 pub fn forwarded_fields(fields: &HeaderMap) -> HeaderMap {
     forwarded(fields, |_| true)
 }
@@ -120,16 +121,16 @@ fn forwarded(fields: &HeaderMap, is_kept: impl Fn(&str) -> bool) -> HeaderMap {
     kept
 }
 
-/// The same for a site with the WordPress preset, whose plugins send fields for caches with every page: also without tags,
-/// purges and fields for this cache or the caches of other products. Cookies for everybody stay for this client too.
+/// As [`forwarded_fields`], for a site with the WordPress preset, whose plugins send fields for caches with every page: also
+/// without tags, purges and fields for this cache or the caches of other products. The client gets cookies for everybody, too.
 pub fn passed_fields(fields: &HeaderMap, site: &Policy) -> HeaderMap {
-    // Compared with the fields that are there: looking up each of these names takes ten times as long.
-    let is_said_to_caches = |name: &str| {
-        let mut lists = [PURGE_FIELDS, TAG_FIELDS, SAID_TO_CACHES].into_iter();
+    // Searches the lists for each existing field: looking up each listed name in the head takes ten times as long.
+    let is_for_caches = |name: &str| {
+        let mut lists = [PURGE_FIELDS, TAG_FIELDS, READ_BY_CACHES].into_iter();
         lists.any(|list: &[&str]| list.contains(&name))
     };
     let is_cookie = |name: &str| site.litespeed && LSC_COOKIE == *name;
-    let mut kept = forwarded(fields, |name| !is_said_to_caches(name) && !is_cookie(name));
+    let mut kept = forwarded(fields, |name| !is_for_caches(name) && !is_cookie(name));
     if site.litespeed {
         litespeed::add_cookies(fields, &mut kept);
     }
@@ -146,9 +147,9 @@ fn listed(fields: &HeaderMap) -> Vec<&[u8]> {
         .collect()
 }
 
-/// Adds cache directives for browsers if the upstream sent none: pages must be revalidated each time, so that a purge is final
-/// for browsers too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a preset. Besides HTML
-/// this is for feeds and JSON, for which browsers would otherwise use a heuristic.
+/// Adds cache directives for browsers if the upstream sent none: pages must be revalidated each time, so that a purge reaches
+/// browsers too; with a strong `ETag` that costs a 304. Never overwrites, and does nothing without a preset. Besides HTML
+/// this applies to feeds and JSON, for which browsers would otherwise use a heuristic.
 pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
     let is_silent = !fields.contains_key(CACHE_CONTROL) && !fields.contains_key(EXPIRES);
     if site.storage.validation == ValidationPolicy::Galley
@@ -159,8 +160,8 @@ pub fn browser_fields(fields: &mut HeaderMap, site: &Policy) {
     }
 }
 
-/// Adds how long caches in front may use a page (RFC 9213), if the site enables it: no longer than this one. Other caches know
-/// nothing of variants by cookie.
+/// Adds the lifetime for caches in front (RFC 9213), if the site enables it: no longer than Galley's own. Pages that vary by
+/// cookie get none, because other caches do not know these variants.
 pub fn outer_fields(fields: &mut HeaderMap, site: &Policy, info: &RequestInfo, life: &Lifetime) {
     let Some(most) = site.outer_ttl else {
         return;
@@ -177,7 +178,7 @@ pub fn outer_fields(fields: &mut HeaderMap, site: &Policy, info: &RequestInfo, l
 const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
 /// The names of the cookies that a response sets. With `Lsc-Cookie` the plugin of `LiteSpeed` sets one on cached responses: if
-/// it controls the cache, such a cookie is for everybody and does not count.
+/// the plugin controls the cache, such a cookie is for everybody and does not count.
 pub(super) fn cookies_set<'a>(
     fields: &'a HeaderMap,
     site: &'a Policy,
@@ -196,7 +197,7 @@ pub(super) fn cookies_set<'a>(
         })
 }
 
-/// Whether the media type is one of documents: HTML, XML, JSON.
+/// Whether the media type is a kind of document: HTML, XML, JSON.
 fn changes_with_content(fields: &HeaderMap) -> bool {
     let media_type = media_type(fields).to_ascii_lowercase();
     is_html(fields)
@@ -206,7 +207,7 @@ fn changes_with_content(fields: &HeaderMap) -> bool {
             && (media_type.ends_with(b"+json") || media_type.ends_with(b"+xml")))
 }
 
-/// Beyond what ends at each hop. Lower case, as names of a `HeaderMap` are.
+/// Fields that are not stored, besides hop-by-hop fields. Lower case, as names of a `HeaderMap` are.
 const NEVER_STORED: &[&str] = &[
     "age",
     "content-length",
@@ -227,8 +228,8 @@ const SET_COOKIE2: HeaderName = HeaderName::from_static("set-cookie2");
 /// The fields that set cookies.
 const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
 
-/// Instructions to other products' caches.
-const FOREIGN: &[&str] = &[
+/// Instructions to the caches of other products.
+const OTHER_PRODUCTS: &[&str] = &[
     "surrogate-control",
     "x-accel-buffering",
     "x-accel-charset",
@@ -245,8 +246,8 @@ const FOREIGN: &[&str] = &[
     "x-vc-ttl",
 ];
 
-/// Of these, what a page that passes is stripped of: nothing that anybody but a cache would read.
-const SAID_TO_CACHES: &[&str] = &[
+/// Fields that only caches read; a passed page is sent without them.
+const READ_BY_CACHES: &[&str] = &[
     APPOINTMENTS_FIELD,
     "galley-cache-control",
     "galley-fragment",
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_head_is_for_everybody() {
+    fn a_stored_head_has_no_personal_fields() {
         let rows = map(&[
             ("content-type", "text/html"),
             ("content-length", "5"),
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ignored_vary_goes() {
+    fn an_ignored_vary_is_not_stored() {
         let ignore = Ignore {
             vary: true,
             ..Ignore::default()
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_cookies() {
+    fn names_of_set_cookies_are_found() {
         let rows = map(&[
             ("set-cookie", " a=b; Path=/"),
             ("set-cookie", "c"),

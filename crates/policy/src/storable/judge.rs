@@ -1,7 +1,7 @@
-//! Evaluates a response: each check in its order.
+//! Evaluates a response: runs each check in order.
 
 use super::fields::cookies_set;
-use super::lifetime::{default_lifetime, from_arrival, live, missing_page, spread};
+use super::lifetime::{default_lifetime, from_arrival, missing_page, spread, store_unless_stale};
 use super::response::{ResponseHead, Storability, is_html};
 use super::{litespeed, redirect, rfc9111};
 use crate::cache_control::CacheControl;
@@ -16,13 +16,13 @@ use crate::vary::Vary;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RETRY_AFTER};
 use http::{HeaderMap, StatusCode};
 
-/// Evaluates a response to the trimmed form of the request behind `info`.
+/// Evaluates a response to the trimmed form of the request `info`.
 pub fn judge(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> Storability {
-    judge_stated(info, response, site, &statement(info, response, site))
+    judge_statement(info, response, site, &statement(info, response, site))
 }
 
-/// The same; a lifetime that the response does not state is up to a tenth shorter, so that pages that were stored together do
-/// not expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
+/// As [`judge`], but shortens a lifetime that the response does not state by up to a tenth, so that pages that were stored
+/// together do not expire together. `seed`: any number that belongs to the entry; equal seeds give equal lifetimes.
 pub fn judge_spread(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
@@ -30,7 +30,7 @@ pub fn judge_spread(
     seed: u64,
 ) -> Storability {
     let statement = statement(info, response, site);
-    match judge_stated(info, response, site, &statement) {
+    match judge_statement(info, response, site, &statement) {
         Storability::Store(life) => {
             Storability::Store(spread(response, &statement, site, life, seed))
         }
@@ -44,7 +44,7 @@ fn statement(info: &RequestInfo, response: &ResponseHead<'_>, site: &Policy) -> 
     freshness::statement(response.fields, site.storage.fields, ignore, response.now)
 }
 
-fn judge_stated(
+fn judge_statement(
     info: &RequestInfo,
     response: &ResponseHead<'_>,
     site: &Policy,
@@ -60,9 +60,9 @@ fn judge_stated(
     if let Err(why) = forbidden {
         return Storability::Skip(why);
     }
-    if let Some(brief) = missing_page(response, statement, site) {
-        let brief = from_arrival(response, brief);
-        return live(response, brief, StaleWindows::default());
+    if let Some(lifetime) = missing_page(response, statement, site) {
+        let lifetime = from_arrival(response, lifetime);
+        return store_unless_stale(response, lifetime, StaleWindows::default());
     }
     if site.storage.validation == ValidationPolicy::Origin {
         return rfc9111::judge(response, statement, rule, site);
@@ -75,7 +75,7 @@ fn judge_stated(
         || default_lifetime(response, statement, rule, site).map(|own| from_arrival(response, own));
     let fresh = statement.lifetime.or_else(own);
     fresh.map_or(Storability::Skip(NotStored::NoLifetime), |fresh| {
-        live(response, fresh, windows)
+        store_unless_stale(response, fresh, windows)
     })
 }
 
@@ -87,18 +87,18 @@ fn check_request(
     if !matches!(info.method(), Method::Get | Method::Head) {
         return Err(NotStored::Method);
     }
-    // A visitor's `no-store` is evaluated before the lookup, and only without a preset: here it would mark the page as not
+    // `no-store` of a request is evaluated before the lookup, and only without a preset. Here it would mark the page as not
     // storable for everybody.
     let may_share = match site.requests.authorization {
         AuthorizationPolicy::Bypass => !info.has_session(),
-        // Where the request may use the cache the session is `Authorization` alone.
+        // If the request may use the cache, its session consists of `Authorization` alone.
         AuthorizationPolicy::AsResponsePermits => {
             rfc9111::may_share_authorized(info, &statement.control)
         }
     };
     match info.cacheability() {
         Cacheability::Cacheable if may_share => Ok(()),
-        // A request that passed went up whole, so its response may be anybody's.
+        // A request that passes is forwarded untrimmed, so its response may be personal.
         Cacheability::Cacheable | Cacheability::Pass(_) => Err(NotStored::Private),
     }
 }
@@ -109,7 +109,7 @@ fn check_status(
     site: &Policy,
 ) -> Result<(), NotStored> {
     let status = response.status.as_u16();
-    // RFC 9110 §14.4: without a preset the field means nothing but in a 206.
+    // RFC 9110 §14.4: without a preset the field has a meaning only in a 206.
     let names_part = site.storage.statuses == StorableStatuses::Pages
         && response.fields.contains_key(CONTENT_RANGE);
     if status == 206 || names_part {
@@ -122,8 +122,8 @@ fn check_status(
     let may_store = match site.storage.statuses {
         StorableStatuses::Pages => match status {
             200 | 203 | 301 | 308 | 404 | 410 => true,
-            // Temporary redirects of WordPress depend on the client and the time; 204 and 304 are no pages; the rest
-            // challenges, or asks to come later.
+            // Temporary redirects of WordPress depend on the client and the time; 204 and 304 are not pages; the other statuses
+            // are challenges, or ask the client to retry later.
             204 | 302..=304 | 307 | 401 | 407 | 429 => false,
             200..=499 => named,
             _ => false,
@@ -154,7 +154,7 @@ fn check_cookies(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<()
     }
 }
 
-/// Only the names in the site's configuration: no preset may decide that a cookie identifies nobody.
+/// Whether the site's configuration declares a cookie harmless. No preset may decide that a cookie identifies nobody.
 fn is_harmless(name: &[u8], site: &Policy) -> bool {
     site.harmless_cookies
         .iter()
@@ -163,15 +163,15 @@ fn is_harmless(name: &[u8], site: &Policy) -> bool {
 
 fn check_vary(fields: &HeaderMap, site: &Policy, ignore: Ignore) -> Result<(), NotStored> {
     let vary = Vary::of(fields);
-    let is_served = match site.storage.vary {
+    let is_supported = match site.storage.vary {
         VaryPolicy::CoveredByKey => vary.is_covered_by_key(site.storage.vary),
-        // Each variant gets an entry of its own.
+        // Each variant gets a separate entry.
         VaryPolicy::Variants => vary.is_selectable(),
     };
     if site.storage.fields == AddressedFields::OfPlugins {
         litespeed::check(fields, site)?;
     }
-    if ignore.vary || is_served {
+    if ignore.vary || is_supported {
         Ok(())
     } else {
         Err(NotStored::Vary)
@@ -192,7 +192,9 @@ fn check_content(
             return Err(NotStored::Empty);
         }
     }
-    if response.status.is_redirection() && redirect::leads_back(info, response.fields, site) {
+    if response.status.is_redirection()
+        && redirect::redirects_to_itself(info, response.fields, site)
+    {
         return Err(NotStored::Loop);
     }
     Ok(())

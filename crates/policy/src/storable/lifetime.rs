@@ -1,7 +1,7 @@
-//! Lifetimes that the site, not the response, defines.
+//! Lifetimes that the site defines, not the response.
 //!
 //! Default lifetimes are spread, so that pages that were stored together do not expire together. Only a lifetime that the
-//! response does not state is shortened, by at most a tenth, and never lengthened: a stated lifetime is kept to the second,
+//! response does not state is shortened, by at most a tenth, and never lengthened: a stated lifetime is exact to the second,
 //! and a heuristic one stays within the limits of RFC 9111 §4.2.2.
 
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::freshness::{self, StaleWindows, Statement, Voice};
 use crate::outcome::NotStored;
 use crate::site::{Policy, Rule};
 
-/// The lifetime of a 404 that only has WordPress's standard head, if the site's configuration gives it any.
+/// The lifetime of a 404 with WordPress's standard no-cache head, if the site's configuration names one for 404.
 ///
-/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every missing
-/// page, and a scan for missing pages would occupy all of PHP. Such a head counts as no lifetime; there is no grace, and
-/// nothing of it is personal because the request was trimmed. Pinned by `missing_pages_live_briefly`.
+/// Departs: RFC 9111 §5.2.2.5 forbids to store it, but WordPress sends its no-cache head with every missing page, and a scan
+/// for missing pages would occupy all PHP workers. Such a head counts as no lifetime. There are no stale windows, and the
+/// response contains no personal data because the request was trimmed. Pinned by `missing_pages_live_briefly`.
 pub(super) fn missing_page(
     response: &ResponseHead<'_>,
     statement: &Statement,
     site: &Policy,
 ) -> Option<Duration> {
-    let is_word_press_head = site.storage.checks_pages
+    let is_wordpress_head = site.storage.checks_pages
         && response.status == StatusCode::NOT_FOUND
         && statement.voice == Voice::CacheControl
         && response
@@ -46,12 +46,12 @@ pub(super) fn missing_page(
         private: true,
         ..before_6_8.clone()
     };
-    let says_only_that = *control == before_6_8 || *control == since_6_8;
-    (is_word_press_head && says_only_that)
+    let has_no_other_directives = *control == before_6_8 || *control == since_6_8;
+    (is_wordpress_head && has_no_other_directives)
         .then(|| freshness::named_lifetime(response.status, &site.ttl))?
 }
 
-/// What holds where the response is silent: the rule's lifetime for what succeeded, else the site's.
+/// The lifetime of a response that states none: the rule's for a status below 400, otherwise the site's.
 pub(super) fn default_lifetime(
     response: &ResponseHead<'_>,
     statement: &Statement,
@@ -64,11 +64,11 @@ pub(super) fn default_lifetime(
     of_rule.or_else(|| freshness::default_lifetime(response, &statement.control, site))
 }
 
-/// A default lifetime counts from the arrival of the response, unless its `Age` says that it was in another cache.
+/// Extends a default lifetime so that it counts from the arrival of the response, unless `Age` shows that another cache had it.
 ///
-/// Age counts from before the generation (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than PHP takes
-/// would thus never begin, and the pages that most need to be cached would bypass the cache. How long a response without a
-/// lifetime lives is the cache's own choice (§4.2.2).
+/// Age counts from before the generation (RFC 9111 §4.2.3), and `Date` is cut to seconds. A lifetime shorter than the
+/// generation would thus end before it begins, and the pages that most need the cache would bypass it. The cache may choose
+/// the lifetime of a response that states none (§4.2.2).
 pub(super) fn from_arrival(response: &ResponseHead<'_>, lifetime: Duration) -> Duration {
     if lifetime.is_zero() || freshness::stated_age(response.fields).is_some() {
         return lifetime;
@@ -77,8 +77,8 @@ pub(super) fn from_arrival(response: &ResponseHead<'_>, lifetime: Duration) -> D
     lifetime.saturating_add(age)
 }
 
-/// An entry that is stale on arrival is not worth its memory.
-pub(super) fn live(
+/// Stores with this lifetime, unless the entry would be stale on arrival: that is not worth its memory.
+pub(super) fn store_unless_stale(
     response: &ResponseHead<'_>,
     fresh: Duration,
     windows: StaleWindows,
@@ -96,11 +96,11 @@ pub(super) fn live(
     })
 }
 
-/// The birthday of a WordPress developer; nothing else sends it.
+/// The birthday of a WordPress developer; no other software sends it.
 const WORDPRESS_EXPIRES: &[u8] = b"Wed, 11 Jan 1984 05:00:00 GMT";
 
-/// `life`, as evaluated, up to a tenth shorter if the response names no lifetime; see [`super::judge_spread`]. Whole seconds
-/// are subtracted, so a lifetime below ten is unchanged.
+/// `life`, up to a tenth shorter if the response does not state a lifetime; see [`super::judge_spread`]. Whole seconds are
+/// subtracted, so a lifetime below ten seconds is unchanged.
 pub(super) fn spread(
     response: &ResponseHead<'_>,
     statement: &Statement,
@@ -108,10 +108,11 @@ pub(super) fn spread(
     life: Lifetime,
     seed: u64,
 ) -> Lifetime {
-    let is_ours = statement.lifetime.is_none() || missing_page(response, statement, site).is_some();
+    let is_default =
+        statement.lifetime.is_none() || missing_page(response, statement, site).is_some();
     let left = life.fresh.saturating_sub(life.initial_age);
     let most = left.as_secs() / 10;
-    if !is_ours || most == 0 {
+    if !is_default || most == 0 {
         return life;
     }
     let less = Duration::from_secs(seed % (most + 1));

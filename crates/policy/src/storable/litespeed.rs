@@ -1,5 +1,5 @@
-//! What `LiteSpeed`'s plugin says about a response besides its lifetime: the cookies by which it varies, whether it has
-//! holes to be filled in, and cookies that every visitor gets with it.
+//! The fields of the `LiteSpeed` plugin besides the lifetime: the cookies by which a response varies, whether it has ESI holes,
+//! and cookies that every visitor gets with it.
 
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,9 +9,9 @@ use crate::fields;
 use crate::outcome::NotStored;
 use crate::site::Policy;
 
-/// Whether equal keys mean that this response is right for everybody. A variant by `cookie=` needs a cookie that is in the key
-/// or that makes the request bypass the cache; `value=` depends on the key alone, since PHP saw nothing else. A page with
-/// `esi=on` has holes for private parts, and nothing here fills them in.
+/// Whether all requests with the same key may get this response. A variant by `cookie=` needs a cookie that is in the key
+/// or that makes the request bypass the cache; `value=` depends on the key alone, since PHP got nothing else. A page with
+/// `esi=on` has holes for private parts, which Galley does not fill in.
 pub(super) fn check(head: &HeaderMap, site: &Policy) -> Result<(), NotStored> {
     if members(head, "x-litespeed-cache-control").any(|word| word.eq_ignore_ascii_case(b"esi=on")) {
         return Err(NotStored::Private);
@@ -28,12 +28,12 @@ pub(super) fn check(head: &HeaderMap, site: &Policy) -> Result<(), NotStored> {
     }
 }
 
-/// Whether a line of `Set-Cookie` is said to be for everybody.
+/// Whether `Lsc-Cookie` declares a `Set-Cookie` line to be for every visitor.
 pub(super) fn is_for_everybody(line: &HeaderValue, head: &HeaderMap, site: &Policy) -> bool {
     site.litespeed && head.get_all(LSC_COOKIE).iter().any(|own| own == line)
 }
 
-/// Makes `Set-Cookie` of the cookies that everybody is to get.
+/// Adds a `Set-Cookie` for each cookie that every visitor gets.
 pub(super) fn add_cookies(head: &HeaderMap, kept: &mut HeaderMap) {
     for line in head.get_all(LSC_COOKIE) {
         let is_there = kept.get_all(SET_COOKIE).iter().any(|known| known == line);
@@ -49,7 +49,7 @@ fn members<'a>(head: &'a HeaderMap, name: &'static str) -> impl Iterator<Item = 
         .flat_map(|line| fields::members(line.as_bytes()))
 }
 
-/// A cookie that goes out with a page also when it comes from the cache.
+/// A cookie that every visitor gets with a page, also from the cache.
 pub(super) const LSC_COOKIE: HeaderName = HeaderName::from_static("lsc-cookie");
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use crate::site::NamePattern;
 
     #[test]
-    fn variants_and_holes() {
+    fn variants_need_cookies_of_the_key_and_esi_pages_are_not_stored() {
         let site = Policy {
             litespeed: true,
             vary_cookies: vec![NamePattern::parse("currency")],

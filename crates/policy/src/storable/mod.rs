@@ -1,9 +1,10 @@
 //! Whether a response is stored, for how long, and which of its fields.
 //!
-//! RFC 9111 section 3, narrowed by the promise that nothing personal is shared: never a response with a cookie that the
-//! configuration does not declare harmless, never one with `private` or `no-store`, never a redirect to itself. The policy
-//! says which statuses are stored and how they are validated ([`crate::site::StoragePolicy`]). No decision depends on the
-//! end of a URL. The caller knows whether a body is complete; [`judge_body`] evaluates its content.
+//! The rules are those of RFC 9111 section 3, narrowed by the promise that no personal data is shared: a response with a
+//! cookie that the configuration does not declare harmless is never stored, nor one with `private` or `no-store`, nor a
+//! redirect to itself. The policy defines which statuses are stored and how they are validated
+//! ([`crate::site::StoragePolicy`]). No decision depends on the suffix of a URL. The caller knows whether a body is complete;
+//! [`judge_body`] evaluates its content.
 
 mod body;
 mod error_page;

@@ -1,9 +1,9 @@
-//! Where a `Location` or `Content-Location` leads, and whether it leads back to the requested address.
+//! The target of a `Location` or `Content-Location`, and whether it is the requested URL.
 //!
-//! A redirect to itself is right for one visitor at one moment (a cookie to be set, a scheme that the upstream misread) and
-//! a redirect loop for everybody when stored. Addresses are compared as keys are, without the parameters that Galley
-//! ignores, but regardless of scheme and port. An invalid target of a redirect counts as leading back, because its effect
-//! is unknown.
+//! A redirect to itself is right for one visitor at one moment (a cookie is set, or the upstream misread the scheme), but a
+//! redirect loop for everybody when it is stored. URLs are compared as keys are, without the parameters that Galley
+//! ignores, but regardless of scheme and port. An invalid target of a redirect counts as the requested URL, because its
+//! effect is unknown.
 
 use http::HeaderMap;
 use http::header::LOCATION;
@@ -14,24 +14,24 @@ use crate::route::canonical_host;
 use crate::site::Policy;
 use crate::uri;
 
-/// Where a reference leads, in the form of keys.
+/// The target of a reference, in the form of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceUrl {
-    /// Canonical; `None`: the host that was asked.
+    /// The canonical host; `None`: the requested host.
     pub host: Option<String>,
-    /// Canonical path.
+    /// The canonical path.
     pub path: Vec<u8>,
-    /// Normalised query.
+    /// The normalized query.
     pub query: Option<Vec<u8>>,
 }
 
 impl ReferenceUrl {
-    /// Whether it is on the host that was asked.
+    /// Whether the target is on the requested host.
     pub fn is_on_host_of(&self, info: &RequestInfo) -> bool {
         self.host.as_deref().is_none_or(|host| host == info.host())
     }
 
-    /// Whether it is the requested address.
+    /// Whether the target is the requested URL.
     pub fn is_of(&self, info: &RequestInfo) -> bool {
         self.is_on_host_of(info)
             && self.path == info.path()
@@ -39,35 +39,35 @@ impl ReferenceUrl {
     }
 }
 
-/// Resolves a reference against the requested address (RFC 3986 §5.2, as far as references occur in practice). `None`: it is
-/// invalid, or not of HTTP.
+/// Resolves a reference against the requested URL (RFC 3986 §5.2, as far as references occur in practice). `None`: the
+/// reference is invalid, or its scheme is neither `http` nor `https`.
 pub fn resolve(info: &RequestInfo, reference: &[u8], site: &Policy) -> Option<ReferenceUrl> {
-    match follow(info, reference, site) {
-        Leads::To(address) => Some(address),
-        Leads::Elsewhere | Leads::Unknown => None,
+    match resolve_any(info, reference, site) {
+        ResolvedReference::Url(address) => Some(address),
+        ResolvedReference::OtherScheme | ResolvedReference::Invalid => None,
     }
 }
 
-/// Whether any `Location` names the request's own address. None at all leads nowhere.
-pub(super) fn leads_back(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
+/// Whether any `Location` names the requested URL. False without a `Location`.
+pub(super) fn redirects_to_itself(info: &RequestInfo, fields: &HeaderMap, site: &Policy) -> bool {
     fields
         .get_all(LOCATION)
         .iter()
-        .any(|value| match follow(info, value.as_bytes(), site) {
-            Leads::To(address) => address.is_of(info),
-            Leads::Elsewhere => false,
-            Leads::Unknown => true,
+        .any(|value| match resolve_any(info, value.as_bytes(), site) {
+            ResolvedReference::Url(address) => address.is_of(info),
+            ResolvedReference::OtherScheme => false,
+            ResolvedReference::Invalid => true,
         })
 }
 
-enum Leads {
-    To(ReferenceUrl),
-    /// Another scheme.
-    Elsewhere,
-    Unknown,
+enum ResolvedReference {
+    Url(ReferenceUrl),
+    /// The reference has another scheme.
+    OtherScheme,
+    Invalid,
 }
 
-fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
+fn resolve_any(info: &RequestInfo, reference: &[u8], site: &Policy) -> ResolvedReference {
     let reference = reference
         .split(|&byte| byte == b'#')
         .next()
@@ -76,9 +76,9 @@ fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
     if let Some(scheme) = scheme(reference) {
         let is_http = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
         return if is_http {
-            read(reference, site)
+            parse_absolute(reference, site)
         } else {
-            Leads::Elsewhere
+            ResolvedReference::OtherScheme
         };
     }
     let mut absolute = Vec::with_capacity(
@@ -90,7 +90,7 @@ fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
     if reference.starts_with(b"//") {
         absolute.extend_from_slice(b"http:");
     } else if reference.is_empty() {
-        return Leads::To(ReferenceUrl {
+        return ResolvedReference::Url(ReferenceUrl {
             host: None,
             path: info.path().to_vec(),
             query: info.query().map(<[u8]>::to_vec),
@@ -103,32 +103,32 @@ fn follow(info: &RequestInfo, reference: &[u8], site: &Policy) -> Leads {
         absolute.extend_from_slice(info.path().get(..directory).unwrap_or_default());
     }
     absolute.extend_from_slice(reference);
-    read(&absolute, site)
+    parse_absolute(&absolute, site)
 }
 
-fn read(absolute: &[u8], site: &Policy) -> Leads {
+fn parse_absolute(absolute: &[u8], site: &Policy) -> ResolvedReference {
     let Ok(target) = uri::split(absolute) else {
-        return Leads::Unknown;
+        return ResolvedReference::Invalid;
     };
     let Ok(host) = target.authority.map(canonical_host).transpose() else {
-        return Leads::Unknown;
+        return ResolvedReference::Invalid;
     };
     let mut path = Vec::with_capacity(target.path.len());
     if uri::canonical_path(target.path, &mut path).is_err() {
-        return Leads::Unknown;
+        return ResolvedReference::Invalid;
     }
     let mut normal = Vec::new();
     if let Some(raw) = target.query {
         query::normalise(raw, site, &mut normal);
     }
-    Leads::To(ReferenceUrl {
+    ResolvedReference::Url(ReferenceUrl {
         host,
         path,
         query: (!normal.is_empty()).then_some(normal),
     })
 }
 
-/// `http` of `http://..`; a colon behind a slash or in a query does not count.
+/// The scheme of an absolute reference: `http` of `http://..`. A colon after a slash or in a query does not count.
 fn scheme(reference: &[u8]) -> Option<&[u8]> {
     let end = reference
         .iter()

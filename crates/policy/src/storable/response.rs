@@ -1,4 +1,4 @@
-//! A response to be evaluated, and the result.
+//! A response head to be evaluated, and the result.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,36 +7,36 @@ use http::{HeaderMap, StatusCode};
 
 use crate::outcome::NotStored;
 
-/// What to do with a response.
+/// Whether a response is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storability {
-    /// Keep it, this long.
+    /// The response is stored with this lifetime.
     Store(Lifetime),
-    /// Do not, and why.
+    /// The response is not stored, for this reason.
     Skip(NotStored),
 }
 
-/// How long an entry lives. Lifetimes count from the generation, so the age that it arrived with is part of its age.
+/// The lifetime of an entry. Durations count from the generation, so the age on arrival is part of the age of the entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lifetime {
-    /// As long as its age is below, it is fresh.
+    /// The entry is fresh while its age is below this.
     pub fresh: Duration,
-    /// From the end of freshness: how long it may answer while one refresh runs.
+    /// How long after the end of freshness the entry may be sent while a refresh runs.
     pub stale_while_revalidate: Duration,
-    /// From the end of freshness: how long it may answer when the upstream fails.
+    /// How long after the end of freshness the entry may be sent when the upstream fails.
     pub stale_if_error: Duration,
-    /// Its age when it was received (RFC 9111 §4.2.3, `corrected_initial_age`).
+    /// The age when the response was received (RFC 9111 §4.2.3, `corrected_initial_age`).
     pub initial_age: Duration,
 }
 
-/// A response's head, as the upstream sent it.
+/// The head of a response, as the upstream sent it.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its fields, none removed.
+    /// The fields; none are removed.
     pub fields: &'a HeaderMap,
-    /// From the first byte of the request to the head of the response.
+    /// The time from the first byte of the request to the head of the response.
     pub response_delay: Duration,
     /// When the head was received.
     pub now: SystemTime,

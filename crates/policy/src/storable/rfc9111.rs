@@ -1,8 +1,8 @@
-//! Storing by RFC 9111 alone: sites without a preset.
+//! Whether a response is stored by RFC 9111 alone, for sites without a preset.
 //!
-//! A response that may not be used without validation is stored all the same if it has a validator, so that validation
-//! costs a 304: with `no-cache`, or when it is stale on arrival. Responses to requests with `Authorization` are stored if
-//! the response permits it (§3.5).
+//! A response that must be validated before each use, because of `no-cache` or because it is stale on arrival, is stored if it
+//! has a validator: then validation costs a 304. A response to a request with `Authorization` is stored if it permits that
+//! (§3.5).
 
 use super::lifetime::default_lifetime;
 use super::response::{Lifetime, ResponseHead, Storability};
@@ -23,15 +23,15 @@ pub(super) fn judge(
     site: &Policy,
 ) -> Storability {
     let control = &statement.control;
-    // `must-understand` lifts `no-store` where the status is understood (§5.2.2.3): all that get here are.
+    // `must-understand` overrides `no-store` if the status is understood (§5.2.2.3). Earlier checks reject other statuses.
     if control.no_store && !control.must_understand {
         return Storability::Skip(NotStored::NoStore);
     }
     if control.private && !control.is_confined() {
         return Storability::Skip(NotStored::Private);
     }
-    let must_ask = control.no_cache && !control.is_confined();
-    let (fresh, windows) = if must_ask {
+    let must_validate = control.no_cache && !control.is_confined();
+    let (fresh, windows) = if must_validate {
         (Some(Duration::ZERO), StaleWindows::default())
     } else {
         (
@@ -49,35 +49,35 @@ pub(super) fn judge(
         stale_if_error: windows.if_error,
         initial_age,
     };
-    let last_use = life
+    let usable_until = life
         .fresh
         .saturating_add(windows.while_revalidate.max(windows.if_error));
-    if last_use > initial_age || has_validator(response.fields) {
+    if usable_until > initial_age || has_validator(response.fields) {
         Storability::Store(life)
-    } else if must_ask {
+    } else if must_validate {
         Storability::Skip(NotStored::NoCache)
     } else {
         Storability::Skip(NotStored::NoLifetime)
     }
 }
 
-/// Whether the response may be given to others although the request may have carried `Authorization` (§3.5).
+/// Whether others may get the response although the request may have carried `Authorization` (§3.5).
 pub(super) fn may_share_authorized(info: &RequestInfo, control: &CacheControl) -> bool {
     !info.has_authorization() || permits_authorized(control)
 }
 
-/// Whether a response says that credentials do not keep it from being shared.
+/// Whether a response permits shared use although the request carried credentials.
 pub(super) fn permits_authorized(control: &CacheControl) -> bool {
     control.public || control.must_revalidate || control.s_maxage.is_some()
 }
 
-/// A stored head, updated by a response without content (304, or 200 to `HEAD`) (§3.2, §4.3.4).
+/// Returns a stored head, updated by a response without content (304, or 200 to `HEAD`) (§3.2, §4.3.4).
 ///
-/// Every field of `news` replaces those of its name, except for fields that describe or name the stored bytes. `news` must
-/// have the raw fields, hop-by-hop ones included; the caller removes those that may not be stored.
+/// Every field of `news` replaces the stored fields of the same name, except for fields that describe or name the stored bytes.
+/// `news` must have the raw fields, including hop-by-hop ones; the caller removes those that may not be stored.
 ///
-/// Departs: by §4.3.4 a 304 with another strong `ETag` updates nothing. It answers a request with this entry's tag alone, so
-/// the entry is current; servers that compress while they send are known to answer so.
+/// Departs: by §4.3.4 a 304 with another strong `ETag` updates nothing. But this 304 responds to a request with only this
+/// entry's tag, so the entry is current. Servers that compress while they send are known to respond in this way.
 pub fn updated_fields(stored: &HeaderMap, news: &HeaderMap) -> HeaderMap {
     let mut merged = stored.clone();
     for name in news
@@ -92,7 +92,7 @@ pub fn updated_fields(stored: &HeaderMap, news: &HeaderMap) -> HeaderMap {
     merged
 }
 
-/// Statuses whose meaning for caches we know (RFC 9110 §15).
+/// Whether Galley knows what a status means for caches (RFC 9110 §15).
 pub(super) fn is_understood(status: u16) -> bool {
     matches!(
         status,
@@ -104,7 +104,7 @@ fn has_validator(fields: &HeaderMap) -> bool {
     fields.contains_key(ETAG) || fields.contains_key(LAST_MODIFIED)
 }
 
-/// They belong to the bytes that are stored, not to those that were not sent.
+/// Fields that describe the stored bytes, which the response without content does not replace.
 const DESCRIBES_BYTES: &[&str] = &[
     "content-encoding",
     "content-length",
@@ -113,20 +113,20 @@ const DESCRIBES_BYTES: &[&str] = &[
     "etag",
 ];
 
-/// For which requests a stored response may be used (§3.5).
+/// The requests for which a stored response may be used (§3.5).
 ///
-/// Departs: §3.5 applies to responses to requests with credentials only. Here the same directives are also required before a
-/// copy that was made without credentials is used for a request with credentials.
+/// Departs: §3.5 applies to responses to requests with credentials only. Galley also requires the same directives before it
+/// uses an entry that was fetched without credentials for a request with credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedWith {
-    /// Requests with credentials too.
+    /// All requests, including those with credentials.
     Everyone,
-    /// Those without.
+    /// Requests without credentials.
     Anonymous,
 }
 
 impl SharedWith {
-    /// What a stored response's own fields say about requests with `Authorization`.
+    /// The requests for which the stored fields permit use.
     pub fn of(fields: &HeaderMap, site: &Policy) -> Self {
         let ignore = Ignore::default();
         let now = std::time::SystemTime::UNIX_EPOCH;

@@ -1,27 +1,27 @@
-//! The values of the fields that `Vary` names, in a form in which equal means equivalent (RFC 9111 §4.1).
+//! The values of the fields that `Vary` names, in a form in which equivalent values are equal (RFC 9111 §4.1).
 //!
-//! Lines of one field are joined, and blanks around commas do not count. Of `Accept-Language` neither the order nor the
-//! case counts, only the weights. Values that the key or the form of Galley's requests makes equal are omitted. If a
-//! response has one language, a client that prefers this language gets it, whatever else it would accept.
+//! Lines of one field are joined, and blanks around commas are removed. Of `Accept-Language` only the weights count, not the
+//! order or the case. Values that are equal because of the key or the form of upstream requests are omitted. If a
+//! response has one language, a client that prefers this language gets it, whatever else the client accepts.
 
 use http::HeaderName;
 use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, COOKIE};
 
 use crate::fields;
 
-/// Writes selections for one list of names.
+/// Writes the selections for one list of names.
 #[derive(Clone, Copy, Debug)]
 pub struct Selecting<'n> {
     names: &'n [HeaderName],
 }
 
 impl<'n> Selecting<'n> {
-    /// For the names of a `Vary`, in the order in which they are stored.
+    /// A writer for the names of a `Vary`, in the order in which they are stored.
     pub fn new(names: &'n [HeaderName]) -> Self {
         Self { names }
     }
 
-    /// The selection of a request; `None`: longer than [`LONGEST_SELECTION`], not worth an entry.
+    /// The selection of a request; `None` if it is longer than [`LONGEST_SELECTION`], which is not worth an entry.
     pub fn of<'a>(
         self,
         fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
@@ -29,7 +29,7 @@ impl<'n> Selecting<'n> {
         self.write(fields, None)
     }
 
-    /// The selection of all requests that want `language` most; `None` where language does not select.
+    /// The selection of all requests that prefer `language`; `None` if `Vary` does not name `Accept-Language`.
     pub fn in_language<'a>(
         self,
         fields: impl Iterator<Item = (&'a str, &'a [u8])> + Clone,
@@ -41,7 +41,7 @@ impl<'n> Selecting<'n> {
         self.write(fields, Some(&language.to_ascii_lowercase()))
     }
 
-    /// The language that a request wants more than any other.
+    /// The language that a request prefers to all others.
     pub fn most_wanted<'a>(fields: impl Iterator<Item = (&'a str, &'a [u8])>) -> Option<Vec<u8>> {
         let wanted = languages(values(fields, ACCEPT_LANGUAGE.as_str()));
         let (first, second) = (wanted.first()?, wanted.get(1));
@@ -110,15 +110,15 @@ fn joined<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// One member of `Accept-Language`.
+/// A member of `Accept-Language`.
 struct LanguagePreference {
-    /// Lower case.
+    /// The language range, in lower case.
     range: Vec<u8>,
-    /// In thousandths.
+    /// The weight in thousandths.
     weight: u16,
 }
 
-/// All members, the most wanted first, those wanted alike by name.
+/// All members by descending weight, those of equal weight by name.
 fn languages<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Vec<LanguagePreference> {
     let mut wanted: Vec<LanguagePreference> = lines
         .flat_map(fields::members)
@@ -149,7 +149,7 @@ fn weighted(wanted: &[LanguagePreference]) -> Vec<u8> {
     out
 }
 
-/// `qvalue` (RFC 9110 §12.4.2); an invalid one means that it is not wanted.
+/// Parses a `qvalue` (RFC 9110 §12.4.2). An invalid one is 0: not accepted.
 fn thousandths(value: Option<&[u8]>) -> u16 {
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
     let Some((whole, rest)) = text.map(|text| text.split_once('.').unwrap_or((text, ""))) else {
@@ -163,10 +163,10 @@ fn thousandths(value: Option<&[u8]>) -> u16 {
     }
 }
 
-/// Upstream requests accept identity only, and cookies are in the key or the request passes.
+/// Upstream requests accept identity only. Cookies are in the key, or the request passes.
 const CONSTANT: &[HeaderName] = &[ACCEPT_ENCODING, COOKIE];
 
-/// A selection is part of a key and of a list of variants.
+/// The maximum length of a selection in bytes, which is part of a key and of a list of variants.
 pub const LONGEST_SELECTION: usize = 1024;
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_equal_and_different_is_not() {
+    fn equivalent_requests_have_equal_selections() {
         type Rows<'a> = &'a [(&'a str, &'a str)];
         let table: &[(&[&'static str], Rows<'_>, Rows<'_>, bool)] = &[
             (&["foo"], &[("Foo", "1")], &[("foo", "1")], true),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_wanted_language() {
+    fn the_preferred_language_is_found() {
         let table: &[(&[&str], Option<&str>)] = &[
             (&[], None),
             (&["de"], Some("de")),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_selection_is_none() {
+    fn long_selections_are_rejected() {
         let long = "x".repeat(LONGEST_SELECTION);
         let names = [HeaderName::from_static("foo")];
         let lines = std::iter::once(("foo", long.as_bytes()));

@@ -1,20 +1,20 @@
 //! The tables of the WordPress preset.
 //!
-//! Sorted, and looked up by first byte; among prefixes none is the beginning of another. Tests of the parent module check
+//! The tables are sorted, and searched by first byte. No prefix is the beginning of another. Tests of the parent module check
 //! the order.
 
-/// Names, and beginnings of names.
+/// Names, and prefixes of names.
 pub(super) struct NameList {
-    /// Bytes with which a name of either begins.
+    /// The first bytes of all names and prefixes.
     first: [bool; 256],
     pub(super) exact: Sorted,
     pub(super) prefixes: Sorted,
 }
 
-/// Sorted texts, found by their first byte: most names that visitors bring share theirs with none or few of a list.
+/// Sorted texts, searched by their first byte: most names in requests share it with few entries or none.
 pub(super) struct Sorted {
     pub(super) all: &'static [&'static [u8]],
-    /// How many begin with a lower byte.
+    /// The number of texts that begin with a lower byte.
     below: [u8; 257],
 }
 
@@ -33,7 +33,7 @@ impl Sorted {
         Self { all, below }
     }
 
-    /// Those that begin as `name` does.
+    /// The texts with the same first byte as `name`.
     fn like(&self, name: &[u8]) -> &[&'static [u8]] {
         let Some(&first) = name.first() else {
             return &[];
@@ -56,7 +56,7 @@ impl NameList {
         }
     }
 
-    /// Whether any begins with this byte.
+    /// Whether any name or prefix begins with this byte.
     pub(super) fn begins(&self, first: u8) -> bool {
         self.first
             .get(usize::from(first))
@@ -203,11 +203,11 @@ pub(super) static TRACKING: NameList = NameList::new(
     ],
 );
 
-/// In PHP's spelling: `.` and space are `_` there.
+/// Names of PHP variables, in which `.` and space are `_`.
 pub(super) static BYPASS_PARAMETERS: NameList = NameList::new(
     &[
         b"LSCWP_CTRL",
-        // The REST server takes the method from here, so a GET with it may be anything.
+        // The REST server reads the method from this parameter, so a GET with it may be any method.
         b"_method",
         b"_ppp",
         b"_wpnonce",

@@ -1,14 +1,14 @@
-//! What varies between two generations of a page that are the same to a reader, as explicit patterns.
+//! Patterns for the parts that vary between two generations of a page although a reader sees no difference.
 //!
-//! Tests of exactness and `galley import --try` compare pages with them.
+//! The exactness tests and `galley import --try` compare pages with them.
 //!
-//! At most six are allowed, and each has to state its reason. Anything else that differs is a difference.
+//! At most six patterns are allowed, and each must state its reason. Anything else that varies counts as a difference.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// What varies, its pattern, and the replacement.
+/// The reason, the pattern, and the replacement.
 pub const MASKS: &[(&str, &str, &str)] = &[
     (
         "one-time keys of forms: they change twice a day",
@@ -37,7 +37,7 @@ pub const MASKS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The text with everything masked that varies.
+/// The text with all varying parts masked.
 pub fn masked(text: &str) -> String {
     let mut out = std::borrow::Cow::Borrowed(text);
     for (pattern, replacement) in COMPILED.iter() {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_masked_and_nothing_else() {
+    fn only_varying_parts_are_masked() {
         let rows = [
             (
                 r#"<input type="hidden" name="_wpnonce" value="0123456789" />"#,

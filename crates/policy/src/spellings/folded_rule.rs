@@ -1,4 +1,4 @@
-//! One rule in folded form, and what it may close.
+//! A rule in folded form, and the paths that it may restrict.
 
 use super::slug;
 
@@ -6,59 +6,59 @@ use crate::pattern::PathPattern;
 use crate::site::Rule;
 
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct FoldedRule {
     matches: Matches,
-    /// Whether it has any setting about access, even the explicit absence of one.
+    /// Whether the rule has any access setting, including an explicit `off`.
     pub(super) decides_access: bool,
-    /// Whether it restricts access.
-    pub(super) closes: bool,
+    /// Whether the rule restricts access.
+    pub(super) restricts: bool,
     may_be_page: bool,
 }
 
 #[derive(Clone, Debug)]
 enum Matches {
-    /// A path; both without a slash at the end.
+    /// A path; both forms are without a final slash.
     Path {
         lower: Vec<u8>,
         slug: Vec<u8>,
         reach: RuleReach,
     },
-    /// A regular expression, compared without regard to case.
+    /// A regular expression, compared case-insensitively.
     Pattern {
         pattern: PathPattern,
-        /// Whether it matches names of files only, which no page has.
-        is_of_files: bool,
-        /// Each path that it matches begins with one of these; `None`: nobody knows how.
-        beginnings: Option<Vec<Vec<u8>>>,
+        /// Whether the pattern matches only names of files, which no page has.
+        names_files: bool,
+        /// Each matching path begins with one of these; `None`: not known.
+        prefixes: Option<Vec<Vec<u8>>>,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleReach {
-    /// This path.
+    /// This path only.
     Exact,
     /// This path and those below it: `/form/*`.
     Below,
-    /// All that begin with it: `/form*`.
+    /// All paths that begin with this one: `/form*`.
     Prefix,
 }
 
-/// How a rule and a spelling are alike.
+/// How closely a rule matches a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Likeness {
-    /// But for case and the slash at the end.
+pub(super) enum MatchKind {
+    /// Except for case and a final slash.
     Same,
-    /// As slugs.
+    /// As slugs only.
     Slug,
 }
 
-impl Shape {
+impl FoldedRule {
     pub(super) fn of(rule: &Rule) -> Self {
         let matches = if let Some(pattern) = &rule.pattern {
             Matches::Pattern {
                 pattern: pattern.without_case(),
-                is_of_files: pattern.names_files(),
-                beginnings: pattern.beginnings(),
+                names_files: pattern.names_files(),
+                prefixes: pattern.prefixes(),
             }
         } else {
             let (text, reach) = match rule.path.strip_suffix('*') {
@@ -77,40 +77,40 @@ impl Shape {
                 reach,
             }
         };
-        let closes = rule.access.closes();
+        let restricts = rule.access.closes();
         Self {
             may_be_page: matches.may_be_page(),
             matches,
             decides_access: !rule.access.is_silent(),
-            closes,
+            restricts,
         }
     }
 
-    /// Whether a path matches. Both forms end with `/`.
-    pub(super) fn likeness(&self, lower: &[u8], slug: &[u8]) -> Option<Likeness> {
+    /// How closely the rule matches a path. Both forms end with `/`.
+    pub(super) fn match_kind(&self, lower: &[u8], slug: &[u8]) -> Option<MatchKind> {
         match &self.matches {
             Matches::Path {
-                lower: mine,
-                slug: my_slug,
+                lower: rule_path,
+                slug: rule_slug,
                 reach,
             } => {
-                if reach.has(mine, bare(lower)) {
-                    Some(Likeness::Same)
-                } else if reach.has(my_slug, bare(slug)) {
-                    Some(Likeness::Slug)
+                if reach.has(rule_path, without_slash(lower)) {
+                    Some(MatchKind::Same)
+                } else if reach.has(rule_slug, without_slash(slug)) {
+                    Some(MatchKind::Slug)
                 } else {
                     None
                 }
             }
             Matches::Pattern { pattern, .. } => {
-                let is_it = |path: &[u8]| {
-                    let whole = bare(path);
+                let is_match = |path: &[u8]| {
+                    let whole = without_slash(path);
                     pattern.matches(path) || (!whole.is_empty() && pattern.matches(whole))
                 };
-                if is_it(lower) {
-                    Some(Likeness::Same)
-                } else if is_it(slug) {
-                    Some(Likeness::Slug)
+                if is_match(lower) {
+                    Some(MatchKind::Same)
+                } else if is_match(slug) {
+                    Some(MatchKind::Slug)
                 } else {
                     None
                 }
@@ -118,37 +118,37 @@ impl Shape {
         }
     }
 
-    pub(super) fn may_close_a_page(&self) -> bool {
-        self.closes && self.may_be_page
+    pub(super) fn may_restrict_a_page(&self) -> bool {
+        self.restricts && self.may_be_page
     }
 
-    /// Whether it may close something below a path, which ends with `/` if that is a folder.
-    pub(super) fn may_close_below(&self, base: &[u8]) -> bool {
-        self.closes
+    /// Whether the rule may restrict a path below `base`, which ends with `/` if it is a folder.
+    pub(super) fn may_restrict_below(&self, base: &[u8]) -> bool {
+        self.restricts
             && match &self.matches {
                 Matches::Path { lower, reach, .. } => {
-                    let is_below = lower.starts_with(bare(base));
+                    let is_below = lower.starts_with(without_slash(base));
                     is_below
-                        || reach.has(lower, bare(base))
+                        || reach.has(lower, without_slash(base))
                         || (*reach == RuleReach::Prefix && base.starts_with(lower))
                 }
                 // A batch of the REST API may name any route.
-                Matches::Pattern { is_of_files, .. } if *is_of_files && base != REST => false,
-                Matches::Pattern { beginnings, .. } => beginnings
+                Matches::Pattern { names_files, .. } if *names_files && base != REST => false,
+                Matches::Pattern { prefixes, .. } => prefixes
                     .as_ref()
                     .is_none_or(|all| all.iter().any(|one| may_be_below(one, base))),
             }
     }
 
-    /// Whether it may close an archive of a date: `/2030/`.
-    pub(super) fn may_close_a_date(&self) -> bool {
-        self.closes
+    /// Whether the rule may restrict an archive of a date: `/2030/`.
+    pub(super) fn may_restrict_a_date(&self) -> bool {
+        self.restricts
             && match &self.matches {
                 Matches::Path { lower, reach, .. } => match lower.get(1) {
                     Some(first) => first.is_ascii_digit(),
                     None => *reach != RuleReach::Exact,
                 },
-                Matches::Pattern { is_of_files, .. } => !is_of_files,
+                Matches::Pattern { names_files, .. } => !names_files,
             }
     }
 }
@@ -157,20 +157,20 @@ impl Matches {
     fn may_be_page(&self) -> bool {
         let (lower, reach) = match self {
             Self::Path { lower, reach, .. } => (lower, reach),
-            Self::Pattern { is_of_files, .. } => return !is_of_files,
+            Self::Pattern { names_files, .. } => return !names_files,
         };
         let below = lower.get(1..).unwrap_or_default();
         let first = below.split(|&b| b == b'/').next().unwrap_or_default();
         let is_whole = *reach != RuleReach::Prefix || first.len() < below.len();
         let is_script = memchr::memmem::find(lower, b".php").is_some();
-        let is_no_page = is_whole && NO_PAGES.contains(&first);
-        !is_script && !is_no_page
+        let cannot_be_page = is_whole && SEGMENTS_WITHOUT_PAGES.contains(&first);
+        !is_script && !cannot_be_page
     }
 }
 
 impl RuleReach {
-    fn has(self, mine: &[u8], path: &[u8]) -> bool {
-        let rest = path.strip_prefix(mine);
+    fn has(self, rule_path: &[u8], path: &[u8]) -> bool {
+        let rest = path.strip_prefix(rule_path);
         match self {
             Self::Exact => rest == Some(b""),
             Self::Below => rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/'))),
@@ -179,23 +179,23 @@ impl RuleReach {
     }
 }
 
-/// Whether a path that begins with `beginning` may stand below `base`, which ends with `/` if that is a folder, in one of the folders
-/// in which WordPress may live.
+/// Whether a path that begins with `beginning` may be below `base`, which ends with `/` if it is a folder, in one of the folders
+/// that may contain WordPress.
 fn may_be_below(beginning: &[u8], base: &[u8]) -> bool {
-    let is_below = |path: &[u8]| path.starts_with(bare(base)) || base.starts_with(path);
+    let is_below = |path: &[u8]| path.starts_with(without_slash(base)) || base.starts_with(path);
     let mut folders = memchr::memchr_iter(b'/', beginning).take(BASES);
-    // What ends with a folder says nothing of what stands in it.
+    // A prefix that ends with a folder does not determine the paths in it.
     let in_folder = |at: usize| beginning.get(at..).filter(|path| path.len() > 1);
     is_below(beginning) || folders.any(|at| in_folder(at).is_some_and(is_below))
 }
 
-/// Without the slash at the end.
-fn bare(path: &[u8]) -> &[u8] {
+/// The path without a final slash.
+fn without_slash(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
 }
 
-/// First segments below which there are no pages.
-const NO_PAGES: [&[u8]; 9] = [
+/// First segments without pages below them.
+const SEGMENTS_WITHOUT_PAGES: [&[u8]; 9] = [
     b"wp-admin",
     b"wp-json",
     b"wp-content",
@@ -207,7 +207,7 @@ const NO_PAGES: [&[u8]; 9] = [
     b"feed",
 ];
 
-/// Directories in which WordPress may live: up to three deep.
+/// The number of directories that may contain WordPress: the root, and up to three levels below.
 pub(super) const BASES: usize = 4;
 
 pub(super) const REST: &[u8] = b"/wp-json/";
