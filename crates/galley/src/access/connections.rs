@@ -1,10 +1,10 @@
-//! How many connections each client has.
+//! The number of connections of each client.
 //!
-//! Counts are in two rows of fixed size, at places that a keyed hash selects (the key is the process's own); a client's
-//! count is the smaller of its two. So it is never too small, and too large only if others share both places. Without the
-//! key nobody can arrange that, and ordinary clients are far below the limit.
+//! Each connection is counted in two rows of fixed size, at positions that a hash with a random key of the process selects; a
+//! client's count is the smaller of the two. So it is never too small, and too large only if both positions are shared with other
+//! clients. Without the key no client can arrange that, and ordinary clients are far below the limit.
 //!
-//! All cores write it, when a connection begins and ends.
+//! All threads update the rows, when a connection begins and ends.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::sys;
 
 pub(super) struct ClientConnections {
     rows: [ClientRow; 2],
-    /// 0: any number.
+    /// The maximum for one client; 0: no limit.
     most: u32,
 }
 
@@ -26,7 +26,7 @@ struct ClientRow {
     key: u64,
 }
 
-/// The place of one connection; given back when dropped.
+/// The count of one connection, which ends when this is dropped.
 pub struct ConnectionSlot(Option<(Arc<ClientConnections>, [usize; 2])>);
 
 impl ClientConnections {
@@ -70,7 +70,7 @@ impl ClientRow {
 }
 
 impl ConnectionSlot {
-    /// That of a client whose connections are not counted.
+    /// The slot of a client whose connections are not counted.
     pub fn uncounted() -> Self {
         Self(None)
     }

@@ -1,12 +1,11 @@
-//! Verifies passwords, and remembers the result for a while.
+//! Verifies passwords, and remembers successes for a minute.
 //!
-//! A comparison takes up to seconds of a core (bcrypt), so it runs on a helper thread, a few at a time, and a success is
-//! remembered for a minute: the assets of a page cost nothing. The file is read again for each comparison, so a name that
-//! is removed from it is rejected after that minute, and one that is added works at once.
+//! A comparison takes up to seconds of processor time (bcrypt), so it runs on a helper thread, few at a time, and a success is
+//! remembered: the assets of a page cost nothing. The file is read again for each comparison, so a name that is removed from it
+//! is rejected after that minute, and one that is added is accepted at once.
 //!
-//! Neither passwords nor names are stored: a success is a keyed digest of the credentials, with a key that ends with the
-//! process. It is valid for one client only. Otherwise another client could learn from it, without a comparison and so
-//! without a limit, whether a guess was right.
+//! Neither passwords nor names are stored: a success is a digest of the credentials with a random key of the process. It is valid
+//! for one client only. Otherwise another client could use it to check a guess without a comparison, and so without a limit.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -31,14 +30,14 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// Those of a file.
+    /// The passwords in a file.
     pub fn of(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
         }
     }
 
-    /// What changes when the file does; `None`: it cannot be read.
+    /// Changes when the file does; `None`: the file cannot be read.
     pub fn stamp(&self) -> Option<PasswordsStamp> {
         let found = std::fs::metadata(&self.path).ok()?;
         Some(PasswordsStamp {
@@ -48,7 +47,7 @@ impl Passwords {
         })
     }
 
-    /// Whether the pair is one of them. An unknown name takes as long as one that is known.
+    /// Whether the file contains the name with this password. An unknown name takes as long as a known one.
     fn has(&self, name: &[u8], password: &[u8]) -> bool {
         let file = match file::read_text(&self.path, passwords::MOST_BYTES) {
             Ok(file) => file,
@@ -65,31 +64,31 @@ impl Passwords {
     }
 }
 
-/// Distinguishes a password file from its former state.
+/// Identifies a version of a password file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordsStamp {
     file: u64,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// The time of the last change, in seconds and nanoseconds.
     changed: (i64, i64),
 }
 
-/// What became of a name and a password.
+/// The result of a check of name and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCheck {
-    /// They are right.
+    /// The password is correct.
     Right,
-    /// They are not, or cannot be read.
+    /// The password is wrong, or the credentials are invalid.
     Wrong,
-    /// Too many are being compared; after so long it may be tried again.
+    /// Too many comparisons are in progress; retry after this time.
     TooMany(Duration),
 }
 
-/// Recent results.
+/// Successes of the last minute.
 pub(super) struct Proofs {
     key: [u8; 32],
     known: Mutex<HashMap<[u8; 32], Tick>>,
-    /// Comparisons at one time.
+    /// Permits for concurrent comparisons.
     slots: Arc<Semaphore>,
 }
 
@@ -106,7 +105,7 @@ impl Proofs {
         }
     }
 
-    /// `may_compare` is called before anything costs time. Cancel-safe: a comparison that has begun continues.
+    /// Checks credentials. `may_compare` is called before an expensive comparison. Cancel-safe: a comparison in progress continues.
     pub(super) async fn prove(
         &self,
         file: &Arc<Passwords>,
@@ -129,7 +128,7 @@ impl Proofs {
         compared
     }
 
-    /// The same, whatever was proved lately: for a login that lasts. Cancel-safe, too.
+    /// As [`Self::prove`], without the earlier successes: for a login. Cancel-safe, too.
     pub(super) async fn compare(
         &self,
         file: &Arc<Passwords>,
@@ -164,7 +163,7 @@ impl Proofs {
         }
     }
 
-    /// Looked up by a keyed digest: its timing reveals nothing about the stored ones.
+    /// The digest under which a success is stored. As it is keyed, the timing of a lookup reveals nothing about stored digests.
     fn digest(&self, file: &Passwords, client: Network, credentials: &[u8]) -> [u8; 32] {
         let client = match client {
             Network::V4(bits) => (4_u8, u64::from(bits)),
@@ -194,7 +193,7 @@ impl Proofs {
         if known.len() >= MOST_KNOWN {
             known.retain(|_, since| now.since(*since) < HOLDS);
         }
-        // All of them fresh: they prove themselves once more.
+        // All are recent: everyone's password is compared once more.
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
@@ -202,19 +201,19 @@ impl Proofs {
     }
 }
 
-/// How long a proof holds.
+/// How long a success is remembered.
 const HOLDS: Duration = Duration::from_secs(60);
 
-/// People of one minute.
+/// The number of users within a minute.
 const MOST_KNOWN: usize = 4_096;
 
-/// Of a core's helper threads; the others have files and bodies to see to.
+/// Helper threads for comparisons; the others are needed for files and bodies.
 const AT_ONCE: usize = 2;
 
-/// How long a comparison may wait for its turn.
+/// How long a comparison may wait for a permit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Some hashes take time with the square of a password's length.
+/// Limited because the time for some hashes grows with the square of a password's length.
 const MOST_BYTES: usize = 512;
 
 #[cfg(test)]
@@ -237,7 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_proof_holds_for_a_minute_and_costs_no_comparison() {
-        // `secret`
+        // The hash of `secret`.
         let (kept, passwords) = file("jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         let proofs = Proofs::new();
         let right = basic("jane:secret");
@@ -282,13 +281,13 @@ mod tests {
             proofs.prove(&passwords, HERE, b"!", at(0), || Ok(())).await,
             PasswordCheck::Wrong
         );
-        // No other client learns from it.
+        // The success does not count for another client.
         let elsewhere = Network::V4(2);
         let proof = proofs
             .prove(&passwords, elsewhere, &right, at(1), never)
             .await;
         assert_eq!(proof, PasswordCheck::TooMany(Duration::from_secs(9)));
-        // Another file is another question, and a name that was removed is rejected after its minute.
+        // The success does not count for another file, and ends for a removed name after a minute.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
             proofs.prove(&others, HERE, &right, at(0), || Ok(())).await,
