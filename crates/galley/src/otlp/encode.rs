@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::telemetry::trace::{Attribute, AttributeValue, FinishedSpan, SpanKind};
 
-/// The body of a request with these spans.
+/// Returns the body of a request with these spans.
 pub(super) fn body(spans: &[FinishedSpan], instance: &str) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [
