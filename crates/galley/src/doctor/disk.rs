@@ -1,4 +1,4 @@
-//! Disks: free space, and how long a durable write takes.
+//! Checks disks: free space, and the time of a durable write.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{DoctorFinding, Severity, percent, size};
 
-/// Room below a folder, in bytes and in files.
+/// Checks the free space below a folder, in bytes and in files.
 pub(super) fn free_space(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "room";
     let stat = match rustix::fs::statvfs(folder) {
@@ -40,7 +40,7 @@ fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> Doc
         size(blocks.free.saturating_mul(block)),
         size(blocks.all.saturating_mul(block))
     );
-    // A file system without a fixed number of files says 0.
+    // File systems without a fixed number of files report 0.
     let files_left = if files.all == 0 {
         100
     } else {
@@ -67,7 +67,7 @@ fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> Doc
     )
 }
 
-/// How long `fdatasync` takes below a folder: every acknowledged purge waits for one, and every commit of the database.
+/// Checks the time of an `fdatasync` below a folder: every acknowledged purge and every commit of the database waits for one.
 pub(super) fn speed(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "sync";
     match synced(folder) {
@@ -97,7 +97,7 @@ fn judge_speed(folder: &Path, median: Duration) -> DoctorFinding {
     )
 }
 
-/// The median of a few.
+/// Returns the median of a few synced writes.
 fn synced(folder: &Path) -> io::Result<Duration> {
     let mut file: File = tempfile::tempfile_in(folder)?;
     let mut times = Vec::with_capacity(WRITES);

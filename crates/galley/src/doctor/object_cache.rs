@@ -1,4 +1,4 @@
-//! The object cache of WordPress: whether one is in use, and whether a Redis or Valkey of this machine could hold it.
+//! Checks the object cache of WordPress: whether one is in use, and whether a Redis or Valkey on this machine could hold it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,16 +10,16 @@ use serde_json::Value;
 use super::machine::ProcFs;
 use super::{DoctorFinding, Severity};
 
-/// A Redis or Valkey of this machine that answers.
+/// A Redis or Valkey server on this machine that responds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectEngine {
-    /// At a socket of this path.
+    /// At the socket with this path.
     Socket(&'static str),
-    /// At the usual port of 127.0.0.1.
+    /// At the default port on 127.0.0.1.
     Port,
 }
 
-/// The first that answers, sockets before the port. Waits for tenths of a second at most.
+/// Finds the first server that responds, sockets before the port. Waits for tenths of a second at most.
 pub fn object_engine(machine: &ProcFs) -> Option<ObjectEngine> {
     let socket = SOCKETS.iter().find(|path| {
         let stream = UnixStream::connect(machine.path(path));
@@ -37,7 +37,7 @@ pub fn object_engine(machine: &ProcFs) -> Option<ObjectEngine> {
     answers(stream).then_some(ObjectEngine::Port)
 }
 
-/// Whether something listens on the usual port, on 127.0.0.1 or on all addresses (proc(5), `/proc/net/tcp`).
+/// Whether a process listens on the default port, on 127.0.0.1 or on all addresses (proc(5), `/proc/net/tcp`).
 fn listens(machine: &ProcFs) -> bool {
     let text = machine.text("/proc/net/tcp").unwrap_or_default();
     let own = ["0100007F", "00000000"].map(|address| format!("{address}:{PORT:04X}"));
@@ -54,11 +54,11 @@ fn answers(mut stream: impl Read + Write) -> bool {
         .write_all(b"PING\r\n")
         .and_then(|()| stream.read(&mut reply));
     let reply = read.ok().and_then(|count| reply.get(..count));
-    // With a password it answers that one is needed.
+    // A server with a password responds that authentication is required.
     reply.is_some_and(|reply| reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH"))
 }
 
-/// `wordpress`: its own report.
+/// `wordpress`: the report of WordPress.
 pub(super) fn finding(wordpress: &Value, engine: Option<&ObjectEngine>) -> DoctorFinding {
     const CHECK: &str = "object cache";
     let Some(is_used) = wordpress["object_cache"].as_bool() else {
@@ -92,7 +92,7 @@ pub(super) fn finding(wordpress: &Value, engine: Option<&ObjectEngine>) -> Docto
     )
 }
 
-/// Where packages of Debian, Fedora and hosting panels put it.
+/// The socket paths in packages of Debian, Fedora and hosting panels.
 const SOCKETS: [&str; 6] = [
     "/run/redis/redis-server.sock",
     "/run/redis/redis.sock",

@@ -1,7 +1,7 @@
-//! PHP: asked over the socket that serves visitors, since each pool has its own opcode cache and settings.
+//! Checks PHP with a script, over the socket that serves clients, since each pool has its own opcode cache and settings.
 //!
-//! The script is in the temporary folder during one request, readable by PHP's user, and not reachable from the web. PHP
-//! behind Apache cannot be asked in this way.
+//! The script exists in the temporary folder during one request, is readable by PHP's user, and is not reachable from the web. PHP
+//! behind Apache cannot be checked in this way.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -19,18 +19,18 @@ use tokio::time::timeout;
 
 use super::{DoctorFinding, Severity, percent};
 
-/// The PHP to query, and its WordPress.
+/// The PHP to check, with its WordPress.
 #[derive(Clone, Debug)]
 pub struct PhpProbe {
-    /// Its address.
+    /// The address of PHP.
     pub address: PhpAddress,
-    /// The site's root.
+    /// The root of the site.
     pub root: PathBuf,
     /// A host of the site.
     pub host: String,
 }
 
-/// What PHP says of itself, and of the WordPress at its root; else why it did not.
+/// Runs the script, and returns its report about PHP and the WordPress at its root, or the reason why there is none.
 pub async fn ask(ask: &PhpProbe) -> Result<Value, String> {
     timeout(PATIENCE, exchange(ask))
         .await
@@ -54,7 +54,7 @@ async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
         ("SCRIPT_FILENAME", filename),
         ("SCRIPT_NAME", b"/galley-doctor.php"),
         ("DOCUMENT_ROOT", root),
-        // No page cache of WordPress answers it.
+        // Page caches of WordPress do not respond to POST.
         ("REQUEST_METHOD", b"POST"),
         ("REQUEST_URI", b"/"),
         ("QUERY_STRING", b""),
@@ -217,13 +217,13 @@ fn extensions_of(loaded: &Value) -> DoctorFinding {
 
 const SCRIPT: &str = include_str!("facts.php");
 
-/// Look-ups before their rate says something.
+/// The number of lookups from which their hit rate is meaningful.
 const ENOUGH: u64 = 20_000;
 
-/// Waiting for a worker included.
+/// The timeout, including the wait for a worker.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Bytes of an answer.
+/// The maximum size of the response, in bytes.
 const MOST_ANSWER: usize = 1 << 20;
 
 #[cfg(test)]
