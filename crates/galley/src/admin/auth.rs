@@ -1,4 +1,4 @@
-//! Who may use which part of the admin interface.
+//! Authorization: which sites a request to the admin interface may access.
 
 use std::convert::Infallible;
 
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::AdminState;
 
-/// What a request may touch.
+/// The sites that a request may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenReach {
     /// Every site.
@@ -26,11 +26,11 @@ pub(super) enum TokenReach {
 /// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminPeer {
-    /// The server's own user or root, by the kernel's word.
+    /// The server's own user or root, according to the kernel.
     Operator,
-    /// The dashboard of the site with this row in the counters, for a user with its password.
+    /// The dashboard of the site with this row in the counters, for a signed-in user.
     Dashboard(u32),
-    /// Anybody.
+    /// Any other client.
     Stranger,
 }
 
@@ -50,7 +50,7 @@ impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
     }
 }
 
-/// The sender: taken from the connection and the head.
+/// The sender of a request: the peer of the connection, and the token.
 #[derive(Debug)]
 pub(super) struct Asker {
     peer: AdminPeer,
@@ -69,7 +69,7 @@ impl<S: Sync> FromRequestParts<S> for Asker {
     }
 }
 
-/// Decides by the bearer token, compared in constant time. The operator needs none, but one that is sent must be right.
+/// Authorizes a request by the bearer token, compared in constant time. The operator needs no token, but a token must be valid.
 pub(super) fn reach(state: &AdminState, asker: &Asker) -> TokenReach {
     let Some(given) = asker.token.as_deref() else {
         return match asker.peer {

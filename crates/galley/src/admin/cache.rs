@@ -1,12 +1,12 @@
 //! `GET /cache`: lists the stored entries, in pages.
 //!
-//! `?site=HOST` names the site (by default all sites of the token), `prefix=/path` selects whole segments, `tag=T` a tag,
-//! `kind=page|hit-for-pass|varies` one kind of entry, and `limit=N` the size of a page (100, at most 1000). The response
-//! has `entries` and `next`; the same request with `after=NEXT` continues, until `next` is null.
+//! `?site=HOST` selects the site (by default all sites of the token), `prefix=/path` selects whole path segments, `tag=T` a tag,
+//! `kind=page|hit-for-pass|varies` one kind of entry, and `limit=N` sets the size of a page (100, at most 1000). The response has
+//! `entries` and `next`; the same request with `after=NEXT` continues, until `next` is null.
 //!
-//! A listing is a walk through the store that pauses between pages, so each call costs the same however much is stored: it
-//! visits at most [`MOST_LOOKED`] entries, and may therefore return few entries, or none, and a `next`. An entry that is
-//! stored or removed meanwhile may be missed. A walk that is not continued ends by itself.
+//! A listing is a walk through the cache that pauses between pages, so each call costs the same, however much is stored: it visits
+//! at most [`MOST_LOOKED`] entries, and may therefore return few entries, or none, with a `next`. An entry that is stored or
+//! removed during the walk may be missed. A walk that is not continued ends after a timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -107,12 +107,12 @@ fn ended() -> JsonReply {
 }
 
 impl Listings {
-    /// Starts a walk. The oldest one ends if there are too many.
+    /// Starts a walk. If there are too many, the oldest one ends.
     fn begin(&self, state: &AdminState, wanted: ListFilter) -> (String, mpsc::Sender<ListQuery>) {
         let (asks, asked) = mpsc::channel(1);
-        // Not to be guessed: a cursor is all that names a walk.
+        // Unguessable, because only the cursor identifies the walk.
         let id = format!("{:016x}", u64::from_ne_bytes(sys::random_bytes()));
-        // Ends when its sender here is dropped, when it is not continued for a while, and with the runtime.
+        // Ends when its sender is dropped, when it is not continued in time, and with the runtime.
         tokio::spawn(walk(
             Arc::clone(&state.services.memory),
             Arc::clone(&state.sites),
@@ -133,7 +133,7 @@ impl Listings {
         (id, asks)
     }
 
-    /// The walk that a cursor names, if it walks for the same question.
+    /// Finds the walk of a cursor, if it has the same selection.
     fn find(
         &self,
         cursor: &str,
@@ -156,7 +156,7 @@ impl Listings {
     }
 }
 
-/// Goes through the store, a page for each ask.
+/// Walks through the cache, one page for each query.
 async fn walk(
     memory: Arc<Memory>,
     sites: Arc<Vec<Arc<Site>>>,
@@ -168,7 +168,7 @@ async fn walk(
     let mut next = 0;
     while let Ok(Some(ask)) = tokio::time::timeout(PATIENCE, asks.recv()).await {
         if ask.number != next {
-            // Its reply is dropped, which says that the walk is not there any more.
+            // Dropping the sender reports that this page is no longer available.
             continue;
         }
         next += 1;
@@ -189,7 +189,7 @@ async fn walk(
 }
 
 impl ListFilter {
-    /// The entry's row, if it is wanted.
+    /// The row of an entry, if the entry is selected.
     fn row(&self, sites: &[Arc<Site>], clock: Clock, entry: &Entry) -> Option<Value> {
         let mark = site_mark(entry.key.bytes())?;
         let is_wanted = self.site.is_none_or(|site| site == mark)
@@ -201,22 +201,22 @@ impl ListFilter {
     }
 }
 
-/// Whether an entry's path is at a prefix or below it, by whole segments.
+/// Whether an entry's path is `prefix` or below it, by whole segments.
 fn is_below(entry: &Entry, prefix: &[u8]) -> bool {
     let path = read_key(entry.key.bytes()).map_or(&b""[..], |parts| parts.path);
     path.strip_prefix(prefix)
         .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
-/// Entries that one call looks at: a few milliseconds of the admin thread.
+/// The maximum number of entries that one call visits: a few milliseconds of the admin thread.
 const MOST_LOOKED: usize = 20_000;
 
-/// Entries in an answer.
+/// The default and the maximum number of entries in a response.
 const USUAL_PAGE: u64 = 100;
 const LARGEST_PAGE: u64 = 1_000;
 
-/// Walks at once.
+/// The maximum number of walks in progress.
 const MOST_LISTINGS: usize = 8;
 
-/// How long a walk waits to be gone on with.
+/// How long a walk waits for the next query.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,8 +1,7 @@
-//! `GET /config`: the options in effect, set or default, with file and line where a file sets them. For the server's token
-//! only.
+//! `GET /config`: the options in effect, set or default, with file and line if a file sets them. Requires the server's token.
 //!
-//! Without a parameter it returns the sections that all sites share; `?site=HOST` returns those of one site. `POST /reload`
-//! with `compare` returns what a reload would change.
+//! Without a parameter it returns the sections that all sites share; `?site=HOST` returns those of one site. `POST /reload` with
+//! `compare` returns what a reload would change.
 //!
 //! ```json
 //! { "ok": true, "sections": [ { "header": "[cache]", "options": [

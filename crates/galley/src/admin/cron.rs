@@ -1,10 +1,10 @@
-//! `POST /cron`: the plugin announces when WordPress's scheduler has work, if no response could carry that.
+//! `POST /cron`: the plugin announces when WordPress's scheduler has tasks, if no response could carry that.
 //!
 //! ```json
 //! { "site": "example.com", "due_ms": [12000, 90000] }
 //! ```
 //!
-//! The unit is milliseconds from now. They replace the times announced before; the limits are those of the field
+//! The times are milliseconds from now. They replace the times that were announced before; the limits are those of the field
 //! (`policy::appointments`). Without `site` the token must belong to one site.
 
 use std::sync::Arc;

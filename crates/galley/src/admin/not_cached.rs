@@ -1,8 +1,7 @@
-//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the latest pages that were not
-//! stored.
+//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the last pages that were not stored.
 //!
-//! `?site=HOST` selects one site. `GET /cache?kind=hit-for-pass` lists the pages whose next request bypasses the cache
-//! because of their response.
+//! `?site=HOST` selects one site. `GET /cache?kind=hit-for-pass` lists the pages whose next request bypasses the cache because of
+//! their last response.
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "requests": 120,
@@ -58,7 +57,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     })
 }
 
-/// Nothing if it has not happened.
+/// Returns `None` if there was no such request.
 fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Value> {
     (requests > 0).then(|| {
         let mut value = advice.value();

@@ -1,7 +1,7 @@
-//! `GET /purges`: the latest purges of each site, the newest first: what, by whom, when. A restart begins the list anew.
+//! `GET /purges`: the last purges of each site, the newest first: scope, source and time. The list is empty after a restart.
 //!
-//! `?site=HOST` asks for one site. A purge never searches for entries: how many stored pages it took is counted a moment later
-//! (`app::purge_counts`), and `pages` is null until then. `complete` is false where there may have been more.
+//! `?site=HOST` selects one site. A purge never searches for entries: the number of stored pages that it matched is counted a
+//! moment later (`app::purge_counts`), and `pages` is null until then. If `complete` is false, there may be more.
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "given": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `site` may be any host of the site. Without it a purge applies to the site of its URL, the token's site, or all sites.
-//! The response comes when every purge is in effect and on the disk: `{"ok": true, "purges": 3}`, with a `warning` if it
-//! could not be written. If one purge is invalid, the response names it and none is executed.
+//! The response is sent when every purge is in effect and on disk: `{"ok": true, "purges": 3}`, with a `warning` if it could
+//! not be written. If one purge is invalid, the response names it and none is executed.
 //!
 //! Another Galley that forwards a purge sends `"forwarded": true`: then the purge is not forwarded again.
 //!
@@ -117,7 +117,7 @@ fn publish(orders: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
     newest.into_iter().map(|(_, receipt)| receipt).collect()
 }
 
-/// What all of these say: the least of it.
+/// Waits for all purges. Returns the smallest reach and the first warning.
 async fn acknowledged(receipts: Vec<Receipt>) -> PurgeReceipt {
     let mut least = PurgeReceipt::default();
     for receipt in receipts {
@@ -136,7 +136,7 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> PurgeReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
-/// The sites that an order may go to.
+/// The sites that a purge may apply to.
 pub(super) fn targets(
     state: &AdminState,
     reach: TokenReach,
@@ -172,7 +172,7 @@ pub(super) fn targets(
     Ok(open)
 }
 
-/// The sites that a host names: all those of this name, else all that it reaches on some listener.
+/// The sites that a host selects: those with this name, or otherwise all that serve the host on some listener.
 fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
     let host = canonical_host(host.as_bytes()).ok()?;
     let sites = state.sites.iter().enumerate();
@@ -211,7 +211,7 @@ fn orders(
     }
 }
 
-/// What a request names of a site.
+/// The scopes of a request that apply to a site.
 fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> Vec<Scope> {
     let mut scopes = Vec::new();
     if wanted.all {
@@ -236,8 +236,8 @@ fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> V
     scopes
 }
 
-/// Whether a URL's host, if it names one, is this site's. If several sites share a host on different listeners it counts for
-/// each: the port of the URL may be that of a proxy in front.
+/// Whether the site has the host of the URL, if the URL has one. If several sites have this host on different listeners, the purge
+/// applies to all of them: the port of the URL may be that of a proxy.
 fn concerns(scope: &Scope, site: &Site, state: &AdminState) -> bool {
     match scope {
         Scope::Url {

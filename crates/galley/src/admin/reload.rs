@@ -1,6 +1,6 @@
 //! `POST /reload`: the control thread reads the configuration again, and the response reports the result.
 //!
-//! `{ "compare": true }` changes nothing and returns what a reload would change. For the server's token only.
+//! `{ "compare": true }` changes nothing and returns what a reload would change. Requires the server's token.
 //!
 //! ```json
 //! { "ok": true, "changes": ["site `b.test`: added"], "restart": ["cache.memory"], "files": ["/etc/galley/galley.toml"] }
@@ -20,7 +20,7 @@ use super::auth::Asker;
 use super::reload_result::{ControlRequest, ReloadAction, ReloadError, ReloadRequest, value};
 use super::target::{JsonReply, refuse, server_token};
 
-/// The body of an order.
+/// The body of a reload request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReloadOrder {
@@ -44,7 +44,7 @@ pub(super) async fn reload(
     };
     let (reply, result) = oneshot::channel();
     let control = state.lasting.control.clone();
-    // The state of before the reload must not be held until its end.
+    // The old state must not be kept alive until the reload ends.
     drop(state);
     let busy = || {
         refuse(

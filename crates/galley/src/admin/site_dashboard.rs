@@ -1,7 +1,7 @@
 //! The dashboard of a site on the site's own address: the files of the page, the login, and the requests of the page.
 //!
-//! Front threads pass requests on ([`DashboardHost`]); the thread of the admin interface answers them. Requests of the page
-//! use the routes of the admin interface with the rights of the site's token, so this module grants nothing by itself.
+//! Front threads pass requests on ([`DashboardHost`]); the thread of the admin interface processes them. The page's queries use the
+//! routes of the admin interface with the rights of the site's token, so this module has no separate authorization for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,13 @@ use crate::request::{
     DashboardAnswer, DashboardFuture, DashboardHost, DashboardRequest, SiteDashboard, limited_site,
 };
 
-/// Answers for the dashboards of all sites.
+/// Processes the requests to the dashboards of all sites.
 #[derive(Clone)]
 pub(super) struct SiteDashboards {
     runtime: Handle,
     router: Router,
     shared: AdminShared,
-    /// Questions at once.
+    /// Permits for concurrent queries.
     places: Arc<Semaphore>,
 }
 
@@ -66,7 +66,7 @@ impl SiteDashboards {
         let site = state.sites.iter().find(|site| site.row == request.row);
         let mut answer = match site.and_then(|site| site.dashboard.as_ref()) {
             Some(dashboard) => self.route(dashboard, request).await,
-            // A reload has taken it away since.
+            // A reload has removed the dashboard.
             None => refuse(404, "there is nothing here"),
         };
         protect(&mut answer.fields);
@@ -132,7 +132,7 @@ impl SiteDashboards {
         }
     }
 
-    /// The secrets of a request whose session is open.
+    /// The secrets of a request, if they belong to an open session.
     fn session(
         &self,
         dashboard: &SiteDashboard,
@@ -182,7 +182,7 @@ impl SiteDashboards {
         }
     }
 
-    /// What the admin interface answers to the site's token.
+    /// Sends a query to the admin interface with the rights of the site's token.
     async fn ask(&self, request: &DashboardRequest, call: AdminCall) -> DashboardAnswer {
         let Ok(_place) = self.places.try_acquire() else {
             return refuse(503, "too many concurrent dashboard requests: try again");
@@ -201,7 +201,7 @@ impl SiteDashboards {
                 Ok(response) => response,
                 Err(never) => match never {},
             };
-            // 401 is for the session of the page.
+            // On the page, 401 means that its session has ended.
             let status = match response.status() {
                 StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
                 status => status,
@@ -217,7 +217,7 @@ impl SiteDashboards {
     }
 }
 
-/// What the page sends to sign in.
+/// The body of a login.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DashboardLogin {
@@ -225,7 +225,7 @@ struct DashboardLogin {
     password: String,
 }
 
-/// Compares the name and the password of a login. A client has few attempts a minute.
+/// Checks the name and the password of a login. The number of attempts of a client is limited.
 async fn compare(
     state: &AdminState,
     dashboard: &SiteDashboard,
@@ -296,7 +296,7 @@ fn too_many(wait: Duration) -> DashboardAnswer {
     }
 }
 
-/// The address without its last slash is the one with it.
+/// Redirects the path without the trailing slash to the path with it.
 fn moved(dashboard: &SiteDashboard) -> DashboardAnswer {
     let mut answer = reply(StatusCode::PERMANENT_REDIRECT, Bytes::new());
     if let Ok(location) = HeaderValue::from_str(&dashboard.path) {
@@ -305,7 +305,7 @@ fn moved(dashboard: &SiteDashboard) -> DashboardAnswer {
     answer
 }
 
-/// A file of the page. That of the page itself says how one signs in here.
+/// Returns a file of the page. The HTML file is changed to show the login with a password.
 fn file(content_type: &'static str, path: &str, bytes: &'static [u8]) -> DashboardAnswer {
     let mut answer = reply(StatusCode::OK, Bytes::from_static(bytes));
     if path.is_empty() {
@@ -317,7 +317,7 @@ fn file(content_type: &'static str, path: &str, bytes: &'static [u8]) -> Dashboa
     answer
 }
 
-/// The cookie of a session. Browsers send it to this path of this host only, and over TLS only, except on this machine.
+/// The cookie of a session. Browsers send it only to this path of this host, and only over TLS, except on this machine.
 fn cookie(
     dashboard: &SiteDashboard,
     request: &DashboardRequest,
@@ -330,11 +330,11 @@ fn cookie(
         cookie_name(request),
         dashboard.path,
     );
-    // Path and secret are plain text.
+    // Path and secret contain only valid characters.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// A cookie name that browsers accept over TLS only, if there is TLS.
+/// The name of the cookie; with TLS, one that browsers only accept over TLS.
 fn cookie_name(request: &DashboardRequest) -> &'static str {
     if has_tls(request) {
         "__Secure-galley-dashboard"
@@ -347,19 +347,19 @@ fn has_tls(request: &DashboardRequest) -> bool {
     request.origin.starts_with("https://")
 }
 
-/// How one signs in, in the page.
+/// The way to sign in, as an attribute in the HTML.
 const BY_ADDRESS: &str = "data-login=\"address\"";
 const BY_PASSWORD: &str = "data-login=\"password\"";
 
 const JSON: &str = "application/json";
 
-/// Logins of one client, a minute and at once.
+/// The login attempts of one client: per minute, and as a burst.
 const ATTEMPTS: (u64, u64) = (5, 10);
 
-/// A purge waits for the disk and the cluster.
+/// The timeout of a query; a purge waits for the disk and the cluster.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const MOST_QUESTIONS: usize = 16;
 
-/// Bytes of an answer.
+/// The maximum size of a response, in bytes.
 const MOST_ANSWER: usize = 64 * 1024 * 1024;

@@ -1,13 +1,13 @@
-//! `POST /why`: what would happen to a request now, and why, without doing it.
+//! `POST /why`: explains what would happen to a request now, without executing it.
 //!
 //! ```json
 //! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]], "client": "192.0.2.7",
 //!   "site": "example.com" }
 //! ```
 //!
-//! The request uses the same parser and admission as one from a client, so the result is the server's own decision and not
-//! a second opinion. Nothing is fetched, counted as a hit, moved or removed. Values of cookies and credentials are never
-//! returned, only names. The keys of the response do not change once released; those that do not apply are null.
+//! The request uses the same parser, admission and decision function as one from a client, so the result is the server's own
+//! decision. Nothing is fetched, counted as a hit, moved or removed. Values of cookies and credentials are never returned, only
+//! names. The keys of the response do not change once released; those that do not apply are null.
 
 mod access;
 pub(super) mod advice;
@@ -56,7 +56,7 @@ pub(super) async fn why(
     if reach == TokenReach::None {
         return unknown();
     }
-    // On a helper thread, because it looks for the file.
+    // On a helper thread, because it reads the disk.
     let explained = tokio::task::spawn_blocking(move || explain(&state, reach, &body.0)).await;
     match explained {
         Ok(Ok(value)) => (StatusCode::OK, Json(value)),
@@ -65,7 +65,7 @@ pub(super) async fn why(
     }
 }
 
-/// Handles `POST /why/batch`: of each URL only what happens and why, as lists of pages show it.
+/// Handles `POST /why/batch`: returns only the decision and the reason for each URL, for lists of pages.
 pub(super) async fn batch(
     Extract(state): Extract<Arc<AdminState>>,
     asker: Asker,
@@ -90,7 +90,7 @@ pub(super) async fn batch(
     }
 }
 
-/// What happens to one of many requests, and why.
+/// The decision on one of many requests, and the reason.
 fn brief(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Value {
     match explain(state, reach, wanted) {
         Ok(value) => json!({
@@ -157,7 +157,7 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
     })
 }
 
-/// The scheme of a browser's request: that of the address, if the site speaks TLS at all.
+/// The scheme of a browser's request: that of the URL, if the site speaks TLS.
 fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
     let speaks_tls = site.is_some_and(|site| site.speaks_tls);
     if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
@@ -167,7 +167,7 @@ fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
     }
 }
 
-/// A request that gets no further than its head.
+/// The explanation of a request that is rejected because of its head.
 fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Value {
     let advice = words::refused(why);
     let advice = advice.noting(note);
@@ -186,13 +186,13 @@ fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Val
     value
 }
 
-/// Whether the stored page was put together from a page and its ESI includes.
+/// Whether the stored page was assembled from a page and its ESI includes.
 fn has_includes(explanation: &Explanation<'_, '_>) -> bool {
     let page = explanation.found.response();
     page.is_some_and(|page| page.assembly().is_some())
 }
 
-/// The whole answer.
+/// The complete explanation.
 fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Option<&str>) -> Value {
     let decision = decision::decision(explanation);
     let (exchange, state) = (&explanation.exchange, explanation.state);
@@ -259,7 +259,7 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
     value
 }
 
-/// What a request that is refused at its head has no answers about.
+/// The members that are null for a request that is rejected because of its head.
 const SECTIONS: &[&str] = &[
     "request",
     "site",
@@ -275,8 +275,8 @@ const SECTIONS: &[&str] = &[
     "purges",
 ];
 
-/// URLs of one batch: what WordPress lists on a page at most is a few hundred.
+/// The maximum number of URLs in a batch: pages of WordPress list a few hundred at most.
 const MOST_URLS: usize = 200;
 
-/// The client and the listener by default.
+/// The default address of client and listener.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

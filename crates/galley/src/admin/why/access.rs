@@ -17,7 +17,7 @@ fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
     access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
 }
 
-/// Why a request is denied, and what to do; `None` if it is not.
+/// The reason why a request is denied, with advice; `None` if it is not.
 pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     let client = exchange.client.ip().to_canonical();
     let network = |option: &'static str, by: By, reasons: BySite| {
@@ -46,7 +46,7 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     }
 }
 
-/// A reason for a list of the site, and for one of a rule.
+/// The reasons for an option of the site, and for one of a rule.
 #[derive(Clone, Copy)]
 struct BySite(&'static ReasonText, &'static ReasonText);
 
@@ -74,7 +74,7 @@ impl BySite {
     }
 }
 
-/// What is demanded of a request, or by what it is barred.
+/// The result of access control in JSON: the required credentials, or the option that denies the request.
 pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     let country = client(exchange).country;
     let country = country.map(|country| country.to_string());

@@ -1,4 +1,4 @@
-//! What a path means below the site's root, as an explanation shows it.
+//! How a path resolves below the site's root, for an explanation.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::request::{Exchange, WantedFile};
 
-/// What the path means below the site's root.
+/// The result of resolving the path of a request below the site's root.
 pub(super) enum PathExplanation {
     /// The site has no root.
     NoRoot,
@@ -19,23 +19,23 @@ pub(super) enum PathExplanation {
     File {
         content_type: &'static str,
         length: u64,
-        /// How long ago it was looked at, if it is in memory and looks the same now.
+        /// How long ago the metadata was checked, if the file is in memory and has not changed.
         kept: Option<Duration>,
     },
     /// A script for PHP.
     Script(Script),
-    /// A folder's address without its slash.
+    /// A directory without the trailing slash.
     Redirect(Vec<u8>),
-    /// Nothing.
+    /// The path does not exist.
     Missing,
-    /// Never sent.
+    /// A path that is never served.
     Denied,
-    /// Looking failed, and why.
+    /// An error of the file system.
     Failed(String),
 }
 
 impl PathExplanation {
-    /// Looks. Blocks on the disk.
+    /// Resolves the path. Blocks on the disk.
     pub(super) fn look(exchange: &Exchange<'_>) -> Self {
         let (site, info) = (&exchange.site, &exchange.info);
         let Some(folder) = &site.folder else {
@@ -59,7 +59,7 @@ impl PathExplanation {
         }
     }
 
-    /// As the decision reads it.
+    /// The kind for the decision function.
     pub(super) fn kind(&self) -> decide::PathKind {
         match self {
             Self::File { .. } => decide::PathKind::File,
