@@ -335,5 +335,5 @@ pub(super) fn written(host: &HostPattern) -> String {
     }
 }
 
-/// The time that `lately` covers, in minutes.
+/// The time that the recent hit ratio covers, in minutes.
 const LATELY_MINUTES: u64 = 10;

@@ -1,4 +1,4 @@
-//! The access log with real files, and with a pipe that nobody reads.
+//! Tests of the access log with real files, and with a pipe that is not read.
 
 use std::fs;
 use std::io::Read;
@@ -114,7 +114,7 @@ fn lines_for_a_stuck_reader_are_dropped_and_counted() {
         let log = open(&path);
         let mut writer = log.writer();
         let mut written = 0_u64;
-        // The pipe holds 64 KiB, the channel a mebibyte, the buffer 64 KiB: far less than this is needed to fill them.
+        // The pipe has 64 KiB, the channel a mebibyte, the buffer 64 KiB, so they are full long before a million lines.
         while log.dropped() < 100 {
             writer.write(&record());
             written += 1;
