@@ -1,4 +1,4 @@
-//! Certificates made for the purpose, in files that are right and wrong; foreign bytes.
+//! Tests with generated certificates in valid and invalid files, and with arbitrary bytes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use rustls::pki_types::PrivateKeyDer;
 
 use super::*;
 
-/// A certificate for `names` in `dir`, signed by itself.
+/// Creates a self-signed certificate for `names` in `dir`.
 fn make(dir: &Path, names: &[&str]) -> CertificateFiles {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let key = KeyPair::generate().unwrap();
@@ -124,7 +124,7 @@ proptest! {
         fs::write(dir.path().join("noise"), &bytes).unwrap();
         let noise = CertificateFiles { cert: dir.path().join("noise"), ..files.clone() };
         prop_assert!(read(&noise).is_err());
-        // A certificate with one bit changed and its end missing, beside a foreign key.
+        // A certificate with one changed bit and a missing end, with another key.
         let mut der = read_roots(&files.cert).unwrap().remove(0).to_vec();
         let at = place.index(der.len());
         der[at] ^= 1;
