@@ -6,7 +6,7 @@ use super::{
     figures::LoadReport,
 };
 
-/// The charts of a run, as far as samples have their values, on the scales of all `runs`.
+/// The charts of a run for which the samples have values, with the same scales for all `runs`.
 pub(super) fn machine_charts(run: &LoadReport, runs: &[&LoadReport]) -> Vec<String> {
     let charts = CHARTS.iter();
     charts.filter_map(|chart| chart.draw(run, runs)).collect()
@@ -178,7 +178,7 @@ mod tests {
             );
             assert!(chart.contains(">5 s<"), "{chart}");
         }
-        // The second of five seconds, and the fourth, on a chart from 90 to 620.
+        // The second and the fourth of five seconds, on a chart from 90 to 620.
         assert!(charts[0].contains("M222.5 "), "{}", charts[0]);
         assert!(charts[0].contains("L487.5 "), "{}", charts[0]);
         assert!(
@@ -200,7 +200,7 @@ mod tests {
         let charts = machine_charts(&after, &[&before, &after]);
         assert_eq!(charts.len(), 1, "neither shares nor PHP were seen");
         assert_eq!(machine_charts(&run(Vec::new()), &[&before]).len(), 0);
-        // The highest value of both runs and a little more.
+        // Slightly more than the highest value of both runs.
         let top = format!(">{}</text>", super::super::charts::rounded(3.0 * 1.05));
         let of_before = machine_charts(&before, &[&before, &after]);
         assert!(of_before[0].contains(&top) && charts[0].contains(&top));
