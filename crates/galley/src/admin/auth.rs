@@ -19,7 +19,7 @@ pub(super) enum TokenReach {
     All,
     /// The site of this index.
     Site(usize),
-    /// Nothing.
+    /// No site.
     None,
 }
 
@@ -52,12 +52,12 @@ impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
 
 /// The sender of a request: the peer of the connection, and the token.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct AdminClient {
     peer: AdminPeer,
     token: Option<String>,
 }
 
-impl<S: Sync> FromRequestParts<S> for Asker {
+impl<S: Sync> FromRequestParts<S> for AdminClient {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -70,9 +70,9 @@ impl<S: Sync> FromRequestParts<S> for Asker {
 }
 
 /// Authorizes a request by the bearer token, compared in constant time. The operator needs no token, but a token must be valid.
-pub(super) fn reach(state: &AdminState, asker: &Asker) -> TokenReach {
-    let Some(given) = asker.token.as_deref() else {
-        return match asker.peer {
+pub(super) fn reach(state: &AdminState, client: &AdminClient) -> TokenReach {
+    let Some(given) = client.token.as_deref() else {
+        return match client.peer {
             AdminPeer::Operator => TokenReach::All,
             AdminPeer::Dashboard(row) => {
                 let site = state.sites.iter().position(|site| site.row == row);

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::AdminState;
-use super::auth::{Asker, reach};
+use super::auth::{AdminClient, reach};
 use super::purges::{PurgeReply, refuse, targets};
 
 /// The body of an announcement.
@@ -33,11 +33,11 @@ pub(super) struct Announced {
 /// Handles `POST /cron`.
 pub(super) async fn announce(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<Announced>,
 ) -> PurgeReply {
     let Announced { site, due_ms } = body.0;
-    let targets = match targets(&state, reach(&state, &asker), site.as_deref()) {
+    let targets = match targets(&state, reach(&state, &client), site.as_deref()) {
         Ok(targets) => targets,
         Err(reply) => return reply,
     };

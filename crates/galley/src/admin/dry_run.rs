@@ -3,7 +3,7 @@
 //! ```json
 //! { "ok": true, "dry_run": true, "pages": 12, "complete": true }
 //! ```
-//! Variants of one URL count as one page, and pages that are already purged do not count. At most [`MOST_LOOKED`] entries are
+//! Variants of one URL count as one page, and pages that are already purged do not count. At most [`MOST_VISITED`] entries are
 //! visited; if there are more, or a disk that may have others, `complete` is false and there may be more pages. Pages of which
 //! only a fragment would be rendered again do not count: they stay stored.
 
@@ -23,9 +23,9 @@ use crate::durable::ScopeMatch;
 use crate::request::{Site, site_mark};
 
 /// Counts on a helper thread, because the walk would delay purges on this one.
-pub(super) async fn reply(state: &Arc<AdminState>, orders: Vec<(Arc<Site>, Purge)>) -> JsonReply {
+pub(super) async fn reply(state: &Arc<AdminState>, purges: Vec<(Arc<Site>, Purge)>) -> JsonReply {
     let state = Arc::clone(state);
-    match tokio::task::spawn_blocking(move || count(&state, &orders)).await {
+    match tokio::task::spawn_blocking(move || count(&state, &purges)).await {
         Ok(found) => (
             StatusCode::OK,
             Json(json!({
@@ -43,15 +43,15 @@ struct DryRun {
     is_complete: bool,
 }
 
-fn count(state: &AdminState, orders: &[(Arc<Site>, Purge)]) -> DryRun {
-    let wanted: Vec<Wanted<'_>> = orders
+fn count(state: &AdminState, purges: &[(Arc<Site>, Purge)]) -> DryRun {
+    let wanted: Vec<PurgeMatch<'_>> = purges
         .iter()
-        .map(|(site, purge)| Wanted::new(site, &purge.scope))
+        .map(|(site, purge)| PurgeMatch::new(site, &purge.scope))
         .collect();
     let mut urls = HashSet::new();
     let mut entries = state.services.memory.entries();
-    for entry in entries.by_ref().take(MOST_LOOKED) {
-        if wanted.iter().any(|wanted| wanted.touches(&entry)) {
+    for entry in entries.by_ref().take(MOST_VISITED) {
+        if wanted.iter().any(|wanted| wanted.matches(&entry)) {
             urls.insert((entry.scopes.host, entry.scopes.url));
         }
     }
@@ -59,17 +59,17 @@ fn count(state: &AdminState, orders: &[(Arc<Site>, Purge)]) -> DryRun {
         pages: urls.len(),
         // The disk may have pages that are not in memory.
         is_complete: entries.next().is_none()
-            && orders.iter().all(|(site, _)| site.core.disk.is_none()),
+            && purges.iter().all(|(site, _)| site.core.disk.is_none()),
     }
 }
 
 /// A purge of a site, prepared for comparison with many entries.
-struct Wanted<'a> {
+struct PurgeMatch<'a> {
     site: &'a Site,
     scope: ScopeMatch<'a>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PurgeMatch<'a> {
     fn new(site: &'a Site, scope: &'a Scope) -> Self {
         Self {
             site,
@@ -77,7 +77,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn touches(&self, entry: &Entry) -> bool {
+    fn matches(&self, entry: &Entry) -> bool {
         entry.kind == EntryKind::Page
             && site_mark(entry.key.bytes()) == Some(self.site.mark)
             && self.scope.is_match(&entry.scopes)
@@ -89,4 +89,4 @@ impl<'a> Wanted<'a> {
 }
 
 /// The maximum number of entries that one count visits: some milliseconds of a helper thread.
-const MOST_LOOKED: usize = 20_000;
+const MOST_VISITED: usize = 20_000;

@@ -34,7 +34,7 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "hits": entry.hits(),
         // The reason of a hit-for-pass entry.
         "not_stored": not_stored,
-        "standing": standing(site.core.purges.prove_waiting(entry)),
+        "standing": validity(site.core.purges.prove_waiting(entry)),
     })
 }
 
@@ -50,7 +50,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "codings": entry.coded().iter().map(|coded| coded.coding.token()).collect::<Vec<_>>(),
         "in_memory": entry.pieces().is_none(),
         "born": entry.born,
-        "purged_by": touching.map(order),
+        "purged_by": touching.map(matching_purge),
         "includes": entry.assembly().map_or_else(Vec::new, |assembly| {
             assembly.includes.iter().map(include).collect::<Vec<_>>()
         }),
@@ -66,7 +66,7 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
 
 /// The relevant header fields.
 fn fields(entry: &Entry) -> Vec<Value> {
-    TELLING
+    RELEVANT_FIELDS
         .iter()
         .flat_map(|name| entry.fields.get_all(*name).iter().map(move |v| (*name, v)))
         .map(|(name, value)| json!([name, String::from_utf8_lossy(value.as_bytes())]))
@@ -112,7 +112,7 @@ fn newest_touching(site: &Site, entry: &Entry) -> Option<Touching> {
 }
 
 /// A purge that matches an entry.
-pub(super) fn order(touching: Touching) -> Value {
+pub(super) fn matching_purge(touching: Touching) -> Value {
     let strength = strength(touching.strength());
     json!({ "number": touching.number, "kind": touching.kind.word(), "strength": strength })
 }
@@ -162,8 +162,8 @@ pub(super) const fn kind(kind: EntryKind) -> &'static str {
 }
 
 /// The word in responses, which does not change.
-pub(super) const fn standing(standing: Validity) -> &'static str {
-    match standing {
+pub(super) const fn validity(validity: Validity) -> &'static str {
+    match validity {
         Validity::Valid => "valid",
         Validity::SoftPurged => "soft-purged",
         Validity::Outdated => "outdated",
@@ -178,7 +178,7 @@ pub(super) fn signed(seconds: u64) -> i64 {
 }
 
 /// Stored fields that affect caching or identify the entry.
-const TELLING: &[&str] = &[
+const RELEVANT_FIELDS: &[&str] = &[
     "content-type",
     "content-encoding",
     "date",

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use super::target::JsonReply;
 use crate::fetch::cron::CronTrouble;
 use crate::request::{Site, probe};
@@ -25,7 +25,10 @@ pub(super) async fn live() -> &'static str {
 }
 
 /// Handles `GET /readyz`. Only a client with the server's token gets the reasons, because they name sites.
-pub(super) async fn ready(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
+pub(super) async fn ready(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> JsonReply {
     let mut reasons = Vec::new();
     let services = &state.services;
     if let Some(cluster) = &services.cluster {
@@ -42,7 +45,7 @@ pub(super) async fn ready(Extract(state): Extract<Arc<AdminState>>, asker: Asker
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    if reach(&state, &asker) == TokenReach::All && !reasons.is_empty() {
+    if reach(&state, &client) == TokenReach::All && !reasons.is_empty() {
         body["reasons"] = json!(reasons);
     }
     (status, Json(body))

@@ -17,7 +17,7 @@ use axum::extract::{RawQuery, State as Extract};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::query::QueryParams;
 use super::target::{JsonReply, target};
 use super::{AdminShared, AdminState};
@@ -77,7 +77,7 @@ pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minut
 /// Handles `GET /history`.
 pub(super) async fn history(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
     let parsed = QueryParams::read(query.as_deref(), &["site", "minutes"]);
@@ -88,7 +88,7 @@ pub(super) async fn history(
         Ok(read) => read,
         Err(reply) => return reply,
     };
-    let target = match target(&state, &asker, query.get("site")) {
+    let target = match target(&state, &client, query.get("site")) {
         Ok(target) => target,
         Err(reply) => return reply,
     };

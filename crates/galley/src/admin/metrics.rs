@@ -17,7 +17,7 @@ use galley_cache::memory::MemoryUsage;
 use galley_cache::private::PrivateStore;
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::php;
 use super::site_counters::{ProcessCounters, SiteCounters};
 use super::target::{SiteSelection, View, target};
@@ -33,8 +33,11 @@ use crate::telemetry::counters::CounterReader;
 use crate::telemetry::totals::{Histogram, Totals};
 
 /// Handles `GET /metrics`.
-pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> Response {
-    let target = match target(&state, &asker, None) {
+pub(super) async fn metrics(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> Response {
+    let target = match target(&state, &client, None) {
         Ok(target) => target,
         Err(reply) => return reply.into_response(),
     };

@@ -17,7 +17,7 @@ use galley_policy::outcome::{NotStored, PassWhy};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::entry::url_of;
 use super::query::each_site;
 use super::target::JsonReply;
@@ -29,10 +29,10 @@ use crate::telemetry::counters::CounterReader;
 /// Handles `GET /not-cached`.
 pub(super) async fn not_cached(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    each_site(&state, &asker, query.as_deref(), of_site)
+    each_site(&state, &client, query.as_deref(), of_site)
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {

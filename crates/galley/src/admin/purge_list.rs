@@ -14,7 +14,7 @@ use axum::extract::{RawQuery, State as Extract};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::entry::strength;
 use super::query::each_site;
 use super::target::JsonReply;
@@ -23,10 +23,10 @@ use crate::request::Site;
 /// Handles `GET /purges`.
 pub(super) async fn purges(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    each_site(&state, &asker, query.as_deref(), of_site)
+    each_site(&state, &client, query.as_deref(), of_site)
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {

@@ -25,7 +25,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use super::dry_run;
 use super::target::is_number;
 use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
@@ -61,54 +61,54 @@ pub(super) type PurgeReply = (StatusCode, Json<Value>);
 /// Handles `POST /purge`.
 pub(super) async fn purge(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<PurgeRequest>,
 ) -> PurgeReply {
     let wanted = body.0;
-    let targets = match targets(&state, reach(&state, &asker), wanted.site.as_deref()) {
+    let targets = match targets(&state, reach(&state, &client), wanted.site.as_deref()) {
         Ok(targets) => targets,
         Err(reply) => return reply,
     };
-    let orders = match orders(&state, &targets, &wanted) {
-        Ok(orders) if orders.is_empty() => {
+    let purges = match purges(&state, &targets, &wanted) {
+        Ok(purges) if purges.is_empty() => {
             return refuse(
                 StatusCode::BAD_REQUEST,
                 "nothing to purge: give `all`, `urls`, `tags`, `prefixes` or `patterns`",
             );
         }
-        Ok(orders) => orders,
+        Ok(purges) => purges,
         Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
     };
     if wanted.dry_run {
-        return dry_run::reply(&state, orders).await;
+        return dry_run::reply(&state, purges).await;
     }
     let source = if wanted.forwarded {
         PurgeSource::Forward
     } else {
         PurgeSource::Admin
     };
-    let receipt = acknowledged(publish(&orders, source)).await;
-    reply(&orders, &receipt)
+    let receipt = acknowledged(publish(&purges, source)).await;
+    reply(&purges, &receipt)
 }
 
-fn reply(orders: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
-    let mut answer = json!({ "ok": true, "purges": orders.len() });
+fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
+    let mut body = json!({ "ok": true, "purges": purges.len() });
     if let Some(reach) = receipt.reach_word() {
-        answer["reach"] = json!(reach);
+        body["reach"] = json!(reach);
     }
     if let Some(warning) = receipt.warning {
-        receipt.log(orders.last().map_or("", |(site, _)| &site.core.name));
-        answer["warning"] = json!(warning);
+        receipt.log(purges.last().map_or("", |(site, _)| &site.core.name));
+        body["warning"] = json!(warning);
     }
-    (StatusCode::OK, Json(answer))
+    (StatusCode::OK, Json(body))
 }
 
 /// Publishes the purges. The newest receipt of a site covers all purges of the site.
-fn publish(orders: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
+fn publish(purges: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
     let mut newest: Vec<(&Arc<Site>, Receipt)> = Vec::new();
-    for (site, order) in orders {
-        let receipt = site.core.purges.publish(order, source);
-        tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
+    for (site, purge) in purges {
+        let receipt = site.core.purges.publish(purge, source);
+        tracing::info!(site = site.core.name, scope = %purge.scope, strength = ?purge.strength, "purged");
         match newest.last_mut() {
             Some((last, known)) if Arc::ptr_eq(last, site) => *known = receipt,
             _ => newest.push((site, receipt)),
@@ -186,26 +186,26 @@ fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Every order for every site that it concerns.
-fn orders(
+/// The purges of a request, for each site that they concern.
+fn purges(
     state: &AdminState,
     targets: &[Arc<Site>],
     wanted: &PurgeRequest,
 ) -> Result<Vec<(Arc<Site>, Purge)>, Vec<String>> {
     let strength = wanted.strength();
-    let (mut orders, mut complaints) = (Vec::new(), Vec::new());
+    let (mut purges, mut complaints) = (Vec::new(), Vec::new());
     for site in targets {
         let scopes = scopes(site, wanted, &mut complaints);
         let scopes = scopes.into_iter();
         let own = scopes.filter(|scope| concerns(scope, site, state));
-        orders.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
+        purges.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
     }
-    if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
+    if purges.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
         complaints.push("no site has the host of these URLs".to_owned());
     }
     complaints.dedup();
     if complaints.is_empty() {
-        Ok(orders)
+        Ok(purges)
     } else {
         Err(complaints)
     }

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode;
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::target::{JsonReply, refuse, target};
 use crate::request::Site;
 
@@ -67,12 +67,12 @@ fn decoded(text: &str) -> String {
 /// Responds to a query with the single parameter `site`: with the result of `describe` for each selected site.
 pub(super) fn each_site(
     state: &AdminState,
-    asker: &Asker,
+    client: &AdminClient,
     query: Option<&str>,
     describe: impl Fn(&AdminState, &Site) -> Value,
 ) -> JsonReply {
     let query = QueryParams::read(query, &["site"]);
-    match query.and_then(|query| target(state, asker, query.get("site"))) {
+    match query.and_then(|query| target(state, client, query.get("site"))) {
         Ok(target) => {
             let sites = target.sites.iter().map(|site| describe(state, site));
             let sites: Vec<Value> = sites.collect();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_or_refused() {
+    fn parameters_are_parsed_or_rejected() {
         let known = ["site", "limit"];
         let read = |raw| QueryParams::read(Some(raw), &known);
         let query = read("site=a%2Fb+c&limit=7&").unwrap();

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::reload_result::{ControlRequest, ReloadAction, ReloadError, ReloadRequest, value};
 use super::target::{JsonReply, refuse, server_token};
 
@@ -31,13 +31,13 @@ pub(super) struct ReloadOrder {
 /// Handles `POST /reload`.
 pub(super) async fn reload(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
-    order: Json<ReloadOrder>,
+    client: AdminClient,
+    request: Json<ReloadOrder>,
 ) -> JsonReply {
-    if let Err(refused) = server_token(&state, &asker, "a reload") {
+    if let Err(refused) = server_token(&state, &client, "a reload") {
         return refused;
     }
-    let action = if order.0.compare {
+    let action = if request.0.compare {
         ReloadAction::Compare
     } else {
         ReloadAction::Apply

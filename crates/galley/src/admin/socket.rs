@@ -8,7 +8,7 @@ use crate::sys::sockets;
 
 /// The users who may connect to a unix socket; [`super::auth`] decides what they may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Openness {
+pub(super) enum AdminSocketAccess {
     /// The server's own user and root.
     Own,
     /// All users: clients need a token, and PHP usually runs as another user.
@@ -18,7 +18,7 @@ pub(super) enum Openness {
 /// Binds a socket, and replaces an abandoned one.
 pub(super) fn bind_unix(
     path: &Path,
-    openness: Openness,
+    access: AdminSocketAccess,
 ) -> io::Result<std::os::unix::net::UnixListener> {
     if let Some(folder) = path.parent() {
         private_folder(folder)?;
@@ -27,15 +27,15 @@ pub(super) fn bind_unix(
         std::fs::remove_file(path)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)?;
-    set_openness(path, openness)?;
+    set_access(path, access)?;
     Ok(listener)
 }
 
 /// Sets which users may connect.
-pub(super) fn set_openness(path: &Path, openness: Openness) -> io::Result<()> {
-    let mode = match openness {
-        Openness::Own => 0o600,
-        Openness::Tokens => 0o666,
+pub(super) fn set_access(path: &Path, access: AdminSocketAccess) -> io::Result<()> {
+    let mode = match access {
+        AdminSocketAccess::Own => 0o600,
+        AdminSocketAccess::Tokens => 0o666,
     };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }

@@ -17,7 +17,7 @@ use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
@@ -36,8 +36,11 @@ use crate::telemetry::totals::Totals;
 use crate::upstream::{BalancedServer, UpstreamStats};
 
 /// Handles `GET /status`.
-pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
-    let target = match target(&state, &asker, None) {
+pub(super) async fn status(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> JsonReply {
+    let target = match target(&state, &client, None) {
         Ok(target) => target,
         Err(reply) => return reply,
     };

@@ -8,7 +8,7 @@ use galley_policy::route::canonical_host;
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use crate::request::Site;
 
 /// A response in JSON.
@@ -50,23 +50,23 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> JsonReply {
 /// With a site's token, the response is the same for hosts of other sites and for unknown hosts.
 pub(super) fn target(
     state: &AdminState,
-    asker: &Asker,
+    client: &AdminClient,
     host: Option<&str>,
 ) -> Result<SiteSelection, JsonReply> {
-    let reach = reach(state, asker);
+    let reach = reach(state, client);
     let Some(host) = host else {
         return whole(state, reach);
     };
     let site = find(state, host);
     match (reach, site) {
-        (TokenReach::None, _) => Err(unknown()),
+        (TokenReach::None, _) => Err(unauthorized()),
         (TokenReach::All, None) => Err(refuse(
             StatusCode::NOT_FOUND,
             &format!("no site `{host}`: `galley status` lists the sites"),
         )),
         (TokenReach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
             Some(site) => Ok(SiteSelection::one(site)),
-            None => Err(foreign()),
+            None => Err(forbidden()),
         },
         (TokenReach::All, Some(site)) => Ok(SiteSelection::one(site)),
     }
@@ -82,19 +82,23 @@ fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonRep
             sites: state.sites.get(own).map(Arc::clone).into_iter().collect(),
             view: View::Sites,
         }),
-        TokenReach::None => Err(unknown()),
+        TokenReach::None => Err(unauthorized()),
     }
 }
 
 /// Requires the server's token, because `what` affects every site.
-pub(super) fn server_token(state: &AdminState, asker: &Asker, what: &str) -> Result<(), JsonReply> {
-    match reach(state, asker) {
+pub(super) fn server_token(
+    state: &AdminState,
+    client: &AdminClient,
+    what: &str,
+) -> Result<(), JsonReply> {
+    match reach(state, client) {
         TokenReach::All => Ok(()),
         TokenReach::Site(_) => Err(refuse(
             StatusCode::FORBIDDEN,
             &format!("{what} needs the server's token; this token is for a single site"),
         )),
-        TokenReach::None => Err(unknown()),
+        TokenReach::None => Err(unauthorized()),
     }
 }
 
@@ -111,12 +115,12 @@ pub(super) fn is_number(site: &Site, number: usize) -> bool {
 }
 
 /// The response without a token, or with an unknown one.
-pub(super) fn unknown() -> JsonReply {
+pub(super) fn unauthorized() -> JsonReply {
     refuse(StatusCode::UNAUTHORIZED, "a token is required")
 }
 
 /// The response to a site's token for another site.
-pub(super) fn foreign() -> JsonReply {
+pub(super) fn forbidden() -> JsonReply {
     refuse(
         StatusCode::FORBIDDEN,
         "this token is not valid for that site",

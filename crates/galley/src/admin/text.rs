@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn form_of_the_text() {
+    fn format_of_the_text() {
         let mut text = Text::default();
         let family = MetricFamily {
             name: "a_total",

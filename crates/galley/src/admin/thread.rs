@@ -18,7 +18,7 @@ use super::listener::ListenerSites;
 use super::listings::Listings;
 use super::site_dashboard::SiteDashboards;
 use super::site_login::SiteLogins;
-use super::socket::{Openness, bind_unix, set_openness};
+use super::socket::{AdminSocketAccess, bind_unix, set_access};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
 use super::{
@@ -61,7 +61,7 @@ impl AdminThread {
     pub fn replace(&self, spec: AdminSpec) {
         let Some(shared) = &self.shared else { return };
         if let Some(socket) = &self.socket
-            && let Err(error) = set_openness(socket, openness(&spec))
+            && let Err(error) = set_access(socket, access(&spec))
         {
             tracing::error!(%error, "cannot change the mode of the admin socket");
         }
@@ -154,10 +154,10 @@ impl AdminListener {
             (AdminListen::Tcp(_), Some(socket)) => Self::Tcp(socket.into()),
             (AdminListen::Tcp(address), None) => Self::Tcp(std::net::TcpListener::bind(address)?),
             (AdminListen::Unix(path), Some(socket)) => {
-                set_openness(path, openness(spec))?;
+                set_access(path, access(spec))?;
                 Self::Unix(socket.into())
             }
-            (AdminListen::Unix(path), None) => Self::Unix(bind_unix(path, openness(spec))?),
+            (AdminListen::Unix(path), None) => Self::Unix(bind_unix(path, access(spec))?),
         };
         Ok(Some(listener))
     }
@@ -173,35 +173,35 @@ impl AdminListener {
 /// Opens the listener, unless it was inherited, and starts the thread.
 pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<AdminThread> {
     let listen = spec.listen.clone();
-    let Some(door) = AdminListener::open(&spec, inherited)? else {
+    let Some(listener) = AdminListener::open(&spec, inherited)? else {
         return Ok(AdminThread::none(listen));
     };
-    let (address, socket) = match (&door, &listen) {
+    let (address, socket) = match (&listener, &listen) {
         (AdminListener::Tcp(listener), _) => (format!("http://{}", listener.local_addr()?), None),
         (AdminListener::Unix(_), AdminListen::Unix(path)) => {
             (format!("unix:{}", path.display()), Some(path.clone()))
         }
         (AdminListener::Unix(_), _) => (listen.to_string(), None),
     };
-    let listener = door.try_clone()?;
+    let duplicate = listener.try_clone()?;
     let lasting = lasting(&spec);
     let shared = AdminShared::new(state(spec, lasting));
     history::begin(&shared.now());
     let (stop, stopped) = oneshot::channel();
-    let thread = spawn(door, shared.clone(), stopped)?;
+    let thread = spawn(listener, shared.clone(), stopped)?;
     Ok(AdminThread {
         shared: Some(shared),
         address: Some(address),
         stop: Some(stop),
         thread: Some(thread),
         socket,
-        listener: Some(listener),
+        listener: Some(duplicate),
         listen,
     })
 }
 
 fn spawn(
-    door: AdminListener,
+    listener: AdminListener,
     shared: AdminShared,
     stopped: oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<()>> {
@@ -217,7 +217,7 @@ fn spawn(
     ));
     let thread = std::thread::Builder::new().name("admin".to_owned());
     thread.spawn(move || {
-        runtime.block_on(serve(door, router, shared, stopped));
+        runtime.block_on(serve(listener, router, shared, stopped));
         // Breaks a reference cycle with the services: fetch threads end when the last reference to the services is dropped.
         dashboards.close();
     })
@@ -310,7 +310,7 @@ async fn serve(
 
 /// Serves until `retired`, and then finishes the requests in progress.
 async fn listen(
-    door: AdminListener,
+    listener: AdminListener,
     router: Router,
     retired: oneshot::Receiver<()>,
 ) -> io::Result<()> {
@@ -320,7 +320,7 @@ async fn listen(
         }
     };
     let router = router.into_make_service_with_connect_info::<AdminPeer>();
-    match door {
+    match listener {
         AdminListener::Tcp(listener) => {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
@@ -338,12 +338,12 @@ async fn listen(
     }
 }
 
-fn openness(spec: &AdminSpec) -> Openness {
+fn access(spec: &AdminSpec) -> AdminSocketAccess {
     let has_token = spec.token.is_some() || spec.sites.iter().any(|site| site.token.is_some());
     if has_token {
-        Openness::Tokens
+        AdminSocketAccess::Tokens
     } else {
-        Openness::Own
+        AdminSocketAccess::Own
     }
 }
 

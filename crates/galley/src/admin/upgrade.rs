@@ -19,13 +19,16 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::reload_result::{ControlRequest, UpgradeError};
 use super::target::{JsonReply, refuse, server_token};
 
 /// Handles `POST /upgrade`.
-pub(super) async fn upgrade(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
-    if let Err(refused) = server_token(&state, &asker, "an upgrade") {
+pub(super) async fn upgrade(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> JsonReply {
+    if let Err(refused) = server_token(&state, &client, "an upgrade") {
         return refused;
     }
     let (reply, result) = oneshot::channel();

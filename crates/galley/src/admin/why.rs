@@ -38,9 +38,9 @@ use galley_policy::request_info::{RequestInfo, Scheme};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use super::entry;
-use super::target::{JsonReply, refuse, unknown};
+use super::target::{JsonReply, refuse, unauthorized};
 use crate::fault;
 use crate::request::{Admission, Site, admit};
 use explanation::Explanation;
@@ -49,12 +49,12 @@ use question::{WhyBatch, WhyRequest};
 /// Handles `POST /why`.
 pub(super) async fn why(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<WhyRequest>,
 ) -> JsonReply {
-    let reach = reach(&state, &asker);
+    let reach = reach(&state, &client);
     if reach == TokenReach::None {
-        return unknown();
+        return unauthorized();
     }
     // On a helper thread, because it reads the disk.
     let explained = tokio::task::spawn_blocking(move || explain(&state, reach, &body.0)).await;
@@ -68,12 +68,12 @@ pub(super) async fn why(
 /// Handles `POST /why/batch`: returns only the decision and the reason for each URL, for lists of pages.
 pub(super) async fn batch(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<WhyBatch>,
 ) -> JsonReply {
-    let reach = reach(&state, &asker);
+    let reach = reach(&state, &client);
     if reach == TokenReach::None {
-        return unknown();
+        return unauthorized();
     }
     if body.urls.len() > MOST_URLS {
         let message = format!("at most {MOST_URLS} `urls` at once");
@@ -112,8 +112,8 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
         let status = refusal.status();
         refused(wanted, RefusedWhy::BadRequest, status, &refusal.to_string())
     };
-    let mut room = wire::HeadBuffer::new();
-    let head = match wire::parse(&bytes, &limits, &mut room) {
+    let mut buffer = wire::HeadBuffer::new();
+    let head = match wire::parse(&bytes, &limits, &mut buffer) {
         Ok(ParsedHead::Whole { head, .. }) => head,
         Ok(ParsedHead::Partial) => {
             return Err(refuse(
@@ -133,8 +133,8 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
         sites: choice.sites,
         client: wanted
             .client
-            .map_or(NOBODY, |client| SocketAddr::new(client, 0)),
-        local: NOBODY,
+            .map_or(DEFAULT_ADDRESS, |client| SocketAddr::new(client, 0)),
+        local: DEFAULT_ADDRESS,
         scheme: scheme(choice.site.as_deref(), wanted),
         request_id: String::new(),
         info: RequestInfo::default(),
@@ -212,14 +212,14 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         let ago_s = clock.tick().since(lately.at).as_secs();
         json!({ "why": lately.why.word(), "ago_s": ago_s })
     });
-    let said = if is_shared {
+    let reason = if is_shared {
         Some(reasons::NOW_SHARED.plain())
     } else {
         decision::sentence(&decision, explanation)
     };
     let status = decision::status(&decision);
-    let sentence = match &said {
-        Some(said) => said.why(),
+    let sentence = match &reason {
+        Some(reason) => reason.why(),
         None => fault::public_text(status.unwrap_or_default()).to_owned(),
     };
     let mut value = json!({
@@ -250,11 +250,11 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "not_stored_lately": lately,
         "purges": {
             "published": exchange.site.core.purges.given(),
-            "touching": explanation.touching.map(entry::order),
+            "touching": explanation.touching.map(entry::matching_purge),
         },
     });
-    if let Some(said) = said {
-        said.identify(&mut value["now"]);
+    if let Some(reason) = reason {
+        reason.identify(&mut value["now"]);
     }
     value
 }
@@ -279,4 +279,4 @@ const SECTIONS: &[&str] = &[
 const MOST_URLS: usize = 200;
 
 /// The default address of client and listener.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

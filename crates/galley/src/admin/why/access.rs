@@ -86,7 +86,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
                 Barred::Denied(by)
                 | Barred::NotAllowed(by)
                 | Barred::CountryDenied(by)
-                | Barred::CountryNotAllowed(by) => said_by(by, exchange),
+                | Barred::CountryNotAllowed(by) => option_owner(by, exchange),
                 Barred::NotAdmin | Barred::XmlRpc | Barred::Authors => "the site".to_owned(),
             };
             return json!({
@@ -99,7 +99,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     };
     let limits = demands.limits.iter().map(|(bucket, limit)| {
         let (option, by) = match *bucket {
-            Bucket::Of(by) => ("limit", said_by(by, exchange)),
+            Bucket::Of(by) => ("limit", option_owner(by, exchange)),
             Bucket::Login => ("login_limit", "the site".to_owned()),
             Bucket::XmlRpc => ("xmlrpc_limit", "the site".to_owned()),
             Bucket::Password => ("basic_auth", "the site".to_owned()),
@@ -112,7 +112,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
         "country": country,
         "barred": null,
         "limits": limits.collect::<Vec<_>>(),
-        "password": demands.passwords.first().map(|by| said_by(*by, exchange)),
+        "password": demands.passwords.first().map(|by| option_owner(*by, exchange)),
         "body": demands.body.map(|check| match check {
             BodyCheck::XmlRpc => "its XML-RPC method",
             BodyCheck::VisitorsForm => "that it is the form of a protected post",
@@ -133,7 +133,7 @@ const fn option(barred: Barred) -> &'static str {
     }
 }
 
-fn said_by(by: By, exchange: &Exchange<'_>) -> String {
+fn option_owner(by: By, exchange: &Exchange<'_>) -> String {
     let By::Rule(index) = by else {
         return "the site".to_owned();
     };

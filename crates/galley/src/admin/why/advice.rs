@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_in_the_text_and_beside_it() {
+    fn parameters_are_in_the_text_and_separate() {
         let advice = reasons::STORED_FIELD.with(&[("field", &"a{value}b"), ("value", &"{field}")]);
         let value = advice.value();
         assert_eq!(value["why"], "its response has `a{value}b: {field}`");

@@ -20,7 +20,7 @@ pub(super) enum PathExplanation {
         content_type: &'static str,
         length: u64,
         /// How long ago the metadata was checked, if the file is in memory and has not changed.
-        kept: Option<Duration>,
+        checked: Option<Duration>,
     },
     /// A script for PHP.
     Script(Script),
@@ -36,7 +36,7 @@ pub(super) enum PathExplanation {
 
 impl PathExplanation {
     /// Resolves the path. Blocks on the disk.
-    pub(super) fn look(exchange: &Exchange<'_>) -> Self {
+    pub(super) fn resolve(exchange: &Exchange<'_>) -> Self {
         let (site, info) = (&exchange.site, &exchange.info);
         let Some(folder) = &site.folder else {
             return Self::NoRoot;
@@ -46,7 +46,7 @@ impl PathExplanation {
             files::Resolved::File(asset) => Self::File {
                 content_type: asset.type_of(asset.best(info.codings(), info.images())),
                 length: asset.best(AcceptedCodings::default(), info.images()).length,
-                kept: folder
+                checked: folder
                     .peek(info, runs_program)
                     .filter(|(entry, _)| is_of(entry, &asset))
                     .map(|(_, age)| age),
@@ -78,13 +78,13 @@ impl PathExplanation {
             Self::File {
                 content_type,
                 length,
-                kept,
+                checked,
             } => json!({
                 "kind": "file",
                 "content_type": content_type,
                 "bytes": length,
-                "in_memory": kept.is_some(),
-                "looked_at_ago_ms": kept.map(|age| age.as_millis()),
+                "in_memory": checked.is_some(),
+                "looked_at_ago_ms": checked.map(|age| age.as_millis()),
             }),
             Self::Script(script) => json!({
                 "kind": "script",

@@ -14,7 +14,7 @@ use super::head;
 use crate::admin::AdminState;
 use crate::admin::auth::TokenReach;
 use crate::admin::listener::ListenerSites;
-use crate::admin::target::{JsonReply, foreign, is_number, refuse};
+use crate::admin::target::{JsonReply, forbidden, is_number, refuse};
 use crate::request::{Site, Sites};
 
 /// The selected site.
@@ -55,7 +55,7 @@ pub(super) fn choose<'s>(
                 return Err(if reach == TokenReach::All {
                     refuse(StatusCode::NOT_FOUND, &why)
                 } else {
-                    foreign()
+                    forbidden()
                 });
             }
             if found.iter().any(|(listener, _)| has_port(listener)) {
@@ -70,7 +70,7 @@ pub(super) fn choose<'s>(
     }
     let Some((listener, site)) = found.first().cloned() else {
         if reach != TokenReach::All {
-            return Err(foreign());
+            return Err(forbidden());
         }
         let there = state.listeners.iter().find(|listener| has_port(listener));
         return Ok(Choice {

@@ -94,9 +94,11 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Pass(_) => reasons::NOW_PASS,
         Decision::File => match explanation.below {
             PathExplanation::File {
-                kept: Some(age), ..
+                checked: Some(age), ..
             } if age < TRUSTED => reasons::NOW_FILE_TRUSTED,
-            PathExplanation::File { kept: Some(_), .. } => reasons::NOW_FILE_CHECKED,
+            PathExplanation::File {
+                checked: Some(_), ..
+            } => reasons::NOW_FILE_CHECKED,
             _ => reasons::NOW_FILE,
         },
         Decision::Slash => reasons::NOW_SLASH,

@@ -40,8 +40,8 @@ impl<'s, 'h> Explanation<'s, 'h> {
         wanted: &WhyRequest,
     ) -> Self {
         exchange.write_key();
-        let look = lookup(&state.services, &exchange, Purpose::Explain);
-        let found = Handle::current().block_on(look);
+        let pending = lookup(&state.services, &exchange, Purpose::Explain);
+        let found = Handle::current().block_on(pending);
         let (core, purges) = (&exchange.site.core, &exchange.site.core.purges);
         let entry = found.entry.as_ref().map(|(entry, _)| entry);
         let touching = match entry {
@@ -53,7 +53,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             reason: entry.and_then(|entry| hit_for_pass::reason(entry)),
             lately: core.counters.lately(&exchange.key),
             touching,
-            below: PathExplanation::look(&exchange),
+            below: PathExplanation::resolve(&exchange),
             is_https: wanted.url.starts_with("https://"),
             found,
             exchange,

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_becomes_a_second_line() {
+    fn no_value_adds_a_line() {
         for (method, url, headers) in [
             ("GET\r\nX: y", "http://a.test/", &[][..]),
             ("", "http://a.test/", &[]),

@@ -168,7 +168,7 @@ mod tests {
     const LIST: &str = "../../wordpress-plugin/galley/tests/reasons.json";
 
     #[test]
-    fn every_id_is_one_reason() {
+    fn ids_of_reasons_are_unique() {
         let ids: HashSet<&str> = ALL.iter().map(|one| one.id).collect();
         assert_eq!(ids.len(), ALL.len());
         for one in ALL {
@@ -179,7 +179,7 @@ mod tests {
 
     /// The list is for the plugin's tests. `UPDATE_GOLDEN=1` writes it.
     #[test]
-    fn the_list_for_the_plugin_has_every_reason() {
+    fn the_plugins_list_has_every_reason() {
         let list =
             |one: &&ReasonText| json!({ "id": one.id, "why": one.why, "do": one.what_to_do });
         let all: Vec<Value> = ALL.iter().map(list).collect();

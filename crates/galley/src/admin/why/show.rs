@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_that_took_a_host() {
+    fn the_most_specific_pattern_matches_a_host() {
         let patterns: Vec<HostPattern> = ["*", "*.b.test", "*.a.b.test", "x.a.b.test"]
             .iter()
             .map(|text| HostPattern::parse(text).unwrap())
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_name_the_line_that_classed_them() {
+    fn cookies_name_the_option_of_their_class() {
         let rules = Policy {
             bypass_cookies: vec![NamePattern::parse("member*")],
             ..Policy::default()

@@ -64,10 +64,10 @@ fn meaning(names: &[String]) -> Advice {
 /// The reason why a response was not stored; `reason` has the fields that cause it.
 pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice {
     let fields = reason.map_or(&[][..], |reason| &reason.fields);
-    let telling = VOICES
+    let cache_field = CACHE_FIELDS
         .iter()
         .find_map(|voice| fields.iter().find(|(name, _)| name == voice));
-    let says = |otherwise: &'static ReasonText| match telling {
+    let says = |otherwise: &'static ReasonText| match cache_field {
         Some((name, value)) => reasons::STORED_FIELD.with(&[("field", name), ("value", value)]),
         None => otherwise.plain(),
     };
@@ -82,7 +82,7 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
             reasons::STORED_VARY.with(&[("value", &value)])
         }
         NotStored::Status => status_not_stored(reason.map(|reason| reason.status.as_u16())),
-        NotStored::NoLifetime => match telling {
+        NotStored::NoLifetime => match cache_field {
             Some((name, value)) => {
                 reasons::STORED_EXPIRED.with(&[("field", name), ("value", value)])
             }
@@ -157,7 +157,7 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
 }
 
 /// Fields that control caching, in the order of precedence.
-const VOICES: &[&str] = &[
+const CACHE_FIELDS: &[&str] = &[
     "galley-cache-control",
     "cdn-cache-control",
     "surrogate-control",
