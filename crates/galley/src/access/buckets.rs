@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_is_missing_and_comes_back() {
+    fn charged_tokens_are_missing_and_refilled() {
         let buckets = Buckets::new();
         let ticks = limit(5).interval();
         buckets.charge(&1_u64, 3 * ticks, Tick(0));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn many_others_do_not_fill_a_bucket_again() {
+    fn other_clients_do_not_refill_a_bucket() {
         let buckets = Buckets::new();
         assert_eq!(granted(&buckets, 1, 0, 5), 5);
         // A quarter of the table: sets of eight with two in use on average.
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_takes_the_place_of_the_fullest() {
+    fn a_new_client_replaces_the_fullest_bucket() {
         let buckets = Buckets::new();
         for other in 0..SETS as u64 * WAYS as u64 * 4 {
             assert!(
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_together_never_get_more_than_the_burst() {
+    fn threads_never_get_more_than_the_burst_in_total() {
         let buckets = Buckets::new();
         let all = AtomicUsize::new(0);
         std::thread::scope(|scope| {

@@ -13,14 +13,14 @@ use sha2::{Digest, Sha256};
 
 use super::buckets::Buckets;
 use super::connections::{ClientConnections, ConnectionSlot};
-use super::passwords::{PasswordCheck, Passwords, Proofs};
+use super::passwords::{PasswordCheck, Passwords, VerifiedPasswords};
 
 /// The rate limit buckets, connection counts and verified passwords of all clients.
 pub struct ClientState {
     buckets: Buckets,
     connections: Arc<ClientConnections>,
     exempt: Vec<IpNet>,
-    proofs: Proofs,
+    verified: VerifiedPasswords,
     /// The publisher that reports shared limits to other nodes.
     cluster: Option<ClusterPublisher>,
 }
@@ -41,7 +41,7 @@ impl ClientState {
             buckets: Buckets::new(),
             connections: Arc::new(ClientConnections::new(connections)),
             exempt,
-            proofs: Proofs::new(),
+            verified: VerifiedPasswords::new(),
             cluster,
         }
     }
@@ -96,7 +96,7 @@ impl ClientState {
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
-        self.proofs
+        self.verified
             .prove(
                 passwords,
                 Network::of(client),
@@ -114,7 +114,7 @@ impl ClientState {
         credentials: &[u8],
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
-        self.proofs
+        self.verified
             .compare(passwords, credentials, may_compare)
             .await
     }

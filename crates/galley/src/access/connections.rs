@@ -41,14 +41,14 @@ impl ClientConnections {
         if self.most == 0 {
             return Some(ConnectionSlot::uncounted());
         }
-        let places = self.rows.each_ref().map(|row| row.slot(client));
-        let seat = ConnectionSlot(Some((Arc::clone(self), places)));
-        let before = self.each(places, |count| count.fetch_add(1, Ordering::Relaxed));
+        let slots = self.rows.each_ref().map(|row| row.slot(client));
+        let seat = ConnectionSlot(Some((Arc::clone(self), slots)));
+        let before = self.each(slots, |count| count.fetch_add(1, Ordering::Relaxed));
         (before < self.most).then_some(seat)
     }
 
-    fn each(&self, places: [usize; 2], act: impl Fn(&AtomicU32) -> u32) -> u32 {
-        let counts = self.rows.iter().zip(places);
+    fn each(&self, slots: [usize; 2], act: impl Fn(&AtomicU32) -> u32) -> u32 {
+        let counts = self.rows.iter().zip(slots);
         let counts = counts.filter_map(|(row, place)| row.counts.get(place));
         counts.map(act).min().unwrap_or_default()
     }
@@ -57,7 +57,7 @@ impl ClientConnections {
 impl ClientRow {
     fn new() -> Self {
         Self {
-            counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
+            counts: (0..ROW_SIZE).map(|_| AtomicU32::new(0)).collect(),
             key: u64::from_ne_bytes(sys::random_bytes()),
         }
     }
@@ -65,7 +65,7 @@ impl ClientRow {
     fn slot(&self, client: Network) -> usize {
         let mut hasher = SipHasher13::new_with_keys(self.key, !self.key);
         client.hash(&mut hasher);
-        usize::try_from(hasher.finish()).unwrap_or_default() % PLACES
+        usize::try_from(hasher.finish()).unwrap_or_default() % ROW_SIZE
     }
 }
 
@@ -78,33 +78,34 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        if let Some((crowd, places)) = self.0.take() {
-            crowd.each(places, |count| count.fetch_sub(1, Ordering::Relaxed));
+        if let Some((connections, slots)) = self.0.take() {
+            connections.each(slots, |count| count.fetch_sub(1, Ordering::Relaxed));
         }
     }
 }
 
-/// 512 KiB for both rows.
-const PLACES: usize = 65_536;
+/// The number of counters in a row; both rows have 512 KiB.
+const ROW_SIZE: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_client_has_so_many_places_and_others_have_theirs() {
-        let crowd = Arc::new(ClientConnections::new(3));
+    fn each_client_has_a_connection_limit() {
+        let connections = Arc::new(ClientConnections::new(3));
         let one = Network::V4(1);
-        let mut seats: Vec<ConnectionSlot> = (0..3).map(|_| crowd.seat(one).unwrap()).collect();
-        assert!(crowd.seat(one).is_none() && crowd.seat(one).is_none());
-        assert!(crowd.seat(Network::V4(2)).is_some());
+        let mut seats: Vec<ConnectionSlot> =
+            (0..3).map(|_| connections.seat(one).unwrap()).collect();
+        assert!(connections.seat(one).is_none() && connections.seat(one).is_none());
+        assert!(connections.seat(Network::V4(2)).is_some());
         seats.pop();
-        let again = crowd.seat(one);
-        assert!(again.is_some() && crowd.seat(one).is_none());
+        let again = connections.seat(one);
+        assert!(again.is_some() && connections.seat(one).is_none());
         drop((seats, again));
         assert_eq!(
             (0..5)
-                .filter_map(|_| crowd.seat(one).map(std::mem::forget))
+                .filter_map(|_| connections.seat(one).map(std::mem::forget))
                 .count(),
             3
         );

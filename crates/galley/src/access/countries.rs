@@ -166,7 +166,7 @@ mod tests {
 
     /// A damaged file gives wrong countries at worst.
     #[test]
-    fn a_damaged_database_gives_nothing_worse_than_wrong_countries() {
+    fn a_damaged_database_gives_wrong_countries_at_worst() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("countries.mmdb");
         let original = std::fs::read(FIXTURE).unwrap();

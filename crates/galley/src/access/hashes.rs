@@ -85,11 +85,11 @@ fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
         next.update(last);
         made = next.finalize();
     }
-    spell(made.as_ref())
+    encode(made.as_ref())
 }
 
 /// Encodes the digest with six bits per character, in the byte order of this scheme.
-fn spell(made: &[u8]) -> Vec<u8> {
+fn encode(made: &[u8]) -> Vec<u8> {
     let at = |index: usize| made.get(index).copied().map_or(0, u32::from);
     let mut out = Vec::with_capacity(22);
     let mut push = |mut value: u32, count: usize| {
@@ -122,7 +122,7 @@ mod tests {
 
     /// Hashes that the programs of Apache and OpenSSL write are verified.
     #[test]
-    fn hashes_of_other_programs_are_known() {
+    fn hashes_of_other_programs_are_verified() {
         let long = "a password of more than sixteen bytes \u{e9}";
         for password in ["x", "secret", "exactly16bytes!!", long] {
             for kind in ["-B", "-m", "-s", "-2", "-5"] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_hashes_are_nobodys() {
+    fn malformed_hashes_match_no_password() {
         for line in [
             "jane:{SHA}",
             "jane:{SHA}!!",

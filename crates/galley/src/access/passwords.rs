@@ -85,14 +85,14 @@ pub enum PasswordCheck {
 }
 
 /// Successes of the last minute.
-pub(super) struct Proofs {
+pub(super) struct VerifiedPasswords {
     key: [u8; 32],
     known: Mutex<HashMap<[u8; 32], Tick>>,
     /// Permits for concurrent comparisons.
     slots: Arc<Semaphore>,
 }
 
-impl Proofs {
+impl VerifiedPasswords {
     pub(super) fn new() -> Self {
         let mut key = [0; 32];
         for part in key.chunks_mut(8) {
@@ -101,7 +101,7 @@ impl Proofs {
         Self {
             key,
             known: Mutex::default(),
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(MOST_COMPARISONS)),
         }
     }
 
@@ -117,13 +117,13 @@ impl Proofs {
         if credentials.len() > MOST_BYTES {
             return PasswordCheck::Wrong;
         }
-        let proof = self.digest(file, client, credentials);
-        if self.is_known(&proof, now) {
+        let digest = self.digest(file, client, credentials);
+        if self.is_known(&digest, now) {
             return PasswordCheck::Right;
         }
         let compared = self.compare(file, credentials, may_compare).await;
         if compared == PasswordCheck::Right {
-            self.note(proof, now);
+            self.remember(digest, now);
         }
         compared
     }
@@ -145,14 +145,14 @@ impl Proofs {
         if let Err(wait) = may_compare() {
             return PasswordCheck::TooMany(wait);
         }
-        let Ok(place) =
-            tokio::time::timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned()).await
+        let Ok(permit) =
+            tokio::time::timeout(COMPARISON_TIMEOUT, Arc::clone(&self.slots).acquire_owned()).await
         else {
-            return PasswordCheck::TooMany(PATIENCE);
+            return PasswordCheck::TooMany(COMPARISON_TIMEOUT);
         };
         let file = Arc::clone(file);
         let compared = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             let colon = memchr::memchr(b':', &pair)?;
             let (name, password) = pair.split_at_checked(colon)?;
             file.has(name, password.get(1..)?).then_some(())
@@ -181,37 +181,37 @@ impl Proofs {
             .into()
     }
 
-    fn is_known(&self, proof: &[u8; 32], now: Tick) -> bool {
+    fn is_known(&self, digest: &[u8; 32], now: Tick) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known
-            .get(proof)
-            .is_some_and(|since| now.since(*since) < HOLDS)
+            .get(digest)
+            .is_some_and(|since| now.since(*since) < REMEMBERED)
     }
 
-    fn note(&self, proof: [u8; 32], now: Tick) {
+    fn remember(&self, digest: [u8; 32], now: Tick) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_KNOWN {
-            known.retain(|_, since| now.since(*since) < HOLDS);
+            known.retain(|_, since| now.since(*since) < REMEMBERED);
         }
         // All are recent: everyone's password is compared once more.
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
-        known.insert(proof, now);
+        known.insert(digest, now);
     }
 }
 
 /// How long a success is remembered.
-const HOLDS: Duration = Duration::from_secs(60);
+const REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The number of users within a minute.
 const MOST_KNOWN: usize = 4_096;
 
 /// Helper threads for comparisons; the others are needed for files and bodies.
-const AT_ONCE: usize = 2;
+const MOST_COMPARISONS: usize = 2;
 
 /// How long a comparison may wait for a permit.
-const PATIENCE: Duration = Duration::from_secs(5);
+const COMPARISON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Limited because the time for some hashes grows with the square of a password's length.
 const MOST_BYTES: usize = 512;
@@ -235,67 +235,71 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proof_holds_for_a_minute_and_costs_no_comparison() {
+    async fn a_success_counts_for_a_minute_without_comparison() {
         // The hash of `secret`.
         let (kept, passwords) = file("jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
-        let proofs = Proofs::new();
+        let verified = VerifiedPasswords::new();
         let right = basic("jane:secret");
         let never = || Err(Duration::from_secs(9));
         let at = |ms| Tick(ms);
         assert_eq!(
-            proofs.prove(&passwords, HERE, &right, at(0), never).await,
+            verified.prove(&passwords, HERE, &right, at(0), never).await,
             PasswordCheck::TooMany(Duration::from_secs(9))
         );
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(0), || Ok(()))
                 .await,
             PasswordCheck::Right
         );
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(59_000), never)
                 .await,
             PasswordCheck::Right
         );
         assert_ne!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(60_000), never)
                 .await,
             PasswordCheck::Right
         );
         for wrong in ["jane:other", "jane:", "jane", "", "joe:secret", ":secret"] {
-            let proof = proofs
+            let result = verified
                 .prove(&passwords, HERE, &basic(wrong), at(0), || Ok(()))
                 .await;
-            assert_eq!(proof, PasswordCheck::Wrong, "{wrong}");
+            assert_eq!(result, PasswordCheck::Wrong, "{wrong}");
         }
         let long = basic(&format!("jane:{}", "x".repeat(600)));
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &long, at(0), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );
         assert_eq!(
-            proofs.prove(&passwords, HERE, b"!", at(0), || Ok(())).await,
+            verified
+                .prove(&passwords, HERE, b"!", at(0), || Ok(()))
+                .await,
             PasswordCheck::Wrong
         );
         // The success does not count for another client.
         let elsewhere = Network::V4(2);
-        let proof = proofs
+        let result = verified
             .prove(&passwords, elsewhere, &right, at(1), never)
             .await;
-        assert_eq!(proof, PasswordCheck::TooMany(Duration::from_secs(9)));
+        assert_eq!(result, PasswordCheck::TooMany(Duration::from_secs(9)));
         // The success does not count for another file, and ends for a removed name after a minute.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
-            proofs.prove(&others, HERE, &right, at(0), || Ok(())).await,
+            verified
+                .prove(&others, HERE, &right, at(0), || Ok(()))
+                .await,
             PasswordCheck::Wrong
         );
         std::fs::write(kept.path(), "").unwrap();
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(61_000), || Ok(()))
                 .await,
             PasswordCheck::Wrong
@@ -303,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_has_a_bound() {
-        let proofs = Proofs::new();
+    fn remembered_successes_are_limited() {
+        let verified = VerifiedPasswords::new();
         for number in 0..10_000_u64 {
-            let mut proof = [0; 32];
-            proof[..8].copy_from_slice(&number.to_be_bytes());
-            proofs.note(proof, Tick(number));
-            assert!(proofs.known.lock().unwrap().len() <= MOST_KNOWN);
+            let mut digest = [0; 32];
+            digest[..8].copy_from_slice(&number.to_be_bytes());
+            verified.remember(digest, Tick(number));
+            assert!(verified.known.lock().unwrap().len() <= MOST_KNOWN);
         }
     }
 }
