@@ -52,9 +52,9 @@ pub fn descriptors() -> (u64, u64) {
     (open as u64, limit.unwrap_or(UNLIMITED_DESCRIPTORS))
 }
 
-/// Lowers the priority of the calling thread below others, in time slices of `turn`. Without permission nothing changes.
-pub fn lower_priority(turn: Duration) {
-    scheduling::ask_for(turn);
+/// Lowers the priority of the calling thread below others, in time slices of `slice`. Without permission nothing changes.
+pub fn lower_priority(slice: Duration) {
+    scheduling::request_slice(slice);
     let thread = Some(rustix::thread::gettid());
     // If Galley was started with a lower priority, the thread keeps it.
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now < LOW_PRIORITY) {
@@ -65,13 +65,13 @@ pub fn lower_priority(turn: Duration) {
 /// The nice value, of at most 19: the thread still makes progress while others work.
 const LOW_PRIORITY: i32 = 10;
 
-/// Raises the priority of the calling thread, in time slices of `turn`. Root and `CAP_SYS_NICE` permit a higher priority, and
+/// Raises the priority of the calling thread, in time slices of `slice`. Root and `CAP_SYS_NICE` permit a higher priority, and
 /// every user may change the time slice; without permission nothing changes.
 ///
 /// For threads that work for microseconds and then wait. PHP works for tens of milliseconds at a time, and the kernel lets a
 /// process run for some of them before it switches; a thread with a shorter time slice preempts it.
-pub fn raise_priority(turn: Duration) {
-    scheduling::ask_for(turn);
+pub fn raise_priority(slice: Duration) {
+    scheduling::request_slice(slice);
     let thread = Some(rustix::thread::gettid());
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now > HIGH_PRIORITY) {
         let _ = rustix::process::setpriority_process(thread, HIGH_PRIORITY);
@@ -156,8 +156,9 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
 pub fn unsent(socket: BorrowedFd<'_>) -> u64 {
     // SAFETY: `TIOCOUTQ`, which tcp(7) calls `SIOCOUTQ`, writes one `int`, for which `Getter` has space, and reads nothing.
     #[expect(unsafe_code, reason = "rustix has no call of its own for it")]
-    let told = unsafe { ioctl(socket, Getter::<TIOCOUTQ, i32>::new()) };
-    told.ok()
+    let result = unsafe { ioctl(socket, Getter::<TIOCOUTQ, i32>::new()) };
+    result
+        .ok()
         .and_then(|count| u64::try_from(count).ok())
         .unwrap_or(0)
 }
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_soft_limit_reaches_the_hard_one() {
+    fn the_soft_limit_is_raised_to_the_hard_limit() {
         let raised = raise_descriptor_limit();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_that_is_lower_already_stays() {
+    fn a_lower_priority_is_not_raised() {
         let helper = || {
             let thread = Some(rustix::thread::gettid());
             let lowered = || {
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_raised_can_be_usual_again() {
+    fn a_raised_priority_can_be_reset() {
         let at = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
         std::thread::spawn(move || {
             let before = at();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_arrived_is_counted() {
+    fn unacknowledged_bytes_are_counted() {
         use std::io::{Read, Write};
         use std::os::fd::AsFd;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -157,7 +157,7 @@ pub fn delegate(account: &Account) -> Result<(), GroupError> {
     let base = base(Path::new("/"))?;
     occupy(&base)?;
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
-    let own = base.join(OWN);
+    let own = base.join(SERVER_GROUP);
     let files = [
         base.clone(),
         base.join(PROCESSES),
@@ -191,7 +191,7 @@ fn base(root: &Path) -> Result<PathBuf, GroupError> {
     let own = Path::new(folder).join(inner.map_err(|_| GroupError::NoVersion2)?);
     let around = own
         .parent()
-        .filter(|_| own.file_name().is_some_and(|name| name == OWN));
+        .filter(|_| own.file_name().is_some_and(|name| name == SERVER_GROUP));
     Ok(around.unwrap_or(&own).to_owned())
 }
 
@@ -216,7 +216,7 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
         if !processes.iter().all(|process| is_ours(*process)) {
             return Err(GroupError::Shared(base.to_owned()));
         }
-        let own = base.join(OWN);
+        let own = base.join(SERVER_GROUP);
         match fs::create_dir(&own) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(GroupError::file(&own, error));
@@ -292,7 +292,7 @@ fn is_gone(process: u32) -> bool {
 }
 
 /// The group of Galley's own processes.
-const OWN: &str = "galley-server";
+const SERVER_GROUP: &str = "galley-server";
 
 /// The prefix of the groups of programs.
 const PREFIX: &str = "galley-";
@@ -376,18 +376,18 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_others_use_is_not_touched() {
+    fn a_group_with_other_processes_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(PROCESSES);
         for others in ["1\n", "0\n"] {
             fs::write(&file, format!("{}\n{others}", std::process::id())).unwrap();
             assert!(matches!(occupy(dir.path()), Err(GroupError::Shared(_))));
-            assert!(!dir.path().join(OWN).exists());
+            assert!(!dir.path().join(SERVER_GROUP).exists());
         }
     }
 
     #[test]
-    fn what_is_missing_is_a_reason() {
+    fn missing_requirements_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let limits = GroupLimits {
             memory_high: Some(1 << 30),
@@ -424,20 +424,20 @@ mod tests {
 
     impl Drop for RealGroup {
         fn drop(&mut self) {
-            let _ = fs::remove_dir(self.0.join(OWN));
+            let _ = fs::remove_dir(self.0.join(SERVER_GROUP));
             let _ = fs::remove_dir(&self.0);
         }
     }
 
     #[test]
-    fn the_kernel_moves_galley_and_its_programs_apart() {
+    fn galley_and_programs_get_separate_groups() {
         let Some(base) = RealGroup::new() else {
             return;
         };
         let (server, program) = (Sleeper::start(), Sleeper::start());
         fs::write(base.0.join(PROCESSES), server.0.id().to_string()).unwrap();
         occupy(&base.0).unwrap();
-        assert!(server.group().ends_with(OWN), "{}", server.group());
+        assert!(server.group().ends_with(SERVER_GROUP), "{}", server.group());
         let group = ProgramGroup::below(&base.0, "php-a", GroupLimits::default()).unwrap();
         group.take(program.0.id()).unwrap();
         assert!(program.group().ends_with("galley-php-a"));
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_holds_the_limits() {
+    fn the_kernel_enforces_the_limits() {
         let Some(base) = RealGroup::new() else {
             return;
         };

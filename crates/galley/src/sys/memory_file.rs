@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_is_read_and_cannot_be_changed() {
+    fn a_sealed_file_is_readable_and_immutable() {
         let file = sealed("a", b"content").unwrap();
         assert_eq!(read_sealed(&file, 7).unwrap(), b"content");
         // Again: reading has not moved the position.

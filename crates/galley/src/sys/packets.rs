@@ -62,14 +62,14 @@ pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, V
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut pieces = [IoSliceMut::new(buffer)];
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let taken = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
+    let received = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
     let mut carried = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             carried.extend(descriptors);
         }
     }
-    Ok((taken.bytes, carried))
+    Ok((received.bytes, carried))
 }
 
 /// The maximum number of descriptors in one packet.
@@ -87,7 +87,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn packets_stay_apart_and_carry_descriptors() {
+    fn packets_have_boundaries_and_carry_descriptors() {
         let (here, there) = pair().unwrap();
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         send(&here, b"one", None).unwrap();

@@ -19,8 +19,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_knows_of_it() {
-        let told = || {
+    fn the_kernel_reports_small_pages() {
+        let setting = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let line = status
                 .lines()
@@ -28,9 +28,9 @@ mod tests {
             line.map(|value| value.trim().to_owned())
         };
         // Kernels without huge pages do not report the setting.
-        if told().is_some() {
+        if setting().is_some() {
             use_small_pages();
-            assert_eq!(told().as_deref(), Some("0"));
+            assert_eq!(setting().as_deref(), Some("0"));
         }
     }
 }

@@ -159,7 +159,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_folder_is_roots_own_or_refused() {
+    fn only_private_folders_of_root_are_opened() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a");
         fs::create_dir(&folder).unwrap();

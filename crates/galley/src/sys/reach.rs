@@ -79,7 +79,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn owner_group_and_others_have_their_own_bits() {
+    fn owner_group_and_others_have_separate_bits() {
         let dir = tempfile::tempdir().unwrap();
         let found = fs::metadata(dir.path()).unwrap();
         let account = |uid, gid, groups: &[u32]| Account {

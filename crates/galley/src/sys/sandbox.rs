@@ -175,7 +175,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_thread_reaches_its_folders_and_others_reach_everything() {
+    fn a_sandboxed_thread_only_accesses_its_folders() {
         let dir = tempfile::tempdir().unwrap();
         let [root, spool, outside] = ["root", "spool", "outside"].map(|name| dir.path().join(name));
         for folder in [&root, &spool, &outside] {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_confined_thread_starts_is_confined_with_its_ports_and_signals() {
+    fn programs_of_a_sandboxed_thread_are_sandboxed() {
         use std::process::Command;
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("secret"), "a").unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_through_a_folder_that_may_be_written_is_noticed() {
+    fn a_path_through_a_writable_folder_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let [root, other, link, alias] =
             ["root", "other", "root/link", "alias"].map(|name| dir.path().join(name));
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_link_leads_its_siblings_are_within_reach() {
+    fn siblings_of_a_links_target_are_readable() {
         let dir = tempfile::tempdir().unwrap();
         let releases = dir.path().canonicalize().unwrap().join("releases");
         fs::create_dir_all(releases.join("1")).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Requests time slices of `length` for the calling thread: 100 us to 100 ms, limited by the kernel. Nothing changes if that is not
 /// possible, or if the process does not have the default scheduling policy.
-pub(super) fn ask_for(length: Duration) {
+pub(super) fn request_slice(length: Duration) {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     if let Ok(now) = read()
         && now.policy == USUAL_POLICY
@@ -27,7 +27,7 @@ pub(super) fn ask_for(length: Duration) {
 
 /// Restores the kernel's default length.
 pub(super) fn reset() {
-    ask_for(Duration::ZERO);
+    request_slice(Duration::ZERO);
 }
 
 /// The first version of `struct sched_attr` (`sched_setattr(2)`).
@@ -91,10 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_as_long_as_asked_for_until_it_is_reset() {
+    fn a_time_slice_has_the_requested_length_until_reset() {
         std::thread::spawn(|| {
             let before = read().unwrap();
-            ask_for(Duration::from_micros(300));
+            request_slice(Duration::from_micros(300));
             let asked = read().unwrap();
             // A new thread inherits the slice, and can reset it.
             let child = || {

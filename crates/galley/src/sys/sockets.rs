@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepted_connections_send_at_once() {
+    fn accepted_connections_send_without_delay() {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let bound = Bound::tcp(address, 1).unwrap();
         let (mut all, _) = bound.listen(1).unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_share_the_port_that_zero_became() {
+    fn cores_share_the_port_selected_for_zero() {
         let bound = Bound::tcp("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let (all, file) = bound.listen(3).unwrap();
         let urls: Vec<String> = all
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+    fn a_socket_replaces_only_an_abandoned_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("web.sock");
         fs::write(&path, "mine").unwrap();

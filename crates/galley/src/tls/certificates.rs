@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_as_hosts_of_sites_are() {
+    fn names_are_found_like_hosts_of_sites() {
         let all = Certificates::default();
         assert!(shown(&all, None).is_none() && shown(&all, Some("a.test")).is_none());
         let (one, wild, other) = (
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_be_asked_for_what_its_certificate_speaks_for() {
+    fn a_connection_permits_hosts_of_its_certificate() {
         let all = Arc::new(Certificates::default());
         let lists = [hosts(&["a.test", "b.test"]), hosts(&["c.test"])];
         let [first, second] = &lists;

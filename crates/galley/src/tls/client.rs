@@ -58,7 +58,7 @@ impl UpstreamTlsClient {
         } else {
             builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyServer(provider)))
         }
         .with_no_client_auth();
         // RFC 7301: without this, an upstream that also speaks HTTP/2 could select it.
@@ -91,8 +91,8 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
         None => rustls_native_certs::load_native_certs().certs,
     };
     // Some authorities of every system are too old to be parsed; the others are trusted nevertheless.
-    let (taken, _) = store.add_parsable_certificates(found);
-    match (taken, ca) {
+    let (added, _) = store.add_parsable_certificates(found);
+    match (added, ca) {
         (0, None) => Err(ClientTrouble::NoRoots),
         (0, Some(_)) => Err(ClientTrouble::Ca(CertificateError::Missing(
             "usable certificate",
@@ -103,9 +103,9 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
 
 /// Accepts any certificate (`verify = false`). This protects against eavesdroppers, not against a man in the middle.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -82,7 +82,7 @@ mod tests {
 
     /// RFC 8446 section 4.6.1: a stolen key decrypts the sessions of its tickets.
     #[test]
-    fn keys_of_tickets_are_followed_by_others_and_are_of_one_start() {
+    fn ticket_keys_rotate_and_are_shared_until_a_restart() {
         let certificates = Arc::new(Certificates::default());
         let make = || acceptor(&certificates, Least::Tls12, &[H2], None).unwrap();
         let (one, two) = (make().config, make().config);

@@ -61,7 +61,7 @@ impl Watched {
     }
 
     /// Reloads changed certificates.
-    fn look(&mut self) {
+    fn reload_changed(&mut self) {
         let mut has_changed = false;
         for (files, known) in &mut self.files {
             let now = stamps(files);
@@ -127,7 +127,7 @@ impl CertificateWatch {
 
     /// Reloads changed certificates. Blocks on the disk.
     pub fn look(&mut self) {
-        self.0.iter_mut().for_each(Watched::look);
+        self.0.iter_mut().for_each(Watched::reload_changed);
     }
 
     /// Logs the files that are no longer readable, so that their next renewal would not be detected. Blocks on the disk.
