@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_asked() {
+    fn only_listed_calls_are_permitted() {
         let target = |name| read(name, Some("site=a")).map(|call| call.target);
         assert_eq!(target("status"), Some("/status?site=a".to_owned()));
         for name in [

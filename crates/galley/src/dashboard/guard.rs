@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_other_pages_and_hosts_are_refused() {
+    fn requests_of_other_pages_and_hosts_are_rejected() {
         let own = ("origin", OWN);
         let json = ("content-type", "application/json");
         let foreign = ("sec-fetch-site", "cross-site");
@@ -162,7 +162,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_comes_only_its_own_origin_passes(
+        fn only_the_own_origin_passes(
             origin in ".{0,40}", cookie in ".{0,80}", key in ".{0,80}",
         ) {
             let mut map = HeaderMap::new();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_in_the_cookie_of_this_name() {
+    fn secrets_are_read_from_the_named_cookie() {
         let given = |cookie: &'static str| {
             let mut map = HeaderMap::new();
             map.insert("x-galley-key", HeaderValue::from_static("k"));

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_works_once_and_not_for_long() {
+    fn a_login_works_once_and_expires() {
         let mut sessions = Sessions::default();
         let start = Instant::now();
         let token = sessions.issue(start).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_needs_both_secrets_and_ends() {
+    fn a_session_requires_both_secrets_and_ends() {
         let mut sessions = Sessions::default();
         let start = Instant::now();
         let mut open = || {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_galley_keeps_is_read_from_one_file() {
+    fn a_stored_certificate_is_read_from_one_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.test.pem");
         let now = SystemTime::now();

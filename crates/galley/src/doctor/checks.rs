@@ -28,8 +28,8 @@ pub fn machine(
 }
 
 /// Runs the checks of PHP and WordPress on the result of [`super::ask`]. `engine`: a server that could hold an object cache.
-pub fn site(answer: &Result<Value, String>, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
-    match answer {
+pub fn site(report: &Result<Value, String>, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
+    match report {
         Ok(value) => {
             let mut findings = php::findings(value);
             findings.extend(wordpress::findings(value, engine));

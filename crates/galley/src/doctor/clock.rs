@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_the_clock() {
+    fn clock_synchronization_is_detected() {
         const NOW: i64 = BUILT_AFTER + 1;
         let level = |files: &[(&str, &str)], now| judge(&StandIn::new(files).machine(), now).level;
         assert_eq!(level(&[], NOW), Severity::Notice);

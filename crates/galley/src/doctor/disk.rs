@@ -24,7 +24,7 @@ pub(super) fn free_space(folder: &Path) -> DoctorFinding {
         free: stat.f_favail,
         all: stat.f_files,
     };
-    judge_room(folder, stat.f_frsize, &blocks, &files)
+    judge_free_space(folder, stat.f_frsize, &blocks, &files)
 }
 
 struct FreeOf {
@@ -32,7 +32,7 @@ struct FreeOf {
     all: u64,
 }
 
-fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> DoctorFinding {
+fn judge_free_space(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> DoctorFinding {
     const CHECK: &str = "room";
     let seen = format!(
         "{}: {} of {} free",
@@ -118,9 +118,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_in_bytes_and_files() {
+    fn free_bytes_and_files_are_judged() {
         let of = |(free, all)| FreeOf { free, all };
-        let judge = |blocks, files| judge_room(Path::new("/"), 4096, &of(blocks), &of(files)).level;
+        let judge =
+            |blocks, files| judge_free_space(Path::new("/"), 4096, &of(blocks), &of(files)).level;
         assert_eq!(judge((50, 100), (50, 100)), Severity::Fine);
         assert_eq!(judge((7, 100), (50, 100)), Severity::Notice);
         assert_eq!(judge((4, 100), (50, 100)), Severity::Wrong);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_disks() {
+    fn slow_disks_are_reported() {
         let judge = |ms| judge_speed(Path::new("/"), Duration::from_millis(ms)).level;
         assert_eq!(
             (judge(3), judge(20), judge(100)),

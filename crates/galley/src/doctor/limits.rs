@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_machine() {
+    fn open_files_of_the_machine_are_judged() {
         for (text, level) in [
             ("500\t0\t1000\n", Severity::Fine),
             ("800\t0\t1000\n", Severity::Wrong),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_of_the_server() {
+    fn descriptors_of_the_server_are_judged() {
         let stand_in = StandIn::new(&[
             ("proc/5/comm", "galley\n"),
             ("proc/5/cmdline", "galley\0status\0"),

@@ -186,7 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_form_of_the_kernel_is_read() {
+    fn every_format_of_the_kernel_is_parsed() {
         let stand_in = StandIn::new(&[
             ("proc/meminfo", "MemTotal:  2 kB\nHugePages_Free:  7\n"),
             ("proc/net/snmp", "Tcp: A B\nTcp: 1 22\nUdp: B\nUdp: 3\n"),
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there_is_read_without_panic(text in "(?s).{0,200}") {
+        fn any_file_content_is_parsed_without_panic(text in "(?s).{0,200}") {
             let stand_in = StandIn::new(&[("proc/f", &text), ("proc/7/comm", &text), ("proc/7/statm", &text)]);
             let machine = stand_in.machine();
             let _ = machine.line("proc/f", "A");

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_left() {
+    fn available_memory_is_judged() {
         for (available, level) in [
             (500, Severity::Fine),
             (80, Severity::Notice),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_larger_than_the_memory() {
+    fn a_pool_larger_than_the_memory_is_reported() {
         let mib = |count: u64| count << 20;
         let worker = |kib: u64| {
             StandIn::new(&[
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_of_the_last_minutes() {
+    fn memory_pressure_is_judged() {
         for (average, level) in [
             ("0.00", Severity::Fine),
             ("7.1", Severity::Notice),

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tracked_connections() {
+    fn tracked_connections_are_judged() {
         for (count, level) in [
             ("100", Severity::Fine),
             ("600", Severity::Notice),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_in_waiting() {
+    fn used_ports_are_judged() {
         for (range, waiting, level) in [
             ("32768\t60999", "1000", Severity::Fine),
             ("32768 60999", "15000", Severity::Notice),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_old_drops_are_not_judged() {
+    fn old_drops_are_not_judged_without_a_server() {
         for (limit, dropped, level) in [
             ("4096", "0", Severity::Fine),
             ("4096", "99999", Severity::Unknown),

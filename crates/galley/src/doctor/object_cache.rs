@@ -24,8 +24,8 @@ pub fn object_engine(machine: &ProcFs) -> Option<ObjectEngine> {
     let socket = SOCKETS.iter().find(|path| {
         let stream = UnixStream::connect(machine.path(path));
         stream.is_ok_and(|stream| {
-            let limited = stream.set_read_timeout(Some(PATIENCE));
-            limited.is_ok() && answers(stream)
+            let limited = stream.set_read_timeout(Some(TIMEOUT));
+            limited.is_ok() && responds(stream)
         })
     });
     if let Some(path) = socket {
@@ -33,8 +33,8 @@ pub fn object_engine(machine: &ProcFs) -> Option<ObjectEngine> {
     }
     let stream = listens(machine).then(|| TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)));
     let stream = stream?.ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    answers(stream).then_some(ObjectEngine::Port)
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
+    responds(stream).then_some(ObjectEngine::Port)
 }
 
 /// Whether a process listens on the default port, on 127.0.0.1 or on all addresses (proc(5), `/proc/net/tcp`).
@@ -48,7 +48,7 @@ fn listens(machine: &ProcFs) -> bool {
     })
 }
 
-fn answers(mut stream: impl Read + Write) -> bool {
+fn responds(mut stream: impl Read + Write) -> bool {
     let mut reply = [0; 16];
     let read = stream
         .write_all(b"PING\r\n")
@@ -104,7 +104,7 @@ const SOCKETS: [&str; 6] = [
 
 const PORT: u16 = 6379;
 
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_is_what_answers_as_one() {
+    fn an_engine_is_recognized_by_its_response() {
         for (reply, wanted) in [
             ("+PONG\r\n", true),
             ("-NOAUTH Authentication required.\r\n", true),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_one_that_listens() {
+    fn only_a_listening_port_is_found() {
         let root = tempfile::tempdir().unwrap();
         let machine = ProcFs::at(root.path());
         fs::create_dir_all(root.path().join("proc/net")).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_recommended_where_none_is_in_use_and_an_engine_answers() {
+    fn an_object_cache_is_recommended_if_an_engine_responds() {
         let engine = ObjectEngine::Socket("/run/redis/redis-server.sock");
         let level = |is_used: Value, engine| {
             let found = finding(&json!({ "object_cache": is_used }), engine);

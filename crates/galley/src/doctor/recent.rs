@@ -186,7 +186,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_server_that_reports_nothing_is_no_quiet_hour() {
+    fn a_status_without_counters_gives_none() {
         assert_eq!(Recent::of_status(&Err("no server".to_owned())), None);
         assert_eq!(Recent::of_status(&Ok(json!({ "version": "1" }))), None);
         let text = Ok(json!({ "last_hour": { "minutes": "x" } }));

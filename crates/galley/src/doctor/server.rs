@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_root_is_missed_where_he_is_needed() {
+    fn a_missing_privileged_process_is_reported() {
         let plan = |apart| MemoryPlan {
             apart,
             file: PathBuf::from("/etc/galley/galley.toml"),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn room_for_bodies() {
+    fn space_for_bodies_is_judged() {
         let status = |disk: u64, refused: u64, held_up: u64, folder: Option<&str>| {
             let mut counters = KernelCounters::default().with_spool(900, 900);
             let recent = RecentCounters::new(counters);

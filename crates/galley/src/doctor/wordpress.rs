@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_wordpress() {
+    fn findings_about_wordpress() {
         let fine = json!({
             "answers": true, "autoload_bytes": 300_000, "cron_overdue": 1, "cron_overdue_s": 70,
             "second_cache": false, "object_cache": false, "shows_errors": false,

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_written_as_the_protocol_has_them() {
+    fn spans_are_encoded_as_specified() {
         let spans = [FinishedSpan {
             trace_id: [0xab; 16],
             span_id: [1; 8],

@@ -197,8 +197,8 @@ async fn gather(spans: &mut mpsc::Receiver<FinishedSpan>, batch: &mut Vec<Finish
     }
     let more = async {
         while batch.len() < MOST_IN_BATCH {
-            let room = MOST_IN_BATCH - batch.len();
-            if spans.recv_many(batch, room).await == 0 {
+            let free = MOST_IN_BATCH - batch.len();
+            if spans.recv_many(batch, free).await == 0 {
                 return;
             }
         }

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn responses_are_judged_as_the_protocol_says() {
+    fn retries_follow_the_protocol() {
         let judge = |status, body: &'static str| {
             let mut fields = HeaderMap::new();
             fields.insert(RETRY_AFTER, HeaderValue::from_static("7"));
