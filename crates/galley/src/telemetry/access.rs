@@ -61,14 +61,14 @@ struct OpenWriter {
     sender: SyncSender<Message>,
     shared: Arc<LogShared>,
     /// Returns empty buffers, so that a busy thread need not allocate.
-    home: (SyncSender<Vec<u8>>, Receiver<Vec<u8>>),
+    spares: (SyncSender<Vec<u8>>, Receiver<Vec<u8>>),
 }
 
 enum Message {
     Lines {
         bytes: Vec<u8>,
         count: u64,
-        home: SyncSender<Vec<u8>>,
+        spares: SyncSender<Vec<u8>>,
     },
     /// Check the flags.
     Wake,
@@ -141,7 +141,7 @@ impl AccessLog {
     /// output has stopped reading, the process must still be able to end.
     pub fn close(self) {
         let Some(open) = self.open else { return };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         let mut message = Message::Close;
         while let Err(TrySendError::Full(back)) = open.sender.try_send(message) {
             if Instant::now() > deadline {
@@ -193,7 +193,7 @@ impl OpenWriter {
             lines: 0,
             sender: open.sender.clone(),
             shared: Arc::clone(&open.shared),
-            home: sync_channel(2),
+            spares: sync_channel(2),
         }
     }
 
@@ -206,12 +206,12 @@ impl OpenWriter {
         if self.buffer.is_empty() {
             return true;
         }
-        let next = self.home.1.try_recv().unwrap_or_default();
+        let next = self.spares.1.try_recv().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.buffer, next);
         let message = Message::Lines {
             bytes,
             count: self.lines,
-            home: self.home.0.clone(),
+            spares: self.spares.0.clone(),
         };
         match self.sender.try_send(message) {
             Ok(()) => {
@@ -222,7 +222,7 @@ impl OpenWriter {
             Err(TrySendError::Full(message)) => {
                 if let Message::Lines { bytes, .. } = message {
                     let spare = std::mem::replace(&mut self.buffer, bytes);
-                    let _ = self.home.0.try_send(spare);
+                    let _ = self.spares.0.try_send(spare);
                 }
                 false
             }
@@ -256,13 +256,13 @@ impl WriterThread {
                 Message::Lines {
                     mut bytes,
                     count,
-                    home,
+                    spares,
                 } => {
                     self.write(&bytes, count);
                     bytes.clear();
                     // A single very long line must not keep the buffer large.
                     bytes.shrink_to(BUFFER_BYTES);
-                    let _ = home.try_send(bytes);
+                    let _ = spares.try_send(bytes);
                 }
                 Message::Wake => {}
                 Message::Close => break,
@@ -302,7 +302,7 @@ const ORDINARY_LINE: usize = 2 << 10;
 /// The maximum number of buffers that wait for the writer, a mebibyte in total.
 const MOST_BUFFERS: usize = 16;
 /// How long closing waits for a slow disk, or a reader that has stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -102,21 +102,21 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
 
 impl CoreCounters {
     /// Counts a response.
-    pub fn count(&self, answered: &CountedResponse) {
-        let Some(row) = self.set.row(answered.site) else {
+    pub fn count(&self, response: &CountedResponse) {
+        let Some(row) = self.set.row(response.site) else {
             return;
         };
-        let (requests, bytes) = slots::of_outcome(answered.outcome);
+        let (requests, bytes) = slots::of_outcome(response.outcome);
         row.add(requests, 1);
-        row.add(bytes, answered.body_bytes);
-        if answered.status >= 500 {
+        row.add(bytes, response.body_bytes);
+        if response.status >= 500 {
             row.add(slots::SERVER_ERRORS, 1);
         }
-        for slot in slots::of_reasons(answered.outcome).into_iter().flatten() {
+        for slot in slots::of_reasons(response.outcome).into_iter().flatten() {
             row.add(slot, 1);
         }
-        row.time(slots::TOTAL_TIME, answered.total_time);
-        if let Some(time) = answered.upstream_time {
+        row.time(slots::TOTAL_TIME, response.total_time);
+        if let Some(time) = response.upstream_time {
             row.time(slots::UPSTREAM_TIME, time);
         }
     }
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    fn answered(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
+    fn response(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
         CountedResponse {
             site,
             status: 200,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn each_outcome_counts_under_its_word() {
+    fn each_outcome_is_counted_under_its_word() {
         let all = [
             Outcome::Hit,
             Outcome::Stale(StaleWhy::Overload),
@@ -342,7 +342,7 @@ mod tests {
         ];
         for outcome in all {
             let (writer, reader) = counters(1);
-            writer.count(&answered(Some(0), outcome, 7));
+            writer.count(&response(Some(0), outcome, 7));
             let counted: Vec<_> = CounterReader::all(&[reader])
                 .words()
                 .into_iter()
@@ -356,16 +356,16 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_sets_with_other_sites_keep_their_rows() {
+    fn sums_of_different_sets_keep_the_rows_of_sites() {
         let ((old, old_reader), (new, new_reader)) = (counters(1), counters(2));
         for writer in [&old, &new] {
-            writer.count(&answered(None, Outcome::Hit, 1));
-            writer.count(&answered(Some(0), Outcome::Hit, 1));
+            writer.count(&response(None, Outcome::Hit, 1));
+            writer.count(&response(Some(0), Outcome::Hit, 1));
             writer.handshake(Handshake::Failed);
             writer.closed(Closed::TooSlow);
             writer.connections(3);
         }
-        new.count(&answered(Some(1), Outcome::Hit, 1));
+        new.count(&response(Some(1), Outcome::Hit, 1));
         let past = CounterReader::sum(&[old_reader]);
         let past = CounterReader::sum(&[past, new_reader]);
         let (_, fresh) = counters(3);
@@ -386,7 +386,7 @@ mod tests {
         let cores = [reader];
         for (site, times) in [(Some(0), 1), (Some(1), 2), (None, 3), (Some(9), 4)] {
             for _ in 0..times {
-                writer.count(&answered(site, Outcome::Hit, 1));
+                writer.count(&response(site, Outcome::Hit, 1));
             }
         }
         let requests = |site| CounterReader::site(&cores, site).requests();
@@ -414,7 +414,7 @@ mod tests {
         ] {
             writer.count(&CountedResponse {
                 upstream_time: upstream_ms.map(Duration::from_millis),
-                ..answered(Some(0), outcome, 0)
+                ..response(Some(0), outcome, 0)
             });
         }
         let totals = CounterReader::site(&cores, Some(0));
@@ -441,18 +441,18 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_summed() {
+    fn counters_of_threads_are_summed() {
         let (one, one_reader) = counters(1);
         let (two, two_reader) = counters(1);
         one.connections(2);
         two.connections(3);
         let thread = std::thread::spawn(move || {
             for _ in 0..1_000 {
-                two.count(&answered(Some(0), miss(StoreOutcome::Stored, true), 10));
+                two.count(&response(Some(0), miss(StoreOutcome::Stored, true), 10));
             }
         });
         for _ in 0..500 {
-            one.count(&answered(Some(0), Outcome::Hit, 1));
+            one.count(&response(Some(0), Outcome::Hit, 1));
         }
         thread.join().unwrap();
         let cores = [one_reader, two_reader];

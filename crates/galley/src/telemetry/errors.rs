@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_about_a_site_goes_to_the_file_of_the_site() {
+    fn a_message_about_a_site_is_written_to_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| LogTarget::File(dir.path().join(name));
         let sites = [("a.test".to_owned(), file("a.log"))].into();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn form_of_a_line() {
+    fn format_of_a_line() {
         let lines = lines(LogLevel::Info, |_| {
             tracing::info!(site = "example.com", count = 3, path = %"/a b", empty = "", "it's up");
             tracing::error!(note = "a\n2026 error \"forged\"", "a\nb\u{1b}[31m ä");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_a_library_do_not_write_into_the_log() {
+    fn messages_of_the_http2_library_are_not_written() {
         let written = lines(LogLevel::Debug, |_| {
             tracing::warn!(target: "h2::proto::ping_pong", "a frame");
             tracing::debug!(target: "h2::codec", "for us");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_below_are_not_written() {
+    fn messages_below_the_level_are_not_written() {
         for (level, count) in [
             (LogLevel::Error, 1),
             (LogLevel::Warn, 2),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_file_is_left_at_reopen() {
+    fn reopening_replaces_a_renamed_file() {
         let dir = tempfile::tempdir().unwrap();
         let (path, moved) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let output = output(LogTarget::File(path.clone()));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn another_target_and_another_level_are_in_force_at_once() {
+    fn target_and_level_are_replaced_immediately() {
         let dir = tempfile::tempdir().unwrap();
         let target = |name: &str| LogTarget::File(dir.path().join(name));
         let output = output(target("one.log"));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_opened_again_stays_in_use() {
+    fn a_file_that_cannot_be_reopened_stays_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("logs");
         fs::create_dir(&folder).unwrap();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn long_fields_are_cut() {
+    fn long_fields_are_truncated() {
         let exact = "x".repeat(MOST);
         assert_eq!(with(quoted, exact.as_bytes()), exact);
         assert_eq!(
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoted_is_printable_and_reads_back(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn quoted_text_is_printable_and_reversible(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let text = with(quoted, &bytes);
             prop_assert!(text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'"'));
             let mut back = Vec::new();

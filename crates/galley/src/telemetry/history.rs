@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn each_minute_has_what_came_in_it() {
+    fn each_minute_has_its_counts() {
         let mut bench = Bench::new(100);
         bench.count(Outcome::Hit);
         bench.count(Outcome::Pass(PassWhy::Cookie));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_kept_and_no_more() {
+    fn minutes_older_than_a_day_are_dropped() {
         let mut bench = Bench::new(0);
         for minute in 1..=3_000 {
             bench.count(Outcome::Hit);

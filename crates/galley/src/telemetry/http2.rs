@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_added_up() {
+    fn connections_are_summed() {
         let (one, two) = (Http2Counters::default(), Http2Counters::default());
         let tally = Http2ConnectionCounts {
             streams: 5,

@@ -71,7 +71,7 @@ impl Formatter {
     /// Appends the line of `record`, including the line end. Allocates only when a new second begins.
     pub(super) fn line(&mut self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         let since = record.time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.turn_to(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+        self.set_second(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
         match self.format {
             LogFormat::Combined => self.combined(record, out),
             LogFormat::Json => {
@@ -93,7 +93,7 @@ impl Formatter {
         out.push(b'\n');
     }
 
-    fn turn_to(&mut self, second: i64) {
+    fn set_second(&mut self, second: i64) {
         if self.second == Some(second) {
             return;
         }
@@ -132,7 +132,7 @@ impl Formatter {
         match (record.outcome, record.upstream_time) {
             // The most frequent case, in one piece.
             (Outcome::Hit, None) => out.extend_from_slice(b"\" outcome=hit upstream=- time="),
-            (outcome, upstream_time) => way(out, outcome, upstream_time),
+            (outcome, upstream_time) => outcome_and_time(out, outcome, upstream_time),
         }
         seconds(out, record.total_time);
         out.extend_from_slice(b" id=");
@@ -188,7 +188,7 @@ impl Formatter {
 }
 
 /// Writes the outcome and the time of the upstream.
-fn way(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
+fn outcome_and_time(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
     out.extend_from_slice(b"\" outcome=");
     out.extend_from_slice(outcome.word().as_bytes());
     if let Some(detail) = outcome.detail() {
@@ -416,7 +416,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_second_is_kept_and_turned() {
+    fn the_formatted_second_is_cached_and_replaced() {
         let mut formatter = Formatter::new(&LogFormat::Combined.into(), TimeZone::UTC);
         let mut out = Vec::new();
         for seconds in [0, 0, 1, 0] {

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_a_second_and_the_rest_counted() {
+    fn messages_above_the_limit_are_counted() {
         let limit = RateLimited::new("tests", 2);
         let seen: Vec<_> = [0, 0, 0, 0, 1, 1, 5, 5, 5]
             .map(|second| limit.admit_at(second))
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_an_interval() {
+    fn one_message_is_admitted_per_interval() {
         let seldom = Seldom::new(60);
         let seen: Vec<_> = [1, 2, 60, 61, 62, 121, 500]
             .map(|second| seldom.admit_at(second))

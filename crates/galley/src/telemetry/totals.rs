@@ -76,17 +76,17 @@ pub(super) mod slots {
             Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],
             Outcome::Miss {
                 why,
-                outcome: kept,
+                outcome: stored,
                 collapsed,
             } => {
-                let kept = match kept {
+                let stored = match stored {
                     StoreOutcome::Stored | StoreOutcome::StoredIncludes => Some(STORED),
                     StoreOutcome::Undecided => None,
                     StoreOutcome::NotStored(why) => Some(NOT_STORED + why as usize),
                 };
                 [
                     Some(MISS + why as usize),
-                    kept,
+                    stored,
                     collapsed.then_some(COLLAPSED),
                 ]
             }
@@ -225,7 +225,7 @@ impl Totals {
     }
 }
 
-/// Times in fixed buckets.
+/// A histogram of times with fixed buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'t>(&'t [u64]);
 
