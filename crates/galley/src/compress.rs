@@ -37,7 +37,7 @@ pub struct Compressor {
     waiting: Arc<AtomicUsize>,
     counts: Arc<CompressionCounters>,
     /// Permits for compressing parts of large files while they are sent.
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 struct CompressionJob {
@@ -73,18 +73,18 @@ pub struct CompressionTotals {
 impl Compressor {
     /// Starts `threads` threads, which end when the last clone of the result is dropped.
     pub fn start(threads: usize) -> io::Result<Arc<Self>> {
-        let (jobs, taken) = sync_channel(MOST_JOBS);
-        let taken = Arc::new(Mutex::new(taken));
+        let (jobs, queue) = sync_channel(MOST_JOBS);
+        let queue = Arc::new(Mutex::new(queue));
         let counts = Arc::new(CompressionCounters::default());
         let waiting = Arc::new(AtomicUsize::new(0));
         for number in 0..threads.max(1) {
-            let (taken, counts) = (Arc::clone(&taken), Arc::clone(&counts));
+            let (queue, counts) = (Arc::clone(&queue), Arc::clone(&counts));
             let waiting = Arc::clone(&waiting);
             std::thread::Builder::new()
                 .name(format!("compress-{number}"))
                 .spawn(move || {
-                    sys::lower_priority(TURN);
-                    while let Some(job) = next(&taken) {
+                    sys::lower_priority(TIME_SLICE);
+                    while let Some(job) = next(&queue) {
                         waiting.fetch_sub(1, Ordering::Relaxed);
                         job.work(&counts);
                     }
@@ -94,7 +94,7 @@ impl Compressor {
             jobs,
             waiting,
             counts,
-            turns: Arc::new(Semaphore::new(2 * threads.max(1))),
+            permits: Arc::new(Semaphore::new(2 * threads.max(1))),
         }))
     }
 
@@ -175,12 +175,12 @@ impl Compressing {
 
     /// Whether the maximum number of large files is being compressed.
     pub fn is_busy(&self) -> bool {
-        self.compressor.turns.available_permits() == 0
+        self.compressor.permits.available_permits() == 0
     }
 
     /// Waits for a permit to compress a part of a large file; dropping it returns it. Cancel-safe.
     pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.compressor.turns)
+        Arc::clone(&self.compressor.permits)
             .acquire_owned()
             .await
             .ok()
@@ -250,11 +250,11 @@ impl Compressing {
     /// Waits, for a limited time, until the queue is less than half full. For callers that queue many pages without a client
     /// waiting.
     pub async fn keep_up(&self) {
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MOST_CHECKS {
             if self.compressor.waiting.load(Ordering::Relaxed) < MOST_JOBS / 2 {
                 break;
             }
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -285,8 +285,8 @@ impl Compressing {
     }
 }
 
-fn next(taken: &Mutex<Receiver<CompressionJob>>) -> Option<CompressionJob> {
-    taken
+fn next(queue: &Mutex<Receiver<CompressionJob>>) -> Option<CompressionJob> {
+    queue
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .recv()
@@ -335,9 +335,9 @@ impl CompressionJob {
             Some(unpacked) => unpacked.as_ref().ok().and_then(Entry::body),
         }?;
         // The site's owner provided the precompressed file.
-        let given = entry.coded().iter().filter(|coded| coded.is_given);
-        let mut coded: Vec<EncodedEntry> = given.cloned().collect();
-        let given = coded.len();
+        let provided = entry.coded().iter().filter(|coded| coded.is_given);
+        let mut coded: Vec<EncodedEntry> = provided.cloned().collect();
+        let provided = coded.len();
         for coding in &self.settings.codings {
             if coded.iter().any(|coded| coded.coding == *coding) {
                 continue;
@@ -347,7 +347,7 @@ impl CompressionJob {
                 coded.push(EncodedEntry::new(*coding, &fields, paid));
             }
         }
-        (coded.len() > given).then_some(coded)
+        (coded.len() > provided).then_some(coded)
     }
 
     /// Compresses a body. `None`: there is no memory, or the gain is too small.
@@ -360,9 +360,9 @@ impl CompressionJob {
         let budget = self.memory.budget();
         let level = self.level(coding);
         // The encoder's buffers count against the memory limit; without memory for them the page stays uncompressed.
-        let room = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
+        let reserved = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
         let bytes = encode::whole(body, coding, level, &sys::let_others_go)?;
-        drop(room);
+        drop(reserved);
         let (plain, made) = (body.len() as u64, bytes.len() as u64);
         counts.bytes.fetch_add(plain, Ordering::Relaxed);
         counts.made.fetch_add(made, Ordering::Relaxed);
@@ -393,11 +393,11 @@ fn is_gain(plain: u64, coded: u64) -> bool {
 }
 
 /// The time slice of a compression thread, the smallest possible. After each piece of a page it also yields to waiting threads.
-const TURN: Duration = Duration::from_micros(100);
+const TIME_SLICE: Duration = Duration::from_micros(100);
 
 /// The interval between two checks of the queue, and their maximum number.
-const LOOK: Duration = Duration::from_millis(10);
-const MOST_LOOKS: usize = 100;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const MOST_CHECKS: usize = 100;
 
 /// A plain body that is needed twice within this time is kept.
 const RECENT: Duration = Duration::from_secs(600);

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_arrives_as_it_was_read() {
+    fn a_certificate_is_handed_over_unchanged() {
         let source = CertificateSource {
             files: CertificateFiles {
                 cert: "/a.pem".into(),

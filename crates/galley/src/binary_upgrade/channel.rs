@@ -68,7 +68,7 @@ impl Predecessor {
 
     /// Reports to the old process why this one does not start, and whether it would after a restart.
     pub fn refuse(&self, why: &str, needs_restart: bool) {
-        let why = why.chars().take(MOST_OF_A_REASON).collect();
+        let why = why.chars().take(MOST_REASON).collect();
         let packet = Packet::Message(UpgradeMessage::Failed { why, needs_restart });
         // The old process may have ended.
         let _ = packets::send_all(&self.socket, &packet.bytes(), &[]);
@@ -91,7 +91,7 @@ impl Predecessor {
         };
         // The runtime waits for any readable descriptor as for a pipe.
         if let Ok(process) = pipe::Receiver::from_owned_fd_unchecked(process) {
-            let _ = tokio::time::timeout(END_PATIENCE, process.readable()).await;
+            let _ = tokio::time::timeout(END_TIMEOUT, process.readable()).await;
         }
     }
 }
@@ -162,10 +162,10 @@ fn unknown() -> io::Error {
 }
 
 /// The maximum length of a reason, such as the output of a process that does not start, in characters.
-const MOST_OF_A_REASON: usize = 8192;
+const MOST_REASON: usize = 8192;
 
 /// The maximum time that the kernel needs to end a killed process.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The environment variable with the process id of the old process, which means that standard input is the channel to it.
 pub const ENVIRONMENT: &str = "GALLEY_UPGRADE_FROM";

@@ -53,7 +53,7 @@ pub async fn exchange_purges(
             break;
         }
     }
-    waiting.left()
+    waiting.unconfirmed()
 }
 
 /// Publishes a purge of the other process; `acknowledged` returns its number when it is on disk.
@@ -107,10 +107,10 @@ impl WaitingPurges {
     }
 
     /// The unconfirmed purges, in the order in which they were published.
-    fn left(self) -> Vec<RelayedPurge> {
-        let mut left: Vec<(u64, SentPurge)> = self.sent.into_iter().collect();
-        left.sort_unstable_by_key(|(number, _)| *number);
-        let all = left.into_iter().map(|(_, sent)| RelayedPurge {
+    fn unconfirmed(self) -> Vec<RelayedPurge> {
+        let mut unconfirmed: Vec<(u64, SentPurge)> = self.sent.into_iter().collect();
+        unconfirmed.sort_unstable_by_key(|(number, _)| *number);
+        let all = unconfirmed.into_iter().map(|(_, sent)| RelayedPurge {
             record: sent.record,
             done: sent.done,
         });
