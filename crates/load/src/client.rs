@@ -272,7 +272,7 @@ impl LoadClient {
                     tasks.spawn_local(async move { (number, at, one(run, link, open).await) });
                 }
             }
-            let mut ticks = interval(GLANCE);
+            let mut ticks = interval(CHECK_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
@@ -337,4 +337,4 @@ impl Dialer {
 /// The number of tasks that run before the next `epoll_wait`.
 const TASKS_PER_POLL: u32 = 256;
 /// The interval at which the caller's `stop` flag is checked and `progress` is called.
-const GLANCE: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);

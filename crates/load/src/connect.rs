@@ -100,7 +100,7 @@ impl Dialer {
 
     /// Opens a connection, including the TLS handshake.
     pub(crate) async fn open(&self) -> io::Result<Stream> {
-        let opened = timeout(PATIENCE, async {
+        let opened = timeout(CONNECT_TIMEOUT, async {
             let stream = self.connect().await?;
             match &self.tls {
                 None => Ok(Stream::Left(stream)),
@@ -173,7 +173,7 @@ impl TargetProtocol {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of local addresses: 60 times the kernel's 28,000 ports.
 const SOURCES: u8 = 60;
 /// The size of the read buffer: large enough for few reads of a large file.

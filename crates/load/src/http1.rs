@@ -79,8 +79,8 @@ async fn read<T>(
 ) -> io::Result<Option<T>> {
     let mut take = Some(take);
     std::future::poll_fn(|context| {
-        let mut room = link.buffer.borrow_mut();
-        let mut buffer = ReadBuf::new(&mut room);
+        let mut space = link.buffer.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut space);
         let ready = Pin::new(&mut *stream).poll_read(context, &mut buffer);
         ready.map_ok(|()| {
             let take = take.take().filter(|_| !buffer.filled().is_empty());

@@ -141,8 +141,8 @@ async fn exchange(
 ) -> Result<(), h2::Error> {
     std::future::poll_fn(|context| send.poll_ready(context)).await?;
     let request = request(head).ok_or_else(|| h2::Error::from(Reason::INTERNAL_ERROR))?;
-    let (answer, _) = send.send_request(request, true)?;
-    let (head, mut body) = answer.await?.into_parts();
+    let (pending, _) = send.send_request(request, true)?;
+    let (head, mut body) = pending.await?.into_parts();
     response.status = head.status.as_u16();
     let coding = head.headers.get(header::CONTENT_ENCODING);
     response.coding = coding.map_or(BodyCoding::Identity, |value| {

@@ -133,14 +133,14 @@ impl LoadOutcome {
     /// improve the result.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn quantile(&self, share: f64) -> Duration {
-        let (answered, broken) = (self.latency.len() as f64, self.broken_latency.len() as f64);
-        let rank = (share.clamp(0.0, 1.0) * (answered + broken)).ceil();
-        let nanoseconds = if rank <= answered {
-            self.latency.value_at_quantile(rank / answered.max(1.0))
+        let (responses, broken) = (self.latency.len() as f64, self.broken_latency.len() as f64);
+        let rank = (share.clamp(0.0, 1.0) * (responses + broken)).ceil();
+        let nanoseconds = if rank <= responses {
+            self.latency.value_at_quantile(rank / responses.max(1.0))
         } else {
             let broken = self
                 .broken_latency
-                .value_at_quantile((rank - answered) / broken);
+                .value_at_quantile((rank - responses) / broken);
             broken.max(self.latency.max())
         };
         Duration::from_nanos(nanoseconds)

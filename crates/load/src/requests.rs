@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_in_turn_go_round() {
+    fn pages_in_turn_repeat() {
         let mut generator = generator(&Order::InTurn(2));
         for (page, wanted) in [
             (0, "GET /1?n=0000000001"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_favours_the_first_and_reaches_the_last() {
+    fn zipf_prefers_the_first_and_reaches_the_last() {
         let mut generator = generator(&Order::Zipf(1000));
         let mut counts = vec![0_u32; 1000];
         for _ in 0..200_000 {

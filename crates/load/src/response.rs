@@ -32,13 +32,13 @@ pub(crate) struct ReceivedResponse {
 /// The Content-Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyCoding {
-    /// None.
+    /// No coding.
     Identity,
     /// `gzip`.
     Gzip,
     /// `br`.
     Br,
-    /// Another one.
+    /// Another coding.
     Other,
 }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_of_every_framing_whole_and_byte_by_byte() {
+    fn responses_of_every_framing_are_parsed_in_any_pieces() {
         let rows = [
             (
                 "200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_is_refused() {
+    fn malformed_responses_are_rejected() {
         for text in [
             "no response at all\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1",

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_replaced_and_the_rest_stays() {
+    fn placeholders_are_replaced() {
         assert_eq!(written("a {page} {count} b", 1), ["a 7 0000000001 b"]);
         assert_eq!(written("", 1), [""]);
         let texts = written("{digits:30}/{token:61}", 100);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_of_a_list_is_chosen() {
+    fn every_text_of_a_list_is_used() {
         let texts = written("{agent}", 100);
         let chrome = texts.iter().filter(|text| *text == "Chrome").count();
         assert!((20..80).contains(&chrome), "{chrome}");
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn unknown_placeholders_are_named() {
         for (text, part) in [
             ("{agnet}", "agnet"),
             ("{empty}", "empty"),

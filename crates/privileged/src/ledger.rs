@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_about_ones_own() {
+    fn commands_only_affect_processes_of_the_pools() {
         let mut ledger = PoolLedger::new([1, 2]);
         let start = |pool, place| PrivilegedOrder::Start { pool, place };
         assert_eq!(judged(&ledger, start(0, 0)), None);
@@ -211,7 +211,7 @@ mod tests {
     proptest! {
         /// Whatever is sent, no more processes run than there are slots, and only running processes are signaled.
         #[test]
-        fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..6, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
+        fn no_packets_exceed_the_pools(packets in prop::collection::vec((0_u8..6, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
             let mut ledger = PoolLedger::new([1, 3]);
             let mut next = 1;
             for (kind, how, pool, number) in packets {

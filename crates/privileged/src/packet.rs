@@ -233,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn packets_are_as_drawn() {
+    fn packets_have_the_documented_layout() {
         let order = PrivilegedOrder::Signal {
             pool: 2,
             process: 0x0102,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_none() {
+    fn invalid_packets_are_rejected() {
         let of = |kind, how, process: u32, number| write(kind, how, [0, process, number]);
         for odd in [
             of(0, 0, 0, 0),
@@ -283,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_and_mean_themselves(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+        fn valid_bytes_are_encoded_unchanged(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
             if let Some(order) = PrivilegedOrder::read(&bytes) {
                 prop_assert_eq!(&order.bytes()[..], &bytes[..]);
             }
@@ -293,7 +293,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_that_are_nearly_packets_too(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
+        fn nearly_valid_bytes_are_encoded_unchanged(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
             let numbers = std::array::from_fn(|at| if zero[at] { 0 } else { numbers[at] });
             let bytes = write(kind, how, numbers);
             let order = PrivilegedOrder::read(&bytes);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_has_its_signs() {
+    fn each_cause_is_recognized() {
         let idle = MachineSample {
             client_cores: 0.2,
             busy: Some(0.4),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sampled_is_drawn_over_the_seconds_of_the_run() {
+    fn samples_are_drawn_over_the_seconds_of_the_run() {
         let run = run(vec![sample(1.0), sample(3.0)]);
         let charts = machine_charts(&run, &[&run]);
         let titles = [
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_without_values_are_left_out_and_two_runs_have_one_scale() {
+    fn charts_without_values_are_omitted_and_two_runs_have_one_scale() {
         let bare = MachineSample {
             client_cores: 3.0,
             ..MachineSample::default()

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_has_all_and_loads_nothing() {
+    fn the_page_is_complete_and_loads_nothing() {
         let text = html(&report("http://a.test/<script>"), None);
         assert!(!text.contains("<script") && !text.contains("src=") && !text.contains("href="));
         assert_eq!(text.matches("<svg").count(), 5);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_stand_side_by_side() {
+    fn two_runs_are_shown_side_by_side() {
         let text = html(
             &report("http://after.test"),
             Some(&report("http://before.test")),

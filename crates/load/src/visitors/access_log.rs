@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_keep_their_order_and_their_distances() {
+    fn requests_keep_their_order_and_intervals() {
         let text = line(30, "GET /a?b=c HTTP/1.1")
             + &line(30, "HEAD /b HTTP/2.0")
             + &line(29, "GET /c HTTP/1.1")

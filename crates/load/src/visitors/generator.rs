@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_requests_are_past_the_cache_logged_in_or_tracked() {
+    fn shares_of_requests_are_uncached_logged_in_or_tracked() {
         let shares = VisitorShares {
             uncached: 0.2,
             logged_in: 0.05,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_keeps_the_order_and_ends() {
+    fn a_replay_preserves_the_order_and_ends() {
         let mut visitors = visitors(VisitorShares::default()).in_order();
         let heads = heads(&mut visitors, 3);
         for (head, target) in heads.iter().zip(["/a", "/b?x=1", "/a"]) {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_out_of_a_head() {
+    fn no_value_adds_a_field() {
         let shares = VisitorShares {
             cookie: "a\r\nb: c".to_owned(),
             ..VisitorShares::default()

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_indexes_and_neither() {
+    fn pages_and_indexes_are_distinguished() {
         let pages = "<?xml version=\"1.0\"?><urlset xmlns=\"x\"><url><loc>\n https://a.test/?a=1&amp;b=2 </loc>\
             <lastmod>2026</lastmod></url><url><loc><![CDATA[https://a.test/x]]></loc></url><url><loc>cut";
         let wanted = vec![
