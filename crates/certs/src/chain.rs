@@ -1,4 +1,4 @@
-//! A certificate chain with its key: verified, with its names and dates, or the reason why it is invalid.
+//! A certificate chain with its key: checked, with its names and dates, or the reason why it is invalid.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,61 +14,61 @@ use crate::names::CertificateNames;
 /// A chain of certificates with the key of the first.
 #[derive(Clone, Debug)]
 pub struct CertificateChain {
-    /// For handshakes.
+    /// The chain and the key, for handshakes.
     pub certified: Arc<CertifiedKey>,
     /// The names for which it is valid.
     pub names: CertificateNames,
-    /// From when on it counts.
+    /// The start of its validity.
     pub not_before: SystemTime,
-    /// Until when.
+    /// The end of its validity.
     pub not_after: SystemTime,
 }
 
-/// What a certificate's dates say at one moment.
+/// The validity of a certificate at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateValidity {
-    /// It counts.
+    /// Valid.
     Good,
-    /// It counts, and ends within [`SOON`].
+    /// Valid, but it expires within [`SOON`].
     Ending,
-    /// Its time is over.
+    /// Expired.
     Over,
-    /// Its time has not begun.
+    /// Not valid yet.
     Early,
 }
 
 /// Why files contain no usable certificate. Each text continues after the name of a file.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file cannot be opened or read, is not a regular one, or is longer than any certificate.
+    /// A file cannot be opened or read, is not a regular file, or is too large.
     #[error(transparent)]
     Unread(#[from] file::FileError),
-    /// There is no PEM block of the kind, or a broken one.
+    /// There is no PEM block of this kind, or it is malformed.
     #[error("in which there is no {0} in PEM form")]
     Missing(&'static str),
     /// The contents do not match the header.
     #[error("whose first certificate cannot be used: {0}")]
     NotUsable(String),
-    /// The key is of a kind that TLS has no use for, or broken.
+    /// The key is malformed, or TLS does not support its type.
     #[error("whose key cannot be used: {0}")]
     BadKey(String),
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     #[error("whose key does not belong to the certificate")]
     Mismatch,
-    /// Anybody on the machine may read the key.
+    /// All users of the machine may read the key.
     #[error("which every user of the machine can read (mode {0:03o})")]
     Exposed(u32),
 }
 
 impl CertificateError {
-    /// Whether this user may not read a file.
+    /// Whether this user may not read the file.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::Unread(error) if error.is_denied())
     }
 }
 
 impl CertificateChain {
-    /// From DER: the chain, the site's own first, and the key.
+    /// Creates a chain from DER: the certificates, the site's own first, and the key.
     ///
     /// Errors: [`CertificateError::Missing`] without a certificate; `NotUsable`, `BadKey`, `Mismatch`.
     pub fn new(
@@ -80,7 +80,7 @@ impl CertificateChain {
         Self::of(Arc::new(CertifiedKey::new(chain, key)))
     }
 
-    /// What a chain with its key says.
+    /// Reads the names and dates of a chain.
     ///
     /// Errors: as [`CertificateChain::new`].
     pub fn of(certified: Arc<CertifiedKey>) -> Result<Self, CertificateError> {
@@ -97,7 +97,7 @@ impl CertificateChain {
             time(validity.not_after.timestamp()),
         );
         match certified.keys_match() {
-            // A kind of key that does not tell its public half: the first handshake will show it.
+            // `Unknown`: this type of key does not reveal its public half, so the first handshake will tell.
             Ok(()) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(TlsError::InconsistentKeys(_)) => return Err(CertificateError::Mismatch),
             Err(error) => return Err(CertificateError::NotUsable(error.to_string())),
@@ -110,7 +110,7 @@ impl CertificateChain {
         })
     }
 
-    /// What its dates say at `now`.
+    /// The validity at `now`.
     pub fn standing(&self, now: SystemTime) -> DateValidity {
         if now < self.not_before {
             DateValidity::Early
@@ -123,13 +123,13 @@ impl CertificateChain {
         }
     }
 
-    /// Whether it is the same chain as another's.
+    /// Whether both have the same chain.
     pub fn is_same(&self, other: &Self) -> bool {
         self.certified.cert == other.certified.cert
     }
 }
 
-/// A moment of a certificate; one before 1970 is as long over.
+/// A date of a certificate; dates before 1970 become 1970.
 fn time(unix_s: i64) -> SystemTime {
     let seconds = u64::try_from(unix_s).unwrap_or_default();
     UNIX_EPOCH
@@ -137,9 +137,9 @@ fn time(unix_s: i64) -> SystemTime {
         .unwrap_or(UNIX_EPOCH)
 }
 
-/// When an end is near. Authorities want renewal a third before the end, which is 30 days of 90 and 15 of 47: by now it has
-/// failed for a while.
+/// The time before expiry from which a warning is given. Authorities recommend renewal when a third of the lifetime is left,
+/// which is 30 days of 90 and 15 of 47, so the renewal has been failing for a while by then.
 pub const SOON: Duration = Duration::from_secs(10 * 86_400);
 
-/// A file's most bytes: a chain has some kilobytes, the system's file of all authorities 200.
+/// The maximum size of a file, in bytes: a chain has some kilobytes, the system's file of all authorities 200.
 pub const MOST_BYTES: u64 = 1 << 20;

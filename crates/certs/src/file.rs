@@ -1,8 +1,8 @@
-//! Files that a configuration names, read whole; all such reads use [`read`].
+//! Reads files that a configuration names; all such reads use [`read`].
 //!
-//! A path in a configuration can be anything: a FIFO without a writer, a device without an end, a disk image. So a file is
-//! opened without blocking, must be a regular file, and has a size limit. The opened file is what is checked, so nothing
-//! can be swapped in between.
+//! A path in a configuration can refer to anything: a FIFO without a writer, an endless device, a disk image. So a file is opened
+//! without blocking, must be a regular file, and has a size limit. The opened file is checked, so it cannot be replaced
+//! between the check and the read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,33 +14,33 @@ use rustix::fs::{Mode, OFlags};
 /// The contents of a file.
 #[derive(Debug)]
 pub struct Contents {
-    /// All of its bytes.
+    /// The content.
     pub bytes: Vec<u8>,
-    /// Its permission bits, of the time of opening.
+    /// The permission bits when it was opened.
     pub mode: u32,
-    /// The user who owns it, at the same time.
+    /// The user id of the owner when it was opened.
     pub owner: u32,
 }
 
 /// Why a file was not read. Each text continues after the name of the file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system refuses.
+    /// An error of the system.
     #[error("which cannot be read: {0}")]
     System(#[from] io::Error),
-    /// It is something else.
+    /// The file is not a regular file.
     #[error("which is {0}, not a regular file")]
     NotRegular(&'static str),
-    /// It is longer than its purpose permits.
+    /// The file is larger than its limit.
     #[error("which is larger than {}", FileSize(*.0))]
     TooLarge(u64),
-    /// It is not text.
+    /// The file is not UTF-8.
     #[error("whose line {0} is not UTF-8")]
     NotText(usize),
 }
 
 impl FileError {
-    /// Whether this user may not read it.
+    /// Whether this user may not read the file.
     pub fn is_denied(&self) -> bool {
         matches!(self, Self::System(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }
@@ -60,16 +60,16 @@ impl From<FileError> for io::Error {
     }
 }
 
-/// Reads a regular file of at most `most` bytes. Waits only for the disk.
+/// Reads a regular file of at most `most` bytes. Only waits for the disk.
 ///
-/// Errors: it does not exist, may not be read, is not a regular file, or is longer.
+/// Errors: the file does not exist, may not be read, is not a regular file, or is larger.
 pub fn read(path: &Path, most: u64) -> Result<Contents, FileError> {
     let (file, found) = open(path)?;
     if found.len() > most {
         return Err(FileError::TooLarge(most));
     }
     let mut bytes = Vec::new();
-    // It may have grown since.
+    // The file may have grown since its size was read.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(FileError::TooLarge(most));
@@ -81,9 +81,9 @@ pub fn read(path: &Path, most: u64) -> Result<Contents, FileError> {
     })
 }
 
-/// The same as text.
+/// As [`read`], as text.
 ///
-/// Errors: also if it is not UTF-8.
+/// Errors: also if the file is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
     String::from_utf8(read(path, most)?.bytes).map_err(|error| {
         let good = error.utf8_error().valid_up_to();
@@ -96,7 +96,7 @@ pub fn read_text(path: &Path, most: u64) -> Result<String, FileError> {
 ///
 /// Errors: as [`read`].
 pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), FileError> {
-    // Without waiting for a writer, and without becoming a terminal's process.
+    // Does not wait for a FIFO's writer, and does not make a terminal the controlling one.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(opened.map_err(io::Error::from)?);
@@ -114,7 +114,7 @@ pub fn open(path: &Path) -> Result<(File, std::fs::Metadata), FileError> {
     }))
 }
 
-/// Bytes as a configuration writes them.
+/// Formats a size in the notation of the configuration.
 struct FileSize(u64);
 
 impl std::fmt::Display for FileSize {
@@ -149,7 +149,7 @@ mod tests {
         );
         let missing = read(&dir.path().join("b"), 9).unwrap_err();
         assert!(missing.is_missing(), "{missing}");
-        // It says that it is empty, and is not.
+        // Files in `/proc` report the size 0, but have content.
         assert_eq!(
             why(Path::new("/proc/self/status"), 1 << 10),
             "which is larger than 1KiB"

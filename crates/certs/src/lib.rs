@@ -1,10 +1,9 @@
-//! Certificate files: read and verified.
+//! Reads and checks certificate files.
 //!
-//! A [`CertificateChain`] is a chain with its key, ready for handshakes; a file that cannot become one is a
-//! [`CertificateError`] with the reason. The configuration check uses it before a start, and the server at a start and
-//! whenever a file has changed, so both report the same. Every byte of a file is untrusted: sizes are bounded, parsing is
-//! total. Nothing is logged, and no key is shown. Whether a chain leads to a trusted authority is not checked: clients
-//! decide that.
+//! A [`CertificateChain`] is a chain with its key, ready for handshakes; a [`CertificateError`] is the reason why a file does not
+//! contain one. The configuration check uses this crate before a start, and the server at a start and whenever a file has
+//! changed, so both report the same. The files are untrusted: sizes are limited, and parsing handles any bytes. Nothing is
+//! logged, and no key is shown. Whether a chain leads to a trusted authority is not checked: clients decide that.
 
 mod chain;
 pub mod file;

@@ -1,6 +1,6 @@
-//! The hosts for which a certificate is valid: its alternative names.
+//! The hosts for which a certificate is valid: its subject alternative names.
 //!
-//! RFC 9525 section 6: the common name does not count, and `*` stands for exactly one label, only as the first one.
+//! RFC 9525 section 6: the common name is ignored, and `*` matches exactly one label, only as the first one.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use x509_parser::prelude::X509Certificate;
 pub struct CertificateNames(Vec<String>);
 
 impl CertificateNames {
-    /// From names as a certificate has them: `example.com`, `*.example.com`, `192.0.2.1`.
+    /// Creates names in the notation of certificates: `example.com`, `*.example.com`, `192.0.2.1`.
     pub fn new<'n>(names: impl Iterator<Item = &'n str>) -> Self {
         Self(names.map(canonical).collect())
     }
@@ -33,7 +33,7 @@ impl CertificateNames {
         )
     }
 
-    /// Whether it speaks for a canonical host: without port, `[...]` around an IPv6 address.
+    /// Whether the names include a canonical host: without a port, and with `[...]` around an IPv6 address.
     pub fn covers(&self, host: &str) -> bool {
         let below = host.find('.').filter(|&dot| dot > 0);
         let below = below.and_then(|dot| host.get(dot..));
@@ -43,7 +43,7 @@ impl CertificateNames {
         })
     }
 
-    /// The same for a host as the configuration has it; of `*.example.com` the names one label below are looked at.
+    /// As [`Self::covers`], for a host in the configuration. `*.example.com` requires the same name in the certificate.
     pub fn covers_pattern(&self, pattern: &str) -> bool {
         if pattern.starts_with("*.") {
             self.0.iter().any(|name| name == pattern)
@@ -57,7 +57,7 @@ impl CertificateNames {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether it has no name: no client will accept it.
+    /// Whether there is no name, so that no client will accept the certificate.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -67,7 +67,7 @@ fn canonical(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// As a host is written.
+/// The address in the notation of a host.
 fn address(bytes: &[u8]) -> Option<String> {
     if let Ok(four) = <[u8; 4]>::try_from(bytes) {
         return Some(IpAddr::from(four).to_string());

@@ -1,4 +1,4 @@
-//! Certificates from files in PEM form, as `certbot` and every authority write them.
+//! Reads certificates from PEM files, as `certbot` and every authority write them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,22 +9,22 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::chain::{CertificateChain, CertificateError, MOST_BYTES};
 use crate::file;
 
-/// Where a certificate and its key lie. Both may be one file.
+/// The paths of a certificate and of its key, which may be the same file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CertificateFiles {
-    /// The site's own certificate, then those that lead to its authority.
+    /// The site's own certificate, followed by the intermediate certificates.
     pub cert: PathBuf,
     /// The key of the first: PKCS#8, PKCS#1 or SEC1, without a passphrase.
     pub key: PathBuf,
 }
 
-/// Why files contain no usable certificate, with the one that is to blame.
+/// Why files contain no usable certificate, and which file is the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("`{}`, {error}", path.display())]
 pub struct CertificateFileError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The error.
     pub error: CertificateError,
 }
 
@@ -38,7 +38,7 @@ impl CertificateFileError {
 /// The contents of both files.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CertificatePem {
-    /// The site's own certificate, then those that lead to its authority.
+    /// The site's own certificate, followed by the intermediate certificates.
     pub chain: Vec<u8>,
     /// The key of the first.
     pub key: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct CertificatePem {
 
 /// Reads a certificate and its key. Blocks on the disk.
 ///
-/// Errors: with the file that is to blame.
+/// Errors: the cause and its file.
 pub fn read(files: &CertificateFiles) -> Result<CertificateChain, CertificateFileError> {
     CertificatePem::read(files)?.parse(files)
 }
@@ -54,7 +54,7 @@ pub fn read(files: &CertificateFiles) -> Result<CertificateChain, CertificateFil
 impl CertificatePem {
     /// Reads both files. Blocks on the disk.
     ///
-    /// Errors: with the file that cannot be read, or whose key is exposed.
+    /// Errors: a file that cannot be read, or a key that others may read.
     pub fn read(files: &CertificateFiles) -> Result<Self, CertificateFileError> {
         let read = |path: &Path, secrecy| {
             contents(path, secrecy).map_err(|error| CertificateFileError::new(path, error))
@@ -65,9 +65,9 @@ impl CertificatePem {
         })
     }
 
-    /// The certificate in it; `files`: where it was read.
+    /// Parses the certificate; `files` are the paths for errors.
     ///
-    /// Errors: with the file that is to blame.
+    /// Errors: the cause and its file.
     pub fn parse(
         &self,
         files: &CertificateFiles,
@@ -87,14 +87,14 @@ impl CertificatePem {
     }
 }
 
-/// Without the key.
+/// Omits the key.
 impl fmt::Debug for CertificatePem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CertificatePem").finish_non_exhaustive()
     }
 }
 
-/// Reads the certificates of authorities. Blocks on the disk.
+/// Reads certificates of authorities. Blocks on the disk.
 pub fn read_roots(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     chain_of(&contents(path, Secrecy::Public)?)
 }
@@ -121,5 +121,5 @@ fn contents(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, CertificateError> 
     Ok(found.bytes)
 }
 
-/// A group may read: Debian's `ssl-cert` is there for that.
+/// The permission for others. A group may read the key, such as Debian's `ssl-cert`.
 const OTHERS_READ: u32 = 0o004;

@@ -1,4 +1,4 @@
-//! Certificates made for the purpose, in files that are right and wrong; foreign bytes.
+//! Tests with generated certificates in valid and invalid files, and with arbitrary bytes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use rustls::pki_types::PrivateKeyDer;
 
 use super::*;
 
-/// A certificate for `names` in `dir`, signed by itself.
+/// Creates a self-signed certificate for `names` in `dir`.
 fn make(dir: &Path, names: &[&str]) -> CertificateFiles {
     let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
     let key = KeyPair::generate().unwrap();
@@ -30,7 +30,7 @@ fn make(dir: &Path, names: &[&str]) -> CertificateFiles {
 }
 
 #[test]
-fn a_certificate_tells_its_names_and_dates() {
+fn names_and_dates_of_a_certificate_are_read() {
     let dir = tempfile::tempdir().unwrap();
     let names = ["Example.com", "*.example.com", "192.0.2.1", "::1"];
     let certificate = read(&make(dir.path(), &names)).unwrap();
@@ -53,7 +53,7 @@ fn a_certificate_tells_its_names_and_dates() {
 }
 
 #[test]
-fn a_star_is_one_label() {
+fn a_wildcard_matches_one_label() {
     let names = CertificateNames::new(["example.com", "*.Example.org."].into_iter());
     for (host, covered) in [
         ("example.com", true),
@@ -71,7 +71,7 @@ fn a_star_is_one_label() {
 }
 
 #[test]
-fn what_is_wrong_has_its_name_and_its_file() {
+fn errors_name_the_cause_and_the_file() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (files, foreign) = (
         make(one.path(), &["a.test"]),
@@ -114,7 +114,7 @@ fn what_is_wrong_has_its_name_and_its_file() {
 
 proptest! {
     #[test]
-    fn foreign_bytes_are_refused_and_nothing_else(
+    fn arbitrary_bytes_are_rejected(
         bytes in proptest::collection::vec(any::<u8>(), 0..600),
         place in any::<prop::sample::Index>(),
         cut in any::<prop::sample::Index>(),
@@ -124,7 +124,7 @@ proptest! {
         fs::write(dir.path().join("noise"), &bytes).unwrap();
         let noise = CertificateFiles { cert: dir.path().join("noise"), ..files.clone() };
         prop_assert!(read(&noise).is_err());
-        // A certificate with one bit changed and its end missing, beside a foreign key.
+        // A certificate with one changed bit and a missing end, with another key.
         let mut der = read_roots(&files.cert).unwrap().remove(0).to_vec();
         let at = place.index(der.len());
         der[at] ^= 1;

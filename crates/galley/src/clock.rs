@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime};
 
 use galley_policy::time::Tick;
 
-/// The process's clock; copies of it agree.
+/// The process's clock; all copies return the same times.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     started: Instant,
@@ -22,23 +22,23 @@ impl Clock {
         }
     }
 
-    /// Monotonic milliseconds since the start.
+    /// Returns the milliseconds since the start, from the monotonic clock.
     pub fn tick(self) -> Tick {
         self.tick_at(Instant::now())
     }
 
-    /// The tick of a moment that was read already.
+    /// Converts an instant that was read before.
     pub fn tick_at(self, at: Instant) -> Tick {
         let elapsed = at.saturating_duration_since(self.started).as_millis();
         Tick(u64::try_from(elapsed).unwrap_or(u64::MAX))
     }
 
-    /// The wall clock.
+    /// Reads the wall clock.
     pub fn wall(self) -> SystemTime {
         SystemTime::now()
     }
 
-    /// Seconds since the start, for `status`.
+    /// Returns the seconds since the start, for `status`.
     pub fn uptime_s(self) -> u64 {
         self.started.elapsed().as_secs()
     }

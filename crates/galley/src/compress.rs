@@ -1,11 +1,11 @@
-//! Compresses stored pages and files beside requests: at a fast level when a page was stored, at a dense level when it is
-//! requested often. A compressed page drops its plain body, which [`Compressing::unpack`] makes again for clients that need
-//! it.
+//! Compresses stored pages and files in the background: at a fast level when a page has been stored, at a dense level when it
+//! is requested often. The plain body of a compressed page is dropped; [`Compressing::unpack`] restores it for clients that
+//! need it.
 //!
-//! A few threads of low priority work from a bounded queue. A fill never waits for them, and a hit never compresses: it
-//! uses what exists. A compressed form is stored only if the page is still stored, and counts against the memory, as does
-//! the space used while compressing. This module also decides which coding is used for a response that is not stored, and
-//! limits how many large files helper threads compress while they are sent.
+//! A few threads of low priority process a bounded queue. A fetch never waits for them, and a hit never compresses: it uses
+//! the compressed forms that exist. A compressed form is stored only if the page is still stored. It counts against the
+//! memory limit, as do the buffers in use during compression. This module also selects the coding of responses that are not
+//! stored, and limits how many large files helper threads compress at one time while they are sent.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -30,20 +30,20 @@ use crate::codec::encode;
 use crate::codec::unpack::{self, UnpackError};
 use crate::sys;
 
-/// The threads that compress.
+/// The compression threads.
 pub struct Compressor {
     jobs: SyncSender<CompressionJob>,
     /// Pages in the queue.
     waiting: Arc<AtomicUsize>,
     counts: Arc<CompressionCounters>,
-    /// Steps of files that may be compressed at one time while they are sent.
-    turns: Arc<Semaphore>,
+    /// Permits for compressing parts of large files while they are sent.
+    permits: Arc<Semaphore>,
 }
 
 struct CompressionJob {
-    /// Where the entry is.
+    /// The cache that stores the entry.
     memory: Arc<Memory>,
-    /// Weak: an entry that was evicted meanwhile need not be compressed, and must not use memory.
+    /// Weak: an entry that has been evicted need not be compressed, and must not use memory.
     entry: Weak<Entry>,
     settings: Arc<Compress>,
     step: Press,
@@ -57,34 +57,34 @@ struct CompressionCounters {
     put_off: AtomicU64,
 }
 
-/// The work since the start.
+/// The work of the compression threads since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompressionTotals {
-    /// Pages compressed, in whatever codings.
+    /// Pages that were compressed, in any coding.
     pub pages: u64,
-    /// Plain bytes taken in, once for each coding.
+    /// Bytes before compression, once for each coding.
     pub bytes: u64,
-    /// Coded bytes made.
+    /// Bytes after compression.
     pub made: u64,
-    /// Pages that found the queue full; they are offered again with a later hit.
+    /// Pages that were not queued because the queue was full; the next hits queue them again.
     pub put_off: u64,
 }
 
 impl Compressor {
-    /// Starts `threads` threads. They end with the last clone of the result.
+    /// Starts `threads` threads, which end when the last clone of the result is dropped.
     pub fn start(threads: usize) -> io::Result<Arc<Self>> {
-        let (jobs, taken) = sync_channel(MOST_JOBS);
-        let taken = Arc::new(Mutex::new(taken));
+        let (jobs, queue) = sync_channel(MOST_JOBS);
+        let queue = Arc::new(Mutex::new(queue));
         let counts = Arc::new(CompressionCounters::default());
         let waiting = Arc::new(AtomicUsize::new(0));
         for number in 0..threads.max(1) {
-            let (taken, counts) = (Arc::clone(&taken), Arc::clone(&counts));
+            let (queue, counts) = (Arc::clone(&queue), Arc::clone(&counts));
             let waiting = Arc::clone(&waiting);
             std::thread::Builder::new()
                 .name(format!("compress-{number}"))
                 .spawn(move || {
-                    sys::lower_priority(TURN);
-                    while let Some(job) = next(&taken) {
+                    sys::lower_priority(TIME_SLICE);
+                    while let Some(job) = next(&queue) {
                         waiting.fetch_sub(1, Ordering::Relaxed);
                         job.work(&counts);
                     }
@@ -94,11 +94,11 @@ impl Compressor {
             jobs,
             waiting,
             counts,
-            turns: Arc::new(Semaphore::new(2 * threads.max(1))),
+            permits: Arc::new(Semaphore::new(2 * threads.max(1))),
         }))
     }
 
-    /// The work since the start.
+    /// Returns the work since the start.
     pub fn counted(&self) -> CompressionTotals {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         CompressionTotals {
@@ -123,7 +123,7 @@ impl Compressor {
     }
 }
 
-/// A site's settings, and the threads that apply them.
+/// A site's compression settings, with the threads that apply them.
 #[derive(Clone)]
 pub struct Compressing {
     compressor: Arc<Compressor>,
@@ -132,7 +132,7 @@ pub struct Compressing {
 }
 
 impl Compressing {
-    /// For what a site has in `memory`.
+    /// Creates the compression of a site whose pages are in `memory`.
     pub fn new(compressor: Arc<Compressor>, memory: Arc<Memory>, settings: Compress) -> Self {
         Self {
             compressor,
@@ -141,16 +141,16 @@ impl Compressing {
         }
     }
 
-    /// Sets `Vary` in the head of a page that is arriving, if its coding is going to be selected: its first visitor gets the
-    /// same as all others. `length` if it is known.
+    /// Sets `Vary` in the head of a page that is being received, if its coding will be negotiated: the first client gets the same
+    /// head as all others. `length`: the length of the body, if known.
     pub fn announce(&self, status: StatusCode, fields: &mut HeaderMap, length: Option<u64>) {
         if self.settings.is_for_live(status, fields, length) {
             vary_on_coding(fields);
         }
     }
 
-    /// The coding in which a body that is arriving is sent to a client, if that is not the plain one. Parts are parts of the
-    /// plain body.
+    /// Selects the coding in which a body that is being received is sent to a client; `None`: identity. Ranges refer to the
+    /// uncompressed body, so a range request gets no coding.
     pub fn live(
         &self,
         info: &RequestInfo,
@@ -163,36 +163,36 @@ impl Compressing {
             .flatten()
     }
 
-    /// Whether answers for one client alone are coded.
+    /// Whether responses that are not stored are compressed.
     pub fn is_for_passed(&self) -> bool {
         self.settings.passed
     }
 
-    /// The memory for compression.
+    /// The memory budget for compression.
     pub fn budget(&self) -> &MemoryBudget {
         self.memory.budget()
     }
 
-    /// Whether as many large files are being compressed at this moment as may be.
+    /// Whether the maximum number of large files is being compressed.
     pub fn is_busy(&self) -> bool {
-        self.compressor.turns.available_permits() == 0
+        self.compressor.permits.available_permits() == 0
     }
 
-    /// Waits for a turn to compress a part of a large file; it lasts until this is dropped. Cancel-safe.
+    /// Waits for a permit to compress a part of a large file; dropping it returns it. Cancel-safe.
     pub async fn turn(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.compressor.turns)
+        Arc::clone(&self.compressor.permits)
             .acquire_owned()
             .await
             .ok()
     }
 
-    /// The site's wishes.
+    /// The site's settings.
     pub fn settings(&self) -> &Compress {
         &self.settings
     }
 
-    /// The new entry with the codings of `held`, if it has the same body and may be coded: a page that was renewed and has not
-    /// changed is not coded again. Bodies and what pays for them are shared; the heads are the new one's.
+    /// Adds the codings of `held` to the new entry if it has the same body and may be compressed: an unchanged page is not
+    /// compressed again after a refresh. The bodies and their memory reservations are shared; the heads are those of `new`.
     #[must_use]
     pub fn inherit(&self, new: Entry, held: &Entry) -> Entry {
         let is_same = !held.coded().is_empty()
@@ -214,8 +214,8 @@ impl Compressing {
         if held.is_packed() { new.packed() } else { new }
     }
 
-    /// The page with its plain body, made from a coding if it is packed. `None`: there is no memory for it, or the page turned
-    /// out to be damaged, and was removed from the memory. The work is in proportion to the body.
+    /// Returns the page with its plain body, which is decompressed if the page is packed. `None`: there is no memory for it, or the
+    /// page is damaged and was removed from the cache. The cost is proportional to the size of the body.
     pub fn unpacked(&self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         if !entry.is_packed() {
             return Some(Arc::clone(entry));
@@ -231,33 +231,34 @@ impl Compressing {
         }
     }
 
-    /// The same for a client; where the plain body was wanted lately too, and there is plenty of memory, the page keeps it.
+    /// As [`Self::unpacked`], for a client. The cache keeps the plain body if it was needed recently and there is enough memory.
     pub fn unpack(&self, entry: &Arc<Entry>, now: Tick) -> Option<Arc<Entry>> {
         let unpacked = self.unpacked(entry)?;
         if entry.is_packed() && entry.claim_plain(now, RECENT) && !self.is_memory_short() {
-            // Replaced or gone meanwhile: then this is for this client alone.
+            // If the entry was replaced or removed, only this client gets the plain body.
             let _ = self.memory.put_if_same(entry, Arc::clone(&unpacked));
         }
         Some(unpacked)
     }
 
-    /// Whether plain bodies beside codings take room from other pages.
+    /// Whether the memory for plain bodies is needed for other pages.
     fn is_memory_short(&self) -> bool {
         let budget = self.memory.budget();
         budget.used() > budget.limit() / 8 * 5
     }
 
-    /// Waits until the queue has room again, for a while: for a caller that has many pages compressed and no client.
+    /// Waits, for a limited time, until the queue is less than half full. For callers that queue many pages without a client
+    /// waiting.
     pub async fn keep_up(&self) {
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MOST_CHECKS {
             if self.compressor.waiting.load(Ordering::Relaxed) < MOST_JOBS / 2 {
                 break;
             }
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Has an entry compressed, if it is due: called with each hit, and cheap when there is nothing to do. Never waits.
+    /// Queues an entry if it should be compressed. Called at each hit, and cheap if there is nothing to do. Never waits.
     pub fn offer(&self, entry: &Arc<Entry>) {
         let step = if !entry.is_pressed() {
             Press::Tried
@@ -284,8 +285,8 @@ impl Compressing {
     }
 }
 
-fn next(taken: &Mutex<Receiver<CompressionJob>>) -> Option<CompressionJob> {
-    taken
+fn next(queue: &Mutex<Receiver<CompressionJob>>) -> Option<CompressionJob> {
+    queue
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .recv()
@@ -313,18 +314,18 @@ impl CompressionJob {
         let mut fields = entry.fields.clone();
         vary_on_coding(&mut fields);
         let mut denser = entry.with_coded(&fields, coded, reached);
-        // One that was coded before has its plain body because clients want it.
+        // A plain body next to a compressed one is stored because clients need it.
         let is_kept = entry.is_packable() || entry.source().is_some();
         if is_complete && !is_kept && unpack::is_packable(denser.coded()) {
             denser = denser.packed();
         }
-        // Purged, renewed or gone meanwhile: then so is this.
+        // The result is dropped if the page has been purged, refreshed or removed.
         if self.memory.put_if_same(&entry, Arc::new(denser)).is_ok() {
             counts.pages.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The forms that were found beside a file, and those that are made now. `None`: none can be made.
+    /// The precompressed files of a static file, and the codings that are produced now. `None`: none could be produced.
     fn coded(&self, entry: &Arc<Entry>, counts: &CompressionCounters) -> Option<Vec<EncodedEntry>> {
         let unpacked = entry
             .is_packed()
@@ -333,10 +334,10 @@ impl CompressionJob {
             None => entry.body(),
             Some(unpacked) => unpacked.as_ref().ok().and_then(Entry::body),
         }?;
-        // A compressed file beside the original was put there by its owner.
-        let given = entry.coded().iter().filter(|coded| coded.is_given);
-        let mut coded: Vec<EncodedEntry> = given.cloned().collect();
-        let given = coded.len();
+        // The site's owner provided the precompressed file.
+        let provided = entry.coded().iter().filter(|coded| coded.is_given);
+        let mut coded: Vec<EncodedEntry> = provided.cloned().collect();
+        let provided = coded.len();
         for coding in &self.settings.codings {
             if coded.iter().any(|coded| coded.coding == *coding) {
                 continue;
@@ -346,10 +347,10 @@ impl CompressionJob {
                 coded.push(EncodedEntry::new(*coding, &fields, paid));
             }
         }
-        (coded.len() > given).then_some(coded)
+        (coded.len() > provided).then_some(coded)
     }
 
-    /// `None`: there is no memory, or it saves too little.
+    /// Compresses a body. `None`: there is no memory, or the gain is too small.
     fn encode(
         &self,
         body: &[u8],
@@ -358,10 +359,10 @@ impl CompressionJob {
     ) -> Option<StoredBody> {
         let budget = self.memory.budget();
         let level = self.level(coding);
-        // The buffers of a worker that keeps no more than this are kept; a page without room for it stays as it is.
-        let room = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
+        // The encoder's buffers count against the memory limit; without memory for them the page stays uncompressed.
+        let reserved = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
         let bytes = encode::whole(body, coding, level, &sys::let_others_go)?;
-        drop(room);
+        drop(reserved);
         let (plain, made) = (body.len() as u64, bytes.len() as u64);
         counts.bytes.fetch_add(plain, Ordering::Relaxed);
         counts.made.fetch_add(made, Ordering::Relaxed);
@@ -386,27 +387,27 @@ impl CompressionJob {
     }
 }
 
-/// A coded copy costs memory and a decoder's time: a tenth less is the least.
+/// A compressed copy costs memory, and time in the client's decoder, so it must save a tenth.
 fn is_gain(plain: u64, coded: u64) -> bool {
     coded < plain - plain / 10
 }
 
-/// The time slice of a thread, which it also gives up when others wait and a piece of a page is done: the smallest possible.
-const TURN: Duration = Duration::from_micros(100);
+/// The time slice of a compression thread, the smallest possible. After each piece of a page it also yields to waiting threads.
+const TIME_SLICE: Duration = Duration::from_micros(100);
 
-/// Between two looks at a queue that is half full, and how many of them.
-const LOOK: Duration = Duration::from_millis(10);
-const MOST_LOOKS: usize = 100;
+/// The interval between two checks of the queue, and their maximum number.
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const MOST_CHECKS: usize = 100;
 
-/// A plain body that is wanted twice within this time is kept.
+/// A plain body that is needed twice within this time is kept.
 const RECENT: Duration = Duration::from_secs(600);
 
-/// Pages that may wait.
+/// The maximum number of queued pages.
 const MOST_JOBS: usize = 1024;
 
-/// The levels beyond which a page of WordPress gets hardly smaller for many times the work or the memory: br at 9 takes 34
-/// MiB for a page that is one in a thousand smaller than at 6, which takes 3. Its levels 10 and 11 would save another seventh for
-/// twenty and fifty times the work.
+/// Beyond these levels a WordPress page hardly gets smaller, at many times the processor time or the memory: br at 9 uses 34 MiB
+/// for a page that is a thousandth smaller than at 6, which uses 3. Levels 10 and 11 of br would save another seventh at twenty
+/// and fifty times the processor time.
 const DENSE_GZIP: u32 = 9;
 const DENSE_BROTLI: u32 = 6;
 const DENSE_ZSTD: u32 = 9;

@@ -1,8 +1,8 @@
-//! Errors while a response is made, and what the client learns about them.
+//! Errors while a response is generated, and what the client sees of them.
 //!
 //! A [`Fault`] ends an exchange; "not cached", "stale" and "not modified" are outcomes, never faults. Each fault names one
-//! [`RefusedWhy`], and only this module maps those to statuses and to the text for the client. Paths, addresses and causes
-//! stay in `note`, which goes to the log.
+//! [`RefusedWhy`], and only this module maps these reasons to statuses and to the text for the client. Paths, addresses and
+//! causes are only in `note`, which is logged.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,21 @@ use bytes::Bytes;
 use galley_cache::fill::FillError;
 use galley_policy::outcome::{RefusedWhy, StaleWhy};
 
-/// An exchange that cannot be answered as asked.
+/// An error that ends an exchange without the requested response.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The reason, in the words of log and header.
+    /// The reason, as log and `Cache-Status` name it.
     pub why: RefusedWhy,
-    /// For the operator; never sent to the client.
+    /// The details for the operator; never sent to the client.
     pub note: Cow<'static, str>,
-    /// Seconds after which asking again makes sense.
+    /// The value of `Retry-After`, in seconds.
     pub retry_after_s: Option<u32>,
-    /// The site's own page for it, if the site is known.
+    /// The site's own error page, if the site is known.
     pub page: Option<Bytes>,
 }
 
 impl Fault {
-    /// A fault with a note for the log.
+    /// Creates a fault with a note for the log.
     pub fn new(why: RefusedWhy, note: impl Into<Cow<'static, str>>) -> Self {
         let mut fault = Self {
             why,
@@ -39,17 +39,17 @@ impl Fault {
         fault
     }
 
-    /// Whether the site cannot answer at this moment, so that its own page for that is shown.
+    /// Whether the failure is temporary, so that the site's own error page is sent.
     pub fn is_outage(&self) -> bool {
         self.is_upstream() || self.why == RefusedWhy::NoRoom
     }
 
-    /// The HTTP status for it.
+    /// The HTTP status of the response.
     pub fn status(&self) -> u16 {
         status(self.why)
     }
 
-    /// Whether the upstream is the reason, so that a stale copy may answer instead.
+    /// Whether the upstream caused the fault, so that a stale page may be sent instead.
     pub fn is_upstream(&self) -> bool {
         match self.why {
             RefusedWhy::Overload
@@ -83,7 +83,7 @@ impl Fault {
         }
     }
 
-    /// What a stale copy that answers in its place says about why.
+    /// The reason that is reported if a stale page is sent instead.
     pub fn stale_why(&self) -> StaleWhy {
         if self.why == RefusedWhy::Overload {
             StaleWhy::Overload
@@ -120,7 +120,7 @@ impl From<FillError> for Fault {
     }
 }
 
-/// The status that tells a client about `why`.
+/// Returns the status of a refused request.
 pub fn status(why: RefusedWhy) -> u16 {
     match why {
         RefusedWhy::UnknownHost | RefusedWhy::Misdirected => 421,
@@ -147,7 +147,7 @@ pub fn status(why: RefusedWhy) -> u16 {
     }
 }
 
-/// The sentence on the page that a client sees.
+/// The sentence on the error page.
 pub fn public_text(status: u16) -> &'static str {
     match status {
         400 => "The request is not valid.",
@@ -172,5 +172,5 @@ pub fn public_text(status: u16) -> &'static str {
     }
 }
 
-/// The `Retry-After` by default: long enough for a queue of ten seconds to have emptied, or for PHP to be back.
+/// The default `Retry-After`: long enough for a queue of ten seconds to empty, or for PHP to restart.
 const RETRY_AFTER_S: u32 = 10;

@@ -1,8 +1,8 @@
 //! The web server for WordPress.
 //!
-//! Modules in ranks, each importing only from ranks below it (`tests/layers` checks that):
+//! Modules have ranks, and each imports only from ranks below its own (`tests/layers` checks that):
 //! `clock` `fault` `telemetry` < `body` `codec` `doctor` `sys` `php` `tls` < `access` `acme` `compress` `dashboard` `durable` `service_client` `setup` `upstream` < `binary_upgrade` `fetch` `otlp` `purge_forward` < `request` < `server` `admin` < `app` < `cli`.
-//! [`request`] describes the path of a request; `ARCHITECTURE.md` has a diagram of the whole.
+//! [`request`] describes the path of a request; `ARCHITECTURE.md` has a diagram of all modules.
 
 pub mod access;
 pub mod acme;

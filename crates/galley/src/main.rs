@@ -1,7 +1,8 @@
 //! The `galley` command.
 
-/// Freed bodies cross threads all the time, which is what mimalloc is good at. It is built to request no huge pages: they made the
-/// process 24 MB larger for 38 MB of stored pages, because a huge page is in memory whole as soon as a part of it is used.
+/// Response bodies are often freed on another thread than the one that allocated them, which mimalloc handles well. It is built
+/// without huge pages: they made the process 24 MB larger for 38 MB of stored pages, because using any part of a huge page
+/// keeps all of it in memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

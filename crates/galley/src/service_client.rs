@@ -1,6 +1,6 @@
-//! Sends one request to a service of another machine, on a connection of its own, and receives the response.
+//! Sends one request to a service on another machine, over a separate connection, and receives the response.
 //!
-//! Limits: a timeout for the whole exchange, 64 KiB of response.
+//! Limits: a timeout for the exchange, 64 KiB of response.
 
 use std::io;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use crate::tls::{ClientTrouble, UpstreamTlsClient};
 
-/// A service that is connected to for each request.
+/// A client of one service, with a new connection for each request.
 pub struct ServiceClient {
     host: String,
     port: u16,
@@ -28,30 +28,30 @@ pub struct ServiceClient {
 
 /// The response of a service.
 pub struct ServiceResponse {
-    /// Its status.
+    /// The status.
     pub status: StatusCode,
-    /// Its fields.
+    /// The header fields.
     pub fields: HeaderMap,
-    /// Its body; empty if it broke off.
+    /// The body; empty if it is incomplete.
     pub body: Bytes,
 }
 
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// None in time.
+    /// The timeout expired.
     #[error("no response in time")]
     Timeout,
     /// The connection failed.
     #[error("{0}")]
     Connection(#[from] io::Error),
-    /// The other side does not speak HTTP.
+    /// The service does not speak HTTP.
     #[error("{0}")]
     Http(#[from] hyper::Error),
 }
 
 impl ServiceClient {
-    /// For an address. Reads the certificates that the system trusts.
+    /// Creates a client for an address. Reads the certificates that the system trusts.
     pub fn new(server: &HttpUpstream) -> Result<Self, ClientTrouble> {
         let host = server.host.trim_start_matches('[').trim_end_matches(']');
         let tls = if server.tls {
@@ -67,12 +67,12 @@ impl ServiceClient {
         })
     }
 
-    /// Host and port, as the field `Host` has them.
+    /// Host and port, as in the field `Host`.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Sends one request, which has a `Host`.
+    /// Sends one request, which must have a `Host` field.
     pub async fn send(
         &self,
         request: Request<Full<Bytes>>,
@@ -95,7 +95,7 @@ impl ServiceClient {
 }
 
 impl ServiceResponse {
-    /// The pause that the service requests: seconds or a date (RFC 9110 section 10.2.3).
+    /// The value of `Retry-After`, which is a number of seconds or a date (RFC 9110 section 10.2.3).
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
         let text = self.fields.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
         if let Ok(seconds) = text.parse() {
@@ -116,11 +116,11 @@ where
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let asking = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MOST_ANSWER).collect().await;
+        let body = Limited::new(body, MOST_BODY).collect().await;
         Ok(ServiceResponse {
             status: parts.status,
             fields: parts.headers,
-            // The status counts even if the body breaks off.
+            // The status is valid even if the body is incomplete.
             body: body.map(Collected::to_bytes).unwrap_or_default(),
         })
     };
@@ -132,7 +132,7 @@ where
     }
 }
 
-/// Host and port, as the field `Host` has them.
+/// Host and port, as in the field `Host`.
 fn authority(server: &HttpUpstream) -> String {
     let usual = if server.tls { 443 } else { 80 };
     if server.port == usual {
@@ -142,8 +142,8 @@ fn authority(server: &HttpUpstream) -> String {
     }
 }
 
-/// For one request.
+/// The timeout of one exchange.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Responses are short.
-const MOST_ANSWER: usize = 64 * 1024;
+/// The maximum size of a response body, in bytes.
+const MOST_BODY: usize = 64 * 1024;

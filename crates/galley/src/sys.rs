@@ -1,4 +1,4 @@
-//! The operating system: descriptors, listening sockets, accounts, privileges, cores, signal numbers.
+//! The operating system: descriptors, listening sockets, accounts, privileges, processors, signal numbers.
 //!
 //! These calls are made at the start or on the control thread, except for [`unsent`], which is called for slow clients.
 
@@ -28,9 +28,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 pub use pages::use_small_pages;
 
-/// Raises the soft limit of open descriptors to the hard one and returns it.
+/// Raises the soft limit of open descriptors to the hard limit and returns it.
 ///
-/// Every connection takes one descriptor, and one that waits for PHP takes two; distributions start programs with 1,024.
+/// Every connection needs one descriptor, and two while it waits for PHP; distributions start programs with 1,024.
 pub fn raise_descriptor_limit() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -45,51 +45,50 @@ pub fn raise_descriptor_limit() -> u64 {
     limit.current.unwrap_or(UNLIMITED_DESCRIPTORS)
 }
 
-/// Descriptors that are open, and how many may be; 0 open where `/proc` does not tell. Looks at a folder: not for a core.
+/// The number of open descriptors (0 without `/proc`) and their limit. Lists a directory: do not call on a front thread.
 pub fn descriptors() -> (u64, u64) {
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let limit = getrlimit(Resource::Nofile).current;
     (open as u64, limit.unwrap_or(UNLIMITED_DESCRIPTORS))
 }
 
-/// Lets every other thread run before the calling one, which gets time slices of `turn`. Without permission nothing changes.
-pub fn lower_priority(turn: Duration) {
-    scheduling::ask_for(turn);
+/// Lowers the priority of the calling thread below others, in time slices of `slice`. Without permission nothing changes.
+pub fn lower_priority(slice: Duration) {
+    scheduling::request_slice(slice);
     let thread = Some(rustix::thread::gettid());
-    // Where Galley as a whole was begun with a lower one, this thread keeps it.
+    // If Galley was started with a lower priority, the thread keeps it.
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now < LOW_PRIORITY) {
         let _ = rustix::process::setpriority_process(thread, LOW_PRIORITY);
     }
 }
 
-/// Of 19: it still gets on while others work.
+/// The nice value, of at most 19: the thread still makes progress while others work.
 const LOW_PRIORITY: i32 = 10;
 
-/// Lets the calling thread run before others when it has work, in slices of `turn`. Root and `CAP_SYS_NICE` allow a higher
-/// priority, every user a slice of its own; without permission nothing changes.
+/// Raises the priority of the calling thread, in time slices of `slice`. Root and `CAP_SYS_NICE` permit a higher priority, and
+/// every user may change the time slice; without permission nothing changes.
 ///
-/// For threads that answer in microseconds and then wait. PHP works for tens of milliseconds at a time, and the kernel lets a
-/// process run for some before it looks for others; a thread with a shorter slice need not wait for that.
-pub fn raise_priority(turn: Duration) {
-    scheduling::ask_for(turn);
+/// For threads that work for microseconds and then wait. PHP works for tens of milliseconds at a time, and the kernel lets a
+/// process run for some of them before it switches; a thread with a shorter time slice preempts it.
+pub fn raise_priority(slice: Duration) {
+    scheduling::request_slice(slice);
     let thread = Some(rustix::thread::gettid());
     if rustix::process::getpriority_process(thread).is_ok_and(|now| now > HIGH_PRIORITY) {
         let _ = rustix::process::setpriority_process(thread, HIGH_PRIORITY);
     }
 }
 
-/// Lets other threads that wait for this processor run before the calling thread continues, at the cost of one of its slices
-/// if there are any.
+/// Yields the processor to other runnable threads, at the cost of the rest of the calling thread's time slice if there are any.
 ///
-/// For long work on threads with short slices. A thread that answers and has just worked has no lag in its favour at the
-/// moment in which it wakes, or in which the thread before it goes to sleep; then it does not preempt another one, however
-/// low, and the kernel decides again only at its next tick, up to 4 ms later. Work that yields every 50 us made the 99th
-/// percentile of hits beside misses two to three times what it is alone, instead of five.
+/// For long work on threads with short time slices. A front thread that has just worked has no lag in its favor when it wakes up,
+/// or when the thread before it goes to sleep. Then it does not preempt another thread, whatever the priority of that one, and
+/// the kernel decides again only at its next tick, up to 4 ms later. Work that yields every 50 us made the 99th percentile of hits
+/// during misses two to three times that of hits alone, instead of five.
 pub fn let_others_go() {
     std::thread::yield_now();
 }
 
-/// The same again for a thread that was begun by one of high priority, and is not to have it: threads inherit it.
+/// Resets the priority and the time slice of a thread that inherited them from a thread of high priority.
 pub fn usual_priority() {
     scheduling::reset();
     let thread = Some(rustix::thread::gettid());
@@ -98,23 +97,23 @@ pub fn usual_priority() {
     }
 }
 
-/// Of -20: three times the weight of PHP and of the database. A thread that has used less than its share of a processor goes first at
-/// once, one that has used more waits for its turn and then finds several requests to answer.
+/// The nice value, of at least -20: three times the weight of PHP and of the database. A thread that has used less than its share
+/// of a processor preempts at once; one that has used more waits, and then finds several requests to process.
 ///
-/// With -10, nine times the weight, such a thread always went first: it interrupted PHP for each single response, and woke an idle
-/// client on the other processor each time. Scripts that take PHP 50 us were then served at 0.64 times the rate of tuned nginx, with -5
-/// at 1.06 times (article 3 of `make seeds`, AMD EPYC). Hits beside misses showed no difference beyond noise
+/// With -10, nine times the weight, such a thread always preempted: it interrupted PHP for each single response, and woke an idle
+/// client on the other processor each time. Scripts that take PHP 50 us were then served at 0.64 times the rate of tuned nginx,
+/// with -5 at 1.06 times (article 3 of `make seeds`, AMD EPYC). Hits during misses showed no difference beyond noise
 /// (docs/internals/performance/misses.md).
 const HIGH_PRIORITY: i32 = -5;
 
-/// How many processes of this machine run or could run at this moment, without the calling thread, and how many processors it
-/// has; `None` if `/proc` does not say.
+/// The number of processes of this machine that run or could run now, without the calling thread, and the number of processors;
+/// `None` without `/proc`.
 ///
-/// The first call opens what the later ones read, so that a confined thread can call it if it was called before.
+/// The first call opens the files that later calls read, so that a sandboxed thread can call it after that.
 pub fn running_processes() -> Option<(usize, usize)> {
     static MACHINE: OnceLock<Option<(File, usize)>> = OnceLock::new();
     let opened = MACHINE.get_or_init(|| {
-        // All of the machine's: what runs is counted over all of them.
+        // All processors of the machine: the count of running processes is over all of them.
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         let rows = text.lines().filter(|line| line.starts_with("cpu"));
         let processors = rows.count().saturating_sub(1).max(1);
@@ -122,7 +121,7 @@ pub fn running_processes() -> Option<(usize, usize)> {
     });
     let (loadavg, processors) = opened.as_ref()?;
     let mut line = [0; 128];
-    // From its beginning, where the kernel generates it again.
+    // From offset 0, where the kernel generates the content again.
     let length = loadavg.read_at(&mut line, 0).ok()?;
     let text = std::str::from_utf8(line.get(..length)?).ok()?;
     Some((running_of(text)?.saturating_sub(1), *processors))
@@ -134,17 +133,17 @@ fn running_of(loadavg: &str) -> Option<usize> {
     field.split('/').next()?.parse().ok()
 }
 
-/// Helper threads that the runtime of a core may have for files: more than disks have use for. A thread that answers interrupts
-/// the helper that has just woken it, so that this one is not yet free when it has the next piece to write, and the runtime begins
-/// another: without a limit eight slow readers made three hundred of them on a busy machine, and the kernel ended Galley.
+/// The maximum number of helper threads for files in the runtime of one thread: more than disks can use. A front thread interrupts
+/// the helper that has just woken it, so that helper is still busy when the next piece is to be written, and the runtime starts
+/// another: without a limit, eight slow readers caused three hundred of them on a busy machine, and the kernel killed Galley.
 pub const HELPERS: usize = 64;
 
-/// How many cores this process may use (cgroup quotas counted).
+/// The number of processors that this process may use, with cgroup quotas considered.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Whether `error` means that no descriptor is left, for this process or for the machine.
+/// Whether `error` means that the process or the machine has no free descriptor.
 pub fn is_out_of_descriptors(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     code == Some(rustix::io::Errno::MFILE.raw_os_error())
@@ -153,20 +152,21 @@ pub fn is_out_of_descriptors(error: &io::Error) -> bool {
         || code == Some(rustix::io::Errno::NOBUFS.raw_os_error())
 }
 
-/// Bytes that were written to a socket and have not arrived at its other end; 0 where the kernel does not tell.
+/// Bytes that were written to a socket and are not acknowledged by the peer; 0 if the kernel does not report it.
 pub fn unsent(socket: BorrowedFd<'_>) -> u64 {
-    // SAFETY: `TIOCOUTQ`, which tcp(7) calls `SIOCOUTQ`, writes one `int` and reads nothing: what `Getter` has room for.
+    // SAFETY: `TIOCOUTQ`, which tcp(7) calls `SIOCOUTQ`, writes one `int`, for which `Getter` has space, and reads nothing.
     #[expect(unsafe_code, reason = "rustix has no call of its own for it")]
-    let told = unsafe { ioctl(socket, Getter::<TIOCOUTQ, i32>::new()) };
-    told.ok()
+    let result = unsafe { ioctl(socket, Getter::<TIOCOUTQ, i32>::new()) };
+    result
+        .ok()
         .and_then(|count| u64::try_from(count).ok())
         .unwrap_or(0)
 }
 
-/// asm-generic/ioctls.h; the same on all machines that Galley is built for.
+/// From asm-generic/ioctls.h; the same on all architectures that Galley is built for.
 const TIOCOUTQ: Opcode = 0x5411;
 
-/// The name of the user who owns `path`; `None` for root, and for a number without a name.
+/// The name of the user who owns `path`; `None` for root, and for a user id without a name.
 ///
 /// PHP runs as the owner of the site's files, so that WordPress can write its uploads and nothing else.
 pub fn owner(path: &Path) -> Option<String> {
@@ -182,7 +182,7 @@ pub fn owner(path: &Path) -> Option<String> {
     (id != 0).then(|| name.to_owned())
 }
 
-/// Random bytes from the kernel; the start of request ids.
+/// Random bytes from the kernel; the first part of request ids.
 pub fn random_bytes() -> [u8; 8] {
     let mut bytes = [0_u8; 8];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
@@ -193,7 +193,7 @@ pub fn random_bytes() -> [u8; 8] {
     bytes
 }
 
-/// What an unlimited number of descriptors is taken for.
+/// The value used for an unlimited number of descriptors.
 const UNLIMITED_DESCRIPTORS: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_soft_limit_reaches_the_hard_one() {
+    fn the_soft_limit_is_raised_to_the_hard_limit() {
         let raised = raise_descriptor_limit();
         let limit = getrlimit(Resource::Nofile);
         assert_eq!(limit.current, limit.maximum);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_that_is_lower_already_stays() {
+    fn a_lower_priority_is_not_raised() {
         let helper = || {
             let thread = Some(rustix::thread::gettid());
             let lowered = || {
@@ -218,7 +218,7 @@ mod tests {
             };
             let before = rustix::process::getpriority_process(thread).unwrap();
             assert_eq!(lowered(), before.max(LOW_PRIORITY));
-            // Lower still, which everybody may be.
+            // An even lower priority, which every user may set.
             rustix::process::setpriority_process(thread, 19).unwrap();
             assert_eq!(lowered(), 19);
         };
@@ -233,7 +233,7 @@ mod tests {
         }
         let (_, processors) = running_processes().unwrap();
         assert!(processors >= cores());
-        // Also to threads that may open nothing, as those of the fetch threads.
+        // The same in a sandboxed thread, which cannot open files.
         let confined = std::thread::spawn(|| {
             sandbox::Sandbox::default().enter().unwrap();
             running_processes()
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_raised_can_be_usual_again() {
+    fn a_raised_priority_can_be_reset() {
         let at = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
         std::thread::spawn(move || {
             let before = at();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_arrived_is_counted() {
+    fn unacknowledged_bytes_are_counted() {
         use std::io::{Read, Write};
         use std::os::fd::AsFd;
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -276,7 +276,7 @@ mod tests {
         while read < written {
             read += client.read(&mut piece).unwrap() as u64;
         }
-        // Confirmations arrive after a moment.
+        // Acknowledgments arrive a moment later.
         while unsent(server.as_fd()) > 0 {
             std::thread::yield_now();
         }

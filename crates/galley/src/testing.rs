@@ -7,7 +7,7 @@ use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 use http::{HeaderMap, StatusCode};
 
-/// An empty page of the first moment, with the key `k`.
+/// An empty page that was stored at tick 0, with the key `k`.
 pub(crate) fn page() -> EntryParts {
     EntryParts {
         key: Key::new(b"k"),

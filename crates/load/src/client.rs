@@ -29,29 +29,29 @@ use crate::{
     schedule::Pace,
 };
 
-/// Requests of one kind, with connections of their own.
+/// Requests of one kind, with separate connections.
 pub struct Workload {
-    /// Where the requests come from.
+    /// The source of the requests.
     pub requests: Box<dyn Requests>,
-    /// How many connections send them.
+    /// The number of connections.
     pub connections: usize,
-    /// When.
+    /// When requests are sent.
     pub pace: Pace,
 }
 
 /// When a run ends.
 #[derive(Debug, Clone, Copy)]
 pub enum Limit {
-    /// After this time. Responses to requests that are in flight by then are awaited and count.
+    /// After this time. Responses to requests that are in flight by then are awaited and counted.
     Time(Duration),
-    /// When each workload has sent so many requests and has the responses.
+    /// After this number of requests of each workload, when their responses have been received.
     Requests(u64),
 }
 
-/// How long a run may take beyond its limit.
+/// The time that a run may take beyond its limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// For responses to requests that are in flight at the end of a run limited by time: 30 seconds.
+    /// For responses to requests in flight at the end of a run that is limited by time: 30 seconds.
     pub responses: Duration,
     /// For a run that is limited by the number of requests: 300 seconds.
     pub run: Duration,
@@ -66,7 +66,7 @@ impl Default for Timeouts {
     }
 }
 
-/// Connections to one server. It stays in the thread that made it.
+/// Connections to one server. It stays in the thread that created it.
 pub struct LoadClient {
     runtime: LocalRuntime,
     link: Rc<Dialer>,
@@ -77,7 +77,7 @@ pub struct LoadClient {
     progress: Option<LoadObserver>,
 }
 
-/// Is called with the outcome of the first workload so far.
+/// Called with the outcome of the first workload so far.
 type LoadObserver = Box<dyn FnMut(&LoadOutcome, Duration)>;
 
 /// A workload between two runs.
@@ -93,10 +93,11 @@ enum Open {
 }
 
 impl LoadClient {
-    /// Opens the connections of all workloads, unless each is for one request only. `stop`, once true, ends any run.
+    /// Opens the connections of all workloads, unless each is for one request only. Setting `stop` ends any run.
     ///
     /// # Errors
-    /// [`LoadError::Connect`] when the server does not take one within ten seconds, [`LoadError::Tls`], [`LoadError::Stopped`].
+    /// [`LoadError::Connect`] when the server does not accept a connection within ten seconds, [`LoadError::Tls`],
+    /// [`LoadError::Stopped`].
     pub fn connect(
         target: Target,
         workloads: Vec<Workload>,
@@ -148,7 +149,7 @@ impl LoadClient {
         opened.map_err(|source| LoadError::Connect { addr, source })
     }
 
-    /// Opens so many further connections that never send anything.
+    /// Opens `count` further connections that never send anything.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -165,7 +166,7 @@ impl LoadClient {
         Ok(())
     }
 
-    /// How many of the idle connections the server has closed.
+    /// The number of idle connections that the server has closed.
     pub fn idle_closed(&self) -> usize {
         let is_closed = |stream: &&TcpStream| {
             let read = stream.try_read(&mut [0]);
@@ -174,21 +175,21 @@ impl LoadClient {
         self.idle.iter().filter(is_closed).count()
     }
 
-    /// Changes the pace of a workload, by its number, for the runs that follow.
+    /// Changes the pace of a workload, by its number, for later runs.
     pub fn set_pace(&mut self, workload: usize, pace: Pace) {
         if let Some(load) = self.loads.get_mut(workload) {
             load.pace = pace;
         }
     }
 
-    /// Changes the timeouts of the runs that follow.
+    /// Changes the timeouts of later runs.
     pub fn set_timeouts(&mut self, timeouts: Timeouts) {
         self.timeouts = timeouts;
     }
 
-    /// Watches the following runs: 20 times a second `progress` is called with the outcome of the first workload so far and
-    /// the time since the begin. Outcomes then have their slices, and a run that ends early, because the caller requests it or
-    /// because the server does not serve, is not an error: it reports its results.
+    /// Watches later runs: `progress` is called 20 times a second with the outcome of the first workload so far and the time
+    /// since the start. Outcomes then have slices, and a run that ends early, because the caller requests it or because most
+    /// requests fail, is not an error: it reports its results.
     pub fn watch(&mut self, progress: impl FnMut(&LoadOutcome, Duration) + 'static) {
         self.progress = Some(Box::new(progress));
     }
@@ -244,7 +245,7 @@ impl LoadClient {
         runs.collect()
     }
 
-    /// Connections of HTTP/2 that broke in an earlier run; those of HTTP/1.1 are opened when they are needed.
+    /// The HTTP/2 connections that broke in an earlier run; those of HTTP/1.1 are opened when they are needed.
     fn closed(&self) -> Vec<(usize, usize)> {
         let mut closed = Vec::new();
         for (number, load) in self.loads.iter().enumerate() {
@@ -271,7 +272,7 @@ impl LoadClient {
                     tasks.spawn_local(async move { (number, at, one(run, link, open).await) });
                 }
             }
-            let mut ticks = interval(GLANCE);
+            let mut ticks = interval(CHECK_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
@@ -324,7 +325,7 @@ async fn one(run: Rc<Run>, link: Rc<Dialer>, open: Option<Open>) -> Option<Open>
 }
 
 impl Dialer {
-    /// Requests at a time on each connection of HTTP/2.
+    /// The number of concurrent requests on each connection of HTTP/2.
     fn streams(&self) -> Option<usize> {
         match self.target.tls.as_ref()?.protocol {
             TargetProtocol::Http1 => None,
@@ -335,5 +336,5 @@ impl Dialer {
 
 /// The number of tasks that run before the next `epoll_wait`.
 const TASKS_PER_POLL: u32 = 256;
-/// The caller's wish to stop is noticed so soon.
-const GLANCE: Duration = Duration::from_millis(50);
+/// The interval at which the caller's `stop` flag is checked and `progress` is called.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);

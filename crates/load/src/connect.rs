@@ -18,29 +18,29 @@ use tokio_util::either::Either;
 
 use crate::{LoadError, trust::Trust};
 
-/// Where requests go, and over what kind of connections.
+/// The server, and the type of connections to it.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Of the server.
+    /// The address of the server.
     pub addr: SocketAddr,
-    /// Over TLS; `None`: in plain, where only HTTP/1.1 is spoken.
+    /// The settings of TLS; `None`: no TLS, with HTTP/1.1.
     pub tls: Option<TargetTls>,
     /// How long connections last.
     pub connections: Connections,
-    /// A field of responses, such as `cache-status`, whose values are counted.
+    /// A response field, such as `cache-status`, whose values are counted.
     pub watch: Option<String>,
 }
 
-/// How to connect over TLS.
+/// The settings of TLS.
 #[derive(Debug, Clone)]
 pub struct TargetTls {
-    /// The name that the certificate must have.
+    /// The name that the certificate must contain.
     pub name: String,
-    /// Which certificates are trusted.
+    /// The trusted certificates.
     pub trusted: Trust,
     /// The protocol.
     pub protocol: TargetProtocol,
-    /// Handshakes may resume the session of one before. With [`Trust::Only`] they must, or must not; others count as broken.
+    /// Whether handshakes may resume a previous session. With [`Trust::Only`] they must, or must not; others count as broken.
     pub resumes: bool,
 }
 
@@ -49,9 +49,9 @@ pub struct TargetTls {
 pub enum TargetProtocol {
     /// One request at a time on each connection.
     Http1,
-    /// So many requests at a time on each connection.
+    /// This number of concurrent requests on each connection.
     Http2 {
-        /// At least one.
+        /// The number of requests, at least one.
         streams: usize,
     },
 }
@@ -59,24 +59,24 @@ pub enum TargetProtocol {
 /// How long connections last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connections {
-    /// As long as the server lets them.
+    /// Until the server closes them.
     Kept,
-    /// A new one for each request (HTTP/1.1 only). The requests should say `Connection: close`.
+    /// For one request (HTTP/1.1 only). The requests should contain `Connection: close`.
     PerRequest,
 }
 
 /// An open connection.
 pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// What all connections of a client share.
+/// The state that all connections of a client share.
 pub(crate) struct Dialer {
     pub(crate) target: Target,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// Counts up, to spread connections over local addresses.
+    /// A counter that distributes connections over local addresses.
     sources: Cell<u8>,
-    /// Full handshakes that should have been resumed, or the other way round.
+    /// The number of full handshakes that should have been resumed, or the reverse.
     pub(crate) wrong_handshakes: Cell<u64>,
-    /// What connections read into, one after the other.
+    /// The read buffer that all connections share.
     pub(crate) buffer: RefCell<Box<[u8]>>,
 }
 
@@ -98,9 +98,9 @@ impl Dialer {
         })
     }
 
-    /// A connection after its handshake.
+    /// Opens a connection, including the TLS handshake.
     pub(crate) async fn open(&self) -> io::Result<Stream> {
-        let opened = timeout(PATIENCE, async {
+        let opened = timeout(CONNECT_TIMEOUT, async {
             let stream = self.connect().await?;
             match &self.tls {
                 None => Ok(Stream::Left(stream)),
@@ -126,7 +126,7 @@ impl Dialer {
         if let IpAddr::V4(ip) = addr.ip()
             && ip.is_loopback()
         {
-            // Each from another address, so that the kernel's memory of closed connections does not run out of ports.
+            // Each from another local address, because the kernel's memory of closed connections would exhaust the ports of one.
             let source = self.sources.get();
             self.sources.set((source + 1) % SOURCES);
             socket.set_reuseaddr(true)?;
@@ -143,7 +143,7 @@ impl Dialer {
             return Ok(());
         };
         let spoken = session.alpn_protocol();
-        // A server that knows no such negotiation speaks HTTP/1.1.
+        // A server without ALPN speaks HTTP/1.1.
         let is_wanted = spoken == Some(tls.protocol.name())
             || (spoken.is_none() && tls.protocol == TargetProtocol::Http1);
         if !is_wanted {
@@ -156,7 +156,7 @@ impl Dialer {
         };
         let is_checked = matches!(tls.trusted, Trust::Only(_));
         if is_checked && session.handshake_kind() != Some(wanted) {
-            // It is used all the same: the first connections bring the tickets that others resume with.
+            // The connection is used nevertheless: the first ones get the tickets with which others resume.
             self.wrong_handshakes.set(self.wrong_handshakes.get() + 1);
         }
         Ok(())
@@ -164,7 +164,7 @@ impl Dialer {
 }
 
 impl TargetProtocol {
-    /// As handshakes name it (RFC 7301).
+    /// The name in handshakes (RFC 7301).
     fn name(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
@@ -173,8 +173,8 @@ impl TargetProtocol {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Local addresses in use: 60 times the kernel's 28,000 ports.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of local addresses: 60 times the kernel's 28,000 ports.
 const SOURCES: u8 = 60;
-/// Of one read. Large enough that a large file costs few of them.
+/// The size of the read buffer: large enough for few reads of a large file.
 const BUFFER: usize = 256 * 1024;

@@ -2,47 +2,47 @@
 
 use std::{io, net::SocketAddr};
 
-/// A run that could not be made or finished.
+/// An error that prevents a run, or ends it.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The target took no connection, or the handshake failed.
+    /// The target accepted no connection, or the handshake failed.
     #[error("cannot connect to {addr}: {source}")]
     Connect {
-        /// Of the target.
+        /// The address of the target.
         addr: SocketAddr,
-        /// What the operating system or TLS says.
+        /// The error of the operating system or of TLS.
         source: io::Error,
     },
     /// The certificate or the name of the target cannot be used.
     #[error("TLS: {0}")]
     Tls(String),
-    /// A template with an unknown or unfinished placeholder.
+    /// A template has an unknown or incomplete placeholder.
     #[error("template: {0}")]
     Template(String),
-    /// Pages that cannot be requested.
+    /// The pages cannot be requested.
     #[error("pages: {0}")]
     Pages(String),
-    /// A rate that no client can keep.
+    /// The rate is invalid, or too high for a client.
     #[error("a rate of {0} requests per second is not between 0 and 1,000,000")]
     Rate(f64),
-    /// So many requests got no response that the rest was not sent.
+    /// The run was aborted because too many requests got no response.
     #[error("the run was given up after {count} requests without a response, first: {first}")]
     TooManyBroken {
-        /// Requests without a response.
+        /// The number of requests without a response.
         count: u64,
-        /// What the first of them met.
+        /// The error of the first of these requests.
         first: String,
     },
-    /// A run that ends with the number of requests took too long.
+    /// A run that is limited by the number of requests took too long.
     #[error("{missing} requests had no response when the time for the run was over")]
     Unfinished {
-        /// Requests not sent, or without a response.
+        /// The number of requests that were not sent, or have no response.
         missing: u64,
     },
-    /// The caller's flag asked the run to end.
+    /// The caller's flag ended the run.
     #[error("stopped")]
     Stopped,
-    /// The runtime cannot be built.
+    /// The runtime cannot be created.
     #[error("runtime: {0}")]
     Runtime(#[from] io::Error),
 }

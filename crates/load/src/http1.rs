@@ -10,7 +10,7 @@ use crate::{
     run::{LoadWorker, Run},
 };
 
-/// Sends requests until the run ends; the connection, if it can go on.
+/// Sends requests until the run ends. Returns the connection if it is reusable.
 pub(crate) async fn work(
     run: Rc<Run>,
     link: Rc<Dialer>,
@@ -31,7 +31,7 @@ pub(crate) async fn work(
     stream
 }
 
-/// One request and its response, on a new connection if there is none, or if the server has closed the old one meanwhile.
+/// Exchanges one request and its response, on a new connection if there is none, or if the server has closed the old one.
 async fn exchange(
     worker: &LoadWorker,
     link: &Dialer,
@@ -79,8 +79,8 @@ async fn read<T>(
 ) -> io::Result<Option<T>> {
     let mut take = Some(take);
     std::future::poll_fn(|context| {
-        let mut room = link.buffer.borrow_mut();
-        let mut buffer = ReadBuf::new(&mut room);
+        let mut space = link.buffer.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut space);
         let ready = Pin::new(&mut *stream).poll_read(context, &mut buffer);
         ready.map_ok(|()| {
             let take = take.take().filter(|_| !buffer.filled().is_empty());
@@ -90,7 +90,7 @@ async fn read<T>(
     .await
 }
 
-/// The connection for the next request. One that the server closes is read to its end first: an end from this side could be a
+/// The connection for the next request. If the server closes it, it is read to its end first: closing it on this side could send a
 /// reset.
 async fn next(
     worker: &LoadWorker,

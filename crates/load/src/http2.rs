@@ -19,7 +19,7 @@ use crate::{
     run::{LoadWorker, Run},
 };
 
-/// Begins to speak HTTP/2 after the handshake.
+/// Opens a connection and starts HTTP/2 on it.
 pub(crate) async fn open(link: &Dialer) -> io::Result<SendRequest<Bytes>> {
     let stream: Stream = link.open().await?;
     let mut builder = Builder::new();
@@ -32,13 +32,13 @@ pub(crate) async fn open(link: &Dialer) -> io::Result<SendRequest<Bytes>> {
         .await
         .map_err(|error| io::Error::other(format!("HTTP/2: {error}")))?;
     spawn_local(async move {
-        // What breaks is seen by the streams.
+        // The streams see errors of the connection.
         let _ = connection.await;
     });
     Ok(send)
 }
 
-/// Sends requests until the run ends; the connection, if it can go on.
+/// Sends requests until the run ends. Returns the connection if it is reusable.
 pub(crate) async fn work(
     run: Rc<Run>,
     link: Rc<Dialer>,
@@ -60,14 +60,14 @@ pub(crate) async fn work(
     connection.current.lock().await.send.take()
 }
 
-/// A connection that is opened again when the server ends it; all its streams use it.
+/// A connection that is reopened when the server closes it; all its streams use it.
 struct Connection {
     link: Rc<Dialer>,
     current: Mutex<CurrentConnection>,
 }
 
 struct CurrentConnection {
-    /// Counts the connections.
+    /// The number of the connection.
     number: u64,
     send: Option<SendRequest<Bytes>>,
 }
@@ -87,7 +87,7 @@ impl Connection {
         Ok((current.number, send))
     }
 
-    /// Nothing more is sent on the connection of this number.
+    /// Stops using the connection with this number.
     async fn retire(&self, number: u64) {
         let mut current = self.current.lock().await;
         if current.number == number {
@@ -95,8 +95,8 @@ impl Connection {
         }
     }
 
-    /// One request and its response. A request that the server has not processed because it ends the connection
-    /// (RFC 9113 §6.8) is sent again on a new one.
+    /// Exchanges one request and its response. If the server did not process the request because it closes the connection
+    /// (RFC 9113 §6.8), the request is sent again on a new one.
     async fn exchange(
         &self,
         worker: &LoadWorker,
@@ -121,7 +121,7 @@ impl Connection {
     }
 }
 
-/// One stream after the other.
+/// Sends requests, one stream after the other.
 async fn stream(worker: LoadWorker, connection: Rc<Connection>) {
     let watch = connection.link.target.watch.as_deref();
     let mut response = ReceivedResponse::new(watch.map(Rc::from));
@@ -141,8 +141,8 @@ async fn exchange(
 ) -> Result<(), h2::Error> {
     std::future::poll_fn(|context| send.poll_ready(context)).await?;
     let request = request(head).ok_or_else(|| h2::Error::from(Reason::INTERNAL_ERROR))?;
-    let (answer, _) = send.send_request(request, true)?;
-    let (head, mut body) = answer.await?.into_parts();
+    let (pending, _) = send.send_request(request, true)?;
+    let (head, mut body) = pending.await?.into_parts();
     response.status = head.status.as_u16();
     let coding = head.headers.get(header::CONTENT_ENCODING);
     response.coding = coding.map_or(BodyCoding::Identity, |value| {
@@ -161,7 +161,7 @@ async fn exchange(
     Ok(())
 }
 
-/// The request as HTTP/2 has it, from its head as HTTP/1.1 has it.
+/// Converts the head of an HTTP/1.1 request to HTTP/2.
 fn request(head: &[u8]) -> Option<Request<()>> {
     let lines = head.split(|byte| *byte == b'\n').count();
     let mut fields = vec![httparse::EMPTY_HEADER; lines];
@@ -170,7 +170,7 @@ fn request(head: &[u8]) -> Option<Request<()>> {
     let mut host = "";
     let mut request = Request::builder().method(parsed.method?);
     for field in parsed.headers.iter() {
-        // RFC 9113 section 8.2.2, and what `:authority` says.
+        // `:authority` replaces `Host`, and connection-specific fields are not permitted (RFC 9113 section 8.2.2).
         if field.name.eq_ignore_ascii_case("host") {
             host = std::str::from_utf8(field.value).ok()?;
         } else if !field.name.eq_ignore_ascii_case("connection") {
@@ -181,8 +181,8 @@ fn request(head: &[u8]) -> Option<Request<()>> {
     request.uri(uri).body(()).ok()
 }
 
-/// As large as a browser's.
+/// As large as the windows of a browser.
 const STREAM_WINDOW: u32 = 6 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 15 * 1024 * 1024;
-/// Connections on which one request is tried.
+/// The maximum number of connections on which one request is tried.
 const MAX_ATTEMPTS: u32 = 10;

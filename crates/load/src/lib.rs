@@ -2,16 +2,16 @@
 //!
 //! A [`LoadClient`] holds connections to one [`Target`] and runs one or more [`Workload`]s on them at the same time, any
 //! number of times; the connections stay open between runs. In a closed loop each connection sends its next request when it
-//! has its response. At a constant rate each request has an intended start, and its latency counts from there, so that a
-//! server that stalls is charged for every request that was due meanwhile (no coordinated omission).
+//! has received its response. At a constant rate each request has an intended start, from which its latency is measured, so
+//! that a stalled server is charged for every request that should have started in that time (no coordinated omission).
 //!
 //! [`Requests`] produces the requests; a [`Generator`] writes them from a [`Template`] that may have different values in
 //! each. A [`LoadOutcome`] is the result of a workload: one histogram for responses as expected, one for responses with
 //! another status, one for requests whose connection failed. A request without a response counts with the time that it
 //! waited. Several clients in their own threads use several cores; [`LoadOutcome::merge`] adds their results up.
 //!
-//! [`Visitors`] are requests of browsers for pages of a list, a sitemap or an access log. A [`LoadReport`] is the result of
-//! a run, as JSON, as CSV, as the lines of ab, or as one HTML page; [`find_knee`] and [`KneeCause`] evaluate a ramp.
+//! [`Visitors`] are requests of browsers for pages in a list, a sitemap or an access log. A [`LoadReport`] is the result of
+//! a run, as JSON, as CSV, in the format of ab, or as one HTML page; [`find_knee`] and [`KneeCause`] evaluate a ramp.
 //!
 //! The crate opens connections only to the target, writes no files and prints nothing.
 

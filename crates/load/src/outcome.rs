@@ -1,4 +1,4 @@
-//! The result of a workload in one run: how many responses, their latency, and how many were wrong.
+//! The result of a workload in one run: the number of responses, their latency, and the failures.
 
 use std::{
     collections::BTreeMap,
@@ -14,64 +14,64 @@ use crate::{
     slices::{self, Ended, LoadSlice},
 };
 
-/// What one workload saw in one run, or several of them added up.
+/// The results of one workload in one run, or the sum of several.
 #[derive(Debug, Clone)]
 pub struct LoadOutcome {
-    /// Responses that came whole, right or wrong.
+    /// The number of complete responses, with any status.
     pub responses: u64,
-    /// Of these on the wire, heads and framing included; over HTTP/2 and TLS only the bodies.
+    /// The size of these responses in bytes, including heads and framing; over HTTP/2 and TLS only the bodies.
     pub bytes: u64,
-    /// From the begin of the run to the last response.
+    /// The time from the start of the run to the last response.
     pub elapsed: Duration,
-    /// In nanoseconds, from the intended start of a request to the last byte of a response with the expected status. A request
-    /// without a response at the end of the run counts with the time that it waited.
+    /// The times in nanoseconds from the intended start of a request to the last byte of a response with the expected status. A
+    /// request without a response at the end of the run counts with the time that it waited.
     pub latency: Histogram<u64>,
-    /// The same for responses with another status: a server that refuses quickly does not look fast.
+    /// The same times for responses with another status, so that a server that refuses requests quickly does not look fast.
     pub error_latency: Histogram<u64>,
-    /// The time from the intended start of a request to the failure of its connection.
+    /// The times from the intended start of a request to the failure of its connection.
     pub broken_latency: Histogram<u64>,
-    /// Responses with another status than expected.
+    /// The number of responses with another status than expected.
     pub unexpected_status: u64,
-    /// Connections that broke or were refused, bytes that are no response, responses that never came.
+    /// The number of broken or refused connections, invalid responses, and missing responses.
     pub broken: u64,
-    /// Requests that were due by the rate, and never sent because all connections were busy until the end. Their latency is
-    /// the time that they had waited by then.
+    /// The number of requests that were never sent because all connections were busy until the end. Their latency is the time
+    /// from their intended start to the end.
     pub unsent: u64,
-    /// Connections opened again because the server had closed them in order.
+    /// The number of connections that were reopened because the server had closed them gracefully.
     pub reconnects: u64,
-    /// What went wrong first.
+    /// The first error.
     pub first_error: Option<String>,
-    /// Lengths of bodies, the first eight, and how often each came.
+    /// The first eight lengths of bodies, and their counts.
     pub lengths: BTreeMap<u64, u64>,
-    /// How many bodies had yet another length.
+    /// The number of bodies with other lengths.
     pub other_lengths: u64,
-    /// Status and watched field, and how often each came; the first 64.
+    /// The first 64 pairs of status and watched field, and their counts.
     pub watched: BTreeMap<(u16, String), u64>,
-    /// Some bodies: one in about a thousand, and one of each of `lengths`.
+    /// Samples of bodies: about one in a thousand, and one of each of `lengths`.
     pub samples: Vec<BodySample>,
-    /// Requests by status; 0: without a response. Only of a run that is watched.
+    /// Requests by status; 0: without a response. Only in a watched run.
     pub statuses: BTreeMap<u16, u64>,
-    /// Responses by the word of the watched Cache-Status, `none` without one. Only of a run that is watched.
+    /// Responses by the word of the watched Cache-Status, `none` without one. Only in a watched run.
     pub cache_words: BTreeMap<String, u64>,
-    /// What became of the requests that were due in each second. Only of a run that is watched.
+    /// The requests by the second of their intended start. Only in a watched run.
     pub slices: Vec<LoadSlice>,
-    /// The run ended before its time.
+    /// Whether the run ended early.
     pub is_stopped: bool,
     is_watched: bool,
     begun: u64,
     keeps_next: bool,
 }
 
-/// A body that was kept.
+/// The body of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodySample {
     /// The requested page.
     pub page: usize,
-    /// How the body is coded.
+    /// The coding of the body.
     pub coding: BodyCoding,
-    /// As it came.
+    /// The body as received.
     pub body: Vec<u8>,
-    /// Of page, coding and body: equal samples have the same.
+    /// A hash of page, coding and body, to find equal samples.
     pub hash: u64,
 }
 
@@ -103,13 +103,13 @@ impl LoadOutcome {
         }
     }
 
-    /// Adds what another client saw meanwhile.
+    /// Adds the results of another client.
     pub fn merge(&mut self, other: Self) {
         self.merge_watched(&other);
         self.responses += other.responses;
         self.bytes += other.bytes;
         self.elapsed = self.elapsed.max(other.elapsed);
-        // All have the same bounds.
+        // All histograms have the same bounds.
         let _ = self.latency.add(&other.latency);
         let _ = self.error_latency.add(&other.error_latency);
         let _ = self.broken_latency.add(&other.broken_latency);
@@ -128,37 +128,37 @@ impl LoadOutcome {
         self.samples.extend(other.samples);
     }
 
-    /// The latency that this share of the requests did not exceed; `share` from 0 to 1. Responses with another status than
-    /// expected are omitted. A request whose connection failed counts as slower than every response: a server that drops its
-    /// slowest requests does not improve.
+    /// The latency that `share` (0 to 1) of the requests did not exceed. Responses with another status than expected are omitted. A
+    /// request whose connection failed counts as slower than every response, so that dropping the slowest requests does not
+    /// improve the result.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn quantile(&self, share: f64) -> Duration {
-        let (answered, broken) = (self.latency.len() as f64, self.broken_latency.len() as f64);
-        let rank = (share.clamp(0.0, 1.0) * (answered + broken)).ceil();
-        let nanoseconds = if rank <= answered {
-            self.latency.value_at_quantile(rank / answered.max(1.0))
+        let (responses, broken) = (self.latency.len() as f64, self.broken_latency.len() as f64);
+        let rank = (share.clamp(0.0, 1.0) * (responses + broken)).ceil();
+        let nanoseconds = if rank <= responses {
+            self.latency.value_at_quantile(rank / responses.max(1.0))
         } else {
             let broken = self
                 .broken_latency
-                .value_at_quantile((rank - answered) / broken);
+                .value_at_quantile((rank - responses) / broken);
             broken.max(self.latency.max())
         };
         Duration::from_nanos(nanoseconds)
     }
 
-    /// Responses in a second.
+    /// Responses per second.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn per_second(&self) -> f64 {
         self.responses as f64 / self.elapsed.as_secs_f64().max(1e-6)
     }
 
-    /// Whether the body of the response to the next request is to be kept.
+    /// Whether to keep the body of the next response.
     pub(crate) fn wants_body(&mut self) -> bool {
         self.begun += 1;
         std::mem::take(&mut self.keeps_next) || self.begun % SAMPLED == 1
     }
 
-    /// Counts a whole response.
+    /// Counts a complete response.
     pub(crate) fn record(
         &mut self,
         expected: Expected,
@@ -195,13 +195,13 @@ impl LoadOutcome {
         }
     }
 
-    /// Counts a request that was due and never sent.
+    /// Counts a request that was not sent before the end of the run.
     pub(crate) fn record_unsent(&mut self, waited: Duration) {
         self.unsent += 1;
         record(&mut self.latency, waited);
     }
 
-    /// Counts a request that was sent and had no response at the end of the run.
+    /// Counts a request without a response at the end of the run.
     pub(crate) fn record_unanswered(&mut self, waited: Duration) {
         self.broken += 1;
         self.error(|| "no response in time".to_owned());
@@ -215,13 +215,13 @@ impl LoadOutcome {
         record(&mut self.broken_latency, elapsed);
     }
 
-    /// Counts a connection of the wrong kind, which was used all the same.
+    /// Counts a handshake of the wrong kind; its connection was used nevertheless.
     pub(crate) fn record_wrong_handshake(&mut self) {
         self.broken += 1;
         self.error(|| "a handshake of the wrong kind".to_owned());
     }
 
-    /// Adds what only runs have that are watched.
+    /// Adds the results that only watched runs have.
     fn merge_watched(&mut self, other: &Self) {
         self.is_stopped |= other.is_stopped;
         for (status, count) in &other.statuses {
@@ -233,7 +233,7 @@ impl LoadOutcome {
         slices::merge(&mut self.slices, &other.slices);
     }
 
-    /// Counts a request in the second in which it was due.
+    /// Counts a request in the second of its intended start.
     pub(crate) fn record_slice(&mut self, due: Duration, ended: Ended) {
         if self.is_watched {
             *self.statuses.entry(ended.status).or_default() += 1;
@@ -287,11 +287,11 @@ fn record(histogram: &mut Histogram<u64>, time: Duration) {
     histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
 }
 
-/// What takes longer counts as this long: ten minutes.
+/// The maximum latency, ten minutes; longer times count as this.
 const LONGEST_NS: u64 = 600_000_000_000;
-/// One body of so many is kept: a prime, so that it falls on every page in time.
+/// One body of this number is kept: a prime, so that over time every page is sampled.
 const SAMPLED: u64 = 997;
-/// Each may be a large file.
+/// Limited because each may be a large file.
 const MOST_SAMPLES: usize = 12;
 const MOST_LENGTHS: usize = 8;
 const MOST_WATCHED: usize = 64;

@@ -1,35 +1,35 @@
-//! The source of requests: a trait for any source, and a generator that writes them from a template.
+//! The sources of requests: a trait, and a generator that writes requests from a template.
 
 use std::time::Duration;
 
 use crate::template::{Random, Template, Values};
 
-/// A source of requests. It is called for each request in turn, before the request is due; the last one of a run may not be sent.
+/// A source of requests. It is called for each request in turn, before its intended start; the last one of a run may not be sent.
 pub trait Requests {
-    /// Writes the head of the next request, as HTTP/1.1 has it, into `head`, which is empty; says what its response must be.
+    /// Writes the head of the next request, in the format of HTTP/1.1, into `head`, which is empty. Returns the expected response.
     fn next(&mut self, head: &mut Vec<u8>) -> Expected;
 
-    /// When the request of this number, from 0, is due after the begin of a run, if that is known; `None` ends the run.
+    /// The intended start of the request with this number, counted from 0, since the start of the run; `None` ends the run.
     fn due(&self, _number: u64) -> Option<Duration> {
         None
     }
 }
 
-/// What the response to a request must be.
+/// The expected response to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
-    /// The number of the page, for samples; from 0.
+    /// The number of the page, from 0, for samples.
     pub page: usize,
     /// The status code.
     pub status: ExpectedStatus,
 }
 
-/// Which status code counts as a success.
+/// The status codes that count as success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedStatus {
-    /// This one only.
+    /// Only this one.
     Exactly(u16),
-    /// All that say that the server does its work: neither 429 nor 5xx.
+    /// All that mean that the server does its work: neither 429 nor 5xx.
     Served,
 }
 
@@ -44,12 +44,12 @@ impl ExpectedStatus {
 
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// Which of several pages each request is for.
+/// The order in which pages are requested.
 #[derive(Debug, Clone)]
 pub enum Order {
-    /// So many pages, one after the other, and again from the first.
+    /// This number of pages, one after the other, and again from the first.
     InTurn(usize),
-    /// So many pages by Zipf's law with exponent 1: the n-th is requested an n-th as often as the first.
+    /// This number of pages by Zipf's law with exponent 1: the n-th is requested 1/n times as often as the first.
     Zipf(usize),
 }
 
@@ -59,13 +59,13 @@ pub struct Generator {
     template: Template,
     status: u16,
     pages: usize,
-    /// By Zipf's law: the sum of 1/n up to each page.
+    /// For Zipf's law: the sum of 1/n up to each page.
     sums: Vec<f64>,
     values: Values,
 }
 
 impl Generator {
-    /// Requests for these pages, all of which must be answered with `status`.
+    /// Creates requests for pages that are expected to respond with `status`.
     pub fn new(template: Template, order: &Order, status: u16) -> Self {
         let (pages, sums) = match *order {
             Order::InTurn(pages) => (pages, Vec::new()),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_in_turn_go_round() {
+    fn pages_in_turn_repeat() {
         let mut generator = generator(&Order::InTurn(2));
         for (page, wanted) in [
             (0, "GET /1?n=0000000001"),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_favours_the_first_and_reaches_the_last() {
+    fn zipf_prefers_the_first_and_reaches_the_last() {
         let mut generator = generator(&Order::Zipf(1000));
         let mut counts = vec![0_u32; 1000];
         for _ in 0..200_000 {

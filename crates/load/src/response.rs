@@ -1,48 +1,48 @@
-//! A response of HTTP/1.1 as it arrives, in pieces: its status, the length of its body, whether it ends the connection.
+//! Parses a response of HTTP/1.1 that arrives in pieces: its status, the length of its body, and whether it ends the connection.
 //!
-//! Total over any bytes.
+//! Accepts any bytes without panicking.
 
 use std::rc::Rc;
 
 use galley_http::{body::BodyReader, framing::BodyKind};
 
-/// The response that is being read. Used again for the next one.
+/// The response that is being read; reused for the next one.
 #[derive(Debug)]
 pub(crate) struct ReceivedResponse {
     state: State,
-    /// The head so far, if it came in several pieces.
+    /// The head so far, if it arrived in several pieces.
     head: Vec<u8>,
     pub(crate) status: u16,
-    /// Bytes of the body so far, without their framing.
+    /// The length of the body so far, without framing.
     pub(crate) length: u64,
-    /// Bytes on the wire so far.
+    /// The bytes received so far.
     pub(crate) bytes: u64,
     pub(crate) coding: BodyCoding,
-    /// True if the server will close the connection after it.
+    /// Whether the server will close the connection after the response.
     pub(crate) closes: bool,
     /// The body, if it is kept.
     pub(crate) body: Option<Vec<u8>>,
-    /// It answers a HEAD request: whatever its fields say, it has no body.
+    /// Whether the request was HEAD, so that the response has no body, whatever its fields contain.
     is_of_head: bool,
-    /// The name of a field whose value is noted, and its value.
+    /// The name of the field whose value is recorded, and its value.
     watch: Option<Rc<str>>,
     watched: Option<String>,
 }
 
-/// Content-Encoding of a body.
+/// The Content-Encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyCoding {
-    /// None.
+    /// No coding.
     Identity,
     /// `gzip`.
     Gzip,
     /// `br`.
     Br,
-    /// Another one.
+    /// Another coding.
     Other,
 }
 
-/// Why bytes are no response.
+/// Why bytes are not a valid response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MalformedResponse(pub(crate) &'static str);
 
@@ -54,7 +54,7 @@ enum State {
 }
 
 impl BodyCoding {
-    /// As the field names it.
+    /// The name in the field.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -91,7 +91,7 @@ impl ReceivedResponse {
         }
     }
 
-    /// Forgets the response before; `keeps_body`: the next one's body is kept.
+    /// Prepares for the next response; `keeps_body`: whether to keep its body.
     pub(crate) fn reset(&mut self, keeps_body: bool) {
         self.state = State::Head;
         self.head.clear();
@@ -101,27 +101,27 @@ impl ReceivedResponse {
         self.body = keeps_body.then(Vec::new);
     }
 
-    /// Says to which request it belongs.
+    /// Sets the request to which the response belongs.
     pub(crate) fn belongs_to(&mut self, head: &[u8]) {
         self.is_of_head = head.starts_with(b"HEAD ");
     }
 
-    /// The name of the field whose value is noted.
+    /// The name of the field whose value is recorded.
     pub(crate) fn watch(&self) -> Option<&str> {
         self.watch.as_deref()
     }
 
-    /// Notes the value of that field.
+    /// Records the value of that field.
     pub(crate) fn note(&mut self, value: &[u8]) {
         self.watched = Some(String::from_utf8_lossy(value).into_owned());
     }
 
-    /// True if nothing of it has come.
+    /// Whether nothing has been received yet.
     pub(crate) fn is_untouched(&self) -> bool {
         self.bytes == 0
     }
 
-    /// True if the end of the connection is the end of this response.
+    /// Whether the end of the connection is the end of this response.
     pub(crate) fn ends_with_connection(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }
@@ -130,7 +130,7 @@ impl ReceivedResponse {
         self.watch.as_ref().and(self.watched.as_deref())
     }
 
-    /// Reads on; true once the response is whole.
+    /// Parses the next bytes. Returns whether the response is complete.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<bool, MalformedResponse> {
         self.bytes += bytes.len() as u64;
         if !self.head.is_empty() {
@@ -174,7 +174,7 @@ impl ReceivedResponse {
         }
     }
 
-    /// Counts some of the body.
+    /// Counts a part of the body.
     pub(crate) fn take(&mut self, data: &[u8]) {
         self.length += data.len() as u64;
         if let Some(body) = &mut self.body {
@@ -182,7 +182,7 @@ impl ReceivedResponse {
         }
     }
 
-    /// Reads the head at the beginning of `bytes`; its length, or `None` if it is not whole.
+    /// Parses the head at the start of `bytes`. Returns its length, or `None` if it is incomplete.
     fn begin(&mut self, bytes: &[u8]) -> Result<Option<usize>, MalformedResponse> {
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut response = httparse::Response::new(&mut fields);
@@ -194,7 +194,7 @@ impl ReceivedResponse {
         self.status = response.code.unwrap_or(0);
         self.coding = BodyCoding::Identity;
         self.watched = None;
-        // HTTP/1.0 closes unless it says otherwise.
+        // HTTP/1.0 closes by default.
         self.closes = response.version == Some(0);
         let (mut length, mut is_chunked) = (None, false);
         for field in response.headers.iter() {
@@ -204,7 +204,7 @@ impl ReceivedResponse {
                 let mut parts = value.windows(word.len());
                 parts.any(|part| part.eq_ignore_ascii_case(word))
             };
-            // The length first: comparing it is cheap, and most names have another one.
+            // Compares the length first, which is cheap and differs for most names.
             match name.len() {
                 14 if is("content-length") => {
                     let text = std::str::from_utf8(value).ok();
@@ -222,7 +222,7 @@ impl ReceivedResponse {
         }
         let reader = |kind| State::Body(BodyReader::new(kind, u64::MAX));
         self.state = match (self.status, is_chunked, length) {
-            // Interim: the response itself follows.
+            // Interim: the final response follows.
             (100..=199, ..) => State::Head,
             (204 | 304, ..) => reader(BodyKind::None),
             _ if self.is_of_head => reader(BodyKind::None),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_of_every_framing_whole_and_byte_by_byte() {
+    fn responses_of_every_framing_are_parsed_in_any_pieces() {
         let rows = [
             (
                 "200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_is_refused() {
+    fn malformed_responses_are_rejected() {
         for text in [
             "no response at all\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxHTTP/1.1",

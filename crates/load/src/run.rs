@@ -1,4 +1,4 @@
-//! One run of one workload, as its connections see it: when the next request begins, and its result.
+//! One run of one workload: when each connection sends its next request, and the results.
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,17 +15,17 @@ use crate::{
     slices::Ended,
 };
 
-/// A source that a workload keeps from run to run.
+/// A source of requests that a workload keeps between runs.
 pub(crate) type RequestSource = Rc<RefCell<Box<dyn Requests>>>;
 
-/// When a run begins and ends, and after how many requests.
+/// When a run starts and ends, and after how many requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) began: Instant,
     pub(crate) end: Instant,
-    /// `None`: only the time ends it.
+    /// The maximum number of requests; `None`: only the time ends the run.
     pub(crate) requests: Option<u64>,
-    /// The run is watched: the outcome has slices, and a run that ends early reports its results.
+    /// Whether the run is watched: the outcome has slices, and a run that ends early reports its results.
     pub(crate) is_watched: bool,
 }
 
@@ -33,12 +33,12 @@ pub(crate) struct Run {
     source: RequestSource,
     pub(crate) outcome: RefCell<LoadOutcome>,
     bounds: Bounds,
-    /// Requests still to be begun.
+    /// The number of requests that are left to send.
     left: Cell<u64>,
-    /// Intended start of the request in progress, for each worker.
+    /// The intended start of the request in progress, for each worker.
     in_progress: RefCell<Vec<Option<Instant>>>,
     last: Cell<Instant>,
-    /// When it was stopped.
+    /// When the run was stopped.
     stopped: Cell<Option<Instant>>,
     /// `None` in a closed loop.
     schedule: Option<RateSchedule>,
@@ -51,7 +51,7 @@ pub(crate) struct LoadWorker {
 }
 
 impl Run {
-    /// Call within the runtime.
+    /// Creates a run. Call within the runtime.
     pub(crate) fn new(
         source: RequestSource,
         pace: Pace,
@@ -79,8 +79,8 @@ impl Run {
         }
     }
 
-    /// Waits until the next request is to begin; its intended start and what `prepare` returned, or `None` when the run is over.
-    /// In an open loop `prepare` runs before the wait, so that at the start the request only has to be sent.
+    /// Waits until the start of the next request. Returns its intended start and the result of `prepare`, or `None` at the end
+    /// of the run. In an open loop `prepare` runs before the wait, so that the request is sent immediately at its start.
     async fn next_start<T>(&self, prepare: impl FnOnce() -> T) -> Option<(Instant, T)> {
         let Some(schedule) = &self.schedule else {
             let now = Instant::now();
@@ -95,7 +95,7 @@ impl Run {
         if schedule.timer.until(start).await.is_err() {
             tokio::time::sleep_until(start.into()).await;
         }
-        // Another worker may have ended the run meanwhile.
+        // Another worker may have ended the run during the wait.
         if self.is_over(start) {
             return None;
         }
@@ -108,7 +108,7 @@ impl Run {
         schedule.start(self.bounds.began, number, recorded)
     }
 
-    /// Ends the run before its time. Requests in progress count no more.
+    /// Ends the run early. Requests in progress are not counted.
     pub(crate) fn stop(&self) {
         self.stopped.set(Some(Instant::now()));
     }
@@ -122,16 +122,17 @@ impl Run {
 
     fn has_given_up(&self) -> bool {
         let outcome = self.outcome.borrow();
-        // A watched run shows failures; a server that does not serve at all is not an error.
+        // A watched run continues after failures, as long as there are more responses than failures.
         outcome.broken >= MAX_BROKEN
             && (!self.bounds.is_watched || outcome.broken > outcome.responses)
     }
 
-    /// The outcome, when no connection works for the run any more.
+    /// Returns the outcome, after all connections have finished.
     ///
     /// # Errors
     ///
-    /// [`LoadError::TooManyBroken`]; [`LoadError::Unfinished`] when requests of a run with a given number are missing.
+    /// [`LoadError::TooManyBroken`]; [`LoadError::Unfinished`] if a run that is limited by the number of requests has not
+    /// completed them.
     pub(crate) fn finish(&self) -> Result<LoadOutcome, LoadError> {
         let mut outcome = self.outcome.replace(LoadOutcome::new(false));
         let is_watched = self.bounds.is_watched;
@@ -171,7 +172,7 @@ impl Run {
         Ok(outcome)
     }
 
-    /// Counts the requests that were due before `end` and never sent.
+    /// Counts the requests whose intended start was before `end` and that were never sent.
     fn count_unsent(&self, outcome: &mut LoadOutcome, end: Instant) {
         let Some(schedule) = &self.schedule else {
             return;
@@ -197,8 +198,8 @@ impl Run {
 }
 
 impl LoadWorker {
-    /// Waits until the next request is to begin, and writes it to `head`; `response` becomes room for what comes. `None` when the run
-    /// is over.
+    /// Waits until the start of the next request, and writes its head to `head`; `response` is reset for its response. `None`
+    /// at the end of the run.
     pub(crate) async fn begin(
         &self,
         head: &mut Vec<u8>,
@@ -219,7 +220,7 @@ impl LoadWorker {
         expected
     }
 
-    /// The response is complete.
+    /// Records a complete response.
     pub(crate) fn done(&self, expected: Expected, response: &mut ReceivedResponse) {
         let now = Instant::now();
         self.run.last.set(now);
@@ -235,7 +236,7 @@ impl LoadWorker {
         self.run.slice(&mut outcome, start, ended);
     }
 
-    /// The connection failed before the response was complete.
+    /// Records a connection that failed before the response was complete.
     pub(crate) fn failed(&self, what: &dyn std::fmt::Display) {
         let now = Instant::now();
         let start = self.set_start(None).unwrap_or(now);
@@ -246,7 +247,7 @@ impl LoadWorker {
             .slice(&mut outcome, start, Ended::without_response(elapsed));
     }
 
-    /// A connection was opened instead of one that the server had closed in order.
+    /// Counts a connection that replaced one that the server had closed gracefully.
     pub(crate) fn reconnected(&self) {
         self.run.outcome.borrow_mut().reconnects += 1;
     }
@@ -258,5 +259,5 @@ impl LoadWorker {
     }
 }
 
-/// Requests without a response after which a run is given up.
+/// The number of requests without a response after which a run is aborted.
 const MAX_BROKEN: u64 = 1000;

@@ -1,6 +1,6 @@
-//! Intended starts of requests in an open loop: at a constant rate, on a ramp, or as recorded.
+//! The intended starts of requests in an open loop: at a constant rate, on a ramp, or as recorded.
 //!
-//! A start is computed from the number of its request, so rounding errors do not add up, and never from the time of earlier
+//! A start is calculated from the number of its request, so rounding errors do not accumulate, and never from the time of earlier
 //! responses.
 
 use std::time::{Duration, Instant};
@@ -12,33 +12,33 @@ use crate::{LoadError, timer::StartTimer};
 /// When requests are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// Closed loop: each connection sends the next request when it has its response.
+    /// Closed loop: each connection sends the next request when it has received its response.
     Closed,
-    /// Open loop: so many requests per second, whether or not responses come. A request that finds all connections busy is
-    /// sent late, and its latency counts from when it was due.
+    /// Open loop: this number of requests per second, independent of responses. If all connections are busy, a request is sent
+    /// late, and its latency counts from its intended start.
     Constant(f64),
-    /// Open loop: the rate changes evenly from one to the other, and stays there.
+    /// Open loop: the rate changes linearly, and then stays constant.
     Ramp {
-        /// Requests per second at the begin.
+        /// Requests per second at the start.
         from: f64,
-        /// Requests per second at the end.
+        /// Requests per second at the end of the change.
         to: f64,
-        /// How long the change takes.
+        /// The duration of the change.
         over: Duration,
     },
-    /// Open loop: each request is due when [`Requests::due`](crate::Requests::due) says.
+    /// Open loop: [`Requests::due`](crate::Requests::due) returns the start of each request.
     Recorded,
 }
 
-/// Intended starts of one run.
+/// The intended starts in one run.
 pub(crate) struct RateSchedule {
     rate: Option<Rates>,
     pub(crate) timer: StartTimer,
-    /// Number of the next request, from 0. The worker that holds the lock waits for its start; the others queue.
+    /// The number of the next request, from 0. The worker that holds the lock waits for its start; the others queue.
     pub(crate) next: Mutex<u64>,
 }
 
-/// A rate that changes evenly, and then stays.
+/// A rate that changes linearly, and then stays constant.
 #[derive(Debug, Clone, Copy)]
 struct Rates {
     from: f64,
@@ -47,7 +47,7 @@ struct Rates {
 }
 
 impl RateSchedule {
-    /// `None` for a closed loop. Call within the runtime.
+    /// Creates a schedule; `None` for a closed loop. Call within the runtime.
     pub(crate) fn new(pace: Pace) -> Result<Option<Self>, LoadError> {
         let rate = match pace {
             Pace::Closed => return Ok(None),
@@ -75,7 +75,7 @@ impl RateSchedule {
         }))
     }
 
-    /// The intended start of a request; `None` if there is none. `recorded` says when it was due if there is no rate.
+    /// The intended start of a request; `None`: there is no such request. `recorded` returns the start if there is no rate.
     pub(crate) fn start(
         &self,
         began: Instant,
@@ -91,7 +91,7 @@ impl RateSchedule {
 }
 
 impl Rates {
-    /// Seconds from the begin until the request of this number is due.
+    /// Seconds from the start of the run to the intended start of a request.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     fn due_s(self, number: u64) -> f64 {
         let number = number as f64;
@@ -99,7 +99,7 @@ impl Rates {
         if number >= on_ramp {
             return self.over_s + (number - on_ramp) / self.to;
         }
-        // By the time t, from*t + slope*t*t/2 requests were due. This form of the solution loses no digits where the slope is small.
+        // At time t, from*t + slope*t*t/2 requests have started. This form of the solution is numerically stable for small slopes.
         let slope = (self.to - self.from) / self.over_s;
         let root = (self.from * self.from + 2.0 * slope * number)
             .max(0.0)
@@ -108,7 +108,7 @@ impl Rates {
     }
 }
 
-/// Requests per second; no single thread sends as many.
+/// The maximum rate in requests per second, which no single thread can reach.
 const MAX_RATE: f64 = 1_000_000.0;
 /// Later than the end of any run.
 const FAR: Duration = Duration::from_secs(1 << 32);
@@ -126,11 +126,11 @@ mod tests {
         for (from, to, over_s, number, wanted) in [
             (100.0, 100.0, 0.0, 250, 2.5),
             (100.0, 100.0, 10.0, 250, 2.5),
-            // 0 to 100 within 10 s: 500 requests, half of the time for the first quarter.
+            // From 0 to 100 within 10 s: 500 requests, of which the first quarter takes half of the time.
             (1e-9, 100.0, 10.0, 125, 5.0),
             (1e-9, 100.0, 10.0, 500, 10.0),
             (1e-9, 100.0, 10.0, 600, 11.0),
-            // And down again.
+            // From 100 to 0.
             (100.0, 1e-9, 10.0, 375, 5.0),
         ] {
             let due = due(from, to, over_s, number);

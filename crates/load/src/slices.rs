@@ -1,27 +1,27 @@
-//! A run second by second: the results of the requests that were due in each, whenever their responses arrived.
+//! The results of a run by the second of the requests' intended starts, independent of when their responses arrived.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use hdrhistogram::Histogram;
 
-/// What became of the requests that were due in one second of a run.
+/// The results of the requests with an intended start in one second of a run.
 #[derive(Debug, Clone)]
 pub struct LoadSlice {
-    /// Requests that were due and have ended, or never will.
+    /// The number of requests that have ended, or will never be sent.
     pub requests: u64,
-    /// Those with a response of another status than expected, or without a response.
+    /// The number of requests with another status than expected, or without a response.
     pub failures: u64,
-    /// In microseconds, from the intended start, of all requests.
+    /// The latencies of all requests from their intended starts, in microseconds.
     pub latency: Histogram<u32>,
     /// Requests by status; 0: without a response.
     pub statuses: BTreeMap<u16, u64>,
 }
 
-/// How a request ended.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) latency: Duration,
-    /// 0: without a response.
+    /// The status; 0: no response.
     pub(crate) status: u16,
     pub(crate) is_failure: bool,
 }
@@ -46,14 +46,14 @@ impl LoadSlice {
         }
     }
 
-    /// Milliseconds that this share of the requests did not exceed.
+    /// The latency that this share of the requests did not exceed, in milliseconds.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
     pub fn quantile_ms(&self, share: f64) -> f64 {
         self.latency.value_at_quantile(share) as f64 / 1000.0
     }
 }
 
-/// Counts a request that was due so long after the begin of the run.
+/// Counts a request whose intended start was `due` after the start of the run.
 pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: Ended) {
     let at = usize::try_from(due.as_secs()).unwrap_or(usize::MAX);
     let at = at.min(MOST_SLICES - 1);
@@ -66,7 +66,7 @@ pub(crate) fn record(slices: &mut Vec<LoadSlice>, due: Duration, ended: Ended) {
     slice.requests += 1;
     slice.failures += u64::from(ended.is_failure);
     let microseconds = u64::try_from(ended.latency.as_micros()).unwrap_or(u64::MAX);
-    // The histogram grows with its values: an hour is the maximum.
+    // The histogram grows with its values, so they are limited to an hour.
     let recorded = slice.latency.record(microseconds.min(LONGEST_US));
     debug_assert!(
         recorded.is_ok(),
@@ -93,8 +93,8 @@ pub(crate) fn merge(slices: &mut Vec<LoadSlice>, others: &[LoadSlice]) {
     }
 }
 
-/// The word of a Cache-Status (RFC 9211) that says whether a cache answered: `hit`, `stale`, the reason why it forwarded
-/// the request, or its detail. The last member is of the cache that is nearest.
+/// The word in a Cache-Status (RFC 9211) that describes how the cache handled the request: `hit`, `stale`, the reason why it
+/// forwarded the request, or its detail. The last member is that of the nearest cache.
 pub(crate) fn cache_word(value: &str) -> &str {
     let member = value.rsplit(',').next().unwrap_or_default();
     let mut word = "other";
@@ -116,7 +116,7 @@ pub(crate) fn cache_word(value: &str) -> &str {
     }
 }
 
-/// An hour; the last one counts everything that is due later.
+/// An hour; the last slice has all later requests.
 const MOST_SLICES: usize = 3600;
 const LONGEST_US: u64 = 3_600_000_000;
 const LONGEST_WORD: usize = 24;

@@ -1,13 +1,13 @@
-//! Request heads with placeholders, so that no two requests need to be the same.
+//! Request heads with placeholders, so that requests can differ.
 //!
 //! ```text
-//! {count}      ten digits that count requests up from 1
+//! {count}      the number of the request, from 1, with ten digits
 //! {page}       the number of the page, from 1
 //! {digits:N}   N random digits          {token:N}   N random letters, digits, - and _
-//! {name}       one of the texts of the list of that name, at random; they may have placeholders too
+//! {name}       a random text from the list with that name; it may contain placeholders, too
 //! ```
 //!
-//! The random numbers are the same in each run of the program: two servers get the same requests.
+//! The random numbers are the same in each run of the program, so that two servers get the same requests.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ enum TemplatePart {
     Text(Vec<u8>),
     Count,
     Page,
-    /// So many characters of an alphabet whose length is a power of two, or of the ten digits.
+    /// A number of random characters from this alphabet, whose length is a power of two, or from the ten digits.
     Random(usize, &'static [u8]),
     OneOf(Vec<Template>),
 }
@@ -35,7 +35,7 @@ pub(crate) struct Values {
     pub(crate) random: Random,
 }
 
-/// xorshift64*: fast, and good enough to choose requests by.
+/// xorshift64*: fast, and random enough to select requests.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -44,8 +44,7 @@ impl Template {
     ///
     /// # Errors
     ///
-    /// [`LoadError::Template`] for an unknown name, an empty list, a brace without its end, and lists that name each other in
-    /// a loop.
+    /// [`LoadError::Template`] for an unknown name, an empty list, an unclosed brace, and lists that refer to each other in a loop.
     pub fn parse(text: &str, lists: &BTreeMap<String, Vec<String>>) -> Result<Self, LoadError> {
         Self::within(text, lists, DEPTH)
     }
@@ -121,19 +120,19 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// A number from 0 to below 1.
+    /// A random number from 0 to below 1.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub(crate) fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number below `count`, or 0.
+    /// A random number below `count`; 0 if `count` is 0.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         let product = u128::from(self.next()) * count as u128;
         usize::try_from(product >> 64).unwrap_or_default()
     }
 
-    /// Ten characters from each random number: six bits for each.
+    /// Takes ten characters from each random number: six bits for each.
     fn fill(&mut self, out: &mut Vec<u8>, length: usize, letters: &[u8]) {
         let end = out.len() + length;
         while out.len() < end {
@@ -149,9 +148,9 @@ impl Random {
 
 const DIGITS: &[u8] = b"0123456789";
 const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-/// Of random text: longer values are no browser's.
+/// The maximum length of random text: longer values are not realistic.
 const LONGEST: usize = 4096;
-/// Lists within lists.
+/// The maximum depth of lists within lists.
 const DEPTH: usize = 8;
 
 #[cfg(test)]
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_are_replaced_and_the_rest_stays() {
+    fn placeholders_are_replaced() {
         assert_eq!(written("a {page} {count} b", 1), ["a 7 0000000001 b"]);
         assert_eq!(written("", 1), [""]);
         let texts = written("{digits:30}/{token:61}", 100);
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_of_a_list_is_chosen() {
+    fn every_text_of_a_list_is_used() {
         let texts = written("{agent}", 100);
         let chrome = texts.iter().filter(|text| *text == "Chrome").count();
         assert!((20..80).contains(&chrome), "{chrome}");
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn unknown_placeholders_are_named() {
         for (text, part) in [
             ("{agnet}", "agnet"),
             ("{empty}", "empty"),

@@ -1,5 +1,5 @@
-//! A timer for the intended starts of requests. The runtime's own timers are precise to a millisecond or two; a file
-//! descriptor timer of Linux is precise to some microseconds, and waiting for it takes no processor time.
+//! A timer for the intended starts of requests. The runtime's timers are accurate to a millisecond or two; a timer descriptor of
+//! Linux is accurate to some microseconds, and waiting for it takes no processor time.
 
 use std::{io, time::Instant};
 
@@ -9,11 +9,11 @@ use rustix::time::{
 };
 use tokio::net::unix::pipe::Receiver;
 
-/// One timer, for one task at a time. The runtime waits for it as for a pipe: both are descriptors that become readable.
+/// A timer for one task at a time. The runtime waits for it as for a pipe, because both are readable descriptors.
 pub(crate) struct StartTimer(Receiver);
 
 impl StartTimer {
-    /// A timer that is not set. Call within the runtime.
+    /// Creates a timer that is not set. Call within the runtime.
     pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -32,7 +32,7 @@ impl StartTimer {
                 it_value: Timespec::try_from(left).map_err(io::Error::other)?,
             };
             timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &spec)?;
-            // The runtime still takes the timer for readable from the last time. Asking before the wait costs the request nothing.
+            // Clears the runtime's readiness state of the last time. Doing this before the wait does not delay the request.
             match self.0.try_read(&mut [0_u8; 8]) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 Err(_) => self.0.readable().await?,

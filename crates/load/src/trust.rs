@@ -1,4 +1,4 @@
-//! The certificates of a target that are trusted.
+//! The trusted certificates of a target.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-/// Which certificates of a target are trusted.
+/// The trusted certificates of a target.
 #[derive(Debug, Clone)]
 pub enum Trust {
-    /// This one only, over TLS 1.3 with AES-128-GCM and X25519, so that all servers do the same work.
+    /// Only this certificate, over TLS 1.3 with AES-128-GCM and X25519, so that all servers do the same work.
     Only(CertificateDer<'static>),
-    /// Those of these authorities.
+    /// Certificates of these authorities.
     Roots(Arc<RootCertStore>),
-    /// All: for tests of the owner's own servers, whose certificates nobody else knows.
+    /// Any certificate: for test servers of the user.
     Any,
 }
 
 impl Trust {
-    /// The configuration of the client's side; `resumes`: connections may go on with the session of one before.
+    /// Creates the TLS configuration of the client; `resumes`: whether connections may resume a previous session.
     ///
     /// # Errors
     /// If the certificate of [`Only`](Self::Only) cannot be used.
@@ -77,7 +77,7 @@ fn pinned(certificate: &CertificateDer<'static>) -> Result<ClientConfig, Error> 
     Ok(config)
 }
 
-/// Accepts every certificate; the handshake is still to be signed with its key.
+/// Accepts any certificate, but verifies that the handshake is signed with its key.
 #[derive(Debug)]
 struct AnyCertificate(CryptoProvider);
 
@@ -118,5 +118,5 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// Servers whose tickets are kept.
+/// The number of servers whose tickets are kept.
 const SESSIONS: usize = 8;

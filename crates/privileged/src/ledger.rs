@@ -1,45 +1,45 @@
-//! Which process runs in which pool, and which commands are executed.
+//! Records which process runs in which pool, and decides which commands are executed.
 //!
-//! Pools and their places are fixed when the ledger is made. No command adds a pool, a place, or a process.
+//! Pools and their slots are fixed when the ledger is created. No command adds a pool, a slot, or a process.
 
 use crate::packet::PrivilegedOrder;
 
-/// Of all pools.
+/// The processes of all pools.
 #[derive(Clone, Debug)]
 pub struct PoolLedger {
     pools: Vec<Vec<Option<u32>>>,
 }
 
-/// A main process that runs.
+/// A running main process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// Number of its pool.
+    /// The number of the pool.
     pub pool: u32,
-    /// Its place there.
+    /// The slot in the pool.
     pub place: u32,
-    /// The process.
+    /// The process id.
     pub process: u32,
 }
 
 /// Why a command is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderRefusal {
-    /// Its bytes are invalid.
+    /// The packet is not a valid command.
     NotAnOrder,
     /// No pool has this number.
     NoSuchPool,
-    /// The pool has no such place.
+    /// The pool has no such slot.
     NoSuchPlace,
-    /// A process is there already.
+    /// The slot has a process already.
     Taken,
-    /// The process is not a main process of the pool.
+    /// The process is not a main process of the pool, or the worker is one.
     NotItsProcess,
-    /// The pool has no process that could have workers.
+    /// The pool has no main process, and so no workers.
     Empty,
 }
 
 impl OrderRefusal {
-    /// The sentence for it.
+    /// The text for log messages.
     pub fn text(self) -> &'static str {
         match self {
             Self::NotAnOrder => "it is not a command",
@@ -53,7 +53,7 @@ impl OrderRefusal {
 }
 
 impl PoolLedger {
-    /// Pools by their number, with how many processes each may have at a time.
+    /// Creates pools with this number of slots each, for one process each.
     pub fn new(places: impl IntoIterator<Item = usize>) -> Self {
         let pools = places.into_iter().map(|places| vec![None; places]);
         Self {
@@ -61,8 +61,8 @@ impl PoolLedger {
         }
     }
 
-    /// The command of a packet, if it may be executed now. Changes nothing. A worker that is to be replaced must still be
-    /// found among the children of [`PoolLedger::processes`].
+    /// Parses a command, and checks that it may be executed now. Changes nothing. The caller must still find a worker that is to be
+    /// replaced among the children of [`PoolLedger::processes`].
     pub fn judge(&self, packet: &[u8]) -> Result<PrivilegedOrder, OrderRefusal> {
         let order = PrivilegedOrder::read(packet).ok_or(OrderRefusal::NotAnOrder)?;
         match order {
@@ -93,13 +93,13 @@ impl PoolLedger {
         }
     }
 
-    /// The process that runs in a place of a pool.
+    /// The process in a slot of a pool.
     pub fn process(&self, pool: u32, place: u32) -> Option<u32> {
         let place = usize::try_from(place).ok()?;
         self.pool(pool).ok()?.get(place).copied().flatten()
     }
 
-    /// A process that was started for a place which was free.
+    /// Records a process that was started for a free slot.
     pub fn started(&mut self, pool: u32, place: u32, process: u32) {
         let places = usize::try_from(pool)
             .ok()
@@ -110,7 +110,7 @@ impl PoolLedger {
         }
     }
 
-    /// A process has ended: its place is free again. Returns the pool's number; `None` if it was unknown.
+    /// Records that a process has ended, which frees its slot. Returns the number of its pool; `None`: the process was unknown.
     pub fn ended(&mut self, process: u32) -> Option<u32> {
         for (number, places) in (0..).zip(&mut self.pools) {
             if let Some(place) = places.iter_mut().find(|place| **place == Some(process)) {
@@ -121,13 +121,13 @@ impl PoolLedger {
         None
     }
 
-    /// The main processes of a pool that run.
+    /// The running main processes of a pool.
     pub fn processes(&self, pool: u32) -> impl Iterator<Item = u32> {
         let places = self.pool(pool).unwrap_or_default();
         places.iter().copied().flatten()
     }
 
-    /// All main processes that run.
+    /// All running main processes.
     pub fn all(&self) -> impl Iterator<Item = Running> {
         let pools = (0..).zip(&self.pools);
         pools.flat_map(|(pool, places)| {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_about_ones_own() {
+    fn commands_only_affect_processes_of_the_pools() {
         let mut ledger = PoolLedger::new([1, 2]);
         let start = |pool, place| PrivilegedOrder::Start { pool, place };
         assert_eq!(judged(&ledger, start(0, 0)), None);
@@ -209,9 +209,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent, no more run than there are places, and only running processes are signalled.
+        /// Whatever is sent, no more processes run than there are slots, and only running processes are signaled.
         #[test]
-        fn no_bytes_go_beyond_the_pools(packets in prop::collection::vec((0_u8..6, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
+        fn no_packets_exceed_the_pools(packets in prop::collection::vec((0_u8..6, 0_u8..5, 0_u32..4, 0_u32..12), 0..60)) {
             let mut ledger = PoolLedger::new([1, 3]);
             let mut next = 1;
             for (kind, how, pool, number) in packets {

@@ -1,12 +1,12 @@
-//! The commands that Galley, which has given up root, may send to the small process that keeps it, and the reports in
-//! return.
+//! The protocol between Galley, which has given up root, and a small process that keeps it: commands in one direction, reports
+//! in the other.
 //!
-//! - [`PrivilegedOrder`] and [`Report`]: packets of [`BYTES`] bytes each, in either direction;
-//! - [`PoolLedger`]: which commands are executed. The process that keeps root trusts no byte, since an attacker who has
-//!   taken over Galley could write them: a command names a pool by its number, a place in it, or a process that the ledger
-//!   knows, and nothing else.
+//! - [`PrivilegedOrder`] and [`Report`]: packets of [`BYTES`] bytes each;
+//! - [`PoolLedger`]: decides which commands are executed. The process that keeps root trusts no byte, because an attacker who
+//!   controls Galley could have written it: a command can only name a pool by its number, a slot in it, or a process that
+//!   the ledger knows.
 //!
-//! Pure and total: no I/O, no clock. The server's `php::privileged` executes the commands.
+//! Pure and total functions: no I/O, no clock. The server's `php::privileged` executes the commands.
 
 mod ledger;
 mod packet;

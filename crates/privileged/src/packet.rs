@@ -1,4 +1,4 @@
-//! The packets. One size, numbers in little endian, what a kind does not use is zero:
+//! The packets. They have a fixed size, little-endian numbers, and zeros in unused fields:
 //!
 //! ```text
 //!  0      1      2       4            8               12             16
@@ -7,106 +7,106 @@
 //!
 //! | kind | packet | how | process | number |
 //! |---|---|---|---|---|
-//! | 1 | start | | | place |
+//! | 1 | start | | | slot |
 //! | 2 | signal | 1 quit, 2 terminate, 3 kill | main process | |
 //! | 3 | replace | | worker | |
 //! | 4 | connect | | | |
 //! | 17 | ready | | | |
-//! | 18 | started; carries the pipe of what it says | | main process | place |
-//! | 19 | failed | | place | `errno` |
-//! | 20 | ended | | main process | status as of `wait(2)` |
+//! | 18 | started; carries the pipe of the output | | main process | slot |
+//! | 19 | failed | | slot | `errno` |
+//! | 20 | ended | | main process | status as in `wait(2)` |
 //! | 21 | refused | | | |
 //! | 22 | connected; carries a socket if the number is 0 | | | `errno` |
 //!
-//! Galley may be replaced by a later version, and the process that keeps root is not: a packet never changes its meaning.
+//! Galley may be replaced by a later version while the process that keeps root continues, so packets never change their meaning.
 
-/// Length of each packet.
+/// The length of a packet, in bytes.
 pub const BYTES: usize = 16;
 
 /// A command from Galley.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivilegedOrder {
-    /// Start the process of a pool for one of its places.
+    /// Start a process of a pool in one of its slots.
     Start {
-        /// Number of the pool.
+        /// The number of the pool.
         pool: u32,
-        /// Which of its processes, from 0.
+        /// The slot, counted from 0.
         place: u32,
     },
     /// Signal a main process of a pool.
     Signal {
-        /// Number of the pool.
+        /// The number of the pool.
         pool: u32,
-        /// The process, 1 to `i32::MAX`.
+        /// The process id, 1 to `i32::MAX`.
         process: u32,
-        /// Which signal.
+        /// The signal.
         how: How,
     },
-    /// Have a worker end after its request.
+    /// Make a worker end after its current request.
     Replace {
-        /// Number of the pool.
+        /// The number of the pool.
         pool: u32,
-        /// A child of a main process of the pool, 1 to `i32::MAX`.
+        /// The process id of a child of a main process of the pool, 1 to `i32::MAX`.
         worker: u32,
     },
-    /// Return another socket, for the Galley that takes over from this one.
+    /// Return another socket, for the process that takes over from this Galley.
     Connect,
 }
 
-/// How a process is ended.
+/// The signal that ends a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// SIGQUIT: PHP-FPM lets its workers finish.
     Quit,
     /// SIGTERM.
     Terminate,
-    /// SIGKILL, for all of its process group.
+    /// SIGKILL, for the whole process group.
     Kill,
 }
 
-/// What the process that keeps root answers.
+/// A report from the process that keeps root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Everything is prepared.
     Ready,
-    /// A process runs.
+    /// A process was started.
     Started {
-        /// Number of the pool.
+        /// The number of the pool.
         pool: u32,
-        /// Which of its processes.
+        /// The slot of the process.
         place: u32,
-        /// The process.
+        /// The process id.
         process: u32,
     },
     /// A process could not be started.
     Failed {
-        /// Number of the pool.
+        /// The number of the pool.
         pool: u32,
-        /// Which of its processes.
+        /// The slot of the process.
         place: u32,
-        /// The system's number of the error; 0: it has none.
+        /// The error number of the system; 0: unknown.
         errno: u32,
     },
     /// A main process has ended, and nothing remains of its process group.
     Ended {
-        /// Number of the pool.
+        /// The number of the pool.
         pool: u32,
-        /// The process.
+        /// The process id.
         process: u32,
-        /// As `wait(2)` tells it.
+        /// The status, as returned by `wait(2)`.
         status: u32,
     },
     /// A command was rejected.
     Refused,
-    /// There is another socket, and it comes with this packet. What runs is reported there, and then that it is ready.
+    /// The packet carries another socket. The running processes are reported there, followed by `Ready`.
     Connected {
-        /// The system's number of the error for which there is none; 0: there is one.
+        /// The error number of the system if there is no socket; otherwise 0.
         errno: u32,
     },
 }
 
 impl PrivilegedOrder {
-    /// The packet.
+    /// Encodes the command.
     pub fn bytes(self) -> [u8; BYTES] {
         match self {
             Self::Start { pool, place } => write(1, 0, [pool, 0, place]),
@@ -116,7 +116,7 @@ impl PrivilegedOrder {
         }
     }
 
-    /// The command of a packet; `None` if it is invalid.
+    /// Decodes a command; `None` if it is invalid.
     pub fn read(packet: &[u8]) -> Option<Self> {
         let (kind, how, numbers) = read(packet)?;
         match (kind, how, numbers) {
@@ -153,7 +153,7 @@ impl How {
 }
 
 impl Report {
-    /// The packet.
+    /// Encodes the report.
     pub fn bytes(self) -> [u8; BYTES] {
         match self {
             Self::Ready => write(17, 0, [0, 0, 0]),
@@ -173,7 +173,7 @@ impl Report {
         }
     }
 
-    /// The report of a packet; `None` if it is invalid.
+    /// Decodes a report; `None` if it is invalid.
     pub fn read(packet: &[u8]) -> Option<Self> {
         let (kind, how, numbers) = read(packet)?;
         if how != 0 {
@@ -199,7 +199,7 @@ impl Report {
     }
 }
 
-/// To the kernel, 0 and negative numbers mean groups of processes, or all of them.
+/// Checks a process id. For the kernel, 0 and negative numbers mean process groups, or all processes.
 fn process_id(number: u32) -> Option<u32> {
     (number != 0 && i32::try_from(number).is_ok()).then_some(number)
 }
@@ -233,7 +233,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn packets_are_as_drawn() {
+    fn packets_have_the_documented_layout() {
         let order = PrivilegedOrder::Signal {
             pool: 2,
             process: 0x0102,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_order_is_none() {
+    fn invalid_packets_are_rejected() {
         let of = |kind, how, process: u32, number| write(kind, how, [0, process, number]);
         for odd in [
             of(0, 0, 0, 0),
@@ -283,7 +283,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_and_mean_themselves(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+        fn valid_bytes_are_encoded_unchanged(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
             if let Some(order) = PrivilegedOrder::read(&bytes) {
                 prop_assert_eq!(&order.bytes()[..], &bytes[..]);
             }
@@ -293,7 +293,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_that_are_nearly_packets_too(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
+        fn nearly_valid_bytes_are_encoded_unchanged(kind in 0_u8..24, how in 0_u8..5, numbers in any::<[u32; 3]>(), zero in any::<[bool; 3]>()) {
             let numbers = std::array::from_fn(|at| if zero[at] { 0 } else { numbers[at] });
             let bytes = write(kind, how, numbers);
             let order = PrivilegedOrder::read(&bytes);

@@ -1,15 +1,15 @@
 //! The token buckets of all clients in a table of fixed size.
 //!
 //! ```text
-//! a slot, 64 bits:  | tag, 20 bits | when the bucket is full again, 44 bits, in ticks |
-//! a set, one cache line: eight slots; which set, and the tag, come from a hash with a key of the process
+//! a slot, 64 bits:  | tag, 20 bits | when the bucket will be full again, 44 bits, in ticks |
+//! a set, one cache line: eight slots; a keyed hash of the client selects the set and the tag
 //! ```
 //!
-//! A full bucket holds no information, so the slot that is reused for a new client is the one that will be full first. To
-//! get rid of an empty bucket, a client would have to bring eight emptier ones into a set that it cannot know. Two clients
-//! share a bucket if set and tag are equal, one in a million pairs of a set.
+//! A full bucket holds no information, so a new client gets the slot of the bucket that will be full first. To get rid of an
+//! empty bucket, a client would have to fill its set with eight emptier ones, without knowing which set that is. Two clients
+//! share a bucket if set and tag are equal, which one in a million pairs of a set does.
 //!
-//! All cores write it, by compare and exchange; no core waits.
+//! All threads update it with compare-and-exchange operations; none waits.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub struct Buckets {
 struct BucketSet([AtomicU64; WAYS]);
 
 impl Buckets {
-    /// All of them full.
+    /// Creates the table; all buckets are full.
     #[expect(clippy::new_without_default, reason = "it draws a random key")]
     pub fn new() -> Self {
         let random = || u64::from_ne_bytes(sys::random_bytes());
@@ -42,7 +42,7 @@ impl Buckets {
         }
     }
 
-    /// Takes a token from the bucket of `owner`, or says when there is one.
+    /// Takes a token from the bucket of `owner`; the error is the time until the next one.
     pub fn take(&self, owner: &impl Hash, limit: &RateLimit, now: Tick) -> Result<(), Duration> {
         let now = bucket_time(now);
         self.change(owner, now, |full_at| match limit.take(full_at, now) {
@@ -51,10 +51,10 @@ impl Buckets {
         })
     }
 
-    /// Takes out of the bucket of `owner` what takes `ticks` to come back, also if there is less in it.
+    /// Removes as many tokens as are refilled in `ticks` from the bucket of `owner`, also more than it has.
     pub fn charge(&self, owner: &impl Hash, ticks: u64, now: Tick) {
         let now = bucket_time(now);
-        // One that other cores outrun is lost, which makes the limit a little wider.
+        // If other threads win every attempt, the charge is lost, which makes the limit a little wider.
         let _ = self.change(owner, now, |full_at| {
             Ok(full_at.max(now).saturating_add(ticks).min(TIMES))
         });
@@ -88,13 +88,13 @@ impl Buckets {
                 return Ok(());
             }
         }
-        // Each time another core was faster: so many at once are more than any limit means.
+        // Other threads won every attempt: so many concurrent requests exceed any limit.
         Err(Duration::from_secs(1))
     }
 }
 
 impl BucketSet {
-    /// The slot of this tag, otherwise the one to be reused, with its contents.
+    /// The slot of this tag, or otherwise the one to be reused, with its value.
     fn find(&self, tag: u64, now: u64) -> (&AtomicU64, u64) {
         let [first, ..] = &self.0;
         let mut least = (first, first.load(Ordering::Relaxed));
@@ -103,7 +103,7 @@ impl BucketSet {
             if seen >> TIME_BITS == tag {
                 return (slot, seen);
             }
-            // All that are full are alike, and the first of them is taken.
+            // All full buckets are equal; the first one is used.
             if (seen & TIMES).max(now) < (least.1 & TIMES).max(now) {
                 least = (slot, seen);
             }
@@ -112,21 +112,21 @@ impl BucketSet {
     }
 }
 
-/// Full buckets are those of moments long past, and the first tick of the process is not one.
+/// The time in buckets. It starts after 0, which a free slot contains, so that free slots are full buckets.
 fn bucket_time(now: Tick) -> u64 {
     now.0.saturating_mul(TICKS_PER_S / 1_000) + TICKS_PER_S
 }
 
 const WAYS: usize = 8;
 
-/// 65,536 buckets in half a megabyte: as many clients as are stopped at one time.
+/// 65,536 buckets in half a megabyte: for that many clients that are limited at the same time.
 const SETS: usize = 8_192;
 
 const TIME_BITS: u32 = 44;
 const TIMES: u64 = (1 << TIME_BITS) - 1;
 const TAGS: u64 = (1 << (64 - TIME_BITS)) - 1;
 
-/// Each lost one is a token that another client got.
+/// The maximum number of attempts. After each failed one, another client got a token.
 const TRIES: usize = 64;
 
 #[cfg(test)]
@@ -153,12 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_is_missing_and_comes_back() {
+    fn charged_tokens_are_missing_and_refilled() {
         let buckets = Buckets::new();
         let ticks = limit(5).interval();
         buckets.charge(&1_u64, 3 * ticks, Tick(0));
         assert_eq!(granted(&buckets, 1, 0, 20), 2);
-        // More than there is: as long as it takes to come back.
+        // A charge beyond the contents extends the time until the bucket is full.
         buckets.charge(&1_u64, 5 * ticks, Tick(0));
         assert_eq!(granted(&buckets, 1, 30_000, 20), 0);
         assert_eq!(granted(&buckets, 1, 36_000, 20), 1);
@@ -167,10 +167,10 @@ mod tests {
     }
 
     #[test]
-    fn many_others_do_not_fill_a_bucket_again() {
+    fn other_clients_do_not_refill_a_bucket() {
         let buckets = Buckets::new();
         assert_eq!(granted(&buckets, 1, 0, 5), 5);
-        // A quarter of the table: sets of eight with two in the middle.
+        // A quarter of the table: sets of eight with two in use on average.
         for other in 10..16_000 {
             granted(&buckets, other, 0, 1);
         }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_takes_the_place_of_the_fullest() {
+    fn a_new_client_replaces_the_fullest_bucket() {
         let buckets = Buckets::new();
         for other in 0..SETS as u64 * WAYS as u64 * 4 {
             assert!(
@@ -186,12 +186,12 @@ mod tests {
                 "the table holds what it holds"
             );
         }
-        // A new client has a bucket; those above have had time to fill.
+        // A new client gets a full bucket; those above have had time to refill.
         assert_eq!(granted(&buckets, u64::MAX, 3_600_000, 20), 5);
     }
 
     #[test]
-    fn threads_together_never_get_more_than_the_burst() {
+    fn threads_never_get_more_than_the_burst_in_total() {
         let buckets = Buckets::new();
         let all = AtomicUsize::new(0);
         std::thread::scope(|scope| {

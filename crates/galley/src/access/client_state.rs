@@ -13,41 +13,41 @@ use sha2::{Digest, Sha256};
 
 use super::buckets::Buckets;
 use super::connections::{ClientConnections, ConnectionSlot};
-use super::passwords::{PasswordCheck, Passwords, Proofs};
+use super::passwords::{PasswordCheck, Passwords, VerifiedPasswords};
 
-/// Rate limit buckets, connection counts and proven passwords of all clients.
+/// The rate limit buckets, connection counts and verified passwords of all clients.
 pub struct ClientState {
     buckets: Buckets,
     connections: Arc<ClientConnections>,
     exempt: Vec<IpNet>,
-    proofs: Proofs,
-    /// Where shared limits are counted too.
+    verified: VerifiedPasswords,
+    /// The publisher that reports shared limits to other nodes.
     cluster: Option<ClusterPublisher>,
 }
 
-/// The site whose limits count.
+/// The site whose limits apply.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitedSite<'s> {
-    /// Its number on this node.
+    /// The number of the site on this node.
     pub mark: u32,
-    /// Its name, which all nodes of a cluster know.
+    /// The name of the site, which is the same on all nodes of a cluster.
     pub name: &'s str,
 }
 
 impl ClientState {
-    /// Without counts. `connections`: the maximum of one client; 0 for no limit.
+    /// Creates empty state. `connections`: the maximum for one client; 0 for no limit.
     pub fn new(connections: usize, exempt: Vec<IpNet>, cluster: Option<ClusterPublisher>) -> Self {
         Self {
             buckets: Buckets::new(),
             connections: Arc::new(ClientConnections::new(connections)),
             exempt,
-            proofs: Proofs::new(),
+            verified: VerifiedPasswords::new(),
             cluster,
         }
     }
 
-    /// Takes a token for a client of a site; the error says when the next one is available. A shared limit is counted here,
-    /// and reported to the other nodes: nobody waits for them.
+    /// Takes a token for a client of a site; the error is the time until the next one. A shared limit is counted here, and
+    /// reported to the other nodes, without waiting for them.
     pub fn take(
         &self,
         site: LimitedSite<'_>,
@@ -72,14 +72,14 @@ impl ClientState {
         Ok(())
     }
 
-    /// Counts what clients have taken at other nodes.
+    /// Counts requests of clients at other nodes.
     pub fn charge(&self, charges: &[LimitCharge], now: Tick) {
         for charge in charges {
             self.buckets.charge(&charge.owner, charge.ticks, now);
         }
     }
 
-    /// Counts one more connection of a client; `None` at the limit.
+    /// Counts a new connection of a client; `None` at the limit.
     pub fn seat(&self, client: IpAddr) -> Option<ConnectionSlot> {
         if self.is_exempt(client) {
             return Some(ConnectionSlot::uncounted());
@@ -87,7 +87,7 @@ impl ClientState {
         self.connections.seat(Network::of(client))
     }
 
-    /// Checks credentials, the text behind `Basic`.
+    /// Checks credentials: the value after `Basic` in `Authorization`.
     pub async fn prove(
         &self,
         passwords: &Arc<Passwords>,
@@ -96,7 +96,7 @@ impl ClientState {
         now: Tick,
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
-        self.proofs
+        self.verified
             .prove(
                 passwords,
                 Network::of(client),
@@ -107,14 +107,14 @@ impl ClientState {
             .await
     }
 
-    /// Checks credentials for a session: recent results do not count.
+    /// Checks credentials for a session, without the results of earlier checks.
     pub async fn compare(
         &self,
         passwords: &Arc<Passwords>,
         credentials: &[u8],
         may_compare: impl FnOnce() -> Result<(), Duration>,
     ) -> PasswordCheck {
-        self.proofs
+        self.verified
             .compare(passwords, credentials, may_compare)
             .await
     }
@@ -125,7 +125,7 @@ impl ClientState {
     }
 }
 
-/// The same on every node, and none of a client's address can be seen in it without guessing.
+/// The owner of a shared bucket: the same on every node. The client's address can only be found in it by guessing.
 fn shared_owner(site: &str, bucket: Bucket, network: Network) -> u128 {
     let (kind, bits) = match network {
         Network::V4(bits) => (4_u8, u64::from(bits)),

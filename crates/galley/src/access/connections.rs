@@ -1,10 +1,10 @@
-//! How many connections each client has.
+//! The number of connections of each client.
 //!
-//! Counts are in two rows of fixed size, at places that a keyed hash selects (the key is the process's own); a client's
-//! count is the smaller of its two. So it is never too small, and too large only if others share both places. Without the
-//! key nobody can arrange that, and ordinary clients are far below the limit.
+//! Each connection is counted in two rows of fixed size, at positions that a hash with a random key of the process selects; a
+//! client's count is the smaller of the two. So it is never too small, and too large only if both positions are shared with other
+//! clients. Without the key no client can arrange that, and ordinary clients are far below the limit.
 //!
-//! All cores write it, when a connection begins and ends.
+//! All threads update the rows, when a connection begins and ends.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::sys;
 
 pub(super) struct ClientConnections {
     rows: [ClientRow; 2],
-    /// 0: any number.
+    /// The maximum for one client; 0: no limit.
     most: u32,
 }
 
@@ -26,7 +26,7 @@ struct ClientRow {
     key: u64,
 }
 
-/// The place of one connection; given back when dropped.
+/// The count of one connection, which ends when this is dropped.
 pub struct ConnectionSlot(Option<(Arc<ClientConnections>, [usize; 2])>);
 
 impl ClientConnections {
@@ -41,14 +41,14 @@ impl ClientConnections {
         if self.most == 0 {
             return Some(ConnectionSlot::uncounted());
         }
-        let places = self.rows.each_ref().map(|row| row.slot(client));
-        let seat = ConnectionSlot(Some((Arc::clone(self), places)));
-        let before = self.each(places, |count| count.fetch_add(1, Ordering::Relaxed));
+        let slots = self.rows.each_ref().map(|row| row.slot(client));
+        let seat = ConnectionSlot(Some((Arc::clone(self), slots)));
+        let before = self.each(slots, |count| count.fetch_add(1, Ordering::Relaxed));
         (before < self.most).then_some(seat)
     }
 
-    fn each(&self, places: [usize; 2], act: impl Fn(&AtomicU32) -> u32) -> u32 {
-        let counts = self.rows.iter().zip(places);
+    fn each(&self, slots: [usize; 2], act: impl Fn(&AtomicU32) -> u32) -> u32 {
+        let counts = self.rows.iter().zip(slots);
         let counts = counts.filter_map(|(row, place)| row.counts.get(place));
         counts.map(act).min().unwrap_or_default()
     }
@@ -57,7 +57,7 @@ impl ClientConnections {
 impl ClientRow {
     fn new() -> Self {
         Self {
-            counts: (0..PLACES).map(|_| AtomicU32::new(0)).collect(),
+            counts: (0..ROW_SIZE).map(|_| AtomicU32::new(0)).collect(),
             key: u64::from_ne_bytes(sys::random_bytes()),
         }
     }
@@ -65,12 +65,12 @@ impl ClientRow {
     fn slot(&self, client: Network) -> usize {
         let mut hasher = SipHasher13::new_with_keys(self.key, !self.key);
         client.hash(&mut hasher);
-        usize::try_from(hasher.finish()).unwrap_or_default() % PLACES
+        usize::try_from(hasher.finish()).unwrap_or_default() % ROW_SIZE
     }
 }
 
 impl ConnectionSlot {
-    /// That of a client whose connections are not counted.
+    /// The slot of a client whose connections are not counted.
     pub fn uncounted() -> Self {
         Self(None)
     }
@@ -78,33 +78,34 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        if let Some((crowd, places)) = self.0.take() {
-            crowd.each(places, |count| count.fetch_sub(1, Ordering::Relaxed));
+        if let Some((connections, slots)) = self.0.take() {
+            connections.each(slots, |count| count.fetch_sub(1, Ordering::Relaxed));
         }
     }
 }
 
-/// 512 KiB for both rows.
-const PLACES: usize = 65_536;
+/// The number of counters in a row; both rows have 512 KiB.
+const ROW_SIZE: usize = 65_536;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_client_has_so_many_places_and_others_have_theirs() {
-        let crowd = Arc::new(ClientConnections::new(3));
+    fn each_client_has_a_connection_limit() {
+        let connections = Arc::new(ClientConnections::new(3));
         let one = Network::V4(1);
-        let mut seats: Vec<ConnectionSlot> = (0..3).map(|_| crowd.seat(one).unwrap()).collect();
-        assert!(crowd.seat(one).is_none() && crowd.seat(one).is_none());
-        assert!(crowd.seat(Network::V4(2)).is_some());
+        let mut seats: Vec<ConnectionSlot> =
+            (0..3).map(|_| connections.seat(one).unwrap()).collect();
+        assert!(connections.seat(one).is_none() && connections.seat(one).is_none());
+        assert!(connections.seat(Network::V4(2)).is_some());
         seats.pop();
-        let again = crowd.seat(one);
-        assert!(again.is_some() && crowd.seat(one).is_none());
+        let again = connections.seat(one);
+        assert!(again.is_some() && connections.seat(one).is_none());
         drop((seats, again));
         assert_eq!(
             (0..5)
-                .filter_map(|_| crowd.seat(one).map(std::mem::forget))
+                .filter_map(|_| connections.seat(one).map(std::mem::forget))
                 .count(),
             3
         );

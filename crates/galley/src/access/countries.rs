@@ -1,8 +1,8 @@
 //! The countries of addresses, from a database in the format of MMDB files (`server.geoip`).
 //!
-//! The file is read whole into memory, at most [`MOST_BYTES`]. Providers replace it every few days: [`Countries::refresh`]
-//! reads it again when it has changed, and keeps the former data if the new file cannot be used. A lookup walks a tree in
-//! memory, without a lock.
+//! The file is read into memory, up to [`MOST_BYTES`]. Providers replace it every few days: [`Countries::refresh`] reads it
+//! again if it has changed, and keeps the previous data if the new file cannot be used. A lookup walks a tree in memory,
+//! without a lock.
 
 use std::io;
 use std::net::IpAddr;
@@ -15,27 +15,27 @@ use maxminddb::{MaxMindDbError, PathElement, Reader};
 
 use crate::sys::stamps::{FileStamp, stamp};
 
-/// See the module.
+/// The database of countries.
 pub struct Countries {
     path: PathBuf,
     database: ArcSwap<Reader<Vec<u8>>>,
-    /// The file that was tried last.
+    /// The stamp of the file that was read last, usable or not.
     tried: Mutex<Option<FileStamp>>,
 }
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CountryFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{0}")]
     System(#[from] io::Error),
-    /// It is larger than any database of countries or cities.
+    /// The file is larger than any database of countries or cities.
     #[error("it has more than {} MiB", MOST_BYTES >> 20)]
     TooLarge,
-    /// Its content is something else.
+    /// The file is not an MMDB file.
     #[error("it is no database in MaxMind's format: {0}")]
     Content(#[from] MaxMindDbError),
-    /// It has other things than countries.
+    /// The database contains other data than countries.
     #[error("its database, `{0}`, contains no countries")]
     Kind(String),
 }
@@ -51,7 +51,7 @@ impl Countries {
         })
     }
 
-    /// The country of an address; `None`: it has none, as private addresses.
+    /// Finds the country of an address; `None`: it has none, such as private addresses.
     pub fn find(&self, address: IpAddr) -> Option<CountryCode> {
         let database = self.database.load();
         let found = database.lookup(address.to_canonical()).ok()?;
@@ -62,11 +62,11 @@ impl Countries {
         CountryCode::parse(code?)
     }
 
-    /// Reads the file again if it is another one. Blocks on the disk.
+    /// Reads the file again if it has changed. Blocks on the disk.
     pub fn refresh(&self) {
         let now = stamp(&self.path);
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
-        // While it is being replaced there may be none.
+        // The file may not exist while it is being replaced.
         if now.is_none() || now == *tried {
             return;
         }
@@ -95,7 +95,7 @@ fn read(path: &Path) -> Result<Reader<Vec<u8>>, CountryFileError> {
         return Err(CountryFileError::TooLarge);
     }
     let mut bytes = Vec::new();
-    // It may grow meanwhile.
+    // The file may have grown since its size was read.
     io::Read::read_to_end(&mut io::Read::take(file, MOST_BYTES), &mut bytes)?;
     let database = Reader::from_source(bytes)?;
     let kind = &database.metadata().database_type;
@@ -108,7 +108,7 @@ fn read(path: &Path) -> Result<Reader<Vec<u8>>, CountryFileError> {
     Ok(database)
 }
 
-/// Databases of cities, which contain countries too, have 60 to 120 MiB.
+/// Databases of cities, which also contain countries, have 60 to 120 MiB.
 const MOST_BYTES: u64 = 256 << 20;
 
 #[cfg(test)]
@@ -164,9 +164,9 @@ mod tests {
         assert_eq!(found(&countries, "192.0.2.7").as_deref(), Some("PL"));
     }
 
-    /// Damaged anywhere, it gives wrong countries at most.
+    /// A damaged file gives wrong countries at worst.
     #[test]
-    fn a_damaged_database_gives_nothing_worse_than_wrong_countries() {
+    fn a_damaged_database_gives_wrong_countries_at_worst() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("countries.mmdb");
         let original = std::fs::read(FIXTURE).unwrap();

@@ -1,7 +1,7 @@
-//! Compares a password with a stored hash. Slow by intent, so never called on a front core.
+//! Compares a password with a stored hash. This is slow by intent, so it is never called on a front thread.
 //!
-//! Libraries implement bcrypt and SHA-crypt. No light and maintained library has the MD5 scheme of Apache and old systems,
-//! so it is implemented here, from the description in Apache's `apr_md5_encode`. Digests are compared in constant time.
+//! Libraries implement bcrypt and SHA-crypt. No small and maintained library has the MD5 scheme of Apache and old systems, so it
+//! is implemented here, after the description in Apache's `apr_md5_encode`. Digests are compared in constant time.
 
 use base64ct::{Base64, Encoding};
 use galley_policy::access::passwords::Hash;
@@ -10,7 +10,7 @@ use sha_crypt::{PasswordVerifier, ShaCrypt};
 use sha1::Sha1;
 use subtle::ConstantTimeEq;
 
-/// Whether `password` is the one that `hash` was made of.
+/// Whether `hash` was computed from `password`.
 pub(super) fn is_of(password: &[u8], hash: Hash<'_>) -> bool {
     match hash {
         Hash::Bcrypt(text) => bcrypt::verify(password, text).unwrap_or(false),
@@ -41,7 +41,7 @@ fn is_of_sha1(password: &[u8], text: &str) -> bool {
     bool::from(made.as_slice().ct_eq(digest))
 }
 
-/// 22 characters.
+/// Returns 22 characters.
 fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
     let both = Md5::new()
         .chain_update(password)
@@ -85,11 +85,11 @@ fn md5_crypt(password: &[u8], magic: &[u8], salt: &[u8]) -> Vec<u8> {
         next.update(last);
         made = next.finalize();
     }
-    spell(made.as_ref())
+    encode(made.as_ref())
 }
 
-/// Six bits a character, in the order of their own that this has.
-fn spell(made: &[u8]) -> Vec<u8> {
+/// Encodes the digest with six bits per character, in the byte order of this scheme.
+fn encode(made: &[u8]) -> Vec<u8> {
     let at = |index: usize| made.get(index).copied().map_or(0, u32::from);
     let mut out = Vec::with_capacity(22);
     let mut push = |mut value: u32, count: usize| {
@@ -120,9 +120,9 @@ mod tests {
         is_of(password.as_bytes(), hash)
     }
 
-    /// What Apache's and OpenSSL's own programs write is understood.
+    /// Hashes that the programs of Apache and OpenSSL write are verified.
     #[test]
-    fn hashes_of_other_programs_are_known() {
+    fn hashes_of_other_programs_are_verified() {
         let long = "a password of more than sixteen bytes \u{e9}";
         for password in ["x", "secret", "exactly16bytes!!", long] {
             for kind in ["-B", "-m", "-s", "-2", "-5"] {
@@ -148,7 +148,7 @@ mod tests {
                 );
             }
         }
-        // RFC 2307's form with a salt.
+        // The salted form of RFC 2307.
         let digest = Sha1::new()
             .chain_update("secret")
             .chain_update("salt")
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_hashes_are_nobodys() {
+    fn malformed_hashes_match_no_password() {
         for line in [
             "jane:{SHA}",
             "jane:{SHA}!!",

@@ -1,7 +1,7 @@
 //! The state behind `galley_policy::access`: rate limits, connection limits and verified passwords of clients, and their
 //! countries.
 //!
-//! There is one for the process, shared by all threads, of fixed size. A hit never waits here: counts are atomics, and only
+//! One instance, of fixed size, is shared by all threads of the process. A hit never waits here: counts are atomics, and only
 //! requests with a password, which bypass the cache, take the lock of the verified passwords.
 
 mod buckets;

@@ -1,12 +1,11 @@
-//! Verifies passwords, and remembers the result for a while.
+//! Verifies passwords, and remembers successes for a minute.
 //!
-//! A comparison takes up to seconds of a core (bcrypt), so it runs on a helper thread, a few at a time, and a success is
-//! remembered for a minute: the assets of a page cost nothing. The file is read again for each comparison, so a name that
-//! is removed from it is rejected after that minute, and one that is added works at once.
+//! A comparison takes up to seconds of processor time (bcrypt), so it runs on a helper thread, few at a time, and a success is
+//! remembered: the assets of a page cost nothing. The file is read again for each comparison, so a name that is removed from it
+//! is rejected after that minute, and one that is added is accepted at once.
 //!
-//! Neither passwords nor names are stored: a success is a keyed digest of the credentials, with a key that ends with the
-//! process. It is valid for one client only. Otherwise another client could learn from it, without a comparison and so
-//! without a limit, whether a guess was right.
+//! Neither passwords nor names are stored: a success is a digest of the credentials with a random key of the process. It is valid
+//! for one client only. Otherwise another client could use it to check a guess without a comparison, and so without a limit.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -31,14 +30,14 @@ pub struct Passwords {
 }
 
 impl Passwords {
-    /// Those of a file.
+    /// The passwords in a file.
     pub fn of(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
         }
     }
 
-    /// What changes when the file does; `None`: it cannot be read.
+    /// Changes when the file does; `None`: the file cannot be read.
     pub fn stamp(&self) -> Option<PasswordsStamp> {
         let found = std::fs::metadata(&self.path).ok()?;
         Some(PasswordsStamp {
@@ -48,7 +47,7 @@ impl Passwords {
         })
     }
 
-    /// Whether the pair is one of them. An unknown name takes as long as one that is known.
+    /// Whether the file contains the name with this password. An unknown name takes as long as a known one.
     fn has(&self, name: &[u8], password: &[u8]) -> bool {
         let file = match file::read_text(&self.path, passwords::MOST_BYTES) {
             Ok(file) => file,
@@ -65,35 +64,35 @@ impl Passwords {
     }
 }
 
-/// Distinguishes a password file from its former state.
+/// Identifies a version of a password file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PasswordsStamp {
     file: u64,
     bytes: u64,
-    /// Seconds and nanoseconds.
+    /// The time of the last change, in seconds and nanoseconds.
     changed: (i64, i64),
 }
 
-/// What became of a name and a password.
+/// The result of a check of name and password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordCheck {
-    /// They are right.
+    /// The password is correct.
     Right,
-    /// They are not, or cannot be read.
+    /// The password is wrong, or the credentials are invalid.
     Wrong,
-    /// Too many are being compared; after so long it may be tried again.
+    /// Too many comparisons are in progress; retry after this time.
     TooMany(Duration),
 }
 
-/// Recent results.
-pub(super) struct Proofs {
+/// Successes of the last minute.
+pub(super) struct VerifiedPasswords {
     key: [u8; 32],
     known: Mutex<HashMap<[u8; 32], Tick>>,
-    /// Comparisons at one time.
+    /// Permits for concurrent comparisons.
     slots: Arc<Semaphore>,
 }
 
-impl Proofs {
+impl VerifiedPasswords {
     pub(super) fn new() -> Self {
         let mut key = [0; 32];
         for part in key.chunks_mut(8) {
@@ -102,11 +101,11 @@ impl Proofs {
         Self {
             key,
             known: Mutex::default(),
-            slots: Arc::new(Semaphore::new(AT_ONCE)),
+            slots: Arc::new(Semaphore::new(MOST_COMPARISONS)),
         }
     }
 
-    /// `may_compare` is called before anything costs time. Cancel-safe: a comparison that has begun continues.
+    /// Checks credentials. `may_compare` is called before an expensive comparison. Cancel-safe: a comparison in progress continues.
     pub(super) async fn prove(
         &self,
         file: &Arc<Passwords>,
@@ -118,18 +117,18 @@ impl Proofs {
         if credentials.len() > MOST_BYTES {
             return PasswordCheck::Wrong;
         }
-        let proof = self.digest(file, client, credentials);
-        if self.is_known(&proof, now) {
+        let digest = self.digest(file, client, credentials);
+        if self.is_known(&digest, now) {
             return PasswordCheck::Right;
         }
         let compared = self.compare(file, credentials, may_compare).await;
         if compared == PasswordCheck::Right {
-            self.note(proof, now);
+            self.remember(digest, now);
         }
         compared
     }
 
-    /// The same, whatever was proved lately: for a login that lasts. Cancel-safe, too.
+    /// As [`Self::prove`], without the earlier successes: for a login. Cancel-safe, too.
     pub(super) async fn compare(
         &self,
         file: &Arc<Passwords>,
@@ -146,14 +145,14 @@ impl Proofs {
         if let Err(wait) = may_compare() {
             return PasswordCheck::TooMany(wait);
         }
-        let Ok(place) =
-            tokio::time::timeout(PATIENCE, Arc::clone(&self.slots).acquire_owned()).await
+        let Ok(permit) =
+            tokio::time::timeout(COMPARISON_TIMEOUT, Arc::clone(&self.slots).acquire_owned()).await
         else {
-            return PasswordCheck::TooMany(PATIENCE);
+            return PasswordCheck::TooMany(COMPARISON_TIMEOUT);
         };
         let file = Arc::clone(file);
         let compared = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             let colon = memchr::memchr(b':', &pair)?;
             let (name, password) = pair.split_at_checked(colon)?;
             file.has(name, password.get(1..)?).then_some(())
@@ -164,7 +163,7 @@ impl Proofs {
         }
     }
 
-    /// Looked up by a keyed digest: its timing reveals nothing about the stored ones.
+    /// The digest under which a success is stored. As it is keyed, the timing of a lookup reveals nothing about stored digests.
     fn digest(&self, file: &Passwords, client: Network, credentials: &[u8]) -> [u8; 32] {
         let client = match client {
             Network::V4(bits) => (4_u8, u64::from(bits)),
@@ -182,39 +181,39 @@ impl Proofs {
             .into()
     }
 
-    fn is_known(&self, proof: &[u8; 32], now: Tick) -> bool {
+    fn is_known(&self, digest: &[u8; 32], now: Tick) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known
-            .get(proof)
-            .is_some_and(|since| now.since(*since) < HOLDS)
+            .get(digest)
+            .is_some_and(|since| now.since(*since) < REMEMBERED)
     }
 
-    fn note(&self, proof: [u8; 32], now: Tick) {
+    fn remember(&self, digest: [u8; 32], now: Tick) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_KNOWN {
-            known.retain(|_, since| now.since(*since) < HOLDS);
+            known.retain(|_, since| now.since(*since) < REMEMBERED);
         }
-        // All of them fresh: they prove themselves once more.
+        // All are recent: everyone's password is compared once more.
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
-        known.insert(proof, now);
+        known.insert(digest, now);
     }
 }
 
-/// How long a proof holds.
-const HOLDS: Duration = Duration::from_secs(60);
+/// How long a success is remembered.
+const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// People of one minute.
+/// The number of users within a minute.
 const MOST_KNOWN: usize = 4_096;
 
-/// Of a core's helper threads; the others have files and bodies to see to.
-const AT_ONCE: usize = 2;
+/// Helper threads for comparisons; the others are needed for files and bodies.
+const MOST_COMPARISONS: usize = 2;
 
-/// How long a comparison may wait for its turn.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a comparison may wait for a permit.
+const COMPARISON_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Some hashes take time with the square of a password's length.
+/// Limited because the time for some hashes grows with the square of a password's length.
 const MOST_BYTES: usize = 512;
 
 #[cfg(test)]
@@ -236,67 +235,71 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proof_holds_for_a_minute_and_costs_no_comparison() {
-        // `secret`
+    async fn a_success_counts_for_a_minute_without_comparison() {
+        // The hash of `secret`.
         let (kept, passwords) = file("jane:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
-        let proofs = Proofs::new();
+        let verified = VerifiedPasswords::new();
         let right = basic("jane:secret");
         let never = || Err(Duration::from_secs(9));
         let at = |ms| Tick(ms);
         assert_eq!(
-            proofs.prove(&passwords, HERE, &right, at(0), never).await,
+            verified.prove(&passwords, HERE, &right, at(0), never).await,
             PasswordCheck::TooMany(Duration::from_secs(9))
         );
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(0), || Ok(()))
                 .await,
             PasswordCheck::Right
         );
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(59_000), never)
                 .await,
             PasswordCheck::Right
         );
         assert_ne!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(60_000), never)
                 .await,
             PasswordCheck::Right
         );
         for wrong in ["jane:other", "jane:", "jane", "", "joe:secret", ":secret"] {
-            let proof = proofs
+            let result = verified
                 .prove(&passwords, HERE, &basic(wrong), at(0), || Ok(()))
                 .await;
-            assert_eq!(proof, PasswordCheck::Wrong, "{wrong}");
+            assert_eq!(result, PasswordCheck::Wrong, "{wrong}");
         }
         let long = basic(&format!("jane:{}", "x".repeat(600)));
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &long, at(0), || Ok(()))
                 .await,
             PasswordCheck::Wrong
         );
         assert_eq!(
-            proofs.prove(&passwords, HERE, b"!", at(0), || Ok(())).await,
+            verified
+                .prove(&passwords, HERE, b"!", at(0), || Ok(()))
+                .await,
             PasswordCheck::Wrong
         );
-        // No other client learns from it.
+        // The success does not count for another client.
         let elsewhere = Network::V4(2);
-        let proof = proofs
+        let result = verified
             .prove(&passwords, elsewhere, &right, at(1), never)
             .await;
-        assert_eq!(proof, PasswordCheck::TooMany(Duration::from_secs(9)));
-        // Another file is another question, and a name that was removed is rejected after its minute.
+        assert_eq!(result, PasswordCheck::TooMany(Duration::from_secs(9)));
+        // The success does not count for another file, and ends for a removed name after a minute.
         let (_other, others) = file("joe:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=");
         assert_eq!(
-            proofs.prove(&others, HERE, &right, at(0), || Ok(())).await,
+            verified
+                .prove(&others, HERE, &right, at(0), || Ok(()))
+                .await,
             PasswordCheck::Wrong
         );
         std::fs::write(kept.path(), "").unwrap();
         assert_eq!(
-            proofs
+            verified
                 .prove(&passwords, HERE, &right, at(61_000), || Ok(()))
                 .await,
             PasswordCheck::Wrong
@@ -304,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_has_a_bound() {
-        let proofs = Proofs::new();
+    fn remembered_successes_are_limited() {
+        let verified = VerifiedPasswords::new();
         for number in 0..10_000_u64 {
-            let mut proof = [0; 32];
-            proof[..8].copy_from_slice(&number.to_be_bytes());
-            proofs.note(proof, Tick(number));
-            assert!(proofs.known.lock().unwrap().len() <= MOST_KNOWN);
+            let mut digest = [0; 32];
+            digest[..8].copy_from_slice(&number.to_be_bytes());
+            verified.remember(digest, Tick(number));
+            assert!(verified.known.lock().unwrap().len() <= MOST_KNOWN);
         }
     }
 }

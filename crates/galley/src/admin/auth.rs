@@ -1,4 +1,4 @@
-//! Who may use which part of the admin interface.
+//! Authorization: which sites a request to the admin interface may access.
 
 use std::convert::Infallible;
 
@@ -12,25 +12,25 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::AdminState;
 
-/// What a request may touch.
+/// The sites that a request may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenReach {
     /// Every site.
     All,
     /// The site of this index.
     Site(usize),
-    /// Nothing.
+    /// No site.
     None,
 }
 
 /// The client at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdminPeer {
-    /// The server's own user or root, by the kernel's word.
+    /// The server's own user or root, according to the kernel.
     Operator,
-    /// The dashboard of the site with this row in the counters, for a user with its password.
+    /// The dashboard of the site with this row in the counters, for a signed-in user.
     Dashboard(u32),
-    /// Anybody.
+    /// Any other client.
     Stranger,
 }
 
@@ -50,14 +50,14 @@ impl Connected<IncomingStream<'_, TcpListener>> for AdminPeer {
     }
 }
 
-/// The sender: taken from the connection and the head.
+/// The sender of a request: the peer of the connection, and the token.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct AdminClient {
     peer: AdminPeer,
     token: Option<String>,
 }
 
-impl<S: Sync> FromRequestParts<S> for Asker {
+impl<S: Sync> FromRequestParts<S> for AdminClient {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
@@ -69,10 +69,10 @@ impl<S: Sync> FromRequestParts<S> for Asker {
     }
 }
 
-/// Decides by the bearer token, compared in constant time. The operator needs none, but one that is sent must be right.
-pub(super) fn reach(state: &AdminState, asker: &Asker) -> TokenReach {
-    let Some(given) = asker.token.as_deref() else {
-        return match asker.peer {
+/// Authorizes a request by the bearer token, compared in constant time. The operator needs no token, but a token must be valid.
+pub(super) fn reach(state: &AdminState, client: &AdminClient) -> TokenReach {
+    let Some(given) = client.token.as_deref() else {
+        return match client.peer {
             AdminPeer::Operator => TokenReach::All,
             AdminPeer::Dashboard(row) => {
                 let site = state.sites.iter().position(|site| site.row == row);

@@ -1,10 +1,10 @@
-//! The metrics about bodies outside of stored pages: in transit to slow clients, small files in memory, and bodies that
-//! are being compressed.
+//! The metrics about bodies outside of stored pages: spooled for slow clients, small files in memory, and bodies that are being
+//! compressed.
 
 use super::text::Text;
 use super::{AdminState, families};
 
-/// Adds them.
+/// Writes the metrics.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     spools(state, text);
     small_files(state, text);

@@ -1,12 +1,12 @@
 //! `GET /cache`: lists the stored entries, in pages.
 //!
-//! `?site=HOST` names the site (by default all sites of the token), `prefix=/path` selects whole segments, `tag=T` a tag,
-//! `kind=page|hit-for-pass|varies` one kind of entry, and `limit=N` the size of a page (100, at most 1000). The response
-//! has `entries` and `next`; the same request with `after=NEXT` continues, until `next` is null.
+//! `?site=HOST` selects the site (by default all sites of the token), `prefix=/path` selects whole path segments, `tag=T` a tag,
+//! `kind=page|hit-for-pass|varies` one kind of entry, and `limit=N` sets the size of a page (100, at most 1000). The response has
+//! `entries` and `next`; the same request with `after=NEXT` continues, until `next` is null.
 //!
-//! A listing is a walk through the store that pauses between pages, so each call costs the same however much is stored: it
-//! visits at most [`MOST_LOOKED`] entries, and may therefore return few entries, or none, and a `next`. An entry that is
-//! stored or removed meanwhile may be missed. A walk that is not continued ends by itself.
+//! A listing is a walk through the cache that pauses between pages, so each call costs the same, however much is stored: it visits
+//! at most [`MOST_VISITED`] entries, and may therefore return few entries, or none, with a `next`. An entry that is stored or
+//! removed during the walk may be missed. A walk that is not continued ends after a timeout.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::entry::{self, brief};
 use super::listings::{ListFilter, ListPage, ListQuery, Listing, Listings};
 use super::query::QueryParams;
@@ -35,18 +35,22 @@ use crate::sys;
 /// Handles `GET /cache`.
 pub(super) async fn cache(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    match list(&state, &asker, query.as_deref()).await {
+    match list(&state, &client, query.as_deref()).await {
         Ok(body) => (StatusCode::OK, Json(body)),
         Err(reply) => reply,
     }
 }
 
-async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<Value, JsonReply> {
+async fn list(
+    state: &AdminState,
+    client: &AdminClient,
+    query: Option<&str>,
+) -> Result<Value, JsonReply> {
     let query = QueryParams::read(query, &["site", "prefix", "tag", "kind", "limit", "after"])?;
-    let target = target(state, asker, query.get("site"))?;
+    let target = target(state, client, query.get("site"))?;
     let wanted = ListFilter {
         site: match target.view {
             View::Server => None,
@@ -56,21 +60,21 @@ async fn list(state: &AdminState, asker: &Asker, query: Option<&str>) -> Result<
         tag: query.get("tag").map(tag_id),
         kind: query.get("kind").map(kind).transpose()?,
     };
-    let limit = usize::try_from(query.number("limit", USUAL_PAGE, LARGEST_PAGE)?).unwrap_or(1);
-    let (id, number, asks) = match query.get("after") {
+    let limit = usize::try_from(query.number("limit", DEFAULT_PAGE, LARGEST_PAGE)?).unwrap_or(1);
+    let (id, number, queries) = match query.get("after") {
         None => {
-            let (id, asks) = state.lasting.listings.begin(state, wanted);
-            (id, 0, asks)
+            let (id, queries) = state.lasting.listings.begin(state, wanted);
+            (id, 0, queries)
         }
         Some(cursor) => state.lasting.listings.find(cursor, &wanted)?,
     };
     let (reply, page) = oneshot::channel();
-    let ask = ListQuery {
+    let list_query = ListQuery {
         number,
         limit,
         reply,
     };
-    asks.send(ask).await.map_err(|_| ended())?;
+    queries.send(list_query).await.map_err(|_| ended())?;
     let page = page.await.map_err(|_| ended())?;
     let next = (!page.is_last).then(|| format!("{id}-{}", number + 1));
     Ok(json!({ "ok": true, "entries": page.entries, "next": next }))
@@ -107,18 +111,18 @@ fn ended() -> JsonReply {
 }
 
 impl Listings {
-    /// Starts a walk. The oldest one ends if there are too many.
+    /// Starts a walk. If there are too many, the oldest one ends.
     fn begin(&self, state: &AdminState, wanted: ListFilter) -> (String, mpsc::Sender<ListQuery>) {
-        let (asks, asked) = mpsc::channel(1);
-        // Not to be guessed: a cursor is all that names a walk.
+        let (queries, received) = mpsc::channel(1);
+        // Unguessable, because only the cursor identifies the walk.
         let id = format!("{:016x}", u64::from_ne_bytes(sys::random_bytes()));
-        // Ends when its sender here is dropped, when it is not continued for a while, and with the runtime.
+        // Ends when its sender is dropped, when it is not continued in time, and with the runtime.
         tokio::spawn(walk(
             Arc::clone(&state.services.memory),
             Arc::clone(&state.sites),
             state.services.clock,
             wanted.clone(),
-            asked,
+            received,
         ));
         let mut open = self.lock();
         open.retain(|listing| !listing.queries.is_closed());
@@ -128,12 +132,12 @@ impl Listings {
         open.push_back(Listing {
             id: id.clone(),
             wanted,
-            queries: asks.clone(),
+            queries: queries.clone(),
         });
-        (id, asks)
+        (id, queries)
     }
 
-    /// The walk that a cursor names, if it walks for the same question.
+    /// Finds the walk of a cursor, if it has the same selection.
     fn find(
         &self,
         cursor: &str,
@@ -156,40 +160,40 @@ impl Listings {
     }
 }
 
-/// Goes through the store, a page for each ask.
+/// Walks through the cache, one page for each query.
 async fn walk(
     memory: Arc<Memory>,
     sites: Arc<Vec<Arc<Site>>>,
     clock: Clock,
     wanted: ListFilter,
-    mut asks: mpsc::Receiver<ListQuery>,
+    mut queries: mpsc::Receiver<ListQuery>,
 ) {
     let mut entries = memory.entries();
     let mut next = 0;
-    while let Ok(Some(ask)) = tokio::time::timeout(PATIENCE, asks.recv()).await {
-        if ask.number != next {
-            // Its reply is dropped, which says that the walk is not there any more.
+    while let Ok(Some(list_query)) = tokio::time::timeout(WALK_TIMEOUT, queries.recv()).await {
+        if list_query.number != next {
+            // Dropping the sender reports that this page is no longer available.
             continue;
         }
         next += 1;
         let mut page = ListPage::default();
-        let mut looked = 0;
-        while page.entries.len() < ask.limit && looked < MOST_LOOKED && !page.is_last {
-            looked += 1;
+        let mut visited = 0;
+        while page.entries.len() < list_query.limit && visited < MOST_VISITED && !page.is_last {
+            visited += 1;
             match entries.next() {
                 Some(entry) => page.entries.extend(wanted.row(&sites, clock, &entry)),
                 None => page.is_last = true,
             }
         }
         let is_last = page.is_last;
-        if ask.reply.send(page).is_err() || is_last {
+        if list_query.reply.send(page).is_err() || is_last {
             return;
         }
     }
 }
 
 impl ListFilter {
-    /// The entry's row, if it is wanted.
+    /// The row of an entry, if the entry is selected.
     fn row(&self, sites: &[Arc<Site>], clock: Clock, entry: &Entry) -> Option<Value> {
         let mark = site_mark(entry.key.bytes())?;
         let is_wanted = self.site.is_none_or(|site| site == mark)
@@ -201,22 +205,22 @@ impl ListFilter {
     }
 }
 
-/// Whether an entry's path is at a prefix or below it, by whole segments.
+/// Whether an entry's path is `prefix` or below it, by whole segments.
 fn is_below(entry: &Entry, prefix: &[u8]) -> bool {
     let path = read_key(entry.key.bytes()).map_or(&b""[..], |parts| parts.path);
     path.strip_prefix(prefix)
         .is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
-/// Entries that one call looks at: a few milliseconds of the admin thread.
-const MOST_LOOKED: usize = 20_000;
+/// The maximum number of entries that one call visits: a few milliseconds of the admin thread.
+const MOST_VISITED: usize = 20_000;
 
-/// Entries in an answer.
-const USUAL_PAGE: u64 = 100;
+/// The default and the maximum number of entries in a response.
+const DEFAULT_PAGE: u64 = 100;
 const LARGEST_PAGE: u64 = 1_000;
 
-/// Walks at once.
+/// The maximum number of walks in progress.
 const MOST_LISTINGS: usize = 8;
 
-/// How long a walk waits to be gone on with.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a walk waits for the next query.
+const WALK_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,5 +1,4 @@
-//! The metrics about automatic certificates. Their expiry is reported together with that of certificates from files, in
-//! `tls`.
+//! The metrics about automatic certificates. `tls` reports their expiry, together with that of certificates from files.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,13 +9,13 @@ use super::{AdminState, families};
 use crate::acme::StatusFields as Certificate;
 use crate::request::Site;
 
-/// How the certificates of a site stand.
+/// The automatic certificates of a site.
 pub(super) fn of(state: &AdminState, site: &Arc<Site>) -> Vec<Certificate> {
     let acme = state.services.acme.as_ref();
     acme.map_or_else(Vec::new, |acme| acme.of_site(site.number).collect())
 }
 
-/// Adds them; nothing if no site has such a certificate. A certificate is named by its first host.
+/// Writes the metrics; nothing without automatic certificates. The label of a certificate is its first host.
 pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     let rows = rows.iter().flat_map(|row| {
         row.certificates.iter().map(|one| {

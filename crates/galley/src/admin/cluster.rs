@@ -29,7 +29,7 @@ pub(super) fn value(state: &AdminState) -> Option<Value> {
     }))
 }
 
-/// The pages that the nodes share.
+/// The pages that the nodes share, in the status.
 fn pages(pages: PagesStatus) -> Value {
     json!({
         "hits": pages.hits,
@@ -44,7 +44,7 @@ fn pages(pages: PagesStatus) -> Value {
     })
 }
 
-/// The pages that the nodes share, as metrics.
+/// The metrics about the pages that the nodes share.
 fn page_metrics(pages: PagesStatus, text: &mut Text) {
     text.value(families::CLUSTER_PAGES_PAUSED, u64::from(pages.is_paused));
     let lookups = [("hit", pages.hits), ("miss", pages.misses)];
@@ -60,7 +60,7 @@ fn page_metrics(pages: PagesStatus, text: &mut Text) {
     text.values(families::CLUSTER_PAGE_STORES, "result", stores);
 }
 
-/// The cluster as metrics.
+/// Writes the metrics about the cluster.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let services = &state.services;
     let Some(cluster) = &services.cluster else {

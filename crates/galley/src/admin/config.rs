@@ -1,8 +1,7 @@
-//! `GET /config`: the options in effect, set or default, with file and line where a file sets them. For the server's token
-//! only.
+//! `GET /config`: the options in effect, set or default, with file and line if a file sets them. Requires the server's token.
 //!
-//! Without a parameter it returns the sections that all sites share; `?site=HOST` returns those of one site. `POST /reload`
-//! with `compare` returns what a reload would change.
+//! Without a parameter it returns the sections that all sites share; `?site=HOST` returns those of one site. `POST /reload` with
+//! `compare` returns what a reload would change.
 //!
 //! ```json
 //! { "ok": true, "sections": [ { "header": "[cache]", "options": [
@@ -19,17 +18,17 @@ use galley_config::{EffectiveOption, EffectiveSection};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::query::QueryParams;
 use super::target::{JsonReply, server_token, target};
 
 /// Handles `GET /config`.
 pub(super) async fn config(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    match sections(&state, &asker, query.as_deref()) {
+    match sections(&state, &client, query.as_deref()) {
         Ok(sections) => {
             let sections: Vec<Value> = sections.iter().map(section).collect();
             let value = json!({ "ok": true, "sections": sections });
@@ -41,15 +40,15 @@ pub(super) async fn config(
 
 fn sections(
     state: &AdminState,
-    asker: &Asker,
+    client: &AdminClient,
     query: Option<&str>,
 ) -> Result<Vec<EffectiveSection>, JsonReply> {
-    server_token(state, asker, "the configuration")?;
+    server_token(state, client, "the configuration")?;
     let query = QueryParams::read(query, &["site"])?;
     let Some(host) = query.get("site") else {
         return Ok(state.config.effective());
     };
-    let found = target(state, asker, Some(host))?;
+    let found = target(state, client, Some(host))?;
     let numbers = found.sites.iter();
     let numbers = numbers.filter_map(|site| usize::try_from(site.number).ok());
     Ok(numbers

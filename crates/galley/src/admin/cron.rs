@@ -1,10 +1,10 @@
-//! `POST /cron`: the plugin announces when WordPress's scheduler has work, if no response could carry that.
+//! `POST /cron`: the plugin announces when WordPress's scheduler has tasks, if no response could carry that.
 //!
 //! ```json
 //! { "site": "example.com", "due_ms": [12000, 90000] }
 //! ```
 //!
-//! The unit is milliseconds from now. They replace the times announced before; the limits are those of the field
+//! The times are milliseconds from now. They replace the times that were announced before; the limits are those of the field
 //! (`policy::appointments`). Without `site` the token must belong to one site.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::AdminState;
-use super::auth::{Asker, reach};
+use super::auth::{AdminClient, reach};
 use super::purges::{PurgeReply, refuse, targets};
 
 /// The body of an announcement.
@@ -33,11 +33,11 @@ pub(super) struct Announced {
 /// Handles `POST /cron`.
 pub(super) async fn announce(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<Announced>,
 ) -> PurgeReply {
     let Announced { site, due_ms } = body.0;
-    let targets = match targets(&state, reach(&state, &asker), site.as_deref()) {
+    let targets = match targets(&state, reach(&state, &client), site.as_deref()) {
         Ok(targets) => targets,
         Err(reply) => return reply,
     };

@@ -8,7 +8,7 @@ use super::text::Text;
 use super::{AdminState, families};
 use crate::durable::{DiskCacheTotals, Durable};
 
-/// The disk in the status.
+/// The disk cache in the status.
 pub(super) fn value(state: &AdminState) -> Option<Value> {
     let durable = &state.services.durable;
     let Some(shelf) = durable.shelf() else {
@@ -35,7 +35,7 @@ pub(super) fn value(state: &AdminState) -> Option<Value> {
     }))
 }
 
-/// The disk that could not be used at the start.
+/// The status of a disk cache that could not be opened at the start.
 fn unusable(durable: &Durable, reason: &str) -> Value {
     json!({
         "state": "off", "reason": reason, "entries": 0, "bytes": 0, "limit": 0, "evictions": 0,
@@ -64,7 +64,7 @@ fn health(health: Health) -> (&'static str, Option<String>) {
     }
 }
 
-/// The same as series.
+/// Writes the metrics about the disk cache.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let durable = &state.services.durable;
     let Some(shelf) = durable.shelf() else {

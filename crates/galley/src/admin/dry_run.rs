@@ -1,11 +1,11 @@
-//! `POST /purge` with `"dry_run": true`: how many stored pages a purge would touch, without purging.
+//! `POST /purge` with `"dry_run": true`: counts the stored pages that a purge would match, without purging.
 //!
 //! ```json
 //! { "ok": true, "dry_run": true, "pages": 12, "complete": true }
 //! ```
-//! Variants of one URL are one page, and what is purged already is none. It looks at no more than [`MOST_LOOKED`] entries;
-//! where there are more, or a disk that may have others, `complete` is false and there may be more pages. Pages of which only a fragment would be rendered
-//! again are not counted: they stay stored.
+//! Variants of one URL count as one page, and pages that are already purged do not count. At most [`MOST_VISITED`] entries are
+//! visited; if there are more, or a disk that may have others, `complete` is false and there may be more pages. Pages of which
+//! only a fragment would be rendered again do not count: they stay stored.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use super::target::{JsonReply, refuse};
 use crate::durable::ScopeMatch;
 use crate::request::{Site, site_mark};
 
-/// Counts on a helper thread: the walk would hold up purges otherwise.
-pub(super) async fn reply(state: &Arc<AdminState>, orders: Vec<(Arc<Site>, Purge)>) -> JsonReply {
+/// Counts on a helper thread, because the walk would delay purges on this one.
+pub(super) async fn reply(state: &Arc<AdminState>, purges: Vec<(Arc<Site>, Purge)>) -> JsonReply {
     let state = Arc::clone(state);
-    match tokio::task::spawn_blocking(move || count(&state, &orders)).await {
+    match tokio::task::spawn_blocking(move || count(&state, &purges)).await {
         Ok(found) => (
             StatusCode::OK,
             Json(json!({
@@ -36,40 +36,40 @@ pub(super) async fn reply(state: &Arc<AdminState>, orders: Vec<(Arc<Site>, Purge
     }
 }
 
-/// What a walk has counted.
+/// The result of a count.
 struct DryRun {
     pages: usize,
-    /// Whether it has seen every entry, and there can be no others.
+    /// Whether all entries were visited, and the disk cannot have others.
     is_complete: bool,
 }
 
-fn count(state: &AdminState, orders: &[(Arc<Site>, Purge)]) -> DryRun {
-    let wanted: Vec<Wanted<'_>> = orders
+fn count(state: &AdminState, purges: &[(Arc<Site>, Purge)]) -> DryRun {
+    let wanted: Vec<PurgeMatch<'_>> = purges
         .iter()
-        .map(|(site, purge)| Wanted::new(site, &purge.scope))
+        .map(|(site, purge)| PurgeMatch::new(site, &purge.scope))
         .collect();
     let mut urls = HashSet::new();
     let mut entries = state.services.memory.entries();
-    for entry in entries.by_ref().take(MOST_LOOKED) {
-        if wanted.iter().any(|wanted| wanted.touches(&entry)) {
+    for entry in entries.by_ref().take(MOST_VISITED) {
+        if wanted.iter().any(|wanted| wanted.matches(&entry)) {
             urls.insert((entry.scopes.host, entry.scopes.url));
         }
     }
     DryRun {
         pages: urls.len(),
-        // The disk may have pages that the memory does not have.
+        // The disk may have pages that are not in memory.
         is_complete: entries.next().is_none()
-            && orders.iter().all(|(site, _)| site.core.disk.is_none()),
+            && purges.iter().all(|(site, _)| site.core.disk.is_none()),
     }
 }
 
-/// A purge of a site, made ready to be compared with many entries.
-struct Wanted<'a> {
+/// A purge of a site, prepared for comparison with many entries.
+struct PurgeMatch<'a> {
     site: &'a Site,
     scope: ScopeMatch<'a>,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PurgeMatch<'a> {
     fn new(site: &'a Site, scope: &'a Scope) -> Self {
         Self {
             site,
@@ -77,7 +77,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    fn touches(&self, entry: &Entry) -> bool {
+    fn matches(&self, entry: &Entry) -> bool {
         entry.kind == EntryKind::Page
             && site_mark(entry.key.bytes()) == Some(self.site.mark)
             && self.scope.is_match(&entry.scopes)
@@ -88,5 +88,5 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Entries that one count looks at: some milliseconds of a helper thread.
-const MOST_LOOKED: usize = 20_000;
+/// The maximum number of entries that one count visits: some milliseconds of a helper thread.
+const MOST_VISITED: usize = 20_000;

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::fetch::hit_for_pass;
 use crate::request::Site;
 
-/// What a listing shows of an entry.
+/// The members that a listing shows.
 pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let age_s = entry.age(clock.tick()).as_secs();
     let fresh_s = entry.life.fresh.as_secs();
@@ -32,13 +32,13 @@ pub(super) fn brief(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "bytes": entry.length(),
         "tags": entry.tags,
         "hits": entry.hits(),
-        // Of a marker: why there is no page.
+        // The reason of a hit-for-pass entry.
         "not_stored": not_stored,
-        "standing": standing(site.core.purges.prove_waiting(entry)),
+        "standing": validity(site.core.purges.prove_waiting(entry)),
     })
 }
 
-/// All of it: the windows, its size, its number among purges, the relevant fields.
+/// All members: also lifetimes, size, born sequence and relevant fields.
 pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     let mut value = brief(clock, site, entry);
     let touching = newest_touching(site, entry);
@@ -50,12 +50,12 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
         "codings": entry.coded().iter().map(|coded| coded.coding.token()).collect::<Vec<_>>(),
         "in_memory": entry.pieces().is_none(),
         "born": entry.born,
-        "purged_by": touching.map(order),
+        "purged_by": touching.map(matching_purge),
         "includes": entry.assembly().map_or_else(Vec::new, |assembly| {
             assembly.includes.iter().map(include).collect::<Vec<_>>()
         }),
         "fragments": entry.fragments().iter().map(fragment).collect::<Vec<_>>(),
-        // A marker holds the upstream's own words, which are shown as the reason.
+        // A hit-for-pass entry contains the reason as fields of the upstream, which are shown as the reason.
         "fields": if entry.kind == EntryKind::Page { fields(entry) } else { Vec::new() },
     });
     if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
@@ -64,33 +64,33 @@ pub(super) fn whole(clock: Clock, site: &Site, entry: &Entry) -> Value {
     value
 }
 
-/// The fields that tell something.
+/// The relevant header fields.
 fn fields(entry: &Entry) -> Vec<Value> {
-    TELLING
+    RELEVANT_FIELDS
         .iter()
         .flat_map(|name| entry.fields.get_all(*name).iter().map(move |v| (*name, v)))
         .map(|(name, value)| json!([name, String::from_utf8_lossy(value.as_bytes())]))
         .collect()
 }
 
-/// A part that a page shares with others.
+/// A fragment of a page.
 fn fragment(fragment: &PageFragment) -> Value {
     json!({
         "label": &*fragment.version.label,
         "bytes": fragment.range.end.saturating_sub(fragment.range.start),
-        // A member gets their own in its place.
+        // Each member gets a separate version instead.
         "private": fragment.version.private_scope().is_some(),
-        // Else it belongs to its page: a purge of the fragment purges the page.
+        // Otherwise the fragment belongs to its page: a purge of the fragment purges the page.
         "shared": fragment.version.is_shared(),
-        // It changes without a purge: every purge purges the page.
+        // The fragment changes without a purge, so every purge purges the page.
         "switched_off": fragment.version.is_switched_off(),
-        // It could not be rendered without its page: a purge purges the page until another attempt succeeds.
+        // The fragment could not be rendered separately, so a purge purges the page until another attempt succeeds.
         "failed": fragment.version.has_failed(),
         "born": fragment.born,
     })
 }
 
-/// What a page includes with an ESI tag.
+/// An ESI include of a page.
 fn include(include: &PageInclude) -> Value {
     json!({
         "src": &*include.source.src,
@@ -111,13 +111,13 @@ fn newest_touching(site: &Site, entry: &Entry) -> Option<Touching> {
         .max_by_key(|touching| touching.number)
 }
 
-/// An order that touched something.
-pub(super) fn order(touching: Touching) -> Value {
+/// A purge that matches an entry.
+pub(super) fn matching_purge(touching: Touching) -> Value {
     let strength = strength(touching.strength());
     json!({ "number": touching.number, "kind": touching.kind.word(), "strength": strength })
 }
 
-/// One stable word.
+/// The word in responses, which does not change.
 pub(super) const fn strength(strength: Strength) -> &'static str {
     match strength {
         Strength::Hard => "hard",
@@ -125,12 +125,12 @@ pub(super) const fn strength(strength: Strength) -> &'static str {
     }
 }
 
-/// The address that an entry answers to; ASCII, because canonical.
+/// The URL of an entry; ASCII, because keys are canonical.
 fn url(entry: &Entry) -> String {
     url_of(entry.key.bytes())
 }
 
-/// The address of a key.
+/// The URL of a key.
 pub(super) fn url_of(key: &[u8]) -> String {
     let Some(parts) = read_key(key) else {
         return String::new();
@@ -152,7 +152,7 @@ pub(super) fn url_of(key: &[u8]) -> String {
     )
 }
 
-/// One stable word.
+/// The word in responses, which does not change.
 pub(super) const fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Page => "page",
@@ -161,9 +161,9 @@ pub(super) const fn kind(kind: EntryKind) -> &'static str {
     }
 }
 
-/// One stable word.
-pub(super) const fn standing(standing: Validity) -> &'static str {
-    match standing {
+/// The word in responses, which does not change.
+pub(super) const fn validity(validity: Validity) -> &'static str {
+    match validity {
         Validity::Valid => "valid",
         Validity::SoftPurged => "soft-purged",
         Validity::Outdated => "outdated",
@@ -172,13 +172,13 @@ pub(super) const fn standing(standing: Validity) -> &'static str {
     }
 }
 
-/// Seconds that may be compared with others.
+/// Converts seconds to a number that can be subtracted.
 pub(super) fn signed(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-/// Stored fields that decide something or identify the entry.
-const TELLING: &[&str] = &[
+/// Stored fields that affect caching or identify the entry.
+const RELEVANT_FIELDS: &[&str] = &[
     "content-type",
     "content-encoding",
     "date",

@@ -1,4 +1,4 @@
-//! Every family of `GET /metrics`: its name, what it counts, and its help text. Names do not change once released.
+//! Every metric family of `GET /metrics`: name, type and help text. Names do not change once released.
 
 use super::text::{MetricFamily, MetricKind};
 
@@ -54,7 +54,7 @@ families! {
     Counter DISK_FAILURES "galley_disk_failures_total" "failed reads"
 }
 
-// Bodies beside the stored pages.
+// Bodies outside of stored pages.
 families! {
     Gauge SPOOL_MEMORY "galley_spool_memory_bytes" "bytes of request and response bodies in memory"
     Gauge SPOOL_MEMORY_LIMIT "galley_spool_memory_limit_bytes" "limit of these bytes"
@@ -153,7 +153,7 @@ families! {
     Counter HTTP2_ENDED "galley_http2_ended_total" "HTTP/2 connections that Galley ended, by reason"
 }
 
-// Other nodes, and caches of other machines.
+// Other nodes, and caches on other machines.
 families! {
     Gauge CLUSTER_CONNECTED "galley_cluster_connected" "1: this node reads the purges of the others"
     Gauge CLUSTER_LEASE "galley_cluster_lease" "1: this node may answer from stored pages"

@@ -1,8 +1,8 @@
 //! `GET /livez` and `GET /readyz`, for orchestrators and load balancers: no token, one word.
 //!
-//! A server is ready when it may use stored pages (a node of a cluster reads the purges of the others) and the upstream of every
-//! site has sent one response since the start. An upstream that fails later does not make the server unready: it still has
-//! the stored pages. Purge log and disk are read before the admin interface opens.
+//! A server is ready when it may use stored pages (a node of a cluster must read the purges of the others) and the upstream of
+//! every site has sent one response since the start. An upstream that fails later does not make the server unready, because it
+//! still has the stored pages. Purge log and disk are read before the admin interface opens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use super::target::JsonReply;
 use crate::fetch::cron::CronTrouble;
 use crate::request::{Site, probe};
@@ -24,12 +24,15 @@ pub(super) async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Handles `GET /readyz`. The reasons are for the server's token only: they name sites.
-pub(super) async fn ready(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
+/// Handles `GET /readyz`. Only a client with the server's token gets the reasons, because they name sites.
+pub(super) async fn ready(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> JsonReply {
     let mut reasons = Vec::new();
     let services = &state.services;
     if let Some(cluster) = &services.cluster {
-        // One that serves without the engine has a lease from the start.
+        // A server that runs without the engine of the cluster has a lease from the start.
         let has_read = cluster.status().has_read;
         if !has_read || !services.lease.holds(services.clock.tick()) {
             reasons.push("this node does not read the purges of the cluster".to_owned());
@@ -42,13 +45,13 @@ pub(super) async fn ready(Extract(state): Extract<Arc<AdminState>>, asker: Asker
     } else {
         StatusCode::SERVICE_UNAVAILABLE
     };
-    if reach(&state, &asker) == TokenReach::All && !reasons.is_empty() {
+    if reach(&state, &client) == TokenReach::All && !reasons.is_empty() {
         body["reasons"] = json!(reasons);
     }
     (status, Json(body))
 }
 
-/// Sends one request to each upstream that has not responded yet, to all at a time. Those that still do not, with the reason.
+/// Sends one request to each upstream that has not responded yet, all at the same time. Returns why the others are not ready.
 async fn upstreams(state: &AdminState) -> Vec<String> {
     let mut ready = state.lasting.ready_sites.lock().await;
     let mut probes = JoinSet::new();
@@ -69,14 +72,14 @@ async fn upstreams(state: &AdminState) -> Vec<String> {
     reasons
 }
 
-/// The site's row, and why it is not ready.
+/// The row of the site, and why it is not ready.
 async fn has_responded(site: Arc<Site>) -> (u32, Option<String>) {
     let name = &site.core.name;
     let reason = match tokio::time::timeout(PROBE_TIME, probe(&site)).await {
         Ok(Some(Err(CronTrouble::Status(status)))) if status.is_server_error() => Some(format!(
             "site `{name}`: the upstream responded with status {status}"
         )),
-        // Any other response shows that it works; a front page without a script of its own needs no upstream.
+        // Any other response shows that the upstream works; a site whose front page has no script needs no upstream.
         Ok(None | Some(Ok(()) | Err(CronTrouble::Missing | CronTrouble::Status(_)))) => None,
         Ok(Some(Err(trouble))) => Some(format!("site `{name}`: the upstream: {trouble}")),
         Err(_late) => Some(format!(
@@ -87,5 +90,5 @@ async fn has_responded(site: Arc<Site>) -> (u32, Option<String>) {
     (site.row, reason)
 }
 
-/// Orchestrators wait for a second by default; the next request gets newer results.
+/// Orchestrators wait for a second by default; their next request gets newer results.
 const PROBE_TIME: Duration = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! `GET /history`: the last 24 hours in minutes, for graphs, as JSON.
+//! `GET /history`: the last 24 hours by minute, for graphs, as JSON.
 //!
 //! `?site=HOST` selects one site, `?minutes=N` the last N minutes. Minutes without any request are omitted, except for the
 //! current one, which is always included and not complete yet.
@@ -17,7 +17,7 @@ use axum::extract::{RawQuery, State as Extract};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::query::QueryParams;
 use super::target::{JsonReply, target};
 use super::{AdminShared, AdminState};
@@ -26,7 +26,7 @@ use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::{History, MINUTES, Minute};
 
-/// Begins the histories of sites that have none yet.
+/// Begins the histories of new sites.
 pub(super) fn begin(state: &AdminState) {
     let minute = minute(state.services.clock.wall());
     let mut histories = lock(state);
@@ -37,7 +37,7 @@ pub(super) fn begin(state: &AdminState) {
     }
 }
 
-/// Turns the minutes over; never ends.
+/// Completes each minute at its end; never returns.
 pub(super) async fn keep(shared: &AdminShared) {
     let clock = shared.now().services.clock;
     loop {
@@ -53,17 +53,17 @@ pub(super) async fn keep(shared: &AdminShared) {
     }
 }
 
-/// Closes the minute that is over, if one is.
+/// Completes the previous minutes.
 fn turn(state: &AdminState) {
     let now = minute(state.services.clock.wall());
-    // Sites that were removed too, whose last responses may still be counted.
+    // Also of removed sites, whose last responses may still be counted.
     for (row, history) in lock(state).iter_mut() {
         let totals = CounterReader::site(&state.counters, Some(*row));
         history.turn(now, &totals);
     }
 }
 
-/// The minutes of one site from the last `minutes` on, the current one included.
+/// The last `minutes` minutes of one site, including the current one.
 pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minute> {
     let now = minute(state.services.clock.wall());
     let totals = CounterReader::site(&state.counters, Some(site.row));
@@ -77,7 +77,7 @@ pub(super) fn recent(state: &AdminState, site: &Site, minutes: u64) -> Vec<Minut
 /// Handles `GET /history`.
 pub(super) async fn history(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
     let parsed = QueryParams::read(query.as_deref(), &["site", "minutes"]);
@@ -88,11 +88,11 @@ pub(super) async fn history(
         Ok(read) => read,
         Err(reply) => return reply,
     };
-    let target = match target(&state, &asker, query.get("site")) {
+    let target = match target(&state, &client, query.get("site")) {
         Ok(target) => target,
         Err(reply) => return reply,
     };
-    // A minute that is over is closed here too, so that no answer names one as the current that is not.
+    // Minutes that have ended are completed here too, so that the last one in the response is the current one.
     turn(&state);
     let sites: Vec<Value> = target
         .sites
@@ -124,7 +124,7 @@ fn row(minute: &Minute) -> Value {
     })
 }
 
-/// The counters of now that the doctor compares over an hour.
+/// The counters that the doctor compares over an hour.
 pub(super) fn reading(services: &Services) -> KernelCounters {
     let spool = services.spools.counted();
     KernelCounters::of(&ProcFs::at("/")).with_spool(spool.refused, spool.held_up)
@@ -152,5 +152,5 @@ fn minute(now: SystemTime) -> u64 {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A sleep may end a little early by the wall clock; then the rest is slept, not spun through.
+/// A sleep may end a little early by the wall clock; the rest is slept as well, without a busy loop.
 const SHORTEST: Duration = Duration::from_millis(50);

@@ -5,7 +5,7 @@ use super::{AdminState, families};
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::http2::Http2EndReason;
 
-/// Adds them.
+/// Writes the metrics.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let totals = CounterReader::http2(&state.counters);
     let counts = totals.counts;

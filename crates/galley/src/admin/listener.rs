@@ -1,16 +1,16 @@
-//! Which site a host means, when several sites share the host on different listeners.
+//! Finds the site of a host when several sites share the host on different listeners.
 
 use galley_policy::route;
 
 use crate::request::Sites;
 
-/// A listener, and the sites that are reached there.
+/// A listener, and the sites that it serves.
 pub(super) struct ListenerSites {
-    /// `http://192.0.2.1:80`, with the scheme that is spoken there, or `unix:/path`.
+    /// The URL with the protocol of the listener, `http://192.0.2.1:80`, or `unix:/path`.
     pub(super) url: String,
-    /// `None`: a socket in the file system.
+    /// The port; `None`: a socket in the file system.
     pub(super) port: Option<u16>,
-    /// By host. No proxy is trusted.
+    /// The sites by host. No proxy is trusted.
     pub(super) sites: Sites,
 }
 
@@ -23,14 +23,14 @@ impl ListenerSites {
         }
     }
 
-    /// Whether `text` names this listener: its URL, or that without the scheme.
+    /// Whether `text` names this listener: the URL, or the URL without the scheme.
     pub(super) fn is_named(&self, text: &str) -> bool {
         let text = text.trim_end_matches('/');
         text == self.url || authority(&self.url) == Some(text)
     }
 }
 
-/// The part of a URL behind its scheme.
+/// The part of a URL after the scheme.
 fn authority(url: &str) -> Option<&str> {
     url.split_once("://").map(|(_, authority)| authority)
 }

@@ -1,4 +1,4 @@
-//! The walks through the store that `GET /cache` has in progress.
+//! The walks through the cache that `GET /cache` has in progress.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -22,14 +22,14 @@ pub(super) struct Listing {
 pub(super) struct ListFilter {
     /// `None`: all sites.
     pub(super) site: Option<u32>,
-    /// Canonical, without slashes at its end.
+    /// The canonical prefix, without trailing slashes.
     pub(super) prefix: Option<Vec<u8>>,
     pub(super) tag: Option<u64>,
     pub(super) kind: Option<EntryKind>,
 }
 
 pub(super) struct ListQuery {
-    /// Which page; a listing never goes back.
+    /// The number of the page; a listing never goes back.
     pub(super) number: u64,
     pub(super) limit: usize,
     pub(super) reply: oneshot::Sender<ListPage>,

@@ -1,7 +1,6 @@
-//! Metrics of the upstreams: slots, queues, classes, servers.
+//! Metrics about upstreams: slots, queues, classes, servers.
 //!
-//! There is one series for each upstream of a site. If a site has several, they are labelled with the address of the first
-//! server.
+//! There is one series for each upstream of a site. If a site has several, they are labeled with the address of the first server.
 
 use super::families;
 use super::text::{MetricRow, Text};
@@ -10,7 +9,7 @@ use crate::upstream::{BalancedServer, ClassCounts, ServerStanding, UpstreamStats
 
 type UpstreamRows<'g> = [(&'g str, &'g UpstreamStats)];
 
-/// Writes the families of all upstreams; `rows` are sites with theirs.
+/// Writes the metrics of all upstreams.
 pub(super) fn metrics(rows: &UpstreamRows<'_>, text: &mut Text) {
     slots(rows, text);
     classes(rows, text);

@@ -1,8 +1,8 @@
 //! `GET /metrics`: counters in the text format of Prometheus (version 0.0.4).
 //!
-//! It is written by hand: the counters are sums of plain arrays that cores own, and are read on request. A metrics library
-//! would own them itself, with atomic additions on every core. Names and labels do not change once released. Reasons that
-//! never happened are omitted; outcomes and histograms are always there.
+//! The format is written by hand: the counters are sums of plain arrays that front threads own, and are read on request. A metrics
+//! library would own them, with atomic additions on every thread. Names and labels do not change once released. Reasons with
+//! count zero are omitted; outcomes and histograms are always present.
 //!
 //! A site's token gets only the metrics of its site. Requests that belong to no site are counted under the site `-`.
 
@@ -17,7 +17,7 @@ use galley_cache::memory::MemoryUsage;
 use galley_cache::private::PrivateStore;
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::php;
 use super::site_counters::{ProcessCounters, SiteCounters};
 use super::target::{SiteSelection, View, target};
@@ -33,8 +33,11 @@ use crate::telemetry::counters::CounterReader;
 use crate::telemetry::totals::{Histogram, Totals};
 
 /// Handles `GET /metrics`.
-pub(super) async fn metrics(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> Response {
-    let target = match target(&state, &asker, None) {
+pub(super) async fn metrics(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> Response {
+    let target = match target(&state, &client, None) {
         Ok(target) => target,
         Err(reply) => return reply.into_response(),
     };
@@ -72,7 +75,7 @@ fn rows(state: &AdminState, target: &SiteSelection) -> Vec<SiteCounters> {
 
 fn row(state: &AdminState, site: &Arc<Site>) -> SiteCounters {
     let same = state.sites.iter().filter(|s| s.core.name == site.core.name);
-    // Two sites may have one host on two listeners, and a series may stand here once only.
+    // Two sites may have the same host on two listeners, but a series must be unique.
     let name = match same.count() {
         0 | 1 => site.core.name.clone(),
         _ => format!("{}#{}", site.core.name, site.number),
@@ -205,13 +208,13 @@ fn upstreams(rows: &[SiteCounters], text: &mut Text) {
     load::metrics(&rows.collect::<Vec<_>>(), text);
 }
 
-/// The sites with the counters of this process.
+/// The sites with counters of this process.
 fn of_process(rows: &[SiteCounters]) -> impl Iterator<Item = (&str, &ProcessCounters)> {
     let rows = rows.iter();
     rows.filter_map(|row| Some((row.site.as_str(), row.own.as_ref()?)))
 }
 
-/// Rows with the site as their label.
+/// Writes rows with the site as their label.
 fn by_site<'r, T>(
     rows: &'r [SiteCounters],
     of: impl Fn(&'r ProcessCounters) -> Option<T>,
@@ -248,13 +251,13 @@ fn owned(rows: &[SiteCounters], text: &mut Text) {
     );
 }
 
-/// Of the sites whose pages are on disk.
+/// Writes the metrics of sites whose pages are on disk.
 fn on_disk(rows: &[SiteCounters], text: &mut Text) {
     let rows = by_site(rows, |own| own.disk_bytes);
     text.rows(&rows, &[(families::SITE_DISK, |bytes| *bytes)]);
 }
 
-/// Of the sites whose pages have ESI includes.
+/// Writes the metrics of sites whose pages have ESI includes.
 fn includes(rows: &[SiteCounters], text: &mut Text) {
     text.family(families::ESI_INCLUDES);
     for (site, own) in of_process(rows) {
@@ -273,7 +276,7 @@ fn includes(rows: &[SiteCounters], text: &mut Text) {
     }
 }
 
-/// Of the sites whose members get stored pages.
+/// Writes the metrics of sites whose members get stored pages.
 fn members(rows: &[SiteCounters], text: &mut Text) {
     text.rows(
         &by_site(rows, |own| own.private),
@@ -286,7 +289,7 @@ fn members(rows: &[SiteCounters], text: &mut Text) {
     );
 }
 
-/// Of the sites whose scheduled tasks Galley runs.
+/// Writes the metrics of sites whose scheduled tasks Galley runs.
 fn cron(rows: &[SiteCounters], text: &mut Text) {
     text.rows(
         &by_site(rows, |own| own.cron.as_ref()),

@@ -1,8 +1,8 @@
-//! The admin interface: purges and queries, on a listener and a thread of its own.
+//! The admin interface: purges and queries, on a separate listener and thread.
 //!
-//! It runs where load cannot starve it. On a unix socket the kernel says who connects: the server's own user and root need
-//! no token. Everybody else does, and on a TCP listener everybody. The server's token is valid for every site, a site's
-//! token only for that site. If no token is configured, other users cannot even connect to the socket.
+//! The separate thread keeps it available under load. On a unix socket the kernel identifies the client: the server's own user and
+//! root need no token. Other users do, and so do all clients of a TCP listener. The server's token is valid for every site, a
+//! site's token only for that site. If no token is configured, other users cannot even connect to the socket.
 
 mod auth;
 mod bodies;

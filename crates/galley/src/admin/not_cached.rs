@@ -1,8 +1,7 @@
-//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the latest pages that were not
-//! stored.
+//! `GET /not-cached`: why requests reach PHP, with counts, sentences and remedies, and the last pages that were not stored.
 //!
-//! `?site=HOST` selects one site. `GET /cache?kind=hit-for-pass` lists the pages whose next request bypasses the cache
-//! because of their response.
+//! `?site=HOST` selects one site. `GET /cache?kind=hit-for-pass` lists the pages whose next request bypasses the cache because of
+//! their last response.
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "requests": 120,
@@ -18,7 +17,7 @@ use galley_policy::outcome::{NotStored, PassWhy};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::entry::url_of;
 use super::query::each_site;
 use super::target::JsonReply;
@@ -30,10 +29,10 @@ use crate::telemetry::counters::CounterReader;
 /// Handles `GET /not-cached`.
 pub(super) async fn not_cached(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    each_site(&state, &asker, query.as_deref(), of_site)
+    each_site(&state, &client, query.as_deref(), of_site)
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {
@@ -58,7 +57,7 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     })
 }
 
-/// Nothing if it has not happened.
+/// Returns `None` if there was no such request.
 fn reason(kind: &str, word: &str, requests: u64, advice: &Advice) -> Option<Value> {
     (requests > 0).then(|| {
         let mut value = advice.value();

@@ -7,7 +7,7 @@ use super::site_counters::SiteCounters;
 use super::text::{MetricRow, Text};
 use crate::php::PoolNumbers;
 
-/// Adds them.
+/// Writes the metrics.
 pub(super) fn metrics(rows: &[SiteCounters], text: &mut Text) {
     let rows = rows.iter().filter_map(|row| {
         Some(MetricRow {

@@ -1,4 +1,4 @@
-//! The outer caches that get purges, in the status and in the metrics.
+//! The outer caches to which purges are forwarded, in the status and in the metrics.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{AdminState, families};
 use crate::purge_forward::TargetStats;
 use crate::request::Site;
 
-/// The targets of a site in the status; empty if there are none.
+/// The outer caches of a site in the status; empty if there are none.
 pub(super) fn value(state: &AdminState, site: &Site) -> Value {
     let targets = stats(state, site).into_iter().map(|one| {
         json!({
@@ -18,7 +18,7 @@ pub(super) fn value(state: &AdminState, site: &Site) -> Value {
     targets.collect()
 }
 
-/// All targets as metrics; empty if there are none.
+/// Writes the metrics about all outer caches; nothing if there are none.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let targets = state.sites.iter().flat_map(|site| {
         let name = site.core.name.as_str();

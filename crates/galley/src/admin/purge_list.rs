@@ -1,7 +1,7 @@
-//! `GET /purges`: the latest purges of each site, the newest first: what, by whom, when. A restart begins the list anew.
+//! `GET /purges`: the last purges of each site, the newest first: scope, source and time. The list is empty after a restart.
 //!
-//! `?site=HOST` asks for one site. A purge never searches for entries: how many stored pages it took is counted a moment later
-//! (`app::purge_counts`), and `pages` is null until then. `complete` is false where there may have been more.
+//! `?site=HOST` selects one site. A purge never searches for entries: the number of stored pages that it matched is counted a
+//! moment later (`app::purge_counts`), and `pages` is null until then. If `complete` is false, there may be more.
 //!
 //! ```json
 //! { "ok": true, "sites": [ { "name": "example.com", "given": 7, "purges": [ { "scope": "url example.com/x/", "strength": "hard",
@@ -14,7 +14,7 @@ use axum::extract::{RawQuery, State as Extract};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::entry::strength;
 use super::query::each_site;
 use super::target::JsonReply;
@@ -23,10 +23,10 @@ use crate::request::Site;
 /// Handles `GET /purges`.
 pub(super) async fn purges(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     RawQuery(query): RawQuery,
 ) -> JsonReply {
-    each_site(&state, &asker, query.as_deref(), of_site)
+    each_site(&state, &client, query.as_deref(), of_site)
 }
 
 fn of_site(state: &AdminState, site: &Site) -> Value {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `site` may be any host of the site. Without it a purge applies to the site of its URL, the token's site, or all sites.
-//! The response comes when every purge is in effect and on the disk: `{"ok": true, "purges": 3}`, with a `warning` if it
-//! could not be written. If one purge is invalid, the response names it and none is executed.
+//! The response is sent when every purge is in effect and on disk: `{"ok": true, "purges": 3}`, with a `warning` if it could
+//! not be written. If one purge is invalid, the response names it and none is executed.
 //!
 //! Another Galley that forwards a purge sends `"forwarded": true`: then the purge is not forwarded again.
 //!
@@ -25,7 +25,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use super::dry_run;
 use super::target::is_number;
 use crate::durable::{PurgeReceipt, PurgeSource, Receipt};
@@ -61,54 +61,54 @@ pub(super) type PurgeReply = (StatusCode, Json<Value>);
 /// Handles `POST /purge`.
 pub(super) async fn purge(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<PurgeRequest>,
 ) -> PurgeReply {
     let wanted = body.0;
-    let targets = match targets(&state, reach(&state, &asker), wanted.site.as_deref()) {
+    let targets = match targets(&state, reach(&state, &client), wanted.site.as_deref()) {
         Ok(targets) => targets,
         Err(reply) => return reply,
     };
-    let orders = match orders(&state, &targets, &wanted) {
-        Ok(orders) if orders.is_empty() => {
+    let purges = match purges(&state, &targets, &wanted) {
+        Ok(purges) if purges.is_empty() => {
             return refuse(
                 StatusCode::BAD_REQUEST,
                 "nothing to purge: give `all`, `urls`, `tags`, `prefixes` or `patterns`",
             );
         }
-        Ok(orders) => orders,
+        Ok(purges) => purges,
         Err(complaints) => return refuse(StatusCode::BAD_REQUEST, &complaints.join("; ")),
     };
     if wanted.dry_run {
-        return dry_run::reply(&state, orders).await;
+        return dry_run::reply(&state, purges).await;
     }
     let source = if wanted.forwarded {
         PurgeSource::Forward
     } else {
         PurgeSource::Admin
     };
-    let receipt = acknowledged(publish(&orders, source)).await;
-    reply(&orders, &receipt)
+    let receipt = acknowledged(publish(&purges, source)).await;
+    reply(&purges, &receipt)
 }
 
-fn reply(orders: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
-    let mut answer = json!({ "ok": true, "purges": orders.len() });
+fn reply(purges: &[(Arc<Site>, Purge)], receipt: &PurgeReceipt) -> PurgeReply {
+    let mut body = json!({ "ok": true, "purges": purges.len() });
     if let Some(reach) = receipt.reach_word() {
-        answer["reach"] = json!(reach);
+        body["reach"] = json!(reach);
     }
     if let Some(warning) = receipt.warning {
-        receipt.log(orders.last().map_or("", |(site, _)| &site.core.name));
-        answer["warning"] = json!(warning);
+        receipt.log(purges.last().map_or("", |(site, _)| &site.core.name));
+        body["warning"] = json!(warning);
     }
-    (StatusCode::OK, Json(answer))
+    (StatusCode::OK, Json(body))
 }
 
 /// Publishes the purges. The newest receipt of a site covers all purges of the site.
-fn publish(orders: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
+fn publish(purges: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
     let mut newest: Vec<(&Arc<Site>, Receipt)> = Vec::new();
-    for (site, order) in orders {
-        let receipt = site.core.purges.publish(order, source);
-        tracing::info!(site = site.core.name, scope = %order.scope, strength = ?order.strength, "purged");
+    for (site, purge) in purges {
+        let receipt = site.core.purges.publish(purge, source);
+        tracing::info!(site = site.core.name, scope = %purge.scope, strength = ?purge.strength, "purged");
         match newest.last_mut() {
             Some((last, known)) if Arc::ptr_eq(last, site) => *known = receipt,
             _ => newest.push((site, receipt)),
@@ -117,7 +117,7 @@ fn publish(orders: &[(Arc<Site>, Purge)], source: PurgeSource) -> Vec<Receipt> {
     newest.into_iter().map(|(_, receipt)| receipt).collect()
 }
 
-/// What all of these say: the least of it.
+/// Waits for all purges. Returns the smallest reach and the first warning.
 async fn acknowledged(receipts: Vec<Receipt>) -> PurgeReceipt {
     let mut least = PurgeReceipt::default();
     for receipt in receipts {
@@ -136,7 +136,7 @@ pub(super) fn refuse(status: StatusCode, error: &str) -> PurgeReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
-/// The sites that an order may go to.
+/// The sites that a purge may apply to.
 pub(super) fn targets(
     state: &AdminState,
     reach: TokenReach,
@@ -172,7 +172,7 @@ pub(super) fn targets(
     Ok(open)
 }
 
-/// The sites that a host names: all those of this name, else all that it reaches on some listener.
+/// The sites that a host selects: those with this name, or otherwise all that serve the host on some listener.
 fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
     let host = canonical_host(host.as_bytes()).ok()?;
     let sites = state.sites.iter().enumerate();
@@ -186,32 +186,32 @@ fn find(state: &AdminState, host: &str) -> Option<Vec<usize>> {
     (!found.is_empty()).then_some(found)
 }
 
-/// Every order for every site that it concerns.
-fn orders(
+/// The purges of a request, for each site that they concern.
+fn purges(
     state: &AdminState,
     targets: &[Arc<Site>],
     wanted: &PurgeRequest,
 ) -> Result<Vec<(Arc<Site>, Purge)>, Vec<String>> {
     let strength = wanted.strength();
-    let (mut orders, mut complaints) = (Vec::new(), Vec::new());
+    let (mut purges, mut complaints) = (Vec::new(), Vec::new());
     for site in targets {
         let scopes = scopes(site, wanted, &mut complaints);
         let scopes = scopes.into_iter();
         let own = scopes.filter(|scope| concerns(scope, site, state));
-        orders.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
+        purges.extend(own.map(|scope| (Arc::clone(site), Purge { scope, strength })));
     }
-    if orders.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
+    if purges.is_empty() && !wanted.urls.is_empty() && complaints.is_empty() {
         complaints.push("no site has the host of these URLs".to_owned());
     }
     complaints.dedup();
     if complaints.is_empty() {
-        Ok(orders)
+        Ok(purges)
     } else {
         Err(complaints)
     }
 }
 
-/// What a request names of a site.
+/// The scopes of a request that apply to a site.
 fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> Vec<Scope> {
     let mut scopes = Vec::new();
     if wanted.all {
@@ -236,8 +236,8 @@ fn scopes(site: &Site, wanted: &PurgeRequest, complaints: &mut Vec<String>) -> V
     scopes
 }
 
-/// Whether a URL's host, if it names one, is this site's. If several sites share a host on different listeners it counts for
-/// each: the port of the URL may be that of a proxy in front.
+/// Whether the site has the host of the URL, if the URL has one. If several sites have this host on different listeners, the purge
+/// applies to all of them: the port of the URL may be that of a proxy.
 fn concerns(scope: &Scope, site: &Site, state: &AdminState) -> bool {
     match scope {
         Scope::Url {

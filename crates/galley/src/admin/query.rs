@@ -8,16 +8,16 @@ use percent_encoding::percent_decode;
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::target::{JsonReply, refuse, target};
 use crate::request::Site;
 
-/// What a question's query says.
+/// The parameters of a query.
 #[derive(Debug, Default)]
 pub(super) struct QueryParams(BTreeMap<String, String>);
 
 impl QueryParams {
-    /// Reads `a=1&b=2` (form encoding); a name that is not `known`, or given twice, is refused.
+    /// Parses `a=1&b=2` (form encoding). Rejects names that are not in `known`, and repeated names.
     pub(super) fn read(raw: Option<&str>, known: &[&str]) -> Result<Self, JsonReply> {
         let mut found = BTreeMap::new();
         for part in raw.unwrap_or_default().split('&').filter(|p| !p.is_empty()) {
@@ -38,13 +38,13 @@ impl QueryParams {
         Ok(Self(found))
     }
 
-    /// The value of a parameter; empty ones count as not given.
+    /// The value of a parameter; `None` if it is empty.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.get(name).map(String::as_str);
         value.filter(|value| !value.is_empty())
     }
 
-    /// A number from 1 to `most`, or `otherwise`.
+    /// A number from 1 to `most`; `otherwise` is the default.
     pub(super) fn number(&self, name: &str, otherwise: u64, most: u64) -> Result<u64, JsonReply> {
         let Some(text) = self.get(name) else {
             return Ok(otherwise);
@@ -64,15 +64,15 @@ fn decoded(text: &str) -> String {
         .into_owned()
 }
 
-/// The answer to a question with the single parameter `site`: what `describe` says about each site that it reaches.
+/// Responds to a query with the single parameter `site`: with the result of `describe` for each selected site.
 pub(super) fn each_site(
     state: &AdminState,
-    asker: &Asker,
+    client: &AdminClient,
     query: Option<&str>,
     describe: impl Fn(&AdminState, &Site) -> Value,
 ) -> JsonReply {
     let query = QueryParams::read(query, &["site"]);
-    match query.and_then(|query| target(state, asker, query.get("site"))) {
+    match query.and_then(|query| target(state, client, query.get("site"))) {
         Ok(target) => {
             let sites = target.sites.iter().map(|site| describe(state, site));
             let sites: Vec<Value> = sites.collect();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_read_or_refused() {
+    fn parameters_are_parsed_or_rejected() {
         let known = ["site", "limit"];
         let read = |raw| QueryParams::read(Some(raw), &known);
         let query = read("site=a%2Fb+c&limit=7&").unwrap();

@@ -1,6 +1,6 @@
 //! `POST /reload`: the control thread reads the configuration again, and the response reports the result.
 //!
-//! `{ "compare": true }` changes nothing and returns what a reload would change. For the server's token only.
+//! `{ "compare": true }` changes nothing and returns what a reload would change. Requires the server's token.
 //!
 //! ```json
 //! { "ok": true, "changes": ["site `b.test`: added"], "restart": ["cache.memory"], "files": ["/etc/galley/galley.toml"] }
@@ -16,11 +16,11 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::reload_result::{ControlRequest, ReloadAction, ReloadError, ReloadRequest, value};
 use super::target::{JsonReply, refuse, server_token};
 
-/// The body of an order.
+/// The body of a reload request.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReloadOrder {
@@ -31,20 +31,20 @@ pub(super) struct ReloadOrder {
 /// Handles `POST /reload`.
 pub(super) async fn reload(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
-    order: Json<ReloadOrder>,
+    client: AdminClient,
+    request: Json<ReloadOrder>,
 ) -> JsonReply {
-    if let Err(refused) = server_token(&state, &asker, "a reload") {
+    if let Err(refused) = server_token(&state, &client, "a reload") {
         return refused;
     }
-    let action = if order.0.compare {
+    let action = if request.0.compare {
         ReloadAction::Compare
     } else {
         ReloadAction::Apply
     };
     let (reply, result) = oneshot::channel();
     let control = state.lasting.control.clone();
-    // The state of before the reload must not be held until its end.
+    // The old state must not be kept alive until the reload ends.
     drop(state);
     let busy = || {
         refuse(

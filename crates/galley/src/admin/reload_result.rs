@@ -6,29 +6,29 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-/// A configuration that is to be read.
+/// A request to read the configuration.
 pub struct ReloadRequest {
-    /// Its state.
+    /// What to do with the configuration.
     pub action: ReloadAction,
-    /// Gets the result.
+    /// Receives the result.
     pub reply: oneshot::Sender<ReloadResult>,
 }
 
-/// A command for the control thread.
+/// A request to the control thread.
 pub enum ControlRequest {
-    /// Another configuration.
+    /// Read the configuration.
     Reload(ReloadRequest),
-    /// Another program. Receives the result.
+    /// Start the new program and hand over to it; the sender receives the result.
     Upgrade(oneshot::Sender<UpgradeResult>),
 }
 
-/// What became of an upgrade; else why the old process continues to serve.
+/// The result of an upgrade.
 pub type UpgradeResult = Result<UpgradeReport, UpgradeError>;
 
 /// Why the old process continues to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpgradeError {
-    /// No process can take over from this one: only a restart brings the new program.
+    /// No process can take over from this one: only a restart starts the new program.
     NeedsRestart(String),
     /// The new process did not start.
     Failed(String),
@@ -49,69 +49,69 @@ impl From<String> for UpgradeError {
     }
 }
 
-/// What the new process has.
+/// The result of a successful upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradeReport {
-    /// Its process id.
+    /// The process id of the new process.
     pub pid: u32,
-    /// Pages that it took over in memory.
+    /// The number of pages that it took over in memory.
     pub pages: u64,
-    /// PHP-FPMs that it took over.
+    /// The number of PHP-FPMs that it took over.
     pub pools: usize,
-    /// From the order until it answered visitors, in milliseconds.
+    /// The time from the request until the new process served clients, in milliseconds.
     pub milliseconds: u64,
 }
 
-/// What to do with the configuration that was read.
+/// What to do with a configuration that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadAction {
-    /// Put it into force.
+    /// Apply the configuration.
     Apply,
-    /// Say what would change.
+    /// Return what would change.
     Compare,
 }
 
-/// What became of it.
+/// The result of a reload.
 pub type ReloadResult = Result<ReloadReport, ReloadError>;
 
-/// What a reload has changed, or would change.
+/// The changes that a reload has made, or would make.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadReport {
-    /// One line each.
+    /// The changes, one line each.
     pub changes: Vec<String>,
-    /// The options whose values differ, those that need a restart as well.
+    /// The options whose values differ, including those that need a restart.
     pub options: Vec<OptionChange>,
-    /// Options that only a restart can change, and which stay as they are.
+    /// The changed options that need a restart, and therefore keep their values.
     pub restart: Vec<String>,
-    /// What the operator should look at.
+    /// Warnings for the operator.
     pub warnings: Vec<String>,
     /// The files that were read.
     pub files: Vec<String>,
 }
 
-/// An option with both of its values, secrets masked.
+/// A changed option with both values; secrets are masked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionChange {
     /// The section, such as `[cache]`.
     pub section: String,
-    /// The site that it belongs to; `None`: all share it.
+    /// The site; `None`: an option that all sites share.
     pub site: Option<String>,
-    /// Its name.
+    /// The name of the option.
     pub name: String,
-    /// What is in effect; `None`: nothing.
+    /// The value in effect; `None`: not set.
     pub before: Option<OptionValue>,
-    /// What the file has; `None`: nothing.
+    /// The value in the file; `None`: not set.
     pub after: Option<OptionValue>,
-    /// Whether the values differ in what is masked or too long to show.
+    /// Whether the values differ in a part that is masked or truncated.
     pub is_hidden: bool,
 }
 
-/// A value as the file writes it.
+/// A value in the notation of the configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionValue {
     /// The value.
     pub text: String,
-    /// `file:line`; `None`: a default.
+    /// The location, `file:line`; `None`: a default.
     pub spot: Option<String>,
 }
 
@@ -129,34 +129,34 @@ impl OptionChange {
 }
 
 impl ReloadReport {
-    /// Adds that `what` of these sites stays until a restart.
+    /// Adds that `what` of these sites only changes at a restart.
     pub fn add_restart(&mut self, what: &str, sites: &[String]) {
         let lines = sites.iter().map(|site| format!("{what} of site `{site}`"));
         self.restart.extend(lines);
     }
 }
 
-/// Why nothing has changed.
+/// Why the configuration was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadError {
-    /// The configuration is wrong: what, where, and what to do.
+    /// The configuration is invalid: what, where, and what to do.
     Invalid(String),
-    /// It cannot be put into force on this machine now.
+    /// The configuration cannot be applied on this machine now.
     Failed(String),
 }
 
-/// What became of the last reload, for `status`.
+/// The result of the last reload, for `status`.
 #[derive(Debug, Default)]
 pub struct LastReload(Mutex<Option<(SystemTime, Value)>>);
 
 impl LastReload {
-    /// Notes what became of a reload at `now`.
+    /// Stores the result of a reload at `now`.
     pub fn note(&self, now: SystemTime, result: &ReloadResult) {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *last = Some((now, value(result)));
     }
 
-    /// `null` before the first.
+    /// The JSON for `status`; `null` before the first reload.
     pub(super) fn value(&self) -> Value {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().map_or(Value::Null, |(at, value)| {
@@ -168,7 +168,7 @@ impl LastReload {
     }
 }
 
-/// As the admin interface shows it.
+/// The JSON of a reload's response.
 pub(super) fn value(result: &ReloadResult) -> Value {
     match result {
         Ok(report) => json!({

@@ -1,4 +1,4 @@
-//! The numbers of one site, read once for all families of metrics.
+//! The counters of one site, read once for all metric families.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use crate::php::PoolNumbers;
 use crate::telemetry::totals::Totals;
 use crate::upstream::UpstreamStats;
 
-/// One site's numbers.
+/// The counters of one site.
 pub(super) struct SiteCounters {
-    /// For the label.
+    /// The value of the label.
     pub(super) site: String,
     pub(super) totals: Totals,
-    /// `None` for what belongs to no site.
+    /// `None` for requests without a site.
     pub(super) own: Option<ProcessCounters>,
     /// The automatic certificates.
     pub(super) certificates: Vec<Certificate>,
-    /// Where Galley runs its PHP.
+    /// The state of managed PHP, if Galley runs it.
     pub(super) php: Option<Arc<PoolNumbers>>,
-    /// Whether it is reached over TLS.
+    /// When the first certificate expires, in seconds since 1970, if the site is served over TLS.
     pub(super) certificate_ends: Option<u64>,
 }
 
 pub(super) struct ProcessCounters {
-    /// The memory of its stored pages.
+    /// The memory of the stored pages, in bytes.
     pub(super) memory_bytes: u64,
-    /// Their size on the disk.
+    /// The size of the stored pages on disk, in bytes.
     pub(super) disk_bytes: Option<u64>,
     pub(super) purges: u64,
     pub(super) healed: u64,
     pub(super) fills: Fills,
-    /// Fragments that change without a purge.
+    /// The number of fragments that change without a purge.
     pub(super) switched_off: usize,
-    /// Fragments that could not be rendered the last time.
+    /// The number of fragments whose last rendering failed.
     pub(super) failed: usize,
-    /// Where members get stored pages.
+    /// The counts of members, if they get stored pages.
     pub(super) private: Option<PrivateCounts>,
     pub(super) upstreams: Vec<Arc<UpstreamStats>>,
     pub(super) cron: Option<CronState>,

@@ -1,7 +1,7 @@
 //! The dashboard of a site on the site's own address: the files of the page, the login, and the requests of the page.
 //!
-//! Front threads pass requests on ([`DashboardHost`]); the thread of the admin interface answers them. Requests of the page
-//! use the routes of the admin interface with the rights of the site's token, so this module grants nothing by itself.
+//! Front threads pass requests on ([`DashboardHost`]); the thread of the admin interface processes them. The page's queries use the
+//! routes of the admin interface with the rights of the site's token, so this module has no separate authorization for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,23 +31,23 @@ use crate::request::{
     DashboardAnswer, DashboardFuture, DashboardHost, DashboardRequest, SiteDashboard, limited_site,
 };
 
-/// Answers for the dashboards of all sites.
+/// Processes the requests to the dashboards of all sites.
 #[derive(Clone)]
 pub(super) struct SiteDashboards {
     runtime: Handle,
     router: Router,
     shared: AdminShared,
-    /// Questions at once.
-    places: Arc<Semaphore>,
+    /// Permits for concurrent queries.
+    permits: Arc<Semaphore>,
 }
 
 impl DashboardHost for SiteDashboards {
     fn answer(&self, request: DashboardRequest) -> DashboardFuture {
         let own = self.clone();
-        let answer = self
+        let response = self
             .runtime
-            .spawn(async move { own.protected(&request).await });
-        Box::pin(async move { answer.await.ok() })
+            .spawn(async move { own.respond(&request).await });
+        Box::pin(async move { response.await.ok() })
     }
 }
 
@@ -57,20 +57,20 @@ impl SiteDashboards {
             runtime,
             router,
             shared,
-            places: Arc::new(Semaphore::new(MOST_QUESTIONS)),
+            permits: Arc::new(Semaphore::new(MOST_QUERIES)),
         }
     }
 
-    async fn protected(&self, request: &DashboardRequest) -> DashboardAnswer {
+    async fn respond(&self, request: &DashboardRequest) -> DashboardAnswer {
         let state = self.shared.now();
         let site = state.sites.iter().find(|site| site.row == request.row);
-        let mut answer = match site.and_then(|site| site.dashboard.as_ref()) {
+        let mut response = match site.and_then(|site| site.dashboard.as_ref()) {
             Some(dashboard) => self.route(dashboard, request).await,
-            // A reload has taken it away since.
+            // A reload has removed the dashboard.
             None => refuse(404, "there is nothing here"),
         };
-        protect(&mut answer.fields);
-        answer
+        protect(&mut response.fields);
+        response
     }
 
     async fn route(
@@ -94,7 +94,7 @@ impl SiteDashboards {
             (Some(asset), _) if is_read => file(asset.content_type, asset.path, asset.bytes),
             (None, Some(name)) if is_read => self.read(dashboard, request, name).await,
             (None, Some(name)) if method == Method::POST => {
-                self.order(dashboard, request, name).await
+                self.action(dashboard, request, name).await
             }
             (None, None) if path == "login" && method == Method::POST => {
                 self.login(dashboard, request).await
@@ -124,15 +124,16 @@ impl SiteDashboards {
             Ok(secrets) => {
                 let age = SESSION_LIFETIME.as_secs();
                 let cookie = cookie(dashboard, request, &secrets.cookie, age);
-                let mut answer = value(StatusCode::OK, &json!({ "ok": true, "key": secrets.key }));
-                answer.fields.insert(header::SET_COOKIE, cookie);
-                answer
+                let mut response =
+                    value(StatusCode::OK, &json!({ "ok": true, "key": secrets.key }));
+                response.fields.insert(header::SET_COOKIE, cookie);
+                response
             }
             Err(error) => refuse(500, &error.to_string()),
         }
     }
 
-    /// The secrets of a request whose session is open.
+    /// The secrets of a request, if they belong to an open session.
     fn session(
         &self,
         dashboard: &SiteDashboard,
@@ -154,12 +155,12 @@ impl SiteDashboards {
             return not_signed_in();
         }
         match read(name, request.query.as_deref()) {
-            Some(call) => self.ask(request, call).await,
+            Some(call) => self.query(request, call).await,
             None => refuse(404, "there is no such query"),
         }
     }
 
-    async fn order(
+    async fn action(
         &self,
         dashboard: &SiteDashboard,
         request: &DashboardRequest,
@@ -171,20 +172,20 @@ impl SiteDashboards {
         if name == "logout" {
             let logins = &self.shared.now().lasting.logins;
             logins.end(request.row, dashboard, &session);
-            let mut answer = value(StatusCode::OK, &json!({ "ok": true }));
-            let gone = cookie(dashboard, request, "", 0);
-            answer.fields.insert(header::SET_COOKIE, gone);
-            return answer;
+            let mut response = value(StatusCode::OK, &json!({ "ok": true }));
+            let expired = cookie(dashboard, request, "", 0);
+            response.fields.insert(header::SET_COOKIE, expired);
+            return response;
         }
         match order(name, request.body.clone()) {
-            Some(call) => self.ask(request, call).await,
+            Some(call) => self.query(request, call).await,
             None => refuse(404, "there is no such command"),
         }
     }
 
-    /// What the admin interface answers to the site's token.
-    async fn ask(&self, request: &DashboardRequest, call: AdminCall) -> DashboardAnswer {
-        let Ok(_place) = self.places.try_acquire() else {
+    /// Sends a query to the admin interface with the rights of the site's token.
+    async fn query(&self, request: &DashboardRequest, call: AdminCall) -> DashboardAnswer {
+        let Ok(_permit) = self.permits.try_acquire() else {
             return refuse(503, "too many concurrent dashboard requests: try again");
         };
         let built = Request::builder()
@@ -196,28 +197,28 @@ impl SiteDashboards {
         let Ok(built) = built else {
             return refuse(400, "the query cannot be read");
         };
-        let asked = async {
+        let exchange = async {
             let response = match self.router.clone().call(built).await {
                 Ok(response) => response,
                 Err(never) => match never {},
             };
-            // 401 is for the session of the page.
+            // On the page, 401 means that its session has ended.
             let status = match response.status() {
                 StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
                 status => status,
             };
-            let body = to_bytes(response.into_body(), MOST_ANSWER).await;
+            let body = to_bytes(response.into_body(), MOST_RESPONSE).await;
             body.map(|body| reply(status, body))
         };
-        match tokio::time::timeout(PATIENCE, asked).await {
-            Ok(Ok(answer)) => answer,
+        match tokio::time::timeout(QUERY_TIMEOUT, exchange).await {
+            Ok(Ok(response)) => response,
             Ok(Err(_)) => refuse(502, "the answer is too long"),
             Err(_) => refuse(504, "the admin interface takes too long"),
         }
     }
 }
 
-/// What the page sends to sign in.
+/// The body of a login.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DashboardLogin {
@@ -225,7 +226,7 @@ struct DashboardLogin {
     password: String,
 }
 
-/// Compares the name and the password of a login. A client has few attempts a minute.
+/// Checks the name and the password of a login. The number of attempts of a client is limited.
 async fn compare(
     state: &AdminState,
     dashboard: &SiteDashboard,
@@ -273,10 +274,10 @@ fn refuse(status: u16, error: &str) -> DashboardAnswer {
 }
 
 fn not_allowed() -> DashboardAnswer {
-    let mut answer = refuse(405, "this method is not served here");
+    let mut response = refuse(405, "this method is not served here");
     let allow = HeaderValue::from_static("GET, HEAD, POST");
-    answer.fields.insert(header::ALLOW, allow);
-    answer
+    response.fields.insert(header::ALLOW, allow);
+    response
 }
 
 fn not_signed_in() -> DashboardAnswer {
@@ -284,40 +285,40 @@ fn not_signed_in() -> DashboardAnswer {
 }
 
 fn too_many(wait: Duration) -> DashboardAnswer {
-    let mut answer = refuse(429, "too many attempts: try again in a minute");
+    let mut response = refuse(429, "too many attempts: try again in a minute");
     let seconds = wait.as_millis().div_ceil(1_000).max(1);
     let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
-    answer
+    response
         .fields
         .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     DashboardAnswer {
         refused: Some(RefusedWhy::Limited),
-        ..answer
+        ..response
     }
 }
 
-/// The address without its last slash is the one with it.
+/// Redirects the path without the trailing slash to the path with it.
 fn moved(dashboard: &SiteDashboard) -> DashboardAnswer {
-    let mut answer = reply(StatusCode::PERMANENT_REDIRECT, Bytes::new());
+    let mut response = reply(StatusCode::PERMANENT_REDIRECT, Bytes::new());
     if let Ok(location) = HeaderValue::from_str(&dashboard.path) {
-        answer.fields.insert(header::LOCATION, location);
+        response.fields.insert(header::LOCATION, location);
     }
-    answer
+    response
 }
 
-/// A file of the page. That of the page itself says how one signs in here.
+/// Returns a file of the page. The HTML file is changed to show the login with a password.
 fn file(content_type: &'static str, path: &str, bytes: &'static [u8]) -> DashboardAnswer {
-    let mut answer = reply(StatusCode::OK, Bytes::from_static(bytes));
+    let mut response = reply(StatusCode::OK, Bytes::from_static(bytes));
     if path.is_empty() {
         let page = String::from_utf8_lossy(bytes);
-        answer.body = page.replacen(BY_ADDRESS, BY_PASSWORD, 1).into();
+        response.body = page.replacen(LOGIN_BY_ADDRESS, LOGIN_BY_PASSWORD, 1).into();
     }
     let content_type = HeaderValue::from_static(content_type);
-    answer.fields.insert(header::CONTENT_TYPE, content_type);
-    answer
+    response.fields.insert(header::CONTENT_TYPE, content_type);
+    response
 }
 
-/// The cookie of a session. Browsers send it to this path of this host only, and over TLS only, except on this machine.
+/// The cookie of a session. Browsers send it only to this path of this host, and only over TLS, except on this machine.
 fn cookie(
     dashboard: &SiteDashboard,
     request: &DashboardRequest,
@@ -330,11 +331,11 @@ fn cookie(
         cookie_name(request),
         dashboard.path,
     );
-    // Path and secret are plain text.
+    // Path and secret contain only valid characters.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// A cookie name that browsers accept over TLS only, if there is TLS.
+/// The name of the cookie; with TLS, one that browsers only accept over TLS.
 fn cookie_name(request: &DashboardRequest) -> &'static str {
     if has_tls(request) {
         "__Secure-galley-dashboard"
@@ -347,19 +348,19 @@ fn has_tls(request: &DashboardRequest) -> bool {
     request.origin.starts_with("https://")
 }
 
-/// How one signs in, in the page.
-const BY_ADDRESS: &str = "data-login=\"address\"";
-const BY_PASSWORD: &str = "data-login=\"password\"";
+/// The way to sign in, as an attribute in the HTML.
+const LOGIN_BY_ADDRESS: &str = "data-login=\"address\"";
+const LOGIN_BY_PASSWORD: &str = "data-login=\"password\"";
 
 const JSON: &str = "application/json";
 
-/// Logins of one client, a minute and at once.
+/// The login attempts of one client: per minute, and as a burst.
 const ATTEMPTS: (u64, u64) = (5, 10);
 
-/// A purge waits for the disk and the cluster.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of a query; a purge waits for the disk and the cluster.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
-const MOST_QUESTIONS: usize = 16;
+const MOST_QUERIES: usize = 16;
 
-/// Bytes of an answer.
-const MOST_ANSWER: usize = 64 * 1024 * 1024;
+/// The maximum size of a response, in bytes.
+const MOST_RESPONSE: usize = 64 * 1024 * 1024;

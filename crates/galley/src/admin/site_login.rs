@@ -1,6 +1,6 @@
-//! Who is signed in at the dashboards of sites: a name and a password of the site's own file open a session.
+//! The sessions at the dashboards of sites, which a name and a password of the site's password file open.
 //!
-//! A site's sessions end when its password file changes, so a name that is removed from it is signed out at once.
+//! A site's sessions end when its password file changes, so a name that is removed from the file is signed out at once.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +17,7 @@ pub(super) struct SiteLogins(Mutex<HashMap<u32, SiteSessions>>);
 
 #[derive(Default)]
 struct SiteSessions {
-    /// Of the password file.
+    /// The stamp of the password file.
     stamp: Option<PasswordsStamp>,
     sessions: Sessions,
 }

@@ -6,19 +6,19 @@ use std::path::Path;
 
 use crate::sys::sockets;
 
-/// Which users may connect to a unix socket; [`super::auth`] decides what they may do then.
+/// The users who may connect to a unix socket; [`super::auth`] decides what they may access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Openness {
+pub(super) enum AdminSocketAccess {
     /// The server's own user and root.
     Own,
-    /// Everybody: there are tokens to come in with, and PHP usually runs as another user.
+    /// All users: clients need a token, and PHP usually runs as another user.
     Tokens,
 }
 
-/// Binds a socket in place of one that a dead server left behind.
+/// Binds a socket, and replaces an abandoned one.
 pub(super) fn bind_unix(
     path: &Path,
-    openness: Openness,
+    access: AdminSocketAccess,
 ) -> io::Result<std::os::unix::net::UnixListener> {
     if let Some(folder) = path.parent() {
         private_folder(folder)?;
@@ -27,21 +27,21 @@ pub(super) fn bind_unix(
         std::fs::remove_file(path)?;
     }
     let listener = std::os::unix::net::UnixListener::bind(path)?;
-    set_openness(path, openness)?;
+    set_access(path, access)?;
     Ok(listener)
 }
 
-/// Lets others connect from now on, or no longer.
-pub(super) fn set_openness(path: &Path, openness: Openness) -> io::Result<()> {
-    let mode = match openness {
-        Openness::Own => 0o600,
-        Openness::Tokens => 0o666,
+/// Sets which users may connect.
+pub(super) fn set_access(path: &Path, access: AdminSocketAccess) -> io::Result<()> {
+    let mode = match access {
+        AdminSocketAccess::Own => 0o600,
+        AdminSocketAccess::Tokens => 0o666,
     };
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-/// Creates a folder that others may pass through but neither list nor write to, so that the socket's own mode decides. One
-/// that exists must belong to this user, since it may be below `/tmp`.
+/// Creates a folder that other users may search but neither list nor write to, so that the socket's own mode decides. An existing
+/// folder must belong to this user or root, since it may be below `/tmp`.
 fn private_folder(folder: &Path) -> io::Result<()> {
     if !folder.exists() {
         return std::fs::DirBuilder::new()
@@ -52,9 +52,9 @@ fn private_folder(folder: &Path) -> io::Result<()> {
     is_trusted(folder, rustix::process::geteuid().as_raw())
 }
 
-/// Whether the user with this number may put its socket here, as far as can be seen without doing it.
+/// Checks that a user may create the socket at this path, as far as that is possible without creating it.
 ///
-/// Errors: somebody answers there, a file exists there, or the folder is another user's.
+/// Errors: a process listens there, a file exists there, or the folder belongs to another user.
 pub fn is_free(path: &Path, uid: u32) -> io::Result<()> {
     match path.parent() {
         Some(folder) if folder.exists() => is_trusted(folder, uid)?,

@@ -11,28 +11,28 @@ use crate::request::{Services, Site, Sites};
 use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 
-/// What the admin thread is started with.
+/// The arguments of the admin thread.
 pub struct AdminSpec {
     /// The current configuration.
     pub config: Arc<Config>,
-    /// Its address.
+    /// The address of the listener.
     pub listen: AdminListen,
-    /// The token that reaches every site.
+    /// The server's token, which is valid for every site.
     pub token: Option<String>,
     /// All sites.
     pub sites: Arc<Vec<Arc<Site>>>,
-    /// Shared services.
+    /// The services that all threads share.
     pub services: Arc<Services>,
-    /// The front cores' counters.
+    /// The counters of the front threads.
     pub counters: Vec<CounterReader>,
     /// The fetch threads.
     pub fetch_threads: Vec<Handle>,
     /// The access logs.
     pub logs: Vec<AccessLog>,
-    /// Where reloads and upgrades are ordered.
+    /// Receives requests for reloads and upgrades.
     pub control: mpsc::Sender<ControlRequest>,
-    /// What became of the last.
+    /// The result of the last reload.
     pub last_reload: Arc<LastReload>,
-    /// The URL of each listener, and the sites that are reached there.
+    /// The URL and the sites of each listener.
     pub listeners: Vec<(String, Arc<Sites>)>,
 }

@@ -1,4 +1,4 @@
-//! The state that the handlers of the admin interface use: that of the current configuration, and what outlives a reload.
+//! The state that the handlers of the admin interface use: that of the current configuration, and that which survives a reload.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -19,14 +19,14 @@ use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::history::History;
 
-/// What the handlers see.
+/// The state that depends on the configuration.
 pub(super) struct AdminState {
     pub(super) config: Arc<Config>,
     pub(super) token: Option<String>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
-    /// The same by host, of all listeners together.
+    /// The sites by host, over all listeners.
     pub(super) hosts: Sites,
-    /// The same by listener and host.
+    /// The sites by listener and host.
     pub(super) listeners: Vec<ListenerSites>,
     pub(super) services: Arc<Services>,
     pub(super) counters: Vec<CounterReader>,
@@ -35,24 +35,24 @@ pub(super) struct AdminState {
     pub(super) lasting: Arc<AdminLasting>,
 }
 
-/// What outlives a configuration.
+/// The state that survives a reload.
 pub(super) struct AdminLasting {
-    /// One for each site, by its row in the counters; written by [`super::history::keep`].
+    /// The history of each site, by its row in the counters; written by [`super::history::keep`].
     pub(super) history: Mutex<HashMap<u32, History>>,
     /// Counters of the kernel and the spool over the last hour; written by [`super::history::keep`].
     pub(super) last_hour: Mutex<RecentCounters>,
     pub(super) listings: Listings,
-    /// The sessions of the dashboards of sites, by their rows in the counters.
+    /// The sessions of site dashboards, by the sites' rows in the counters.
     pub(super) logins: SiteLogins,
-    /// Sites whose upstream has sent a response, by their rows in the counters. Locked while the others are asked.
+    /// The rows of sites whose upstream has sent a response. Locked while the other upstreams are probed.
     pub(super) ready_sites: tokio::sync::Mutex<HashSet<u32>>,
-    /// Where reloads and upgrades are ordered.
+    /// Sends requests for reloads and upgrades.
     pub(super) control: mpsc::Sender<ControlRequest>,
-    /// Written by the control thread.
+    /// The result of the last reload, written by the control thread.
     pub(super) last_reload: Arc<LastReload>,
 }
 
-/// The current state, for requests that begin now.
+/// The current state, for new requests.
 #[derive(Clone)]
 pub(super) struct AdminShared(Arc<ArcSwap<AdminState>>);
 
@@ -77,7 +77,7 @@ impl FromRef<AdminShared> for Arc<AdminState> {
 }
 
 impl AdminState {
-    /// Every site that `host` reaches on some listener, in the order of the configuration. `host` is canonical.
+    /// The sites that serve `host` on some listener, in the order of the configuration. `host` is canonical.
     pub(super) fn sites_of(&self, host: &str) -> Vec<usize> {
         let found = self.listeners.iter().filter_map(|listener| {
             let site = listener.sites.find(host)?;

@@ -1,6 +1,6 @@
 //! `GET /status`: the state of the server, as JSON.
 //!
-//! A site's token sees its own site and its counters. Memory, the load of upstreams and the counters of all sites require
+//! A site's token only gets its site and that site's counters. Memory, the load of upstreams and the counters of all sites require
 //! the server's token.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use galley_policy::route::HostPattern;
 use serde_json::{Map, Value, json};
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::cluster;
 use super::disk;
 use super::history::{last_hour, reading, recent};
@@ -36,8 +36,11 @@ use crate::telemetry::totals::Totals;
 use crate::upstream::{BalancedServer, UpstreamStats};
 
 /// Handles `GET /status`.
-pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
-    let target = match target(&state, &asker, None) {
+pub(super) async fn status(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> JsonReply {
+    let target = match target(&state, &client, None) {
         Ok(target) => target,
         Err(reply) => return reply,
     };
@@ -61,7 +64,7 @@ pub(super) async fn status(Extract(state): Extract<Arc<AdminState>>, asker: Aske
     (StatusCode::OK, Json(body))
 }
 
-/// Adds the parts for the server's token only.
+/// Adds the parts that require the server's token.
 fn of_server(state: &AdminState, body: &mut Value) {
     let services = &state.services;
     body["memory"] = memory(services.memory.usage());
@@ -109,7 +112,7 @@ fn compression(compressor: &Compressor) -> Value {
     })
 }
 
-/// Exchanges in progress at the upstreams, and requests that wait for a slot there.
+/// The number of exchanges in progress at the upstreams, and of requests that wait for a slot there.
 pub(super) fn load(fetch_threads: &[Handle]) -> (usize, usize) {
     let all_stats = fetch_threads.iter().flat_map(Handle::upstream_stats);
     let loads = all_stats.map(|stats| stats.load());
@@ -128,7 +131,7 @@ fn server(server: &BalancedServer) -> Value {
     })
 }
 
-/// One of a site's upstreams: its places, its queue, its servers.
+/// An upstream of a site: its slots, its queue, its servers.
 pub(super) fn upstream(stats: &UpstreamStats) -> Value {
     let load = stats.load();
     let servers = stats.servers().iter().map(server);
@@ -183,10 +186,10 @@ fn of_site(state: &AdminState, site: &Site) -> Value {
     })
 }
 
-/// Pages that are named where members get others.
+/// The maximum number of listed pages that members get from PHP because theirs differ.
 const MOST_DIFFERENCES: usize = 50;
 
-/// About the members of a site, if they get stored pages.
+/// The members of a site, if they get stored pages.
 fn members(state: &AdminState, private: &PrivateStore) -> Value {
     let counts = private.counts();
     let differences = private.differences(state.services.clock.tick());
@@ -210,7 +213,7 @@ fn members(state: &AdminState, private: &PrivateStore) -> Value {
     })
 }
 
-/// Room for bodies in transit.
+/// The spools for request and response bodies.
 fn spools(spools: &BodySpools) -> Value {
     let spooled = spools.counted();
     json!({
@@ -220,7 +223,7 @@ fn spools(spools: &BodySpools) -> Value {
     })
 }
 
-/// Of the PHP that Galley runs for a site.
+/// The PHP that Galley runs for a site.
 fn php(numbers: &PoolNumbers) -> Value {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let limits = numbers.limits();
@@ -233,7 +236,7 @@ fn php(numbers: &PoolNumbers) -> Value {
     })
 }
 
-/// The automatic certificates of a site; null if it has none.
+/// The automatic certificates of a site; null without any.
 fn certificates(state: &AdminState, site: &Site) -> Value {
     let Some(acme) = &state.services.acme else {
         return Value::Null;
@@ -273,7 +276,7 @@ fn certificate_files(state: &AdminState, site: &Site) -> Vec<Value> {
     shown.collect()
 }
 
-/// What waited long for the upstream lately.
+/// The requests that recently waited long for the upstream.
 fn slow_requests(state: &AdminState, site: &Site) -> Vec<Value> {
     let now = state.services.clock.tick();
     let all = site.slow_requests.list(now).into_iter().map(|one| {
@@ -286,7 +289,7 @@ fn slow_requests(state: &AdminState, site: &Site) -> Vec<Value> {
     all.collect()
 }
 
-/// The runs of a site's scheduler; null where Galley makes none.
+/// The runs of a site's scheduler; null if Galley does not run it.
 fn cron(state: &AdminState, site: &Site) -> Value {
     let Some(cron) = &site.cron else {
         return Value::Null;
@@ -311,7 +314,7 @@ fn cron(state: &AdminState, site: &Site) -> Value {
     })
 }
 
-/// Why the upstream had to generate responses, for each way the reasons that there were.
+/// The reasons with a count above zero.
 fn reasons(all: impl Iterator<Item = (&'static str, u64)>) -> Map<String, Value> {
     let counted = all.filter(|(_, count)| *count > 0);
     counted
@@ -326,7 +329,7 @@ fn words(totals: &Totals) -> Map<String, Value> {
         .collect()
 }
 
-/// A host as the configuration writes it.
+/// A host in the notation of the configuration.
 pub(super) fn written(host: &HostPattern) -> String {
     match host {
         HostPattern::Exact(name) => name.clone(),
@@ -335,5 +338,5 @@ pub(super) fn written(host: &HostPattern) -> String {
     }
 }
 
-/// What "lately" means in the table.
+/// The time that the recent hit ratio covers, in minutes.
 const LATELY_MINUTES: u64 = 10;

@@ -1,4 +1,4 @@
-//! The sites that a query is about: those of its token, or the one among them that it names.
+//! Selects the sites of a query: those of its token, or the site of a named host.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use galley_policy::route::canonical_host;
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use crate::request::Site;
 
-/// What an answer in JSON is.
+/// A response in JSON.
 pub(super) type JsonReply = (StatusCode, Json<Value>);
 
-/// What a question may see.
+/// The parts of the server that a query may see.
 pub(super) struct SiteSelection {
-    /// The sites that it is about.
+    /// The selected sites.
     pub(super) sites: Vec<Arc<Site>>,
-    /// Whether what belongs to no site, or to all of them, is shown too.
+    /// Whether information that does not belong to one site is shown, too.
     pub(super) view: View,
 }
 
 /// How much of the server is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// All of it.
+    /// All information.
     Server,
-    /// What belongs to the sites alone.
+    /// Only information about the sites.
     Sites,
 }
 
@@ -40,33 +40,33 @@ impl SiteSelection {
     }
 }
 
-/// A refusal with its reason.
+/// An error response with its reason.
 pub(super) fn refuse(status: StatusCode, error: &str) -> JsonReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
-/// The sites that the token of a query may see; with `host` only the site of that host.
+/// The sites that the token of a query may access; with `host` only the site of that host.
 ///
-/// A site's token gets the same answer for hosts of others and for unknown hosts.
+/// With a site's token, the response is the same for hosts of other sites and for unknown hosts.
 pub(super) fn target(
     state: &AdminState,
-    asker: &Asker,
+    client: &AdminClient,
     host: Option<&str>,
 ) -> Result<SiteSelection, JsonReply> {
-    let reach = reach(state, asker);
+    let reach = reach(state, client);
     let Some(host) = host else {
         return whole(state, reach);
     };
     let site = find(state, host);
     match (reach, site) {
-        (TokenReach::None, _) => Err(unknown()),
+        (TokenReach::None, _) => Err(unauthorized()),
         (TokenReach::All, None) => Err(refuse(
             StatusCode::NOT_FOUND,
             &format!("no site `{host}`: `galley status` lists the sites"),
         )),
         (TokenReach::Site(own), site) => match site.filter(|site| is_number(site, own)) {
             Some(site) => Ok(SiteSelection::one(site)),
-            None => Err(foreign()),
+            None => Err(forbidden()),
         },
         (TokenReach::All, Some(site)) => Ok(SiteSelection::one(site)),
     }
@@ -82,41 +82,45 @@ fn whole(state: &AdminState, reach: TokenReach) -> Result<SiteSelection, JsonRep
             sites: state.sites.get(own).map(Arc::clone).into_iter().collect(),
             view: View::Sites,
         }),
-        TokenReach::None => Err(unknown()),
+        TokenReach::None => Err(unauthorized()),
     }
 }
 
-/// Lets the server's token pass, and refuses the others: `what` affects every site.
-pub(super) fn server_token(state: &AdminState, asker: &Asker, what: &str) -> Result<(), JsonReply> {
-    match reach(state, asker) {
+/// Requires the server's token, because `what` affects every site.
+pub(super) fn server_token(
+    state: &AdminState,
+    client: &AdminClient,
+    what: &str,
+) -> Result<(), JsonReply> {
+    match reach(state, client) {
         TokenReach::All => Ok(()),
         TokenReach::Site(_) => Err(refuse(
             StatusCode::FORBIDDEN,
             &format!("{what} needs the server's token; this token is for a single site"),
         )),
-        TokenReach::None => Err(unknown()),
+        TokenReach::None => Err(unauthorized()),
     }
 }
 
-/// The site of a host, whichever listener it is on.
+/// The site of a host on any listener.
 pub(super) fn find(state: &AdminState, host: &str) -> Option<Arc<Site>> {
     let host = canonical_host(host.as_bytes()).ok()?;
     let by_name = state.sites.iter().find(|site| site.core.name == host);
     by_name.map(Arc::clone).or_else(|| state.hosts.find(&host))
 }
 
-/// Whether a site has this number.
+/// Whether the site has this number.
 pub(super) fn is_number(site: &Site, number: usize) -> bool {
     usize::try_from(site.number) == Ok(number)
 }
 
-/// No token, or an unknown one.
-pub(super) fn unknown() -> JsonReply {
+/// The response without a token, or with an unknown one.
+pub(super) fn unauthorized() -> JsonReply {
     refuse(StatusCode::UNAUTHORIZED, "a token is required")
 }
 
-/// A site's token, and another's site.
-pub(super) fn foreign() -> JsonReply {
+/// The response to a site's token for another site.
+pub(super) fn forbidden() -> JsonReply {
     refuse(
         StatusCode::FORBIDDEN,
         "this token is not valid for that site",

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-/// A family of series.
+/// A metric family.
 #[derive(Clone, Copy)]
 pub(super) struct MetricFamily {
     pub(super) name: &'static str,
@@ -10,7 +10,7 @@ pub(super) struct MetricFamily {
     pub(super) help: &'static str,
 }
 
-/// What a family counts.
+/// The type of a metric family.
 #[derive(Clone, Copy)]
 pub(super) enum MetricKind {
     Counter,
@@ -18,25 +18,25 @@ pub(super) enum MetricKind {
     Histogram,
 }
 
-/// An object with a sample in each of several families, and the labels of these samples.
+/// The values of one object for several families, and the labels of their samples.
 pub(super) struct MetricRow<'l, T, const N: usize> {
     pub(super) labels: [(&'static str, &'l str); N],
     pub(super) of: T,
 }
 
-/// A family, and its value for a row.
+/// A family, and the function that gets its value from a row.
 pub(super) type Column<T> = (MetricFamily, fn(&T) -> u64);
 
-/// The format: each family once, its samples behind it.
+/// The text so far: each family once, followed by its samples.
 #[derive(Default)]
 pub(super) struct Text {
     written: String,
-    /// The name of the family that was begun last.
+    /// The name of the last family.
     family: &'static str,
 }
 
 impl Text {
-    /// All of it.
+    /// Returns the complete text.
     pub(super) fn into_string(self) -> String {
         self.written
     }
@@ -72,7 +72,7 @@ impl Text {
         }
     }
 
-    /// Adds families with a sample of each row.
+    /// Adds families with one sample for each row.
     pub(super) fn rows<T, const N: usize>(
         &mut self,
         rows: &[MetricRow<'_, T, N>],
@@ -86,12 +86,12 @@ impl Text {
         }
     }
 
-    /// Adds a sample of the family that was begun last.
+    /// Adds a sample of the last family.
     pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
         self.part("", labels, value);
     }
 
-    /// Adds a sample of a part of the histogram that was begun last: `_bucket`, `_sum` or `_count`.
+    /// Adds a sample of a part of the last histogram: `_bucket`, `_sum` or `_count`.
     pub(super) fn part(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.written, "{}{suffix}", self.family);
         for (index, (label, text)) in labels.iter().enumerate() {
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn form_of_the_text() {
+    fn format_of_the_text() {
         let mut text = Text::default();
         let family = MetricFamily {
             name: "a_total",

@@ -1,4 +1,4 @@
-//! The admin thread: its listener, its routes, its start and its end.
+//! The admin thread: its listener, its routes, start and end.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use super::listener::ListenerSites;
 use super::listings::Listings;
 use super::site_dashboard::SiteDashboards;
 use super::site_login::SiteLogins;
-use super::socket::{Openness, bind_unix, set_openness};
+use super::socket::{AdminSocketAccess, bind_unix, set_access};
 use super::spec::AdminSpec;
 use super::state::{AdminLasting, AdminShared, AdminState};
 use super::{
@@ -28,40 +28,40 @@ use super::{
 use crate::doctor::RecentCounters;
 use crate::request::{Site, Sites};
 
-/// The admin thread, or nothing if it is off.
+/// The admin thread; without a thread if the admin interface is off.
 pub struct AdminThread {
-    /// `None` if it is off.
+    /// `None`: the admin interface is off.
     shared: Option<AdminShared>,
     address: Option<String>,
-    /// Told: accept no more. Dropped: end.
+    /// A message stops accepting connections; dropping the sender ends the thread.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     socket: Option<PathBuf>,
-    /// The listener once more, for another process.
+    /// A duplicate of the listener, for another process.
     listener: Option<AdminListener>,
     listen: AdminListen,
 }
 
-/// The listener of the process before.
+/// The listener of the previous process.
 #[derive(Debug)]
 pub struct InheritedAdmin {
-    /// Its name in the configuration.
+    /// The address as in the configuration.
     pub listen: String,
     /// The socket.
     pub socket: OwnedFd,
 }
 
 impl AdminThread {
-    /// `unix:/path` or `http://address`.
+    /// The address: `unix:/path` or `http://address`.
     pub fn address(&self) -> Option<&str> {
         self.address.as_deref()
     }
 
-    /// Uses another configuration from now on. Its listener stays the same.
+    /// Applies another configuration. The listener stays the same.
     pub fn replace(&self, spec: AdminSpec) {
         let Some(shared) = &self.shared else { return };
         if let Some(socket) = &self.socket
-            && let Err(error) = set_openness(socket, openness(&spec))
+            && let Err(error) = set_access(socket, access(&spec))
         {
             tracing::error!(%error, "cannot change the mode of the admin socket");
         }
@@ -70,7 +70,7 @@ impl AdminThread {
         history::begin(&shared.now());
     }
 
-    /// The listener, for another process, and its name in the configuration.
+    /// The listener for another process.
     pub fn handed_over(&self) -> Option<HandedAdmin<'_>> {
         let socket = match self.listener.as_ref()? {
             AdminListener::Tcp(listener) => listener.as_fd(),
@@ -82,16 +82,16 @@ impl AdminThread {
         })
     }
 
-    /// Accepts no more, and keeps the socket's file for another process; ends by itself after the requests in progress.
+    /// Stops accepting connections; the thread ends after the requests in progress. The socket's file stays for another process.
     pub fn retire(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have ended.
+            // The thread may have ended.
             let _ = stop.send(());
         }
         self.socket = None;
     }
 
-    /// Serves again after [`AdminThread::retire`], on the same socket. Nothing if it has not retired.
+    /// Serves again after [`AdminThread::retire`], on the same socket. Does nothing if it has not retired.
     pub fn resume(&mut self, spec: AdminSpec) -> io::Result<()> {
         let Some(listener) = self.listener.as_ref().filter(|_| self.stop.is_none()) else {
             return Ok(());
@@ -106,7 +106,7 @@ impl AdminThread {
         Ok(())
     }
 
-    /// `listen = "off"`.
+    /// The value for `listen = "off"`.
     fn none(listen: AdminListen) -> Self {
         Self {
             shared: None,
@@ -133,7 +133,7 @@ impl AdminThread {
 
 /// The listener of the admin interface, for another process.
 pub struct HandedAdmin<'a> {
-    /// Its name in the configuration.
+    /// The address as in the configuration.
     pub listen: String,
     /// The socket.
     pub socket: BorrowedFd<'a>,
@@ -145,7 +145,7 @@ enum AdminListener {
 }
 
 impl AdminListener {
-    /// The one that the process before had under the same name, or a new one.
+    /// Uses the inherited listener if it has the same address, or opens a new one.
     fn open(spec: &AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<Option<Self>> {
         let inherited = inherited.filter(|before| before.listen == spec.listen.to_string());
         let inherited = inherited.map(|before| before.socket);
@@ -154,10 +154,10 @@ impl AdminListener {
             (AdminListen::Tcp(_), Some(socket)) => Self::Tcp(socket.into()),
             (AdminListen::Tcp(address), None) => Self::Tcp(std::net::TcpListener::bind(address)?),
             (AdminListen::Unix(path), Some(socket)) => {
-                set_openness(path, openness(spec))?;
+                set_access(path, access(spec))?;
                 Self::Unix(socket.into())
             }
-            (AdminListen::Unix(path), None) => Self::Unix(bind_unix(path, openness(spec))?),
+            (AdminListen::Unix(path), None) => Self::Unix(bind_unix(path, access(spec))?),
         };
         Ok(Some(listener))
     }
@@ -173,35 +173,35 @@ impl AdminListener {
 /// Opens the listener, unless it was inherited, and starts the thread.
 pub fn start(spec: AdminSpec, inherited: Option<InheritedAdmin>) -> io::Result<AdminThread> {
     let listen = spec.listen.clone();
-    let Some(door) = AdminListener::open(&spec, inherited)? else {
+    let Some(listener) = AdminListener::open(&spec, inherited)? else {
         return Ok(AdminThread::none(listen));
     };
-    let (address, socket) = match (&door, &listen) {
+    let (address, socket) = match (&listener, &listen) {
         (AdminListener::Tcp(listener), _) => (format!("http://{}", listener.local_addr()?), None),
         (AdminListener::Unix(_), AdminListen::Unix(path)) => {
             (format!("unix:{}", path.display()), Some(path.clone()))
         }
         (AdminListener::Unix(_), _) => (listen.to_string(), None),
     };
-    let listener = door.try_clone()?;
+    let duplicate = listener.try_clone()?;
     let lasting = lasting(&spec);
     let shared = AdminShared::new(state(spec, lasting));
     history::begin(&shared.now());
     let (stop, stopped) = oneshot::channel();
-    let thread = spawn(door, shared.clone(), stopped)?;
+    let thread = spawn(listener, shared.clone(), stopped)?;
     Ok(AdminThread {
         shared: Some(shared),
         address: Some(address),
         stop: Some(stop),
         thread: Some(thread),
         socket,
-        listener: Some(listener),
+        listener: Some(duplicate),
         listen,
     })
 }
 
 fn spawn(
-    door: AdminListener,
+    listener: AdminListener,
     shared: AdminShared,
     stopped: oneshot::Receiver<()>,
 ) -> io::Result<JoinHandle<()>> {
@@ -217,8 +217,8 @@ fn spawn(
     ));
     let thread = std::thread::Builder::new().name("admin".to_owned());
     thread.spawn(move || {
-        runtime.block_on(serve(door, router, shared, stopped));
-        // It holds the services, which hold it: fetch threads end when the last reference to the services is dropped.
+        runtime.block_on(serve(listener, router, shared, stopped));
+        // Breaks a reference cycle with the services: fetch threads end when the last reference to the services is dropped.
         dashboards.close();
     })
 }
@@ -244,7 +244,7 @@ fn router(shared: &AdminShared) -> Router {
         .with_state(shared.clone())
 }
 
-/// What outlives a configuration.
+/// The state that survives a reload.
 fn lasting(spec: &AdminSpec) -> Arc<AdminLasting> {
     Arc::new(AdminLasting {
         history: Mutex::default(),
@@ -295,7 +295,7 @@ async fn serve(
             return;
         }
         let _ = retire.send(());
-        // The listener ends first, after the requests in progress.
+        // `listen` ends first, after the requests in progress.
         std::future::pending::<()>().await;
     };
     let result = tokio::select! {
@@ -308,9 +308,9 @@ async fn serve(
     }
 }
 
-/// Serves until `retired`, then to the end of the requests in progress.
+/// Serves until `retired`, and then finishes the requests in progress.
 async fn listen(
-    door: AdminListener,
+    listener: AdminListener,
     router: Router,
     retired: oneshot::Receiver<()>,
 ) -> io::Result<()> {
@@ -320,7 +320,7 @@ async fn listen(
         }
     };
     let router = router.into_make_service_with_connect_info::<AdminPeer>();
-    match door {
+    match listener {
         AdminListener::Tcp(listener) => {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
@@ -338,14 +338,14 @@ async fn listen(
     }
 }
 
-fn openness(spec: &AdminSpec) -> Openness {
+fn access(spec: &AdminSpec) -> AdminSocketAccess {
     let has_token = spec.token.is_some() || spec.sites.iter().any(|site| site.token.is_some());
     if has_token {
-        Openness::Tokens
+        AdminSocketAccess::Tokens
     } else {
-        Openness::Own
+        AdminSocketAccess::Own
     }
 }
 
-/// Bytes of an order: thousands of addresses.
+/// The maximum size of a request body, in bytes: thousands of URLs.
 const MOST_BODY: usize = 1024 * 1024;

@@ -13,14 +13,14 @@ use crate::request::{Services, Site};
 use crate::telemetry::counters::CounterReader;
 use crate::tls::Kinds;
 
-/// When the first of a site's certificates ends, in seconds since 1970.
+/// When the first certificate of a site expires, in seconds since 1970.
 pub(super) fn certificate_ends(services: &Services, site: &Site) -> Option<u64> {
     let kinds = kinds(services, site)?;
     let ends = kinds.iter().map(|one| one.not_after).min()?;
     Some(ends.duration_since(UNIX_EPOCH).ok()?.as_secs())
 }
 
-/// The certificates of a site whose files the configuration names.
+/// The certificates of a site that come from files.
 pub(super) fn certificates_from_files(
     services: &Services,
     site: &Site,
@@ -33,7 +33,7 @@ pub(super) fn certificates_from_files(
     kinds.map_or_else(Vec::new, |kinds| kinds.iter().map(Arc::clone).collect())
 }
 
-/// The certificates that answer for the first host of a site.
+/// The certificates for the first host of a site.
 fn kinds(services: &Services, site: &Site) -> Option<Arc<Kinds>> {
     if !site.speaks_tls {
         return None;
@@ -46,7 +46,7 @@ fn kinds(services: &Services, site: &Site) -> Option<Arc<Kinds>> {
     Some(services.certificates.find(name.as_deref())?.kinds())
 }
 
-/// Of all listeners.
+/// Writes the handshakes of all listeners.
 pub(super) fn handshakes(state: &AdminState, text: &mut Text) {
     let [full, resumed, failed] = CounterReader::handshakes(&state.counters);
     let kinds = [("full", full), ("resumed", resumed)];
@@ -54,7 +54,7 @@ pub(super) fn handshakes(state: &AdminState, text: &mut Text) {
     text.value(families::TLS_HANDSHAKE_FAILURES, failed);
 }
 
-/// Of the sites that are reached over TLS.
+/// Writes when the certificates of sites with TLS expire.
 pub(super) fn certificates(rows: &[SiteCounters], text: &mut Text) {
     let ends = rows
         .iter()

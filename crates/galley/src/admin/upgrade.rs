@@ -1,14 +1,14 @@
 //! `POST /upgrade`: the control thread starts the new program and hands over to it, and the response reports the result.
 //!
-//! For the server's token only. The request cannot name a program: it is always the one that was started.
+//! Requires the server's token. The request cannot name a program: it is always the one that was started.
 //!
 //! ```json
 //! { "ok": true, "pid": 4711, "pages": 812, "pools": 1, "milliseconds": 240 }
 //! { "ok": false, "restart": false, "error": "..." }
 //! ```
 //!
-//! Errors: 409 with `"restart": true` if only a restart can install the new program, otherwise 500. In both cases the old
-//! process serves as before.
+//! Errors: 409 with `"restart": true` if only a restart can start the new program, otherwise 500. In both cases the old process
+//! continues to serve.
 
 use std::sync::Arc;
 
@@ -19,13 +19,16 @@ use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::AdminState;
-use super::auth::Asker;
+use super::auth::AdminClient;
 use super::reload_result::{ControlRequest, UpgradeError};
 use super::target::{JsonReply, refuse, server_token};
 
 /// Handles `POST /upgrade`.
-pub(super) async fn upgrade(Extract(state): Extract<Arc<AdminState>>, asker: Asker) -> JsonReply {
-    if let Err(refused) = server_token(&state, &asker, "an upgrade") {
+pub(super) async fn upgrade(
+    Extract(state): Extract<Arc<AdminState>>,
+    client: AdminClient,
+) -> JsonReply {
+    if let Err(refused) = server_token(&state, &client, "an upgrade") {
         return refused;
     }
     let (reply, result) = oneshot::channel();

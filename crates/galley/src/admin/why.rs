@@ -1,13 +1,13 @@
-//! `POST /why`: what would happen to a request now, and why, without doing it.
+//! `POST /why`: explains what would happen to a request now, without executing it.
 //!
 //! ```json
 //! { "url": "https://example.com/hello/", "method": "GET", "headers": [["Cookie", "a=1"]], "client": "192.0.2.7",
 //!   "site": "example.com" }
 //! ```
 //!
-//! The request uses the same parser and admission as one from a client, so the result is the server's own decision and not
-//! a second opinion. Nothing is fetched, counted as a hit, moved or removed. Values of cookies and credentials are never
-//! returned, only names. The keys of the response do not change once released; those that do not apply are null.
+//! The request uses the same parser, admission and decision function as one from a client, so the result is the server's own
+//! decision. Nothing is fetched, counted as a hit, moved or removed. Values of cookies and credentials are never returned, only
+//! names. The keys of the response do not change once released; those that do not apply are null.
 
 mod access;
 pub(super) mod advice;
@@ -38,9 +38,9 @@ use galley_policy::request_info::{RequestInfo, Scheme};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::auth::{Asker, TokenReach, reach};
+use super::auth::{AdminClient, TokenReach, reach};
 use super::entry;
-use super::target::{JsonReply, refuse, unknown};
+use super::target::{JsonReply, refuse, unauthorized};
 use crate::fault;
 use crate::request::{Admission, Site, admit};
 use explanation::Explanation;
@@ -49,14 +49,14 @@ use question::{WhyBatch, WhyRequest};
 /// Handles `POST /why`.
 pub(super) async fn why(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<WhyRequest>,
 ) -> JsonReply {
-    let reach = reach(&state, &asker);
+    let reach = reach(&state, &client);
     if reach == TokenReach::None {
-        return unknown();
+        return unauthorized();
     }
-    // On a helper thread, because it looks for the file.
+    // On a helper thread, because it reads the disk.
     let explained = tokio::task::spawn_blocking(move || explain(&state, reach, &body.0)).await;
     match explained {
         Ok(Ok(value)) => (StatusCode::OK, Json(value)),
@@ -65,15 +65,15 @@ pub(super) async fn why(
     }
 }
 
-/// Handles `POST /why/batch`: of each URL only what happens and why, as lists of pages show it.
+/// Handles `POST /why/batch`: returns only the decision and the reason for each URL, for lists of pages.
 pub(super) async fn batch(
     Extract(state): Extract<Arc<AdminState>>,
-    asker: Asker,
+    client: AdminClient,
     body: Json<WhyBatch>,
 ) -> JsonReply {
-    let reach = reach(&state, &asker);
+    let reach = reach(&state, &client);
     if reach == TokenReach::None {
-        return unknown();
+        return unauthorized();
     }
     if body.urls.len() > MOST_URLS {
         let message = format!("at most {MOST_URLS} `urls` at once");
@@ -90,7 +90,7 @@ pub(super) async fn batch(
     }
 }
 
-/// What happens to one of many requests, and why.
+/// The decision on one of many requests, and the reason.
 fn brief(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Value {
     match explain(state, reach, wanted) {
         Ok(value) => json!({
@@ -112,8 +112,8 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
         let status = refusal.status();
         refused(wanted, RefusedWhy::BadRequest, status, &refusal.to_string())
     };
-    let mut room = wire::HeadBuffer::new();
-    let head = match wire::parse(&bytes, &limits, &mut room) {
+    let mut buffer = wire::HeadBuffer::new();
+    let head = match wire::parse(&bytes, &limits, &mut buffer) {
         Ok(ParsedHead::Whole { head, .. }) => head,
         Ok(ParsedHead::Partial) => {
             return Err(refuse(
@@ -133,8 +133,8 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
         sites: choice.sites,
         client: wanted
             .client
-            .map_or(NOBODY, |client| SocketAddr::new(client, 0)),
-        local: NOBODY,
+            .map_or(DEFAULT_ADDRESS, |client| SocketAddr::new(client, 0)),
+        local: DEFAULT_ADDRESS,
         scheme: scheme(choice.site.as_deref(), wanted),
         request_id: String::new(),
         info: RequestInfo::default(),
@@ -157,7 +157,7 @@ fn explain(state: &AdminState, reach: TokenReach, wanted: &WhyRequest) -> Result
     })
 }
 
-/// The scheme of a browser's request: that of the address, if the site speaks TLS at all.
+/// The scheme of a browser's request: that of the URL, if the site speaks TLS.
 fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
     let speaks_tls = site.is_some_and(|site| site.speaks_tls);
     if speaks_tls && !wanted.url.trim_start().starts_with("http://") {
@@ -167,7 +167,7 @@ fn scheme(site: Option<&Site>, wanted: &WhyRequest) -> Scheme {
     }
 }
 
-/// A request that gets no further than its head.
+/// The explanation of a request that is rejected because of its head.
 fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Value {
     let advice = words::refused(why);
     let advice = advice.noting(note);
@@ -186,13 +186,13 @@ fn refused(wanted: &WhyRequest, why: RefusedWhy, status: u16, note: &str) -> Val
     value
 }
 
-/// Whether the stored page was put together from a page and its ESI includes.
+/// Whether the stored page was assembled from a page and its ESI includes.
 fn has_includes(explanation: &Explanation<'_, '_>) -> bool {
     let page = explanation.found.response();
     page.is_some_and(|page| page.assembly().is_some())
 }
 
-/// The whole answer.
+/// The complete explanation.
 fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Option<&str>) -> Value {
     let decision = decision::decision(explanation);
     let (exchange, state) = (&explanation.exchange, explanation.state);
@@ -212,14 +212,14 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         let ago_s = clock.tick().since(lately.at).as_secs();
         json!({ "why": lately.why.word(), "ago_s": ago_s })
     });
-    let said = if is_shared {
+    let reason = if is_shared {
         Some(reasons::NOW_SHARED.plain())
     } else {
         decision::sentence(&decision, explanation)
     };
     let status = decision::status(&decision);
-    let sentence = match &said {
-        Some(said) => said.why(),
+    let sentence = match &reason {
+        Some(reason) => reason.why(),
         None => fault::public_text(status.unwrap_or_default()).to_owned(),
     };
     let mut value = json!({
@@ -250,16 +250,16 @@ fn value(explanation: &Explanation<'_, '_>, wanted: &WhyRequest, listener: Optio
         "not_stored_lately": lately,
         "purges": {
             "published": exchange.site.core.purges.given(),
-            "touching": explanation.touching.map(entry::order),
+            "touching": explanation.touching.map(entry::matching_purge),
         },
     });
-    if let Some(said) = said {
-        said.identify(&mut value["now"]);
+    if let Some(reason) = reason {
+        reason.identify(&mut value["now"]);
     }
     value
 }
 
-/// What a request that is refused at its head has no answers about.
+/// The members that are null for a request that is rejected because of its head.
 const SECTIONS: &[&str] = &[
     "request",
     "site",
@@ -275,8 +275,8 @@ const SECTIONS: &[&str] = &[
     "purges",
 ];
 
-/// URLs of one batch: what WordPress lists on a page at most is a few hundred.
+/// The maximum number of URLs in a batch: pages of WordPress list a few hundred at most.
 const MOST_URLS: usize = 200;
 
-/// The client and the listener by default.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// The default address of client and listener.
+const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -1,5 +1,5 @@
-//! Certificates whose files only root can read. A process that takes over is not root, so it gets the contents: in a file in
-//! memory, not in a packet.
+//! Certificates whose files only root can read. The process that takes over does not run as root, so it receives the contents: in
+//! a file in memory, not in a packet.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use super::packet::UpgradeMessage;
 use crate::sys::memory_file;
 use crate::tls::CertificateSource;
 
-/// The message for a certificate, and the file that it carries.
+/// Returns the message for a certificate, and the file with its contents.
 pub fn write_certificate(source: &CertificateSource) -> io::Result<(UpgradeMessage, OwnedFd)> {
     let CertificateSource { files, pem } = source;
     let content = [pem.chain.as_slice(), &pem.key].concat();
@@ -25,7 +25,7 @@ pub fn write_certificate(source: &CertificateSource) -> io::Result<(UpgradeMessa
     ))
 }
 
-/// The certificate that the file contains.
+/// Reads the certificate in a received file.
 pub fn read_certificate(
     files: CertificateFiles,
     cert_bytes: usize,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_arrives_as_it_was_read() {
+    fn a_certificate_is_handed_over_unchanged() {
         let source = CertificateSource {
             files: CertificateFiles {
                 cert: "/a.pem".into(),

@@ -1,4 +1,4 @@
-//! The channel between the two processes: messages in both directions, until one of them ends.
+//! The channel between the two processes of an upgrade: messages in both directions, until one of them ends.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,30 +13,30 @@ use tokio::net::unix::pipe;
 use super::packet::{MOST_BYTES, Packet, UpgradeMessage};
 use crate::sys::packets;
 
-/// One end.
+/// One end of the channel.
 #[derive(Debug)]
 pub struct UpgradeChannel(UnixDatagram);
 
-/// A message, with its descriptors.
+/// A received message with its descriptors.
 #[derive(Debug)]
 pub struct Received {
     /// The message.
     pub message: UpgradeMessage,
-    /// Its descriptors.
+    /// The descriptors that the packet carried.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// The end of a process that another one has started, before it has a runtime.
+/// The new process's end of the channel, before it has a runtime.
 #[derive(Debug)]
 pub struct Predecessor {
     socket: OwnedFd,
-    /// Its process id.
+    /// The process id of the old process.
     pid: i32,
 }
 
 impl Predecessor {
-    /// What the process before has left as standard input, which is nothing from then on; `None`: this one was not started by
-    /// another. To be called once, before there are other threads.
+    /// Takes the channel from standard input, which becomes `/dev/null`; `None`: no other Galley started this process. Call
+    /// once, before other threads exist.
     pub fn inherited() -> io::Result<Option<Self>> {
         let Ok(pid) = std::env::var(ENVIRONMENT) else {
             return Ok(None);
@@ -66,37 +66,38 @@ impl Predecessor {
         }
     }
 
-    /// Tells the process before why this one does not start, and whether it would after a restart.
+    /// Reports to the old process why this one does not start, and whether it would after a restart.
     pub fn refuse(&self, why: &str, needs_restart: bool) {
-        let why = why.chars().take(MOST_OF_A_REASON).collect();
+        let why = why.chars().take(MOST_REASON).collect();
         let packet = Packet::Message(UpgradeMessage::Failed { why, needs_restart });
-        // It may have ended.
+        // The old process may have ended.
         let _ = packets::send_all(&self.socket, &packet.bytes(), &[]);
     }
 
-    /// The same channel for tasks. Call within a runtime.
+    /// Returns the channel for use in tasks. Call within a runtime.
     pub fn channel(&self) -> io::Result<UpgradeChannel> {
         UpgradeChannel::new(self.socket.try_clone()?)
     }
 
-    /// Waits until the process before is gone, whose channel has ended: only then is all closed that it had locked. A moment.
+    /// Waits a moment until the old process, whose channel has closed, has ended: only then are all files closed that it had
+    /// locked.
     ///
-    /// Its descriptor becomes readable when the last of its threads has ended, and there is none when the process was reaped. This one
-    /// gets another parent earlier, while threads of the old one may still have its files.
+    /// A process's descriptor (pidfd) becomes readable when the last thread has ended, and cannot be opened after the process
+    /// was reaped. The parent process id changes earlier, while threads of the old process may still have its files open.
     pub async fn wait_for_end(&self) {
         let process = Pid::from_raw(self.pid).map(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK));
         let Some(Ok(process)) = process else {
             return;
         };
-        // To the runtime, what becomes readable is a pipe.
+        // The runtime waits for any readable descriptor as for a pipe.
         if let Ok(process) = pipe::Receiver::from_owned_fd_unchecked(process) {
-            let _ = tokio::time::timeout(END_PATIENCE, process.readable()).await;
+            let _ = tokio::time::timeout(END_TIMEOUT, process.readable()).await;
         }
     }
 }
 
 impl UpgradeChannel {
-    /// Over one end of a pair of sockets. Call within a runtime.
+    /// Wraps one end of a socket pair. Call within a runtime.
     pub fn new(socket: OwnedFd) -> io::Result<Self> {
         packets::waited_for(socket).map(Self)
     }
@@ -110,9 +111,9 @@ impl UpgradeChannel {
         self.send_packet(&Packet::Message(message), carried).await
     }
 
-    /// The next message; purges must not have begun to arrive.
+    /// Receives the next message, before the exchange of purges begins.
     ///
-    /// Errors: the other process has ended (`UnexpectedEof`), or sends an unknown message.
+    /// Errors: the other process has ended (`UnexpectedEof`), or has sent an unknown message.
     pub async fn receive(&self) -> io::Result<Received> {
         let mut descriptors = Vec::new();
         match self.receive_packet(&mut descriptors).await? {
@@ -135,7 +136,7 @@ impl UpgradeChannel {
         self.0.async_io(Interest::WRITABLE, send).await
     }
 
-    /// The next packet; `None`: the other process has ended.
+    /// Receives the next packet; `None`: the other process has ended.
     pub(super) async fn receive_packet(
         &self,
         descriptors: &mut Vec<OwnedFd>,
@@ -160,11 +161,11 @@ fn unknown() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// The length of what is kept of a process's output when it does not start.
-const MOST_OF_A_REASON: usize = 8192;
+/// The maximum length of a reason, such as the output of a process that does not start, in characters.
+const MOST_REASON: usize = 8192;
 
-/// What the kernel may take to end a process that was killed.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+/// The maximum time that the kernel needs to end a killed process.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The variable of the environment by which a process knows that standard input is a channel to the one before: its process id.
+/// The environment variable with the process id of the old process, which means that standard input is the channel to it.
 pub const ENVIRONMENT: &str = "GALLEY_UPGRADE_FROM";

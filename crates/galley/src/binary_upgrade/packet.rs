@@ -1,9 +1,9 @@
 //! The packets between two processes during an upgrade, possibly of different versions.
 //!
 //! ```text
-//! M  a message, as JSON; what a version does not know ends the upgrade
-//! P  number (u64, little-endian), a purge as `PurgeRecord` has it
-//! D  number: the purge of that number is in force
+//! M  a message, as JSON; an unknown message ends the upgrade
+//! P  number (u64, little-endian), a purge in the format of `PurgeRecord`
+//! D  number: the purge with that number is in effect
 //! ```
 
 use std::path::PathBuf;
@@ -11,103 +11,103 @@ use std::path::PathBuf;
 use galley_cache::log::PurgeRecord;
 use serde::{Deserialize, Serialize};
 
-/// What one process says to the other. Descriptors come with the packet, in the order that is named here.
+/// A message between the processes. A packet carries its descriptors in the order given here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpgradeMessage {
-    /// Old: a socket of a listener. Carries it.
+    /// Old: a socket of a listener, which the packet carries.
     Listener {
-        /// Of which listener.
+        /// The listener.
         name: ListenerName,
-        /// Its path in the file system.
+        /// The path of a socket in the file system.
         file: Option<PathBuf>,
     },
-    /// Old: the socket of the admin interface. Carries it.
+    /// Old: the socket of the admin interface, which the packet carries.
     Admin {
-        /// As the configuration has it.
+        /// The address as in the configuration.
         listen: String,
     },
-    /// Old: a certificate whose files only root can read. Carries a sealed file in memory: the contents of both.
+    /// Old: a certificate whose files only root can read. Carries a sealed file in memory with the contents of both.
     Certificate {
-        /// Path of the certificate's file.
+        /// The path of the certificate's file.
         cert: PathBuf,
-        /// Path of the key's file.
+        /// The path of the key's file.
         key: PathBuf,
-        /// Bytes of the first in the file in memory; the rest is the second.
+        /// The length of the certificate at the start of the file in memory, in bytes; the rest is the key.
         cert_bytes: usize,
     },
-    /// Old: a running PHP-FPM. Carries its process, its watcher's process, the watcher's pipe, and the pipe of its messages.
+    /// Old: a running PHP-FPM. Carries its process, its watcher's process, the watcher's pipe, and the pipe of its output.
     Pool(PoolOffer),
-    /// Old: there is a process that keeps root, for PHP of other users. Carries a connection to it.
+    /// Old: the process that keeps root, for PHP of other users. Carries a connection to it.
     Keeper,
-    /// Old: what a program says that this process has started. Carries the pipe.
+    /// Old: the output of a program that this process has started. Carries the pipe.
     PrivilegedOutput {
-        /// Process id of the program.
+        /// The process id of the program.
         process: u32,
     },
-    /// Old: a pool of this process. Carries the folder of the socket if its user makes that.
+    /// Old: a pool of the process that keeps root. Carries the folder of the socket if the pool's user creates the socket.
     PrivilegedPool(PrivilegedPoolMessage),
-    /// Old: that is all; start.
+    /// Old: all messages are sent, and the new process may start.
     Start,
-    /// New: everything is there that may fail, but for the disk.
+    /// New: every step that may fail is done, except for opening the disk cache.
     Prepared,
-    /// New: it cannot start.
+    /// New: the process cannot start.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
-        /// Whether it could after a restart.
+        /// Whether the process could start after a restart of the service.
         #[serde(default)]
         needs_restart: bool,
     },
-    /// Old: it has left the cluster. Before `Released`.
+    /// Old: the process has left the cluster. Sent before `Released`.
     Position {
-        /// Its position in the purges of the other nodes.
+        /// The position in the purges of the other nodes.
         position: String,
     },
-    /// Old: the disk is free. May carry a file of pages.
+    /// Old: the disk cache is closed. May carry a file of pages.
     Released,
-    /// New: it answers visitors.
+    /// New: the process serves requests.
     Serving {
-        /// Folders of the PHP-FPMs that it has taken over.
+        /// The folders of the PHP-FPMs that were taken over.
         pools: Vec<PathBuf>,
-        /// Pages that it has in memory.
+        /// The number of pages in memory.
         pages: u64,
     },
 }
 
-/// A listener, in words.
+/// Identifies a listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ListenerName {
-    /// Whether it is one of `listen_tls`.
+    /// Whether the address is in `listen_tls`.
     pub speaks_tls: bool,
-    /// As the configuration has it.
+    /// The address as in the configuration.
     pub listen: String,
 }
 
-/// A PHP-FPM that another process may go on with.
+/// A PHP-FPM that the new process may take over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolOffer {
-    /// The site's name among all sites.
+    /// The name of the site.
     pub site: String,
-    /// Its settings; only one with the same settings is taken over.
+    /// The settings; only a pool with the same settings is taken over.
     pub settings: String,
-    /// Where its socket and its configuration are.
+    /// The folder with the socket and the configuration.
     pub folder: PathBuf,
-    /// Process id of the master.
+    /// The process id of the master.
     pub master: u32,
 }
 
 /// A pool of the process that keeps root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivilegedPoolMessage {
-    /// The site's name among all sites.
+    /// The name of the site.
     pub site: String,
-    /// Its settings, which cannot be changed.
+    /// The settings, which cannot be changed.
     pub settings: String,
-    /// Its number in the plan of that process.
+    /// The number of the pool in the plan of that process.
     pub pool: u32,
-    /// Where its socket is.
+    /// The folder with the socket.
     pub folder: PathBuf,
-    /// Number of the user who makes the socket; `None`: that process has it.
+    /// The id of the user that creates the socket; `None`: the process that keeps root has the socket.
     pub socket_owner: Option<u32>,
 }
 
@@ -129,7 +129,7 @@ impl Packet {
         match self {
             Self::Message(message) => {
                 let mut bytes = vec![MESSAGE];
-                // Of texts and numbers alone, which cannot fail.
+                // Only texts and numbers, so serializing cannot fail.
                 bytes.extend(serde_json::to_vec(message).unwrap_or_default());
                 bytes
             }
@@ -142,7 +142,7 @@ impl Packet {
         }
     }
 
-    /// `None`: no packet of this version.
+    /// Reads a packet; `None`: this version does not know it.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let (&kind, rest) = bytes.split_first()?;
         let numbered = || {
@@ -165,7 +165,7 @@ const MESSAGE: u8 = b'M';
 const PURGE: u8 = b'P';
 const DONE: u8 = b'D';
 
-/// Bytes of a packet at most: a purge has 64 KiB of texts, and a message a few paths.
+/// The maximum size of a packet, in bytes: a purge has up to 64 KiB of text, and a message a few paths.
 pub(super) const MOST_BYTES: usize = 96 * 1024;
 
 #[cfg(test)]
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        fn any_bytes_are_decoded_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let _ = Packet::read(&bytes);
         }
     }

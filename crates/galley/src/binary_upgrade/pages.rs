@@ -1,4 +1,4 @@
-//! The pages in memory, in a file that is in memory too and that nobody can change any more (`memfd_create(2)`, sealed).
+//! The pages in memory, in a sealed file that is in memory, too (`memfd_create(2)`).
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
@@ -11,17 +11,17 @@ use galley_cache::memory::Memory;
 use crate::codec::unpack::unpack;
 use crate::sys::memory_file;
 
-/// The pages to write, and how many bytes.
+/// The pages to write, and their limit.
 pub struct PageSource<'p> {
-    /// The pages.
+    /// The memory cache.
     pub memory: &'p Memory,
-    /// Bytes of the file at most.
+    /// The maximum size of the file, in bytes.
     pub most_bytes: u64,
-    /// Which of them may be handed over: those that are valid after all purges so far.
+    /// Selects the pages to hand over: those that are valid after all purges so far.
     pub is_valid: &'p dyn Fn(&Entry) -> bool,
 }
 
-/// Writes pages, those that were requested most often first. Blocks.
+/// Writes the pages, the most requested first. Blocks.
 pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> {
     let mut pages: Vec<Arc<Entry>> = source.memory.entries().collect();
     pages.sort_by_key(|page| std::cmp::Reverse(page.hits()));
@@ -35,7 +35,7 @@ pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> 
         if (source.is_valid)(&page) {
             let budget = source.memory.budget();
             let unpacked = page.is_packed().then(|| unpack(&page, budget));
-            // Without memory for its plain body it stays behind.
+            // A packed page is only written if there is memory for its plain body.
             let plain = unpacked.and_then(Result::ok);
             bytes += writer.write(plain.as_ref().unwrap_or(&page))?;
         }
@@ -45,7 +45,7 @@ pub fn write_pages(source: &PageSource<'_>, now: DiskClock) -> io::Result<File> 
     Ok(file)
 }
 
-/// Reads pages into the memory, born at `born`, until it is full; returns how many. Blocks.
+/// Reads pages into `memory`, with the birth `born`, until it is full; returns their number. Blocks.
 pub fn read_pages(file: File, memory: &Memory, born: u64, now: DiskClock) -> u64 {
     let mut reader = PageReader::new(BufReader::new(file), born, now);
     let mut pages = 0;

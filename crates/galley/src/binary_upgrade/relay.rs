@@ -1,4 +1,4 @@
-//! The purges of two processes that both serve requests: each purge is in effect in both before it is acknowledged.
+//! Exchanges purges while both processes serve requests: a purge is in effect in both before it is acknowledged.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,14 +12,14 @@ use super::channel::UpgradeChannel;
 use super::packet::Packet;
 use crate::durable::{RelayedPurge, RelayedPurges, SitePurges};
 
-/// The purges of a site, by its name.
+/// Finds the purges of a site by its name.
 pub trait PurgeTables {
-    /// `None`: there is no such site here.
+    /// The purges of the site; `None`: this process does not have the site.
     fn find(&self, site: &str) -> Option<Arc<SitePurges>>;
 }
 
-/// Sends `ours` to the other process, and applies what it sends, until it ends. Returns the purges that it did not confirm;
-/// their publishers are notified when these are dropped.
+/// Sends the purges in `ours` to the other process, and applies those that it sends, until it ends. Returns the purges that it did
+/// not confirm; dropping them notifies their publishers.
 pub async fn exchange_purges(
     channel: &UpgradeChannel,
     ours: &mut RelayedPurges,
@@ -53,10 +53,10 @@ pub async fn exchange_purges(
             break;
         }
     }
-    waiting.left()
+    waiting.unconfirmed()
 }
 
-/// Puts a purge of the other process into force; `acknowledged` says when that is on the disk.
+/// Publishes a purge of the other process; `acknowledged` returns its number when it is on disk.
 fn apply(
     acknowledged: &mut JoinSet<u64>,
     tables: &impl PurgeTables,
@@ -74,7 +74,7 @@ fn apply(
     });
 }
 
-/// Purges that were sent to the other process, by their numbers.
+/// The unconfirmed purges that were sent to the other process, by number.
 #[derive(Default)]
 struct WaitingPurges {
     next: u64,
@@ -101,16 +101,16 @@ impl WaitingPurges {
 
     fn done(&mut self, number: u64) {
         if let Some(sent) = self.sent.remove(&number) {
-            // The publisher may be gone.
+            // The publisher may have stopped waiting.
             let _ = sent.done.send(());
         }
     }
 
-    /// In the order in which they were published.
-    fn left(self) -> Vec<RelayedPurge> {
-        let mut left: Vec<(u64, SentPurge)> = self.sent.into_iter().collect();
-        left.sort_unstable_by_key(|(number, _)| *number);
-        let all = left.into_iter().map(|(_, sent)| RelayedPurge {
+    /// The unconfirmed purges, in the order in which they were published.
+    fn unconfirmed(self) -> Vec<RelayedPurge> {
+        let mut unconfirmed: Vec<(u64, SentPurge)> = self.sent.into_iter().collect();
+        unconfirmed.sort_unstable_by_key(|(number, _)| *number);
+        let all = unconfirmed.into_iter().map(|(_, sent)| RelayedPurge {
             record: sent.record,
             done: sent.done,
         });

@@ -1,4 +1,4 @@
-//! What the memory holds after a page was compressed, packed and unpacked.
+//! Tests of the cached entry after a page was compressed, packed and unpacked.
 
 use super::*;
 use crate::testing;
@@ -46,14 +46,14 @@ fn work(memory: &Arc<Memory>, entry: &Arc<Entry>, step: Press) -> CompressionCou
 }
 
 #[test]
-fn a_tenth_is_the_least_gain() {
+fn a_coding_must_save_a_tenth() {
     assert!(is_gain(1000, 899));
     assert!(!is_gain(1000, 900));
     assert!(!is_gain(0, 0));
 }
 
 #[test]
-fn a_page_is_coded_in_all_codings_and_everything_is_paid_for() {
+fn a_page_is_compressed_in_all_codings_and_accounted() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     memory.put(Arc::clone(&page)).unwrap();
@@ -77,14 +77,14 @@ fn a_page_is_coded_in_all_codings_and_everything_is_paid_for() {
 }
 
 #[test]
-fn without_room_to_work_in_the_page_stays_plain() {
+fn a_page_stays_plain_without_memory_to_compress() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     memory.put(Arc::clone(&page)).unwrap();
     let free = memory.budget().limit() - memory.budget().used();
     let held = memory.budget().try_reserve(free - 600 * 1024).unwrap();
     let counts = work(&memory, &page, Press::Tried);
-    // There is room for gzip alone.
+    // There is only enough memory for gzip.
     assert_eq!(counts.bytes.into_inner(), page.length());
     let codings = memory.peek(b"k").unwrap();
     assert_eq!(codings.coded().len(), 1);
@@ -92,7 +92,7 @@ fn without_room_to_work_in_the_page_stays_plain() {
 }
 
 #[test]
-fn a_plain_body_that_is_wanted_twice_is_kept_until_memory_is_short() {
+fn a_plain_body_needed_twice_is_kept_while_there_is_memory() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     memory.put(Arc::clone(&page)).unwrap();
@@ -124,7 +124,7 @@ fn a_plain_body_that_is_wanted_twice_is_kept_until_memory_is_short() {
 }
 
 #[test]
-fn a_damaged_page_leaves_the_memory() {
+fn a_damaged_page_is_removed() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let page = Arc::new(entry(&"<p>row</p>".repeat(2000), &[]));
     let gzip = EncodedEntry::new(Coding::Gzip, &page.fields, Bytes::from_static(b"?").into());
@@ -138,7 +138,7 @@ fn a_damaged_page_leaves_the_memory() {
 }
 
 #[test]
-fn what_was_coded_is_carried_over_to_the_same_body() {
+fn codings_are_inherited_by_an_equal_body() {
     let memory = Arc::new(Memory::new(64 << 20, 1 << 20));
     let body = "<p>row</p>".repeat(2000);
     let page = Arc::new(entry(&body, &[]));

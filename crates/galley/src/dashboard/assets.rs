@@ -1,12 +1,12 @@
-//! The files of the page. They contain no data, so they need no session.
+//! The files of the dashboard page. They contain no data, so they require no session.
 
-/// One file.
+/// A file of the page.
 pub struct DashboardAsset {
-    /// Its path below that of the dashboard.
+    /// The path below that of the dashboard.
     pub path: &'static str,
-    /// For `Content-Type`.
+    /// The value of `Content-Type`.
     pub content_type: &'static str,
-    /// Its content.
+    /// The content.
     pub bytes: &'static [u8],
 }
 

@@ -1,5 +1,5 @@
-//! What the page may request from the admin interface: a few queries and actions, by name. The admin interface decides what
-//! is visible.
+//! The queries and actions of the admin interface that the page may request, by name. The admin interface decides what is
+//! visible.
 
 use bytes::Bytes;
 
@@ -10,11 +10,11 @@ pub struct AdminCall {
     pub method: &'static str,
     /// Path and query.
     pub target: String,
-    /// JSON, or nothing.
+    /// A JSON body, or nothing.
     pub body: Bytes,
 }
 
-/// The question of this name.
+/// Finds a query by name.
 pub fn read(name: &str, query: Option<&str>) -> Option<AdminCall> {
     let path = READS
         .iter()
@@ -30,12 +30,12 @@ pub fn read(name: &str, query: Option<&str>) -> Option<AdminCall> {
     })
 }
 
-/// The order of this name.
+/// Finds an action by name.
 pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
     let (path, body) = match name {
         "why" => ("/why", body),
         "purge" => ("/purge", body),
-        // The reload itself is for users who may edit the file, on the command line.
+        // Only users who may edit the file reload it, on the command line.
         "compare" => ("/reload", Bytes::from_static(br#"{"compare":true}"#)),
         _ => return None,
     };
@@ -46,7 +46,7 @@ pub fn order(name: &str, body: Bytes) -> Option<AdminCall> {
     })
 }
 
-/// Questions of the admin interface that the page may ask.
+/// The queries that the page may request.
 const READS: &[&str] = &[
     "/status",
     "/history",
@@ -56,7 +56,7 @@ const READS: &[&str] = &[
     "/purges",
 ];
 
-/// Bytes of an order of the page: a URL or a few.
+/// The maximum size of an action's body, in bytes: one URL or a few.
 pub const MOST_BODY: usize = 64 * 1024;
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_named_is_asked() {
+    fn only_listed_calls_are_permitted() {
         let target = |name| read(name, Some("site=a")).map(|call| call.target);
         assert_eq!(target("status"), Some("/status?site=a".to_owned()));
         for name in [

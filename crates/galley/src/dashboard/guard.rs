@@ -1,4 +1,4 @@
-//! The checks that every request must pass first, and the fields that every response gets.
+//! Checks every request to a dashboard, and adds security fields to every response.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
@@ -7,16 +7,16 @@ use super::sessions::SessionSecrets;
 /// Why a request to a dashboard is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DashboardRefusal {
-    /// `Host` names something else.
+    /// `Host` names another host.
     Host,
-    /// It comes from a page of another origin.
+    /// The request was sent by a page of another origin.
     Origin,
-    /// An action that is not JSON, which forms of other pages can send.
+    /// The body of an action is not JSON; forms of other pages can send other types.
     ContentType,
 }
 
 impl DashboardRefusal {
-    /// The status for it.
+    /// The status of the response.
     pub fn status(self) -> StatusCode {
         match self {
             Self::Host => StatusCode::MISDIRECTED_REQUEST,
@@ -25,7 +25,7 @@ impl DashboardRefusal {
         }
     }
 
-    /// The text for its client.
+    /// The text for the client.
     pub fn text(self) -> &'static str {
         match self {
             Self::Host => "the dashboard is at the address that `galley dashboard` printed",
@@ -35,8 +35,8 @@ impl DashboardRefusal {
     }
 }
 
-/// Checks that apply to every request. `own`: the origin of the dashboard under the requested host, `None` if that is not one
-/// of its hosts. `is_asset`: it is for a file of the page, to which anybody may link.
+/// Checks a request. `own`: the origin of the dashboard under the requested host, `None` if that is not one of its hosts.
+/// `is_asset`: the request is for a file of the page, to which any page may link.
 pub fn check(
     own: Option<&str>,
     method: &Method,
@@ -47,7 +47,7 @@ pub fn check(
     let is_read = matches!(*method, Method::GET | Method::HEAD);
     let is_own_origin = match one(fields, &header::ORIGIN) {
         Some(origin) => origin == own,
-        // Browsers send it with every POST.
+        // Browsers send `Origin` with every POST.
         None => is_read && !fields.contains_key(header::ORIGIN),
     };
     if !is_own_origin || (!is_asset && is_foreign(fields)) {
@@ -60,13 +60,13 @@ pub fn check(
     Ok(())
 }
 
-/// Whether the browser says that another page makes it ask (Fetch Metadata).
+/// Whether another page caused the request (Fetch Metadata).
 fn is_foreign(fields: &HeaderMap) -> bool {
     let site = fields.get("sec-fetch-site");
     site.is_some_and(|site| site != "same-origin" && site != "none")
 }
 
-/// The secrets that a request carries, the one in the cookie of this name.
+/// Reads the secrets of a request: the key, and the cookie of this name.
 pub fn secrets(name: &str, fields: &HeaderMap) -> Option<SessionSecrets> {
     let key = one(fields, &KEY)?.to_owned();
     let cookies = fields.get_all(header::COOKIE).into_iter();
@@ -79,14 +79,14 @@ pub fn secrets(name: &str, fields: &HeaderMap) -> Option<SessionSecrets> {
     Some(SessionSecrets { cookie, key })
 }
 
-/// The value of a field that is there once.
+/// The value of a field, if the field occurs exactly once.
 pub fn one<'f>(fields: &'f HeaderMap, name: &HeaderName) -> Option<&'f str> {
     let mut all = fields.get_all(name).iter();
     let first = all.next()?.to_str().ok()?;
     all.next().is_none().then_some(first)
 }
 
-/// Gives a response the fields that keep browsers from doing anything with it but showing the page.
+/// Adds fields to a response that restrict what browsers and other pages may do with it.
 pub fn protect(fields: &mut HeaderMap) {
     for (name, value) in PROTECTION {
         fields.insert(
@@ -96,7 +96,7 @@ pub fn protect(fields: &mut HeaderMap) {
     }
 }
 
-/// The field with the session's key.
+/// The request field with the session's key.
 pub static KEY: HeaderName = HeaderName::from_static("x-galley-key");
 
 const PROTECTION: [(&str, &str); 7] = [
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_other_pages_and_hosts_are_refused() {
+    fn requests_of_other_pages_and_hosts_are_rejected() {
         let own = ("origin", OWN);
         let json = ("content-type", "application/json");
         let foreign = ("sec-fetch-site", "cross-site");
@@ -162,7 +162,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn whatever_comes_only_its_own_origin_passes(
+        fn only_the_own_origin_passes(
             origin in ".{0,40}", cookie in ".{0,80}", key in ".{0,80}",
         ) {
             let mut map = HeaderMap::new();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_in_the_cookie_of_this_name() {
+    fn secrets_are_read_from_the_named_cookie() {
         let given = |cookie: &'static str| {
             let mut map = HeaderMap::new();
             map.insert("x-galley-key", HeaderValue::from_static("k"));

@@ -1,7 +1,7 @@
-//! What the dashboards share: the files of the page, sessions, the checks of each request, and the requests of the page.
+//! The parts that both dashboards share: the files of the page, sessions, the checks of requests, and the queries of the page.
 //!
-//! There are two. `cli::dashboard` serves one on a loopback address while `galley dashboard` runs; `admin::site_dashboard`
-//! serves that of one site on its own address. Neither stores figures: all of them come from the admin interface.
+//! `cli::dashboard` serves one dashboard on a loopback address while `galley dashboard` runs; `admin::site_dashboard` serves that
+//! of one site on the site's address. Neither stores data: all of it comes from the admin interface.
 
 mod assets;
 mod calls;

@@ -1,9 +1,9 @@
-//! Logins that work once, and the sessions that they open: in memory, few, and limited in time.
+//! One-time logins, and the sessions that they open: in memory, limited in number and time.
 //!
-//! A session has two secrets: the cookie, which scripts cannot read, and the key, which the page keeps for its own origin
-//! and sends as a field. Browsers send cookies to every port of a host, so a program on another port may see the cookie: it
-//! is worth nothing without the key. A foreign page can neither read the key nor send the field, so no request that it
-//! causes is accepted.
+//! A session has two secrets: the cookie, which scripts cannot read, and the key, which the page stores for its own origin and
+//! sends in a field. Browsers send cookies to every port of a host, so a program on another port may see the cookie, but cannot
+//! use it without the key. A foreign page can neither read the key nor send the field, so no request that it causes is
+//! accepted.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -15,9 +15,9 @@ use subtle::ConstantTimeEq;
 /// Logins and sessions of one dashboard.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    /// The oldest first.
+    /// Unused logins, the oldest first.
     logins: VecDeque<PendingLogin>,
-    /// The oldest first.
+    /// Open sessions, the oldest first.
     open: VecDeque<OpenSession>,
 }
 
@@ -33,17 +33,17 @@ struct OpenSession {
     opened: Instant,
 }
 
-/// What a browser holds.
+/// The secrets of a session, which the browser stores.
 #[derive(Clone, Debug)]
 pub struct SessionSecrets {
     /// The value of the cookie.
     pub cookie: String,
-    /// The value of the field.
+    /// The value of the request field.
     pub key: String,
 }
 
 impl Sessions {
-    /// A token that opens one session within `LOGIN_LIFETIME`.
+    /// Creates a token that opens one session within [`LOGIN_LIFETIME`].
     pub fn issue(&mut self, now: Instant) -> io::Result<String> {
         let token = secret()?;
         if self.logins.len() >= MOST_LOGINS {
@@ -56,7 +56,7 @@ impl Sessions {
         Ok(token)
     }
 
-    /// Opens a session. `None`: the token is unknown, was used, or is too old.
+    /// Opens a session for a token. `None`: the token is unknown, has been used, or has expired.
     pub fn redeem(&mut self, token: &str, now: Instant) -> io::Result<Option<SessionSecrets>> {
         self.forget_old(now);
         let mut logins = self.logins.iter();
@@ -84,7 +84,7 @@ impl Sessions {
         Ok(secrets)
     }
 
-    /// Whether both secrets are those of one session.
+    /// Whether both secrets belong to one open session.
     pub fn is_open(&self, given: &SessionSecrets, now: Instant) -> bool {
         self.open.iter().any(|session| {
             is_young(session.opened, now, SESSION_LIFETIME)
@@ -115,7 +115,7 @@ fn same(a: &str, b: &str) -> bool {
     a.as_bytes().ct_eq(b.as_bytes()).into()
 }
 
-/// 256 bits of the kernel in hexadecimal. Fails rather than being guessable.
+/// Returns 256 random bits of the kernel in hexadecimal. Fails if the kernel returns fewer.
 fn secret() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -129,16 +129,16 @@ fn secret() -> io::Result<String> {
     Ok(text)
 }
 
-/// Long enough to copy an address to another machine.
+/// Enough time to copy an address to another machine.
 pub const LOGIN_LIFETIME: Duration = Duration::from_secs(5 * 60);
 
-/// A day's work.
+/// A working day.
 pub const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 60 * 60);
 
-/// Logins that are not used yet.
+/// The maximum number of unused logins.
 const MOST_LOGINS: usize = 8;
 
-/// Browsers at once; one more ends the oldest.
+/// The maximum number of open sessions; one more ends the oldest.
 const MOST_SESSIONS: usize = 16;
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_works_once_and_not_for_long() {
+    fn a_login_works_once_and_expires() {
         let mut sessions = Sessions::default();
         let start = Instant::now();
         let token = sessions.issue(start).unwrap();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_needs_both_secrets_and_ends() {
+    fn a_session_requires_both_secrets_and_ends() {
         let mut sessions = Sessions::default();
         let start = Instant::now();
         let mut open = || {

@@ -1,4 +1,4 @@
-//! The certificates of a site: until when they are valid.
+//! Checks when the certificates of a site expire.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,16 +11,16 @@ use galley_certs::{
 
 use super::{DoctorFinding, Severity};
 
-/// How a certificate is renewed.
+/// The program that renews a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Renewed {
-    /// Another program: certbot, as a rule.
+    /// Another program: usually certbot.
     Elsewhere,
     /// Galley.
     Here,
 }
 
-/// What the certificate that Galley keeps for `site` in this file says at `now`. Blocks on the disk.
+/// Checks the certificate that Galley stores for `site` in this file. Blocks on the disk.
 pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFinding {
     let files = CertificateFiles {
         cert: file.to_owned(),
@@ -47,7 +47,7 @@ pub fn stored_certificate(site: &str, file: &Path, now: SystemTime) -> DoctorFin
     DoctorFinding::bad(level, CHECK, seen, why, SAYS_WHY)
 }
 
-/// What the certificate of `site` says at `now`. Blocks on the disk.
+/// Checks the certificate of `site`. Blocks on the disk.
 pub fn certificate(site: &str, files: &CertificateFiles, now: SystemTime) -> DoctorFinding {
     match galley_certs::read(files) {
         Ok(certificate) => judge(site, &files.cert, &certificate, Renewed::Elsewhere, now),
@@ -105,7 +105,7 @@ fn judge(
 }
 
 impl Renewed {
-    /// The remedy: `elsewhere`, or where the reason is that Galley could not renew it.
+    /// Returns the remedy: `elsewhere`, or the command that shows why Galley could not renew the certificate.
     fn or_here(self, elsewhere: &'static str) -> &'static str {
         match self {
             Self::Elsewhere => elsewhere,
@@ -117,7 +117,7 @@ impl Renewed {
 const CHECK: &str = "certificate";
 const UNREADABLE: &str =
     "the running server keeps its certificate, and the next start orders a new one";
-/// It has the last failure of each certificate that Galley gets.
+/// Shows the last failure of each certificate that Galley obtains.
 const SAYS_WHY: &str = "galley status";
 
 #[cfg(test)]
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_galley_keeps_is_read_from_one_file() {
+    fn a_stored_certificate_is_read_from_one_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.test.pem");
         let now = SystemTime::now();

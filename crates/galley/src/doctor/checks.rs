@@ -9,8 +9,8 @@ use super::object_cache::ObjectEngine;
 use super::recent::Recent;
 use super::{clock, disk, limits, memory, network, php, server, wordpress};
 
-/// Everything that the machine itself tells, in the order in which it is shown. `status` is what the running server reports, or
-/// why it does not answer. Blocks on the disk for some tenths of a second.
+/// Runs all checks of the machine, in the order in which their results are shown. `status` is the status of the running server, or
+/// the reason why there is none. Blocks on the disk for some tenths of a second.
 pub fn machine(
     machine: &ProcFs,
     plan: &MemoryPlan,
@@ -27,9 +27,9 @@ pub fn machine(
     findings
 }
 
-/// What PHP says of itself and of its WordPress, as [`super::ask`] gave it. `engine`: what could hold an object cache.
-pub fn site(answer: &Result<Value, String>, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
-    match answer {
+/// Runs the checks of PHP and WordPress on the result of [`super::ask`]. `engine`: a server that could hold an object cache.
+pub fn site(report: &Result<Value, String>, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
+    match report {
         Ok(value) => {
             let mut findings = php::findings(value);
             findings.extend(wordpress::findings(value, engine));

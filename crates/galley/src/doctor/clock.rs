@@ -1,4 +1,4 @@
-//! The clock: lifetimes, `Age`, scheduled posts and certificates depend on it.
+//! Checks the clock, on which lifetimes, `Age`, scheduled posts and certificates depend.
 
 use super::{DoctorFinding, ProcFs, Severity};
 
@@ -30,7 +30,7 @@ fn judge(machine: &ProcFs, now: i64) -> DoctorFinding {
     )
 }
 
-/// What keeps the clock; in a container it is the host's.
+/// The program that synchronizes the clock; a container uses the host's clock.
 fn keeper(machine: &ProcFs) -> Option<String> {
     let keepers = machine.processes(|name| KEEPERS.contains(&name));
     let in_container = [".dockerenv", "run/.containerenv", "run/systemd/container"];
@@ -47,7 +47,7 @@ fn keeper(machine: &ProcFs) -> Option<String> {
 
 const INSTALL: &str = "apt install systemd-timesyncd && timedatectl set-ntp true";
 
-/// `comm` has 15 bytes.
+/// Names as in `comm`, which has 15 bytes.
 const KEEPERS: &[&str] = &[
     "chronyd",
     "ntpd",
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_keeps_the_clock() {
+    fn clock_synchronization_is_detected() {
         const NOW: i64 = BUILT_AFTER + 1;
         let level = |files: &[(&str, &str)], now| judge(&StandIn::new(files).machine(), now).level;
         assert_eq!(level(&[], NOW), Severity::Notice);

@@ -1,4 +1,4 @@
-//! Disks: free space, and how long a durable write takes.
+//! Checks disks: free space, and the time of a durable write.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{DoctorFinding, Severity, percent, size};
 
-/// Room below a folder, in bytes and in files.
+/// Checks the free space below a folder, in bytes and in files.
 pub(super) fn free_space(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "room";
     let stat = match rustix::fs::statvfs(folder) {
@@ -24,7 +24,7 @@ pub(super) fn free_space(folder: &Path) -> DoctorFinding {
         free: stat.f_favail,
         all: stat.f_files,
     };
-    judge_room(folder, stat.f_frsize, &blocks, &files)
+    judge_free_space(folder, stat.f_frsize, &blocks, &files)
 }
 
 struct FreeOf {
@@ -32,7 +32,7 @@ struct FreeOf {
     all: u64,
 }
 
-fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> DoctorFinding {
+fn judge_free_space(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> DoctorFinding {
     const CHECK: &str = "room";
     let seen = format!(
         "{}: {} of {} free",
@@ -40,7 +40,7 @@ fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> Doc
         size(blocks.free.saturating_mul(block)),
         size(blocks.all.saturating_mul(block))
     );
-    // A file system without a fixed number of files says 0.
+    // File systems without a fixed number of files report 0.
     let files_left = if files.all == 0 {
         100
     } else {
@@ -67,7 +67,7 @@ fn judge_room(folder: &Path, block: u64, blocks: &FreeOf, files: &FreeOf) -> Doc
     )
 }
 
-/// How long `fdatasync` takes below a folder: every acknowledged purge waits for one, and every commit of the database.
+/// Checks the time of an `fdatasync` below a folder: every acknowledged purge and every commit of the database waits for one.
 pub(super) fn speed(folder: &Path) -> DoctorFinding {
     const CHECK: &str = "sync";
     match synced(folder) {
@@ -97,7 +97,7 @@ fn judge_speed(folder: &Path, median: Duration) -> DoctorFinding {
     )
 }
 
-/// The median of a few.
+/// Returns the median of a few synced writes.
 fn synced(folder: &Path) -> io::Result<Duration> {
     let mut file: File = tempfile::tempfile_in(folder)?;
     let mut times = Vec::with_capacity(WRITES);
@@ -118,9 +118,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_in_bytes_and_files() {
+    fn free_bytes_and_files_are_judged() {
         let of = |(free, all)| FreeOf { free, all };
-        let judge = |blocks, files| judge_room(Path::new("/"), 4096, &of(blocks), &of(files)).level;
+        let judge =
+            |blocks, files| judge_free_space(Path::new("/"), 4096, &of(blocks), &of(files)).level;
         assert_eq!(judge((50, 100), (50, 100)), Severity::Fine);
         assert_eq!(judge((7, 100), (50, 100)), Severity::Notice);
         assert_eq!(judge((4, 100), (50, 100)), Severity::Wrong);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_disks() {
+    fn slow_disks_are_reported() {
         let judge = |ms| judge_speed(Path::new("/"), Duration::from_millis(ms)).level;
         assert_eq!(
             (judge(3), judge(20), judge(100)),

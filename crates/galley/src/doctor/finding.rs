@@ -1,20 +1,20 @@
-//! The result of one check of the machine, and the format of numbers in it.
+//! The result of one check, and the format of its numbers.
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Within its limits.
+    /// No problem.
     Fine,
-    /// Could not be looked at.
+    /// The check was not possible.
     Unknown,
-    /// Worth knowing; nothing fails because of it now.
+    /// Noteworthy, but no requests fail because of it now.
     Notice,
-    /// Requests fail because of it, or will soon.
+    /// Requests fail because of it, or soon will.
     Wrong,
 }
 
 impl Severity {
-    /// One word, for people and scripts.
+    /// The word for people and scripts.
     pub fn word(self) -> &'static str {
         match self {
             Self::Fine => "fine",
@@ -25,18 +25,18 @@ impl Severity {
     }
 }
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DoctorFinding {
-    /// The subject of the check, one word: `conntrack`, `memory`, `opcache` ...
+    /// The subject, in one word: `conntrack`, `memory`, `opcache` ...
     pub check: &'static str,
-    /// How bad it is.
+    /// The severity.
     pub level: Severity,
-    /// The numbers seen.
+    /// The measured values.
     pub seen: String,
-    /// Why it matters; empty if it is fine.
+    /// Why it matters; empty for [`Severity::Fine`].
     pub why: String,
-    /// The remedy, a command if there is one; empty if it is fine.
+    /// The remedy, a command if possible; empty for [`Severity::Fine`].
     pub remedy: String,
 }
 
@@ -75,12 +75,12 @@ impl DoctorFinding {
     }
 }
 
-/// Hundredths of `whole` that `part` is; 0 of nothing.
+/// `part` as a percentage of `whole`; 0 if `whole` is 0.
 pub(super) fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
 
-/// Bytes for people.
+/// Formats a number of bytes for people.
 pub(super) fn size(bytes: u64) -> String {
     match bytes {
         0..1_048_576 => format!("{} KiB", bytes / 1024),

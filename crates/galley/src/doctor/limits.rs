@@ -1,4 +1,4 @@
-//! Descriptors: of the machine, and of the running server.
+//! Checks the open descriptors of the machine and of the running server.
 
 use super::{DoctorFinding, MemoryPlan, ProcFs, Severity, percent};
 
@@ -33,7 +33,7 @@ fn of_machine(machine: &ProcFs) -> DoctorFinding {
     DoctorFinding::bad(Severity::Wrong, CHECK, seen, why, remedy)
 }
 
-/// `None` if no server runs.
+/// Checks the server's descriptors; `None` if no server runs.
 fn of_server(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     const CHECK: &str = "descriptors";
     let server = machine.server(&plan.file)?;
@@ -54,7 +54,7 @@ fn of_server(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     Some(judge_server(machine, open, limit))
 }
 
-/// `open` of at most `limit` descriptors are in use by the server.
+/// Judges the server's `open` descriptors of at most `limit`.
 fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
     const CHECK: &str = "descriptors";
     let seen = format!("{open} of {limit} descriptors of the server");
@@ -63,7 +63,7 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
         _ if limit < FEW => Severity::Notice,
         _ => return DoctorFinding::fine(CHECK, seen),
     };
-    // Above what the kernel allows for one process the service would not start.
+    // With a higher limit than the kernel permits for one process, the service would not start.
     let most = machine.number("proc/sys/fs/nr_open").unwrap_or(PER_PROCESS);
     let larger = limit.saturating_mul(4).max(PER_PROCESS);
     let raise = if larger > most {
@@ -79,13 +79,13 @@ fn judge_server(machine: &ProcFs, open: u64, limit: u64) -> DoctorFinding {
 
 const WHY_DESCRIPTORS: &str = "each connection uses one descriptor, or two while it waits for PHP; beyond the limit, new connections are not accepted";
 
-/// Above, there is practically no limit.
+/// Numbers above this mean that there is no limit.
 const UNLIMITED: u64 = 1 << 40;
 
-/// The kernel's limit for one process (`fs.nr_open`) unless it was changed.
+/// The kernel's default limit for one process (`fs.nr_open`).
 const PER_PROCESS: u64 = 1_048_576;
 
-/// Fewer do not carry a visit of a few thousand browsers.
+/// Limits below this are too low for a few thousand browsers at one time.
 const FEW: u64 = 8192;
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_the_machine() {
+    fn open_files_of_the_machine_are_judged() {
         for (text, level) in [
             ("500\t0\t1000\n", Severity::Fine),
             ("800\t0\t1000\n", Severity::Wrong),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_of_the_server() {
+    fn descriptors_of_the_server_are_judged() {
         let stand_in = StandIn::new(&[
             ("proc/5/comm", "galley\n"),
             ("proc/5/cmdline", "galley\0status\0"),

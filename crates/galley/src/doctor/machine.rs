@@ -1,53 +1,54 @@
-//! The state of the machine as `/proc`, `/sys` and `/run` report it, below a root that tests can replace.
+//! The state of the machine in `/proc`, `/sys` and `/run`, below a root that tests can replace.
 //!
-//! Every reader is total: a missing or unreadable value is `None`.
+//! No function fails: a missing or unreadable value is `None`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel tells of itself.
+/// The files in which the kernel reports its state.
 #[derive(Clone, Debug)]
 pub struct ProcFs {
     root: PathBuf,
 }
 
-/// One process.
+/// A running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcessInfo {
     pub id: u32,
     /// The program's name, at most 15 bytes (proc(5), `comm`).
     pub name: String,
-    /// Bytes of memory that leave with it: its own ones, and its share of shared ones where the kernel tells that.
+    /// The memory that is freed when the process ends, in bytes: private memory, and the share of shared memory if the kernel
+    /// reports it.
     pub bytes: u64,
 }
 
 impl ProcFs {
-    /// The machine whose `/` is `root`.
+    /// The machine whose root directory is `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// A file's text.
+    /// Reads a file as text.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.path(path)).ok()
     }
 
-    /// A file that holds one number.
+    /// Reads a file that contains one number.
     pub(super) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.trim().parse().ok()
     }
 
-    /// Whether there is such a file.
+    /// Whether the file exists.
     pub(super) fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// Where a file is.
+    /// The path of a file below the root.
     pub(super) fn path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The number behind `name:` in a file of lines like those of `/proc/meminfo`, in bytes where the line says kB.
+    /// The number after `name:` in a file such as `/proc/meminfo`, in bytes if the line ends with kB.
     pub(super) fn line(&self, path: &str, name: &str) -> Option<u64> {
         let text = self.text(path)?;
         let value = text
@@ -60,7 +61,8 @@ impl ProcFs {
         }
     }
 
-    /// The counter `name` of `group` in `/proc/net/snmp` or `/proc/net/netstat`: a line of names, then one of numbers.
+    /// The counter `name` of `group` in `/proc/net/snmp` or `/proc/net/netstat`, which have a line of names before each line of
+    /// numbers.
     pub(super) fn counter(&self, path: &str, group: &str, name: &str) -> Option<u64> {
         let text = self.text(path)?;
         let mut lines = text
@@ -70,7 +72,7 @@ impl ProcFs {
         lines.next()?.split_whitespace().nth(at)?.parse().ok()
     }
 
-    /// The number behind `name` on a line of words, as in `/proc/net/sockstat` and `/proc/vmstat`.
+    /// The number after `name` on a line of words, as in `/proc/net/sockstat` and `/proc/vmstat`.
     pub(super) fn word(&self, path: &str, line: &str, name: &str) -> Option<u64> {
         let text = self.text(path)?;
         let line = text.lines().find(|text| text.starts_with(line))?;
@@ -79,7 +81,7 @@ impl ProcFs {
         words.next()?.parse().ok()
     }
 
-    /// Every process; their memory is looked up only for those that `wanted` names.
+    /// The running processes with a name that `wanted` selects.
     pub(super) fn processes(&self, wanted: impl Fn(&str) -> bool) -> Vec<ProcessInfo> {
         let folders = fs::read_dir(self.path("proc")).into_iter().flatten();
         folders
@@ -96,7 +98,7 @@ impl ProcFs {
             .collect()
     }
 
-    /// The number of a server that runs: the one that was started with this configuration file, else any.
+    /// The process id of a running server: the one that was started with this configuration file, or otherwise any.
     pub(super) fn server(&self, file: &Path) -> Option<u32> {
         let all = self.processes(|name| name == "galley");
         let servers = all.iter().map(|process| process.id);
@@ -111,20 +113,20 @@ impl ProcFs {
         found.or_else(|| servers.first().copied())
     }
 
-    /// The word number `index` of a process's command line.
+    /// The word with this index on a process's command line.
     pub(super) fn argument(&self, id: u32, index: usize) -> Option<String> {
         let line = self.text(&format!("proc/{id}/cmdline"))?;
         line.split('\0').nth(index).map(str::to_owned)
     }
 
-    /// Whose child a process is: the second field of `stat` behind the name, which may hold anything.
+    /// The parent process id: the second field of `stat` after the name, which may contain anything.
     pub(super) fn parent(&self, id: u32) -> Option<u32> {
         let stat = self.text(&format!("proc/{id}/stat"))?;
         let (_, fields) = stat.rsplit_once(") ")?;
         fields.split(' ').nth(1)?.parse().ok()
     }
 
-    /// The proportional share if it is readable, otherwise the resident size that is not shared (`statm`: size, resident,
+    /// The proportional set size if it is readable, otherwise the resident size without shared memory (`statm`: size, resident,
     /// shared).
     fn memory_of(&self, id: u32) -> Option<u64> {
         let share = self.line(&format!("proc/{id}/smaps_rollup"), "Pss");
@@ -138,7 +140,7 @@ impl ProcFs {
         })
     }
 
-    /// How many entries a folder has.
+    /// The number of entries in a folder.
     pub(super) fn count(&self, path: &str) -> Option<u64> {
         Some(fs::read_dir(self.path(path)).ok()?.count() as u64)
     }
@@ -146,7 +148,7 @@ impl ProcFs {
 
 #[cfg(test)]
 pub(super) mod stand_in {
-    //! A machine made of files.
+    //! A fake machine whose `/proc` consists of files.
 
     use super::ProcFs;
 
@@ -155,7 +157,7 @@ pub(super) mod stand_in {
     }
 
     impl StandIn {
-        /// Files below the root, and their texts.
+        /// Creates files below the root with these texts.
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
             let made = Self {
                 dir: tempfile::tempdir().unwrap(),
@@ -184,7 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_form_of_the_kernel_is_read() {
+    fn every_format_of_the_kernel_is_parsed() {
         let stand_in = StandIn::new(&[
             ("proc/meminfo", "MemTotal:  2 kB\nHugePages_Free:  7\n"),
             ("proc/net/snmp", "Tcp: A B\nTcp: 1 22\nUdp: B\nUdp: 3\n"),
@@ -215,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there_is_read_without_panic(text in "(?s).{0,200}") {
+        fn any_file_content_is_parsed_without_panic(text in "(?s).{0,200}") {
             let stand_in = StandIn::new(&[("proc/f", &text), ("proc/7/comm", &text), ("proc/7/statm", &text)]);
             let machine = stand_in.machine();
             let _ = machine.line("proc/f", "A");

@@ -1,30 +1,30 @@
-//! Memory: how much is free, how much PHP may use, and whether the kernel had to kill processes.
+//! Checks the memory: how much is free, how much PHP may use, and whether the kernel had to kill processes.
 //!
-//! A pool that is larger than the memory works for months, until one busy hour: then the kernel kills the largest process,
-//! which is the database or the web server. So the check uses what all workers together *may* use, based on the largest one
-//! that runs.
+//! A PHP pool that is larger than the memory works for months, until one busy hour: then the kernel kills the largest process,
+//! which is the database or the web server. So the check calculates how much all workers together *may* use, from the largest one
+//! that is running.
 
 use std::path::PathBuf;
 
 use super::recent::Recent;
 use super::{DoctorFinding, ProcFs, Severity, percent, size};
 
-/// What the configuration allows.
+/// The resources that the configuration permits or requires.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPlan {
-    /// Memory that this machine or control group has, in bytes.
+    /// The memory of this machine or control group, in bytes.
     pub memory: u64,
-    /// Of it, what the cache may take, in bytes.
+    /// The maximum size of the cache, in bytes.
     pub cache: u64,
     /// The configuration file.
     pub file: PathBuf,
-    /// Sites whose PHP runs as another user than a server that gives up root.
+    /// The number of sites whose PHP runs as another user, under a server that gives up root.
     pub apart: usize,
-    /// Requests that may be at PHP or Apache at one time, all sites together.
+    /// The maximum number of concurrent requests at PHP or Apache, for all sites together.
     pub in_flight: u64,
-    /// Folders that must have room.
+    /// Folders that need free space.
     pub folders: Vec<PathBuf>,
-    /// The folder whose disk each purge waits for.
+    /// The folder on the disk that each purge waits for.
     pub synced: Option<PathBuf>,
 }
 
@@ -105,7 +105,8 @@ fn pool(machine: &ProcFs, plan: &MemoryPlan) -> DoctorFinding {
     )
 }
 
-/// What makes workers of `largest` bytes, the cache and a database of `database` bytes fit nine tenths of the memory.
+/// The remedy that makes workers of `largest` bytes, the cache and a database of `database` bytes fit into nine tenths of the
+/// memory.
 fn smaller_pool(plan: &MemoryPlan, largest: u64, database: u64) -> String {
     let room = plan.memory / 10 * 9;
     let left = room.saturating_sub(plan.cache).saturating_sub(database);
@@ -160,8 +161,8 @@ fn killed(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     )
 }
 
-/// Swap in use is not a problem: the kernel moves memory there that was unused for long. What counts is how much it reads
-/// back, or that hardly any is left.
+/// Swap in use is not a problem: the kernel moves memory there that was unused for long. A problem is memory that it reads back, or
+/// swap that is nearly full.
 fn swap(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "swap";
     let read = |name| machine.line("proc/meminfo", name);
@@ -191,7 +192,7 @@ const WHY_SWAP: &str =
 
 const FIND_SWAPPED: &str = "find the swapped processes: grep -H VmSwap /proc/[0-9]*/status | sort -k2 -n | tail; lower the number of PHP's workers";
 
-/// Pressure stall information (Linux 4.20): the share of the time in which some process waited for memory.
+/// Pressure stall information (Linux 4.20): the share of time in which some process waited for memory.
 fn pressure(machine: &ProcFs) -> Option<DoctorFinding> {
     const CHECK: &str = "pressure";
     let text = machine.text("proc/pressure/memory")?;
@@ -227,7 +228,7 @@ fn is_database(name: &str) -> bool {
     ["mariadbd", "mysqld"].contains(&name)
 }
 
-/// Bytes read back from swap within an hour that visitors may notice: at the 100 MB/s of a plain disk, over two seconds.
+/// Bytes read back from swap within an hour that clients may notice: over two seconds at the 100 MB/s of a slow disk.
 const MUCH_SWAPPED: u64 = 256 << 20;
 
 #[cfg(test)]
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_left() {
+    fn available_memory_is_judged() {
         for (available, level) in [
             (500, Severity::Fine),
             (80, Severity::Notice),
@@ -264,7 +265,7 @@ mod tests {
         let pages = MUCH_SWAPPED / rustix::param::page_size() as u64;
         for (free, swapped_in, level) in [
             (100, 0, Severity::Fine),
-            // Long in use, and not read back lately.
+            // In use for long, and not read back recently.
             (30, 0, Severity::Fine),
             (30, pages, Severity::Fine),
             (30, pages + 1, Severity::Notice),
@@ -287,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_larger_than_the_memory() {
+    fn a_pool_larger_than_the_memory_is_reported() {
         let mib = |count: u64| count << 20;
         let worker = |kib: u64| {
             StandIn::new(&[
@@ -312,7 +313,7 @@ mod tests {
             assert_eq!(finding.level, level, "{finding:?}");
         }
         let finding = pool(&worker(80 << 10).machine(), &plan);
-        // Nine tenths of 1024 MiB less 256 and 100, by 80 MiB.
+        // Nine tenths of 1024 MiB, minus 256 and 100, divided by 80 MiB.
         assert!(
             finding.remedy.contains("in_flight = 7"),
             "{}",
@@ -333,7 +334,7 @@ mod tests {
             in_flight,
             ..MemoryPlan::default()
         };
-        // With nine tenths in use, the number that is advised has to be smaller than the present one.
+        // With nine tenths in use, the advised number must be smaller than the current one.
         assert!(smaller_pool(&plan(500, 4), mib(80), mib(100)).contains("in_flight = 3;"));
         let no_room = smaller_pool(&plan(800, 2), mib(80), mib(100));
         assert!(no_room.contains("memory = \"400MiB\""), "{no_room}");
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn pressure_of_the_last_minutes() {
+    fn memory_pressure_is_judged() {
         for (average, level) in [
             ("0.00", Severity::Fine),
             ("7.1", Severity::Notice),

@@ -1,8 +1,8 @@
-//! Problems of the machine: the limits that bring a web server down although it does nothing wrong itself.
+//! Checks of the machine: the limits that bring a web server down although it works correctly.
 //!
-//! Every check reads what the kernel, PHP and WordPress report, compares it with a limit, and returns a [`DoctorFinding`]:
-//! the measured value, why it matters, and the command that fixes it. Nothing is changed. What cannot be checked is
-//! reported as unknown, never as fine.
+//! Every check reads values of the kernel, PHP or WordPress, compares them with a limit, and returns a [`DoctorFinding`]: the
+//! measured value, why it matters, and the command that fixes it. Nothing is changed. If a check is not possible, the finding
+//! is "unknown", never "fine".
 
 mod certificate;
 mod checks;

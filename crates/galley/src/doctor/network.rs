@@ -1,4 +1,4 @@
-//! Connections: the kernel's connection tracking table, local ports, and connections that the kernel drops before Galley
+//! Checks connections: the kernel's connection tracking table, local ports, and connections that the kernel drops before Galley
 //! sees them.
 
 use super::recent::{Recent, listen_drops};
@@ -8,7 +8,7 @@ pub(super) fn findings(machine: &ProcFs, recent: Option<&Recent>) -> Vec<DoctorF
     vec![conntrack(machine), ports(machine), backlog(machine, recent)]
 }
 
-/// A full table drops packets of every new connection, of ssh too (`nf_conntrack: table full, dropping packet`).
+/// A full table drops the packets of every new connection, including ssh (`nf_conntrack: table full, dropping packet`).
 fn conntrack(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "conntrack";
     let read = |name: &str| machine.number(&format!("proc/sys/net/netfilter/{name}"));
@@ -33,7 +33,8 @@ fn conntrack(machine: &ProcFs) -> DoctorFinding {
     )
 }
 
-/// A connection that we end keeps its port for a minute; those to the upstream and to the database take local ports.
+/// A connection that this side closes occupies its port for a minute; connections to the upstream and to the database need
+/// local ports.
 fn ports(machine: &ProcFs) -> DoctorFinding {
     const CHECK: &str = "ports";
     let waiting = machine.word("proc/net/sockstat", "TCP:", "tw");
@@ -56,7 +57,7 @@ fn ports(machine: &ProcFs) -> DoctorFinding {
     )
 }
 
-/// How many there are for connections to others.
+/// The number of local ports for outgoing connections.
 fn local_ports(machine: &ProcFs) -> Option<u64> {
     let range = machine.text("proc/sys/net/ipv4/ip_local_port_range")?;
     let mut ends = range.split_whitespace().map(str::parse::<u64>);
@@ -79,7 +80,7 @@ fn more_ports(machine: &ProcFs, range: u64) -> String {
     }
 }
 
-/// Connections that waited for a program longer than the queue of its listener.
+/// Checks the connections that were dropped because the queue of a listener was full.
 fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     const CHECK: &str = "backlog";
     let Some(limit) = machine.number("proc/sys/net/core/somaxconn") else {
@@ -93,7 +94,7 @@ fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
                 recent.accepted,
                 recent.period()
             );
-            // One in a thousand is a burst that visitors noticed, not an accident.
+            // One in a thousand is a burst that clients noticed, not an accident.
             let is_many = recent.listen_drops.saturating_mul(1000) > recent.accepted;
             let level = (is_many && recent.listen_drops > 0).then_some(Severity::Wrong);
             (level, seen)
@@ -127,7 +128,7 @@ fn backlog(machine: &ProcFs, recent: Option<&Recent>) -> DoctorFinding {
     DoctorFinding::bad(level, CHECK, seen, WHY_BACKLOG, remedy)
 }
 
-/// How to make the queues larger; `None` if Galley already gets the queue that it requests.
+/// The remedy for short queues; `None` if the kernel permits the queue that Galley requests.
 fn short_queue(limit: u64) -> Option<&'static str> {
     (limit < WANTED_QUEUE).then_some(
         "sysctl -w net.core.somaxconn=4096   # and a line in /etc/sysctl.d/, then systemctl restart galley",
@@ -136,13 +137,13 @@ fn short_queue(limit: u64) -> Option<&'static str> {
 
 const WHY_BACKLOG: &str = "a burst of connections waits in a queue of the kernel; if the queue is full, connections are dropped and their visitors wait for seconds. The count includes all programs on this machine";
 
-/// The queue that Galley requests, and the kernel's default from 5.4 on; before, it was 128.
+/// The queue that Galley requests, which is also the kernel's default since 5.4; before, it was 128.
 const WANTED_QUEUE: u64 = 4096;
 
-/// From here on a wider range gains little: 10240 to 65535 has 55,296.
+/// Above this, a wider range gains little: 10240 to 65535 has 55,296 ports.
 const MANY_PORTS: u64 = 50_000;
 
-/// A range with fewer local ports than this was narrowed by somebody.
+/// With fewer local ports than this, an administrator has narrowed the range.
 const FEW_PORTS: u64 = 10_000;
 
 #[cfg(test)]
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tracked_connections() {
+    fn tracked_connections_are_judged() {
         for (count, level) in [
             ("100", Severity::Fine),
             ("600", Severity::Notice),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_in_waiting() {
+    fn used_ports_are_judged() {
         for (range, waiting, level) in [
             ("32768\t60999", "1000", Severity::Fine),
             ("32768 60999", "15000", Severity::Notice),
@@ -211,7 +212,7 @@ mod tests {
         assert!(none.contains("unix sockets") && !none.contains("sysctl"));
     }
 
-    /// A machine with queues of `limit` that dropped `dropped` connections since its start.
+    /// A machine with queues of `limit` that has dropped `dropped` connections since it started.
     fn queues(limit: &str, dropped: &str) -> StandIn {
         StandIn::new(&[
             ("proc/sys/net/core/somaxconn", limit),
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_old_drops_are_not_judged() {
+    fn old_drops_are_not_judged_without_a_server() {
         for (limit, dropped, level) in [
             ("4096", "0", Severity::Fine),
             ("4096", "99999", Severity::Unknown),

@@ -1,4 +1,4 @@
-//! The object cache of WordPress: whether one is in use, and whether a Redis or Valkey of this machine could hold it.
+//! Checks the object cache of WordPress: whether one is in use, and whether a Redis or Valkey on this machine could hold it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,22 +10,22 @@ use serde_json::Value;
 use super::machine::ProcFs;
 use super::{DoctorFinding, Severity};
 
-/// A Redis or Valkey of this machine that answers.
+/// A Redis or Valkey server on this machine that responds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectEngine {
-    /// At a socket of this path.
+    /// At the socket with this path.
     Socket(&'static str),
-    /// At the usual port of 127.0.0.1.
+    /// At the default port on 127.0.0.1.
     Port,
 }
 
-/// The first that answers, sockets before the port. Waits for tenths of a second at most.
+/// Finds the first server that responds, sockets before the port. Waits for tenths of a second at most.
 pub fn object_engine(machine: &ProcFs) -> Option<ObjectEngine> {
     let socket = SOCKETS.iter().find(|path| {
         let stream = UnixStream::connect(machine.path(path));
         stream.is_ok_and(|stream| {
-            let limited = stream.set_read_timeout(Some(PATIENCE));
-            limited.is_ok() && answers(stream)
+            let limited = stream.set_read_timeout(Some(TIMEOUT));
+            limited.is_ok() && responds(stream)
         })
     });
     if let Some(path) = socket {
@@ -33,11 +33,11 @@ pub fn object_engine(machine: &ProcFs) -> Option<ObjectEngine> {
     }
     let stream = listens(machine).then(|| TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)));
     let stream = stream?.ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    answers(stream).then_some(ObjectEngine::Port)
+    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
+    responds(stream).then_some(ObjectEngine::Port)
 }
 
-/// Whether something listens on the usual port, on 127.0.0.1 or on all addresses (proc(5), `/proc/net/tcp`).
+/// Whether a process listens on the default port, on 127.0.0.1 or on all addresses (proc(5), `/proc/net/tcp`).
 fn listens(machine: &ProcFs) -> bool {
     let text = machine.text("/proc/net/tcp").unwrap_or_default();
     let own = ["0100007F", "00000000"].map(|address| format!("{address}:{PORT:04X}"));
@@ -48,17 +48,17 @@ fn listens(machine: &ProcFs) -> bool {
     })
 }
 
-fn answers(mut stream: impl Read + Write) -> bool {
+fn responds(mut stream: impl Read + Write) -> bool {
     let mut reply = [0; 16];
     let read = stream
         .write_all(b"PING\r\n")
         .and_then(|()| stream.read(&mut reply));
     let reply = read.ok().and_then(|count| reply.get(..count));
-    // With a password it answers that one is needed.
+    // A server with a password responds that authentication is required.
     reply.is_some_and(|reply| reply.starts_with(b"+PONG") || reply.starts_with(b"-NOAUTH"))
 }
 
-/// `wordpress`: its own report.
+/// `wordpress`: the report of WordPress.
 pub(super) fn finding(wordpress: &Value, engine: Option<&ObjectEngine>) -> DoctorFinding {
     const CHECK: &str = "object cache";
     let Some(is_used) = wordpress["object_cache"].as_bool() else {
@@ -92,7 +92,7 @@ pub(super) fn finding(wordpress: &Value, engine: Option<&ObjectEngine>) -> Docto
     )
 }
 
-/// Where packages of Debian, Fedora and hosting panels put it.
+/// The socket paths in packages of Debian, Fedora and hosting panels.
 const SOCKETS: [&str; 6] = [
     "/run/redis/redis-server.sock",
     "/run/redis/redis.sock",
@@ -104,7 +104,7 @@ const SOCKETS: [&str; 6] = [
 
 const PORT: u16 = 6379;
 
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_is_what_answers_as_one() {
+    fn an_engine_is_recognized_by_its_response() {
         for (reply, wanted) in [
             ("+PONG\r\n", true),
             ("-NOAUTH Authentication required.\r\n", true),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_one_that_listens() {
+    fn only_a_listening_port_is_found() {
         let root = tempfile::tempdir().unwrap();
         let machine = ProcFs::at(root.path());
         fs::create_dir_all(root.path().join("proc/net")).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_recommended_where_none_is_in_use_and_an_engine_answers() {
+    fn an_object_cache_is_recommended_if_an_engine_responds() {
         let engine = ObjectEngine::Socket("/run/redis/redis-server.sock");
         let level = |is_used: Value, engine| {
             let found = finding(&json!({ "object_cache": is_used }), engine);

@@ -1,7 +1,7 @@
-//! PHP: asked over the socket that serves visitors, since each pool has its own opcode cache and settings.
+//! Checks PHP with a script, over the socket that serves clients, since each pool has its own opcode cache and settings.
 //!
-//! The script is in the temporary folder during one request, readable by PHP's user, and not reachable from the web. PHP
-//! behind Apache cannot be asked in this way.
+//! The script exists in the temporary folder during one request, is readable by PHP's user, and is not reachable from the web. PHP
+//! behind Apache cannot be checked in this way.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -19,22 +19,22 @@ use tokio::time::timeout;
 
 use super::{DoctorFinding, Severity, percent};
 
-/// The PHP to query, and its WordPress.
+/// The PHP to check, with its WordPress.
 #[derive(Clone, Debug)]
 pub struct PhpProbe {
-    /// Its address.
+    /// The address of PHP.
     pub address: PhpAddress,
-    /// The site's root.
+    /// The root of the site.
     pub root: PathBuf,
     /// A host of the site.
     pub host: String,
 }
 
-/// What PHP says of itself, and of the WordPress at its root; else why it did not.
+/// Runs the script, and returns its report about PHP and the WordPress at its root, or the reason why there is none.
 pub async fn ask(ask: &PhpProbe) -> Result<Value, String> {
-    timeout(PATIENCE, exchange(ask))
+    timeout(TIMEOUT, exchange(ask))
         .await
-        .unwrap_or_else(|_| Err(format!("PHP did not respond within {PATIENCE:?}")))
+        .unwrap_or_else(|_| Err(format!("PHP did not respond within {TIMEOUT:?}")))
 }
 
 async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
@@ -54,7 +54,7 @@ async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
         ("SCRIPT_FILENAME", filename),
         ("SCRIPT_NAME", b"/galley-doctor.php"),
         ("DOCUMENT_ROOT", root),
-        // No page cache of WordPress answers it.
+        // Page caches of WordPress do not respond to POST.
         ("REQUEST_METHOD", b"POST"),
         ("REQUEST_URI", b"/"),
         ("QUERY_STRING", b""),
@@ -68,11 +68,11 @@ async fn exchange(ask: &PhpProbe) -> Result<Value, String> {
     .into_iter()
     .map(|(name, value)| (name.as_bytes().into(), value.into()))
     .collect();
-    let answer = match &ask.address {
+    let output = match &ask.address {
         PhpAddress::Unix(path) => run(UnixStream::connect(path).await, &variables).await?,
         PhpAddress::Tcp(address) => run(TcpStream::connect(address).await, &variables).await?,
     };
-    let text = String::from_utf8_lossy(&answer);
+    let text = String::from_utf8_lossy(&output);
     let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     serde_json::from_str(body).map_err(|_| {
         let line = text
@@ -101,15 +101,15 @@ async fn run(
         body_length: 0,
     };
     connection.send(&request).await.map_err(broken)?;
-    let mut answer = Vec::new();
+    let mut output = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.map_err(broken)? {
-            FastCgiEvent::Stdout(bytes) if answer.len() + bytes.len() <= MOST_ANSWER => {
-                answer.extend_from_slice(&bytes);
+            FastCgiEvent::Stdout(bytes) if output.len() + bytes.len() <= MOST_RESPONSE => {
+                output.extend_from_slice(&bytes);
             }
             FastCgiEvent::Stdout(_) => return Err("PHP's response does not end".to_owned()),
             FastCgiEvent::Stderr(_) => {}
-            FastCgiEvent::End(_) => return Ok(answer),
+            FastCgiEvent::End(_) => return Ok(output),
         }
     }
 }
@@ -217,14 +217,14 @@ fn extensions_of(loaded: &Value) -> DoctorFinding {
 
 const SCRIPT: &str = include_str!("facts.php");
 
-/// Look-ups before their rate says something.
+/// The number of lookups from which their hit rate is meaningful.
 const ENOUGH: u64 = 20_000;
 
-/// Waiting for a worker included.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The timeout, including the wait for a worker.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Bytes of an answer.
-const MOST_ANSWER: usize = 1 << 20;
+/// The maximum size of the response, in bytes.
+const MOST_RESPONSE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn opcodes() {
+    fn the_opcode_cache_is_judged() {
         for (value, level, word) in [
             (status(90_000, 1_000, 28, 50), Severity::Fine, ""),
             (status(10, 1_000, 28, 50), Severity::Fine, ""),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_that_are_missing() {
+    fn missing_extensions_are_reported() {
         let mut all = vec![
             "json", "mysqli", "gd", "curl", "dom", "exif", "fileinfo", "intl", "mbstring",
             "openssl", "xml", "zip",

@@ -1,9 +1,8 @@
-//! Counters of the kernel over the last hour, so that the doctor reports current problems and not one that happened once
-//! since the machine started.
+//! Counters of the kernel over the last hour, so that the doctor reports current problems and not one that happened once since the
+//! machine started.
 //!
-//! The kernel counts from the start of the machine only. The running server reads the counters once a minute and reports
-//! the differences in its status; without a running server there is nothing to compare with, and the findings are
-//! `unknown`.
+//! The kernel only counts from the start of the machine. The running server reads the counters once a minute and reports the
+//! differences in its status; without a running server there is nothing to compare with, and the findings are `unknown`.
 
 use std::collections::VecDeque;
 
@@ -11,34 +10,34 @@ use serde_json::{Value, json};
 
 use super::ProcFs;
 
-/// The counters at one time. A counter that the kernel does not report is 0 in each reading.
+/// The values of the counters at one time. A counter that the kernel does not report is 0 in each reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
-    /// Connections dropped because a listener's queue was full, of all programs (`TcpExt: ListenDrops`).
+    /// Connections of any program that were dropped because a listener's queue was full (`TcpExt: ListenDrops`).
     listen_drops: u64,
-    /// Connections accepted, of all programs (`Tcp: PassiveOpens`).
+    /// Connections that any program accepted (`Tcp: PassiveOpens`).
     accepted: u64,
-    /// Processes killed for memory (`oom_kill`).
+    /// Processes that were killed because memory ran out (`oom_kill`).
     oom_kills: u64,
     /// Pages read back from swap (`pswpin`).
     swapped_in: u64,
     /// Request bodies that Galley refused because its spool was full.
     spool_refused: u64,
-    /// Responses that held PHP up because the spool was full.
+    /// Responses that kept PHP waiting because the spool was full.
     spool_held_up: u64,
 }
 
-/// The readings of the last hour. It has one owner, which calls [`Self::add`] once a minute.
+/// The readings of the last hour. The owner calls [`Self::add`] once a minute.
 #[derive(Debug)]
 pub struct RecentCounters {
-    /// The oldest first; 1 to [`READINGS`].
+    /// The readings, the oldest first; 1 to [`READINGS`].
     readings: VecDeque<KernelCounters>,
 }
 
-/// What happened between the oldest reading and now.
+/// The differences between the oldest reading and the current values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recent {
-    /// Minutes that the counts cover, 0 to 60.
+    /// The time that the counts cover, in minutes, 0 to 60.
     pub minutes: u64,
     pub listen_drops: u64,
     pub accepted: u64,
@@ -49,7 +48,7 @@ pub(super) struct Recent {
 }
 
 impl KernelCounters {
-    /// The counters of now. Reads three files of `/proc`.
+    /// Reads the current values from three files of `/proc`.
     pub fn of(machine: &ProcFs) -> Self {
         Self {
             listen_drops: listen_drops(machine),
@@ -67,7 +66,7 @@ impl KernelCounters {
         }
     }
 
-    /// With the server's own counters of its spool.
+    /// Sets the server's counters of its spool.
     #[must_use]
     pub fn with_spool(mut self, refused: u64, held_up: u64) -> Self {
         self.spool_refused = refused;
@@ -83,7 +82,7 @@ pub(super) fn listen_drops(machine: &ProcFs) -> u64 {
 }
 
 impl RecentCounters {
-    /// Counters that begin at `first`.
+    /// Creates counters that begin with the reading `first`.
     pub fn new(first: KernelCounters) -> Self {
         Self {
             readings: VecDeque::from([first]),
@@ -98,7 +97,7 @@ impl RecentCounters {
         self.readings.push_back(reading);
     }
 
-    /// What happened up to `now`, as the status reports it.
+    /// The differences up to `now`, in the form of the status.
     pub fn value(&self, now: &KernelCounters) -> Value {
         let oldest = self.readings.front().copied().unwrap_or(*now);
         json!({
@@ -114,7 +113,7 @@ impl RecentCounters {
 }
 
 impl Recent {
-    /// What the running server reports; `None` where none answers, or one that reports nothing of this.
+    /// Reads the differences in the status of the running server; `None` if no server responds, or if the status has none.
     pub(super) fn of_status(status: &Result<Value, String>) -> Option<Self> {
         let recent = &status.as_ref().ok()?["last_hour"];
         let number = |name: &str| recent[name].as_u64();
@@ -139,7 +138,7 @@ impl Recent {
     }
 }
 
-/// One a minute for an hour, and the one from which the hour counts.
+/// One reading a minute for an hour, and the one before.
 const READINGS: usize = 61;
 
 #[cfg(test)]
@@ -147,7 +146,7 @@ pub(super) mod tests {
     use super::super::machine::stand_in::StandIn;
     use super::*;
 
-    /// What a server that has run for 40 minutes reports.
+    /// The report of a server that has run for 40 minutes.
     pub(in crate::doctor) fn quiet() -> Recent {
         Recent {
             minutes: 40,
@@ -187,7 +186,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_server_that_reports_nothing_is_no_quiet_hour() {
+    fn a_status_without_counters_gives_none() {
         assert_eq!(Recent::of_status(&Err("no server".to_owned())), None);
         assert_eq!(Recent::of_status(&Ok(json!({ "version": "1" }))), None);
         let text = Ok(json!({ "last_hour": { "minutes": "x" } }));

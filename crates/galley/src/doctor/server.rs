@@ -1,13 +1,13 @@
-//! The running server: its privileged process, and the space for buffered bodies.
+//! Checks the running server: its privileged process, and the space for buffered bodies.
 //!
-//! The first is found in `/proc`, also if the server cannot be asked; the second comes from `status`.
+//! The process is found in `/proc`, even if the server does not respond; the space is in its `status`.
 
 use serde_json::Value;
 
 use super::recent::Recent;
 use super::{DoctorFinding, MemoryPlan, ProcFs, Severity, percent, size};
 
-/// The process that keeps root; `None` where none is needed, or no server runs.
+/// Checks the process that keeps root; `None` if none is needed, or no server runs.
 pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFinding> {
     const CHECK: &str = "privileged";
     if plan.apart == 0 {
@@ -43,7 +43,7 @@ pub(super) fn privileged(machine: &ProcFs, plan: &MemoryPlan) -> Option<DoctorFi
     ))
 }
 
-/// Room for bodies, as the running server reports it; `Err`: why it was not queried.
+/// Checks the space for buffered bodies in the status of the running server; `Err`: the reason why there is none.
 pub fn spool_findings(status: &Result<Value, String>) -> DoctorFinding {
     const CHECK: &str = "spools";
     let status = match status {
@@ -106,7 +106,7 @@ mod tests {
     use super::super::recent::{KernelCounters, RecentCounters};
     use super::*;
 
-    /// A server with a child, as `/proc` shows them.
+    /// A server with a child process, as in `/proc`.
     fn running(child: &str, parent: &str) -> StandIn {
         StandIn::new(&[
             ("proc/7/comm", "galley\n"),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_root_is_missed_where_he_is_needed() {
+    fn a_missing_privileged_process_is_reported() {
         let plan = |apart| MemoryPlan {
             apart,
             file: PathBuf::from("/etc/galley/galley.toml"),
@@ -133,10 +133,10 @@ mod tests {
         for (child, parent, apart, wanted) in [
             ("galley\0privileged\0", "7", 2, Some(Severity::Fine)),
             ("galley\0privileged\0", "7", 0, None),
-            // One of another server, and one that is something else.
+            // A child of another server, and another kind of child.
             ("galley\0privileged\0", "8", 1, Some(Severity::Wrong)),
             ("galley\0status\0", "7", 1, Some(Severity::Wrong)),
-            // A process that has ended and is not reaped yet has no command line.
+            // A process that has ended but was not reaped has no command line.
             ("", "7", 2, Some(Severity::Wrong)),
         ] {
             let stand_in = running(child, parent);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn room_for_bodies() {
+    fn space_for_bodies_is_judged() {
         let status = |disk: u64, refused: u64, held_up: u64, folder: Option<&str>| {
             let mut counters = KernelCounters::default().with_spool(900, 900);
             let recent = RecentCounters::new(counters);

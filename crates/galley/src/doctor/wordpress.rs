@@ -1,11 +1,11 @@
-//! WordPress: settings that make each of its pages slow, and tasks that do not run although they should.
+//! Checks WordPress: settings that make each of its pages slow, and overdue tasks.
 
 use serde_json::Value;
 
 use super::object_cache::{self, ObjectEngine};
 use super::{DoctorFinding, Severity, size};
 
-/// Nothing where the root holds no WordPress.
+/// Returns nothing if the root contains no WordPress.
 pub(super) fn findings(value: &Value, engine: Option<&ObjectEngine>) -> Vec<DoctorFinding> {
     let wordpress = &value["wordpress"];
     if wordpress.is_null() {
@@ -36,7 +36,7 @@ fn autoload(wordpress: &Value) -> DoctorFinding {
     };
     let seen = format!("{} of options are read for each page", size(bytes));
     let level = match bytes {
-        // WordPress's own Site Health warns from 800,000 on (6.6).
+        // WordPress's Site Health warns from 800,000 on (6.6).
         0..800_000 => return DoctorFinding::fine(CHECK, seen),
         800_000..3_000_000 => Severity::Notice,
         _ => Severity::Wrong,
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_wordpress() {
+    fn findings_about_wordpress() {
         let fine = json!({
             "answers": true, "autoload_bytes": 300_000, "cron_overdue": 1, "cron_overdue_s": 70,
             "second_cache": false, "object_cache": false, "shows_errors": false,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::telemetry::trace::{Attribute, AttributeValue, FinishedSpan, SpanKind};
 
-/// The body of a request with these spans.
+/// Returns the body of a request with these spans.
 pub(super) fn body(spans: &[FinishedSpan], instance: &str) -> Vec<u8> {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_written_as_the_protocol_has_them() {
+    fn spans_are_encoded_as_specified() {
         let spans = [FinishedSpan {
             trace_id: [0xab; 16],
             span_id: [1; 8],

@@ -1,4 +1,4 @@
-//! The thread that sends spans.
+//! The thread that sends spans to the collector.
 
 use std::io;
 use std::sync::mpsc::{Receiver as Ended, sync_channel};
@@ -19,16 +19,16 @@ use crate::sys;
 use crate::telemetry::errors::Seldom;
 use crate::telemetry::trace::{FinishedSpan, TraceStats, Tracer, TracerSettings};
 
-/// A handle on the thread.
+/// A handle to the exporter thread.
 #[derive(Debug)]
 pub struct Exporter {
     tracer: Arc<Tracer>,
     closing: oneshot::Sender<()>,
-    /// Closes when the thread has ended.
+    /// Disconnected when the thread has ended.
     ended: Mutex<Ended<()>>,
 }
 
-/// Starts the thread. It ends when the last tracer is dropped, or at [`Exporter::close`].
+/// Starts the thread, which ends when the last tracer is dropped, or at [`Exporter::close`].
 pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Exporter> {
     let (sender, spans) = mpsc::channel(MOST_QUEUED);
     let stats = Arc::new(TraceStats::default());
@@ -59,14 +59,14 @@ pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Expo
 }
 
 impl Exporter {
-    /// What puts spans into its channel.
+    /// The tracer whose spans the thread sends.
     pub fn tracer(&self) -> &Arc<Tracer> {
         &self.tracer
     }
 
-    /// Has the spans sent that there are, waits for that a little, and ends the thread.
+    /// Sends the remaining spans, with a short time limit, and ends the thread.
     pub fn close(self) {
-        // It may have ended.
+        // The thread may have ended.
         let _ = self.closing.send(());
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = ended.recv_timeout(LAST_EXPORT + LAST_EXPORT);
@@ -75,7 +75,7 @@ impl Exporter {
 
 struct ExportWorker {
     server: HttpUpstream,
-    /// `None`: not made yet.
+    /// `None`: not created yet.
     client: Option<ServiceClient>,
     stats: Arc<TraceStats>,
     instance: String,
@@ -85,7 +85,7 @@ struct ExportWorker {
 impl ExportWorker {
     async fn run(mut self, mut spans: mpsc::Receiver<FinishedSpan>, close: oneshot::Receiver<()>) {
         tokio::pin! {
-            // Dropping a handle without this does not end it: others have the tracer.
+            // Dropping the handle without `close` does not end the thread: others have the tracer.
             let closed = async { if close.await.is_err() { std::future::pending().await } };
         }
         let mut batch = Vec::new();
@@ -103,7 +103,7 @@ impl ExportWorker {
         self.export_rest(batch, spans).await;
     }
 
-    /// The remaining spans, once and within a short time.
+    /// Sends the remaining spans, once and with a short timeout.
     async fn export_rest(
         &mut self,
         mut rest: Vec<FinishedSpan>,
@@ -123,7 +123,7 @@ impl ExportWorker {
         }
     }
 
-    /// Sends a batch until the collector has taken it, rejects it, or the time for it is over.
+    /// Sends a batch until the collector accepts or rejects it, or the time limit is reached.
     async fn export(&mut self, batch: &[FinishedSpan]) {
         let body = self.body(batch);
         let deadline = Instant::now() + LONGEST_RETRY;
@@ -143,11 +143,11 @@ impl ExportWorker {
         }
     }
 
-    /// How many spans of a request the collector has rejected.
+    /// Sends a batch once. Returns the number of spans that the collector has rejected.
     async fn attempt(&mut self, body: &Bytes) -> Result<u64, ExportFailure> {
         if self.client.is_none() {
             let server = self.server.clone();
-            // Reads the certificates that the system trusts.
+            // This reads the certificates that the system trusts.
             let made = tokio::task::spawn_blocking(move || ServiceClient::new(&server)).await;
             let made = made.map_err(|panic| ExportFailure::unreachable(&panic))?;
             self.client = Some(made.map_err(|why| ExportFailure::unreachable(&why))?);
@@ -189,7 +189,7 @@ impl ExportWorker {
     }
 }
 
-/// Waits for spans, and for some more; true when there will be none.
+/// Collects a batch of spans; true if the channel has closed.
 async fn gather(spans: &mut mpsc::Receiver<FinishedSpan>, batch: &mut Vec<FinishedSpan>) -> bool {
     match spans.recv().await {
         Some(span) => batch.push(span),
@@ -197,40 +197,40 @@ async fn gather(spans: &mut mpsc::Receiver<FinishedSpan>, batch: &mut Vec<Finish
     }
     let more = async {
         while batch.len() < MOST_IN_BATCH {
-            let room = MOST_IN_BATCH - batch.len();
-            if spans.recv_many(batch, room).await == 0 {
+            let free = MOST_IN_BATCH - batch.len();
+            if spans.recv_many(batch, free).await == 0 {
                 return;
             }
         }
     };
-    // Too few come in time: they are sent.
+    // A batch that is not full after this time is sent nevertheless.
     let _ = timeout(BATCH_TIME, more).await;
     false
 }
 
-/// Between half of a pause and all of it, so that many rejected clients do not come back together.
+/// A random duration between half of a pause and all of it, so that many rejected clients do not retry at the same time.
 fn jittered(pause: Duration) -> Duration {
     let [random, ..] = sys::random_bytes();
     pause / 2 + pause / 2 * u32::from(random) / 255
 }
 
-/// Spans that wait, as OpenTelemetry's own processors have it.
+/// The maximum number of queued spans: the default of OpenTelemetry's processors.
 const MOST_QUEUED: usize = 2048;
 
-/// Spans of one request, as theirs.
+/// The maximum number of spans in a request: also their default.
 const MOST_IN_BATCH: usize = 512;
 
 /// How long the first span of a batch waits for others.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
-/// The first pause, and the longest one that the collector has not requested.
+/// The first pause, and the longest one, unless the collector requests another.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a batch is tried. Meanwhile the channel fills.
+/// How long a batch is retried. The channel fills during this time.
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// For the remaining spans at the end.
+/// The timeout for the remaining spans at the end.
 const LAST_EXPORT: Duration = Duration::from_secs(1);
 
 const WARNING_EVERY_S: u32 = 60;

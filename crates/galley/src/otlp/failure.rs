@@ -1,4 +1,4 @@
-//! What a collector's response means for a batch: accepted, to be sent again, or lost.
+//! The meaning of a collector's response for a batch: accepted, to be retried, or lost.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -7,19 +7,19 @@ use serde_json::Value;
 
 use crate::service_client::ServiceResponse;
 
-/// Why a batch was not taken.
+/// Why a batch was not accepted.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ExportFailure {
-    /// For the log.
+    /// The text for the log.
     pub(super) why: String,
-    /// Whether the same batch may be taken later.
+    /// Whether the collector may accept the same batch later.
     pub(super) may_retry: bool,
     /// The pause that the collector requests.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl ExportFailure {
-    /// There is no response.
+    /// The collector did not respond.
     pub(super) fn unreachable(why: &impl fmt::Display) -> Self {
         Self {
             why: why.to_string(),
@@ -29,20 +29,20 @@ impl ExportFailure {
     }
 }
 
-/// How many spans of a batch the collector has rejected; an error if it has not taken the batch.
+/// The number of rejected spans in a batch that was accepted; an error if the batch was not accepted.
 pub(super) fn rejected(response: &ServiceResponse, now: SystemTime) -> Result<u64, ExportFailure> {
     if response.status.is_success() {
         return Ok(rejected_spans(&response.body));
     }
     Err(ExportFailure {
         why: format!("status {}", response.status.as_u16()),
-        // The list of OTLP/HTTP; the protocol has every other status mean that the data is not acceptable.
+        // The statuses to retry according to OTLP/HTTP; every other one means that the data is not acceptable.
         may_retry: matches!(response.status.as_u16(), 429 | 502 | 503 | 504),
         retry_after: response.retry_after(now),
     })
 }
 
-/// `rejectedSpans` of a partial success: a 64-bit number, which JSON has as a string, and some collectors as a number.
+/// Reads `rejectedSpans` of a partial success: a 64-bit number, which is a string in JSON; some collectors send a number.
 fn rejected_spans(body: &[u8]) -> u64 {
     let response: Value = serde_json::from_slice(body).unwrap_or_default();
     let rejected = &response["partialSuccess"]["rejectedSpans"];
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn responses_are_judged_as_the_protocol_says() {
+    fn retries_follow_the_protocol() {
         let judge = |status, body: &'static str| {
             let mut fields = HeaderMap::new();
             fields.insert(RETRY_AFTER, HeaderValue::from_static("7"));

@@ -1,31 +1,31 @@
-//! The ids of a user and of its groups, from `/etc/passwd` and `/etc/group`, for a process that switches to it.
+//! The ids of a user and of the user's groups, from `/etc/passwd` and `/etc/group`, for a process that switches to the user.
 
 use serde::{Deserialize, Serialize};
 
-/// A user with his groups.
+/// A user and the user's groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// His number.
+    /// The user id.
     pub uid: u32,
-    /// The number of his first group.
+    /// The id of the primary group.
     pub gid: u32,
-    /// The numbers of the further groups that name him.
+    /// The ids of the supplementary groups.
     pub groups: Vec<u32>,
 }
 
-/// The account of this name; `None` if there is none.
+/// Finds an account by name.
 pub fn named(name: &str) -> Option<Account> {
     let accounts = std::fs::read_to_string("/etc/passwd").ok()?;
     let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
     find(&accounts, &groups, name)
 }
 
-/// The number of the group of this name.
+/// Finds the id of a group by name.
 pub fn group(name: &str) -> Option<u32> {
     find_group(&std::fs::read_to_string("/etc/group").ok()?, name)
 }
 
-/// A line is `name:password:uid:gid:...` (passwd(5)), of groups `name:password:gid:user,user` (group(5)).
+/// Searches lines `name:password:uid:gid:...` (passwd(5)) and `name:password:gid:user,user` (group(5)).
 fn find(accounts: &str, groups: &str, name: &str) -> Option<Account> {
     let mut rows = accounts.lines().map(|line| line.split(':'));
     let (uid, gid) = rows.find_map(|mut row| {

@@ -1,10 +1,10 @@
-//! Control groups (version 2) below Galley's own, for programs with limits: an amount of memory above which the kernel slows them down, and
-//! a number of processes.
+//! Control groups (version 2) below Galley's own, for programs with limits: an amount of memory above which the kernel slows them
+//! down, and a number of processes.
 //!
 //! The kernel only limits groups whose parent group has no processes of its own. So Galley's processes move into a group
-//! `galley-server`, beside the groups of the programs. This requires a group that belongs to Galley alone, such as that of a service with
-//! `Delegate=yes`: if other processes are in it, nothing is changed. If anything is missing, the program runs without limits, and
-//! [`GroupError`] is the reason.
+//! `galley-server`, next to the groups of the programs. This requires a group that belongs to Galley alone, such as that of a
+//! service with `Delegate=yes`: if it contains other processes, nothing is changed. If a requirement is not met, the program runs
+//! without limits, and [`GroupError`] is the reason.
 
 use std::fs;
 use std::io;
@@ -16,12 +16,12 @@ use rustix::process::{Gid, Pid, Uid, test_kill_process};
 
 use super::account::Account;
 
-/// Limits of a group; without any there is no group.
+/// The limits of a group; without any, no group is created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupLimits {
-    /// `memory.high`: bytes above which the kernel takes memory back, and slows down what asks for more.
+    /// `memory.high`: bytes above which the kernel reclaims memory and slows down allocations.
     pub memory_high: Option<u64>,
-    /// `pids.max`: processes and threads.
+    /// `pids.max`: the maximum number of processes and threads.
     pub pids_max: Option<u64>,
 }
 
@@ -30,14 +30,14 @@ pub struct GroupLimits {
 pub enum GroupState {
     /// No limits are configured.
     Off,
-    /// The kernel enforces them.
+    /// The kernel enforces the limits.
     Whole,
-    /// It does not, and why.
+    /// The kernel does not enforce the limits, with the reason.
     Failed(String),
 }
 
 impl GroupState {
-    /// The word for it in status.
+    /// The word in the status.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -46,7 +46,7 @@ impl GroupState {
         }
     }
 
-    /// Why they are not enforced.
+    /// The reason why the limits are not enforced.
     pub fn problem(&self) -> Option<&str> {
         match self {
             Self::Off | Self::Whole => None,
@@ -55,19 +55,19 @@ impl GroupState {
     }
 }
 
-/// Why there is no group for a program.
+/// Why a program has no group.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// Version 2 is not mounted.
+    /// cgroup version 2 is not mounted.
     #[error("no control groups of version 2 are mounted")]
     NoVersion2,
-    /// Something else is in Galley's group.
+    /// Galley's group contains other processes.
     #[error("other processes are in Galley's control group, `{}`: run Galley as a service with `Delegate=yes`", .0.display())]
     Shared(PathBuf),
-    /// Galley's group lacks the controller.
+    /// The controller is not available in Galley's group.
     #[error("the control group `{}` has no `{controller}` controller: run Galley as a service with `Delegate=yes`", path.display())]
     NoController {
-        /// Galley's group.
+        /// The path of Galley's group.
         path: PathBuf,
         /// `memory` or `pids`.
         controller: &'static str,
@@ -75,21 +75,21 @@ pub enum GroupError {
     /// A file cannot be read or written.
     #[error("cannot use `{}`: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The group of a program. Its folder is removed with this if it has no processes any more.
+/// The group of a program. Its directory is removed on drop if the group has no processes.
 #[derive(Debug)]
 pub struct ProgramGroup {
     path: PathBuf,
 }
 
 impl ProgramGroup {
-    /// Creates the group with these limits; an existing one of this name gets them.
+    /// Creates the group with these limits, or applies them to an existing group of this name.
     pub fn new(name: &str, limits: GroupLimits) -> Result<Self, GroupError> {
         let base = base(Path::new("/"))?;
         occupy(&base)?;
@@ -114,15 +114,15 @@ impl ProgramGroup {
         Ok(group)
     }
 
-    /// Moves a program that has just been started, and what it may have started since. Later children are in the group from
-    /// their beginning.
+    /// Moves a program that has just been started into the group, with the children that it may have started since. Later children
+    /// are in the group from the start.
     pub fn take(&self, process: u32) -> Result<(), GroupError> {
         let file = self.path.join(PROCESSES);
         write(&file, &process.to_string())?;
         let children = format!("/proc/{process}/task/{process}/children");
         let children = fs::read_to_string(children).unwrap_or_default();
         for child in children.split_ascii_whitespace() {
-            // An error says that it has just ended.
+            // An error means that the child has just ended.
             let _ = fs::write(&file, child);
         }
         Ok(())
@@ -131,13 +131,13 @@ impl ProgramGroup {
 
 impl Drop for ProgramGroup {
     fn drop(&mut self) {
-        // One that has processes stays: they end, or are another Galley's now. `sweep` removes it some time.
+        // A group with processes stays: they will end, or belong to another Galley by now. A later `sweep` removes it.
         let _ = fs::remove_dir(&self.path);
     }
 }
 
 impl GroupLimits {
-    /// Controller, file and value of each.
+    /// The controller, the file and the value of each limit.
     fn values(self) -> Vec<(&'static str, &'static str, u64)> {
         let memory = self.memory_high.map(|high| ("memory", "memory.high", high));
         let processes = self.pids_max.map(|most| ("pids", "pids.max", most));
@@ -152,12 +152,12 @@ impl GroupError {
     }
 }
 
-/// Gives Galley's group to the user that Galley will be, as a service manager does with `Delegate=` and `User=`. As root.
+/// Gives Galley's group to the user that Galley will become, as a service manager does with `Delegate=` and `User=`. Requires root.
 pub fn delegate(account: &Account) -> Result<(), GroupError> {
     let base = base(Path::new("/"))?;
     occupy(&base)?;
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
-    let own = base.join(OWN);
+    let own = base.join(SERVER_GROUP);
     let files = [
         base.clone(),
         base.join(PROCESSES),
@@ -172,7 +172,7 @@ pub fn delegate(account: &Account) -> Result<(), GroupError> {
     Ok(())
 }
 
-/// The group around those of Galley and of its programs. `root` is `/`.
+/// The group that contains those of Galley and of its programs. `root` is `/`.
 fn base(root: &Path) -> Result<PathBuf, GroupError> {
     let read = |name: &str| fs::read_to_string(root.join("proc/self").join(name));
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
@@ -184,18 +184,18 @@ fn base(root: &Path) -> Result<PathBuf, GroupError> {
     let (Some(own), Some((top, folder))) = (own, mount) else {
         return Err(GroupError::NoVersion2);
     };
-    // Of a container that sees a part of the tree.
+    // In a container, only a part of the hierarchy is mounted.
     let inner = Path::new(own)
         .strip_prefix(top)
         .or_else(|_| Path::new(own).strip_prefix("/"));
     let own = Path::new(folder).join(inner.map_err(|_| GroupError::NoVersion2)?);
     let around = own
         .parent()
-        .filter(|_| own.file_name().is_some_and(|name| name == OWN));
+        .filter(|_| own.file_name().is_some_and(|name| name == SERVER_GROUP));
     Ok(around.unwrap_or(&own).to_owned())
 }
 
-/// What is mounted and where, of a line of `/proc/self/mountinfo` that is of version 2 (`proc_pid_mountinfo(5)`).
+/// The mounted root and the mount point in a line of `/proc/self/mountinfo` about version 2 (`proc_pid_mountinfo(5)`).
 fn mount(line: &str) -> Option<(&str, &str)> {
     let (mount, kind) = line.split_once(" - ")?;
     (kind.split(' ').next() == Some("cgroup2")).then_some(())?;
@@ -203,7 +203,7 @@ fn mount(line: &str) -> Option<(&str, &str)> {
     Some((fields.next()?, fields.next()?))
 }
 
-/// Moves the processes that are in the group itself, which are Galley's.
+/// Moves Galley's processes from the group itself into `galley-server`. Fails if the group contains other processes.
 fn occupy(base: &Path) -> Result<(), GroupError> {
     let file = base.join(PROCESSES);
     for _ in 0..ROUNDS {
@@ -212,11 +212,11 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
         if processes.is_empty() && text.is_empty() {
             return Ok(());
         }
-        // 0 is a process that cannot be seen from here.
+        // 0 stands for a process that is not visible here.
         if !processes.iter().all(|process| is_ours(*process)) {
             return Err(GroupError::Shared(base.to_owned()));
         }
-        let own = base.join(OWN);
+        let own = base.join(SERVER_GROUP);
         match fs::create_dir(&own) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(GroupError::file(&own, error));
@@ -225,7 +225,7 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
         }
         for process in processes {
             let moved = fs::write(own.join(PROCESSES), process.to_string());
-            // One that has ended is not there any more.
+            // ESRCH: the process has ended.
             if let Err(error) = moved
                 && error.raw_os_error() != Some(Errno::SRCH.raw_os_error())
             {
@@ -236,7 +236,7 @@ fn occupy(base: &Path) -> Result<(), GroupError> {
     Err(GroupError::Shared(base.to_owned()))
 }
 
-/// Lets groups below have limits.
+/// Enables the controllers for child groups.
 fn enable(base: &Path, controllers: impl Iterator<Item = &'static str>) -> Result<(), GroupError> {
     let known = base.join("cgroup.controllers");
     let text = fs::read_to_string(&known).map_err(|error| GroupError::file(&known, error))?;
@@ -250,7 +250,7 @@ fn enable(base: &Path, controllers: impl Iterator<Item = &'static str>) -> Resul
     Ok(())
 }
 
-/// Removes groups of programs that have ended. Those with processes cannot be removed.
+/// Removes the groups of programs that have ended. Groups with processes cannot be removed.
 fn sweep(base: &Path) {
     let folders = fs::read_dir(base).into_iter().flatten().flatten();
     for folder in folders {
@@ -264,7 +264,7 @@ fn write(file: &Path, text: &str) -> Result<(), GroupError> {
     fs::write(file, text).map_err(|error| GroupError::file(file, error))
 }
 
-/// Whether a process is this one, or began below it; one that has ended counts, too.
+/// Whether a process is this one or its descendant. A process that has ended counts, too.
 fn is_ours(process: u32) -> bool {
     let mut at = process;
     for _ in 0..GENERATIONS {
@@ -274,7 +274,7 @@ fn is_ours(process: u32) -> bool {
         let Ok(stat) = fs::read_to_string(format!("/proc/{at}/stat")) else {
             return at == process && is_gone(process);
         };
-        // Behind the name, which may hold anything: state, parent.
+        // The fields after the name, which may contain anything: state, parent.
         let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
         let parent = fields.and_then(|fields| fields.split(' ').nth(1)?.parse().ok());
         match parent {
@@ -285,26 +285,26 @@ fn is_ours(process: u32) -> bool {
     false
 }
 
-/// Whether there is no such process, also none that `/proc` hides.
+/// Whether the process does not exist. Processes that `/proc` hides are found, too.
 fn is_gone(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
 /// The group of Galley's own processes.
-const OWN: &str = "galley-server";
+const SERVER_GROUP: &str = "galley-server";
 
-/// Groups of programs begin so.
+/// The prefix of the groups of programs.
 const PREFIX: &str = "galley-";
 
 const PROCESSES: &str = "cgroup.procs";
 
 const ENABLED: &str = "cgroup.subtree_control";
 
-/// A process may begin another one while the list is read.
+/// Processes may start others while the list is read.
 const ROUNDS: usize = 8;
 
-/// Galley, the process that keeps root, a shell that waits, a program: with room to spare.
+/// Galley, the process that keeps root, a waiting shell, a program: more than enough for these.
 const GENERATIONS: usize = 16;
 
 #[cfg(test)]
@@ -312,7 +312,7 @@ mod tests {
     use super::*;
     use std::process::{Child, Command};
 
-    /// A child that is ended.
+    /// A child process that is killed on drop.
     struct Sleeper(Child);
 
     impl Sleeper {
@@ -376,18 +376,18 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_others_use_is_not_touched() {
+    fn a_group_with_other_processes_is_not_changed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join(PROCESSES);
         for others in ["1\n", "0\n"] {
             fs::write(&file, format!("{}\n{others}", std::process::id())).unwrap();
             assert!(matches!(occupy(dir.path()), Err(GroupError::Shared(_))));
-            assert!(!dir.path().join(OWN).exists());
+            assert!(!dir.path().join(SERVER_GROUP).exists());
         }
     }
 
     #[test]
-    fn what_is_missing_is_a_reason() {
+    fn missing_requirements_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let limits = GroupLimits {
             memory_high: Some(1 << 30),
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(state.word(), "none");
     }
 
-    /// The group of this test, in the kernel's own tree.
+    /// The group of this test, in the kernel's real hierarchy.
     struct RealGroup(PathBuf);
 
     impl RealGroup {
@@ -424,24 +424,24 @@ mod tests {
 
     impl Drop for RealGroup {
         fn drop(&mut self) {
-            let _ = fs::remove_dir(self.0.join(OWN));
+            let _ = fs::remove_dir(self.0.join(SERVER_GROUP));
             let _ = fs::remove_dir(&self.0);
         }
     }
 
     #[test]
-    fn the_kernel_moves_galley_and_its_programs_apart() {
+    fn galley_and_programs_get_separate_groups() {
         let Some(base) = RealGroup::new() else {
             return;
         };
         let (server, program) = (Sleeper::start(), Sleeper::start());
         fs::write(base.0.join(PROCESSES), server.0.id().to_string()).unwrap();
         occupy(&base.0).unwrap();
-        assert!(server.group().ends_with(OWN), "{}", server.group());
+        assert!(server.group().ends_with(SERVER_GROUP), "{}", server.group());
         let group = ProgramGroup::below(&base.0, "php-a", GroupLimits::default()).unwrap();
         group.take(program.0.id()).unwrap();
         assert!(program.group().ends_with("galley-php-a"));
-        // With a process it stays, and without one it goes at the next occasion.
+        // The group stays while it has a process; after that, the next occasion removes it.
         let path = group.path.clone();
         drop(group);
         assert!(path.exists());
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_holds_the_limits() {
+    fn the_kernel_enforces_the_limits() {
         let Some(base) = RealGroup::new() else {
             return;
         };

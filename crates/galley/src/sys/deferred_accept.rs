@@ -1,12 +1,12 @@
-//! Connections that the kernel reports with their first bytes (`TCP_DEFER_ACCEPT`, tcp(7)).
+//! Connections that the kernel reports when their first bytes have arrived (`TCP_DEFER_ACCEPT`, tcp(7)).
 //!
-//! In HTTP and TLS the client speaks first, so before that there is nothing to do for a connection. A client that has connected
-//! ahead of its request gets the last segment of the kernel's handshake once more meanwhile, and is reported then.
+//! In HTTP and TLS the client speaks first, so there is nothing to do for a connection before that. If a client connects ahead
+//! of its request, the kernel sends the last segment of its handshake once more, and then reports the connection.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// For all connections of a listening socket from now on.
+/// Sets the option for all future connections of a listening socket.
 pub(super) fn defer(socket: &impl AsFd) -> io::Result<()> {
     let value = (&raw const DEFERRED_S).cast();
     // SAFETY: the kernel reads `LENGTH` bytes of `value`, a constant of that size.
@@ -27,10 +27,11 @@ pub(super) fn defer(socket: &impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Seconds until a silent connection is reported. The kernel counts in its own retransmissions, the first of which comes after one.
+/// Seconds after which a silent connection is reported. The kernel converts them to retransmissions, the first of which comes
+/// after 1 s.
 static DEFERRED_S: libc::c_int = 1;
 
-/// Bytes of it.
+/// The size of the value, in bytes.
 const LENGTH: libc::socklen_t = libc::c_int::BITS / u8::BITS;
 
 #[cfg(test)]

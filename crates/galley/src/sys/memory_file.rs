@@ -1,4 +1,4 @@
-//! Files in memory whose content nobody can change, to hand over to another process (`memfd_create(2)`).
+//! Sealed files in memory, which pass immutable content to another process (`memfd_create(2)`).
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-/// A file with this content, for good. It goes to a process that is started only if its descriptor does.
+/// Creates a sealed file with this content. A process that is started inherits it only if its descriptor is passed on.
 pub fn sealed(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     let mut file = create(name)?;
     file.write_all(content)?;
@@ -15,7 +15,9 @@ pub fn sealed(name: &str, content: &[u8]) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// The content of a sealed file of at most `most` bytes; errors also if it is not sealed.
+/// Reads a sealed file of at most `most` bytes.
+///
+/// Errors: also if it is not sealed.
 pub fn read_sealed(file: impl AsFd, most: u64) -> io::Result<Vec<u8>> {
     let file = File::from(file.as_fd().try_clone_to_owned()?);
     if !rustix::fs::fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
@@ -26,18 +28,18 @@ pub fn read_sealed(file: impl AsFd, most: u64) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    // Other processes share the descriptor's position, so it is not used.
+    // The descriptor's position is shared with other processes, so it is not used.
     file.read_exact_at(&mut content, 0)?;
     Ok(content)
 }
 
-/// An empty file, to be sealed when it is written.
+/// Creates an empty file, to be written and then sealed.
 pub fn create(name: &str) -> io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     Ok(rustix::fs::memfd_create(name, flags).map(File::from)?)
 }
 
-/// From now on nobody can change the file, which is read from its beginning.
+/// Seals the file, which nobody can change from then on, and rewinds it.
 pub fn seal(file: &mut File) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     Ok(rustix::fs::fcntl_add_seals(file, SEALS)?)
@@ -53,10 +55,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sealed_is_read_and_cannot_be_changed() {
+    fn a_sealed_file_is_readable_and_immutable() {
         let file = sealed("a", b"content").unwrap();
         assert_eq!(read_sealed(&file, 7).unwrap(), b"content");
-        // Once more: the position is where it was.
+        // Again: reading has not moved the position.
         assert_eq!(read_sealed(&file, 7).unwrap(), b"content");
         assert!(read_sealed(&file, 6).is_err());
         let mut file = File::from(file);

@@ -1,6 +1,6 @@
 //! Packets between two processes of one machine, which may carry descriptors (`SOCK_SEQPACKET`, unix(7)).
 //!
-//! Each arrives completely or not at all. If the other process ends, the stream of packets ends.
+//! Each packet arrives completely or not at all. If the other process ends, receiving returns length 0.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -12,7 +12,7 @@ use rustix::net::{
 };
 use tokio::net::UnixDatagram;
 
-/// Two ends. Neither survives an `exec` unless it is handed over.
+/// Creates a pair of connected sockets. A program that is started inherits neither unless its descriptor is passed on.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let family = AddressFamily::UNIX;
     let flags = SocketFlags::CLOEXEC;
@@ -24,20 +24,20 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     )?)
 }
 
-/// The socket for tasks: tokio's type for datagrams makes no system call that packet sockets do not support. Call within a
-/// runtime.
+/// Wraps a socket for use in tasks: tokio's type for datagrams makes no system call that packet sockets do not support. Call within
+/// a runtime.
 pub fn waited_for(socket: OwnedFd) -> io::Result<UnixDatagram> {
     let socket = std::os::unix::net::UnixDatagram::from(socket);
     socket.set_nonblocking(true)?;
     UnixDatagram::from_std(socket)
 }
 
-/// Sends one packet, with a descriptor or without. `WouldBlock`: a socket that does not block is full.
+/// Sends one packet, with or without a descriptor. `WouldBlock`: the buffer of a non-blocking socket is full.
 pub fn send(socket: impl AsFd, packet: &[u8], carried: Option<BorrowedFd<'_>>) -> io::Result<()> {
     send_all(socket, packet, carried.as_slice())
 }
 
-/// The same with several descriptors, [`MOST_CARRIED`] at most.
+/// As [`send`], with at most [`MOST_CARRIED`] descriptors.
 pub fn send_all(socket: impl AsFd, packet: &[u8], carried: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -49,33 +49,33 @@ pub fn send_all(socket: impl AsFd, packet: &[u8], carried: &[BorrowedFd<'_>]) ->
     Ok(())
 }
 
-/// Takes one packet: its length and the descriptor that it carries. Of a longer one than `buffer` the rest is lost, so give one byte
-/// more than a packet may have. Length 0 is the end.
+/// Receives one packet and returns its length and descriptor. A packet that is longer than `buffer` is truncated, so pass a buffer
+/// that is one byte longer than the longest valid packet. Length 0 means that the other end is closed.
 pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let (length, mut carried) = receive_all(socket, buffer)?;
     Ok((length, carried.pop()))
 }
 
-/// The same with all descriptors that it carries, [`MOST_CARRIED`] at most.
+/// As [`receive`], with at most [`MOST_CARRIED`] descriptors.
 pub fn receive_all(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_CARRIED))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut pieces = [IoSliceMut::new(buffer)];
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let taken = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
+    let received = rustix::net::recvmsg(socket, &mut pieces, &mut control, flags)?;
     let mut carried = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
             carried.extend(descriptors);
         }
     }
-    Ok((taken.bytes, carried))
+    Ok((received.bytes, carried))
 }
 
-/// Descriptors of one packet.
+/// The maximum number of descriptors in one packet.
 pub const MOST_CARRIED: usize = 4;
 
-/// The same without accepting descriptors: the kernel closes those that arrive.
+/// As [`receive`], without descriptors: the kernel closes those that arrive.
 pub fn receive_plain(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     let (_, length) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
     Ok(length)
@@ -87,7 +87,7 @@ mod tests {
     use std::io::{Read, Write};
 
     #[test]
-    fn packets_stay_apart_and_carry_descriptors() {
+    fn packets_have_boundaries_and_carry_descriptors() {
         let (here, there) = pair().unwrap();
         let (mut reader, mut writer) = std::io::pipe().unwrap();
         send(&here, b"one", None).unwrap();

@@ -1,13 +1,12 @@
 //! The size of the pages that the allocator requests from the kernel.
 //!
-//! By default it requests pages of 2 MiB, which reduce the processor time for a large cache. But each thread has its own
-//! areas of memory, and uses only a small part of most: on a machine with 256 MB Galley held 50 MB of which it used 23, and
-//! each helper thread took half a megabyte more (measured). So small machines use small pages.
+//! By default it requests pages of 2 MiB, which reduce the processor time for a large cache. But each thread has its own memory
+//! areas, and uses only a small part of most: on a machine with 256 MB, Galley had 50 MB of which it used 23, and each helper
+//! thread added half a megabyte (measured). So small machines use small pages.
 
-/// Gives this process memory in small pages from now on, and every program that it starts. Where the kernel knows no others,
-/// nothing happens.
+/// Disables huge pages for this process, and for every program that it starts. Without effect on kernels without huge pages.
 pub fn use_small_pages() {
-    // SAFETY: this option reads nothing but its arguments and changes nothing but how page faults are answered.
+    // SAFETY: this option reads only its arguments, and changes only how page faults are handled.
     #[expect(unsafe_code, reason = "rustix has no call for it")]
     let _ = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, ON, NONE, NONE, NONE) };
 }
@@ -20,18 +19,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_knows_of_it() {
-        let told = || {
+    fn the_kernel_reports_small_pages() {
+        let setting = || {
             let status = std::fs::read_to_string("/proc/self/status").unwrap();
             let line = status
                 .lines()
                 .find_map(|line| line.strip_prefix("THP_enabled:"));
             line.map(|value| value.trim().to_owned())
         };
-        // A kernel that has none does not tell.
-        if told().is_some() {
+        // Kernels without huge pages do not report the setting.
+        if setting().is_some() {
             use_small_pages();
-            assert_eq!(told().as_deref(), Some("0"));
+            assert_eq!(setting().as_deref(), Some("0"));
         }
     }
 }

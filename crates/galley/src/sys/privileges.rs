@@ -1,7 +1,7 @@
-//! Gives up root, or the capabilities that are not needed, after everything that needs root is done.
+//! Gives up root, or the capabilities that are not needed, when everything that needs root is done.
 //!
-//! It happens while the process has one thread, so every later thread has the user's rights. It cannot be undone, and that
-//! is tested.
+//! This happens while the process has one thread, so every later thread has the user's rights. It cannot be undone, which is
+//! verified.
 
 use std::fs;
 use std::io;
@@ -14,8 +14,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{self, Account};
 
-/// Becomes `user`, of `group` if one is named, with the user's further groups. `files` are given to the user before. Nothing
-/// is done if the process is the user's already.
+/// Switches to `user` and its supplementary groups, with `group` as the primary group if given. Changes the owner of `files` before
+/// that. Does nothing if the process already has this user.
 pub fn become_user<'f>(
     user: &str,
     group: Option<&str>,
@@ -42,7 +42,7 @@ pub fn become_user<'f>(
     change(&account, uid, gid)
 }
 
-/// The account of `user`, with `group` as the first group if one is named.
+/// The account of `user`, with `group` as the primary group if given.
 pub fn account_of(user: &str, group: Option<&str>) -> io::Result<Account> {
     let unknown =
         |what: &str| io::Error::new(io::ErrorKind::NotFound, format!("there is no such {what}"));
@@ -53,9 +53,9 @@ pub fn account_of(user: &str, group: Option<&str>) -> io::Result<Account> {
     Ok(account)
 }
 
-/// Whether this is a file that can be started.
+/// Checks that a path is an executable file.
 ///
-/// Errors: why not.
+/// Errors: the reason why it is not.
 pub fn is_program(path: &Path) -> io::Result<()> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
@@ -66,12 +66,12 @@ pub fn is_program(path: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(path, rustix::fs::Access::EXEC_OK)?)
 }
 
-/// Whether the process is root's.
+/// Whether the process runs as root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Becomes this account, with its groups, for good. Only root may, and only while there is one thread.
+/// Switches to this account, with its groups, permanently. Requires root and a single thread.
 pub fn become_account(account: &Account) -> io::Result<()> {
     if account.uid == 0 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is root"));
@@ -83,8 +83,8 @@ pub fn become_account(account: &Account) -> io::Result<()> {
     )
 }
 
-/// Opens a folder that was made a moment ago for root alone, in one where others may write and could have put something else in its
-/// place meanwhile, a link say.
+/// Opens a directory that was just created for root alone in a directory where other users may write, and which they could have
+/// replaced since, for example by a link.
 pub fn own_folder(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty())?;
@@ -102,15 +102,16 @@ pub fn give_open(file: impl AsFd, account: &Account) -> io::Result<()> {
     Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
 }
 
-/// Keeps those rights of root that are needed to start, signal and clean up after processes of others, and gives up the rest.
+/// Keeps the capabilities that are needed to start processes of other users, to signal them and to clean up after them, and drops
+/// the rest.
 ///
-/// This limits the effect of mistakes, not of an attacker who has taken over: a process that may become any user may become
-/// root.
+/// This limits the effect of mistakes, not of an attacker with control of the process: a process that may become any user may
+/// become root.
 pub fn keep_starting() -> io::Result<()> {
     let kept = CapabilitySet::SETUID
         | CapabilitySet::SETGID
         | CapabilitySet::KILL
-        // The pipe of a process's messages is its user's, and the folder of its socket too.
+        // The user owns the pipe of the process's output, and the directory of its socket.
         | CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE;
     let sets = CapabilitySets {
@@ -121,7 +122,7 @@ pub fn keep_starting() -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Creates a folder for the user's sockets if there is none; later the user may not.
+/// Creates a directory for the user's sockets, which the user could not create later, if it does not exist.
 pub fn folder_for(user: &str, folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     if folder.exists() || !rustix::process::geteuid().is_root() {
@@ -137,7 +138,7 @@ pub fn folder_for(user: &str, folder: &Path) -> io::Result<()> {
 }
 
 fn change(account: &Account, uid: Uid, gid: Gid) -> io::Result<()> {
-    // The calls below change the thread that makes them.
+    // The calls below only change the calling thread.
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("other threads are running already"));
     }
@@ -158,7 +159,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn a_folder_is_roots_own_or_refused() {
+    fn only_private_folders_of_root_are_opened() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("a");
         fs::create_dir(&folder).unwrap();

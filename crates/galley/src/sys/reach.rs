@@ -1,4 +1,4 @@
-//! What a user may write to, determined without trying it.
+//! Which paths a user may write to, determined without writing.
 
 use std::fs;
 use std::io;
@@ -9,31 +9,31 @@ use rustix::fs::{Access, AtFlags, CWD};
 
 use super::account::Account;
 
-/// A user: that of this process, or the one that it is going to become.
+/// The user of this process, or the one that it is going to become.
 #[derive(Clone, Debug)]
 pub struct UserIdentity(Option<Account>);
 
 impl UserIdentity {
-    /// That of this process.
+    /// The user of this process.
     pub fn this() -> Self {
         Self(None)
     }
 
-    /// The account that a process of root becomes; of anybody else: the user that it is and stays.
+    /// The account that a process of root will switch to; otherwise the user of this process, which cannot switch.
     pub fn becoming(account: Account) -> Self {
         Self(Some(account).filter(|_| rustix::process::geteuid().is_root()))
     }
 
-    /// The number.
+    /// The user id.
     pub fn uid(&self) -> u32 {
         let own = || rustix::process::geteuid().as_raw();
         self.0.as_ref().map_or_else(own, |account| account.uid)
     }
 
-    /// Whether a file may be written, or files be made in a folder. By owner and mode where the user is another one: other
-    /// rules of the system are not seen then.
+    /// Checks that a file, or files in a directory, may be written. For another user, only owner and mode are considered, not other
+    /// rules of the system.
     ///
-    /// Errors: why not.
+    /// Errors: the reason why not.
     pub fn may_write(&self, path: &Path) -> io::Result<()> {
         let path = fs::canonicalize(path)?;
         let is_folder = path.is_dir();
@@ -57,7 +57,7 @@ impl UserIdentity {
     }
 }
 
-/// `wanted`: bits of one class, 2 to write and 1 to walk through.
+/// `wanted`: permission bits of one class, 2 to write and 1 to search.
 fn allows(account: &Account, path: &Path, wanted: u32) -> io::Result<()> {
     let found = fs::metadata(path)?;
     let class = if found.uid() == account.uid {
@@ -79,7 +79,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn owner_group_and_others_have_their_own_bits() {
+    fn owner_group_and_others_have_separate_bits() {
         let dir = tempfile::tempdir().unwrap();
         let found = fs::metadata(dir.path()).unwrap();
         let account = |uid, gid, groups: &[u32]| Account {

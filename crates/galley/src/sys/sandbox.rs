@@ -1,9 +1,10 @@
-//! Restricts threads and programs to the folders that they need (Landlock), and to their present privileges.
+//! Restricts threads and programs to the folders that they need (Landlock), and to their current privileges.
 //!
-//! It applies to a thread and to everything that it starts. The threads for clients and upstreams are confined, so that a vulnerability in a
-//! parser or in the resolution of paths has limited effect. The control thread, which starts PHP and reopens logs,
-//! is not: PHP's mail program must be able to change its group, and a confined PHP needs other folders. A thread of its own starts that
-//! ([`Sandbox::within`]). If the kernel does not support it, nothing is restricted and the status says so.
+//! The restriction applies to a thread and to everything that it starts. The threads for clients and upstreams are sandboxed,
+//! so that a vulnerability in a parser or in the resolution of paths has limited effect. The control thread, which starts PHP
+//! and reopens logs, is not: PHP's mail program must be able to change its group, and a sandboxed PHP needs other folders, so a
+//! separate thread starts it ([`Sandbox::within`]). If the kernel does not support Landlock, nothing is restricted and the
+//! status says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,34 +16,34 @@ use landlock::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The accessible files, ports and processes.
+/// The accessible files and TCP ports, and whether other processes are accessible.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
-    /// Of programs and their libraries.
+    /// Programs and their libraries.
     execute: Vec<PathBuf>,
-    /// TCP ports that may be connected to; `None`: all.
+    /// The TCP ports that may be connected to; `None`: all.
     ports: Option<Vec<u16>>,
-    /// Whether it can neither signal processes outside nor connect to their abstract unix sockets.
+    /// Forbids signals to processes outside of the sandbox, and connections to their abstract unix sockets.
     is_apart: bool,
 }
 
-/// How much of it the kernel enforces.
+/// To what extent the kernel enforces a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxLevel {
-    /// All of it.
+    /// All restrictions.
     Whole,
-    /// As far as an older kernel knows it.
+    /// The restrictions that an older kernel supports.
     Partly,
-    /// Not at all: the kernel has no Landlock, or it is off.
+    /// None: the kernel has no Landlock, or it is disabled.
     Not,
-    /// It is turned off.
+    /// The configuration disables the sandbox.
     Off,
 }
 
 impl SandboxLevel {
-    /// The word for it in status and log.
+    /// The word in status and log.
     pub fn word(self) -> &'static str {
         match self {
             Self::Whole => "whole",
@@ -53,7 +54,7 @@ impl SandboxLevel {
     }
 }
 
-/// Confines the calling thread, if configured; the start has tried that it is possible.
+/// Sandboxes the calling thread, if configured. The start has checked that this is possible.
 pub fn enter(sandbox: Option<&Sandbox>) {
     if let Some(Err(error)) = sandbox.map(Sandbox::enter) {
         tracing::error!(%error, "a thread could not be confined");
@@ -61,8 +62,8 @@ pub fn enter(sandbox: Option<&Sandbox>) {
 }
 
 impl Sandbox {
-    /// A folder or file that may be read. Where its path leads through links, a deployment may let them lead to a sibling
-    /// of where they lead now, so that all of those are within reach.
+    /// Permits reading a folder or file. If its path contains links, a deployment may point them to a sibling of their current
+    /// target, so all siblings may be read.
     pub fn read(&mut self, path: &Path) {
         let target = path.canonicalize().ok();
         let is_moved = target.as_deref().is_some_and(|target| target != path);
@@ -75,32 +76,32 @@ impl Sandbox {
         self.read.push(path.to_owned());
     }
 
-    /// A folder or file that may be read where its path leads at the moment of confining, and nothing beside it.
+    /// Permits reading a folder or file, but not the siblings of a link's target.
     pub fn read_target(&mut self, path: &Path) {
         self.read.push(path.to_owned());
     }
 
-    /// A folder or file with every access except executing programs from it.
+    /// Permits every access to a folder or file, except executing programs from it.
     pub fn write(&mut self, path: &Path) {
         self.write.push(path.to_owned());
     }
 
-    /// A folder or file that may be read, and programs run from it.
+    /// Permits reading a folder or file, and executing programs from it.
     pub fn execute(&mut self, path: &Path) {
         self.execute.push(path.to_owned());
     }
 
-    /// No other TCP ports may be connected to.
+    /// Forbids connections to other TCP ports.
     pub fn connect_only(&mut self, ports: &[u16]) {
         self.ports = Some(ports.to_owned());
     }
 
-    /// No process outside may be signaled. Landlock keeps it from tracing them in any case.
+    /// Forbids signals to processes outside of the sandbox. Landlock always forbids tracing them.
     pub fn set_apart(&mut self) {
         self.is_apart = true;
     }
 
-    /// Whether a path passes a writable folder, so that a confined program could redirect the rest of it with a link.
+    /// Whether a path passes through a writable folder, so that a sandboxed program could redirect it with a link.
     pub fn may_lead(&self, path: &Path) -> bool {
         let folders = self.write.iter();
         let folders: Vec<PathBuf> = folders.filter_map(|one| one.canonicalize().ok()).collect();
@@ -108,7 +109,7 @@ impl Sandbox {
         way.any(|part| folders.contains(&part))
     }
 
-    /// Confines the calling thread, and those that it starts from now on. There is no way back.
+    /// Sandboxes the calling thread and the threads that it starts later. This cannot be undone.
     pub fn enter(&self) -> io::Result<SandboxLevel> {
         rustix::thread::set_no_new_privs(true)?;
         let status = self.restrict().map_err(io::Error::other)?;
@@ -119,13 +120,13 @@ impl Sandbox {
         })
     }
 
-    /// The result of [`Sandbox::enter`] on this machine, determined by a thread that ends at once.
+    /// The result of [`Sandbox::enter`] on this machine, determined on a temporary thread.
     pub fn probe(&self) -> io::Result<SandboxLevel> {
         self.within(|| ()).map(|(level, ())| level)
     }
 
-    /// Calls `start` on a thread that is confined before, and ends with it. A program that it starts is confined from its first
-    /// instruction on, and no code runs between fork and exec. Waits for the end of `start`.
+    /// Calls `start` on a temporary sandboxed thread and waits for its result. A program that it starts is sandboxed from its first
+    /// instruction, and no code runs between fork and exec.
     pub fn within<T: Send>(
         &self,
         start: impl FnOnce() -> T + Send,
@@ -148,7 +149,7 @@ impl Sandbox {
         if self.is_apart {
             rules = rules.scope(Scope::from_all(ABI::V6))?;
         }
-        // A missing file cannot be opened either.
+        // A file that does not exist cannot be opened later, either.
         let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
         let ports = self.ports.iter().flatten();
         let ports =
@@ -164,7 +165,7 @@ impl Sandbox {
     }
 }
 
-/// Up to Linux 6.10: files and devices. Later ones would also close sockets in the file system, and PHP's is one of them.
+/// Up to Linux 6.10: files and devices. Later ABI versions would also block sockets in the file system, and PHP's is one of them.
 const KNOWN: ABI = ABI::V5;
 
 #[cfg(test)]
@@ -174,7 +175,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_thread_reaches_its_folders_and_others_reach_everything() {
+    fn a_sandboxed_thread_only_accesses_its_folders() {
         let dir = tempfile::tempdir().unwrap();
         let [root, spool, outside] = ["root", "spool", "outside"].map(|name| dir.path().join(name));
         for folder in [&root, &spool, &outside] {
@@ -194,7 +195,7 @@ mod tests {
                 let refused = |done: io::Result<Vec<u8>>| {
                     done.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
                 };
-                // The thread's own children too, such as helpers that read files.
+                // Threads that the sandboxed thread starts are restricted, too, such as helpers that read files.
                 let (link, above) = (root.join("link"), root.join("../outside/a"));
                 let child = thread::spawn(move || [fs::read(link), fs::read(above)]);
                 let all = child.join().unwrap().into_iter().all(refused);
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_confined_thread_starts_is_confined_with_its_ports_and_signals() {
+    fn programs_of_a_sandboxed_thread_are_sandboxed() {
         use std::process::Command;
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("secret"), "a").unwrap();
@@ -239,7 +240,7 @@ mod tests {
             eprintln!("SKIPPED: this kernel has no Landlock, so nothing is confined");
             return;
         }
-        // The thread that reads the output is outside, and standard error goes to a pipe.
+        // The thread that reads the output is not sandboxed, and standard error goes to a pipe.
         let output = output.unwrap_or_else(|error| panic!("{held:?}: {error}"));
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.stdout.is_empty(), "{errors}");
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_through_a_folder_that_may_be_written_is_noticed() {
+    fn a_path_through_a_writable_folder_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let [root, other, link, alias] =
             ["root", "other", "root/link", "alias"].map(|name| dir.path().join(name));
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_link_leads_its_siblings_are_within_reach() {
+    fn siblings_of_a_links_target_are_readable() {
         let dir = tempfile::tempdir().unwrap();
         let releases = dir.path().canonicalize().unwrap().join("releases");
         fs::create_dir_all(releases.join("1")).unwrap();

@@ -1,19 +1,19 @@
 //! The length of a thread's time slices.
 //!
-//! The scheduler of Linux 6.6 and later (EEVDF; Stoica and Abdel-Wahab, 1995) lets a thread work to the end of its slice
-//! before it looks for other runnable threads, and then takes the one whose slice would end first. So a thread of high
-//! priority that has just woken still waits for the slice of PHP, up to some milliseconds. Since 6.12 a thread may request
-//! slices of its own length, without any privilege; when it wakes and has a shorter slice than the running thread, it gets
-//! the processor at once. Its total share does not grow. Older kernels ignore the request.
+//! The scheduler of Linux 6.6 and later (EEVDF; Stoica and Abdel-Wahab, 1995) lets a thread run to the end of its slice before it
+//! considers other runnable threads, and then selects the one whose slice would end first. So a thread of high priority that has
+//! just woken still waits for the slice of PHP, up to some milliseconds. Since 6.12 a thread may set the length of its slices,
+//! without any privilege; when it wakes and has a shorter slice than the running thread, it preempts it at once. Its total share
+//! does not grow. Older kernels ignore the request.
 //!
-//! Threads and programs that such a thread starts inherit it; [`reset`] reverts it.
+//! Threads and programs that such a thread starts inherit the length; [`reset`] reverts it.
 
 use std::io;
 use std::time::Duration;
 
-/// Requests time slices of `length` for the calling thread: 100 us to 100 ms, limited by the kernel. If that is not possible,
-/// or if the process has another policy than the usual one, nothing changes.
-pub(super) fn ask_for(length: Duration) {
+/// Requests time slices of `length` for the calling thread: 100 us to 100 ms, limited by the kernel. Nothing changes if that is not
+/// possible, or if the process does not have the default scheduling policy.
+pub(super) fn request_slice(length: Duration) {
     let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     if let Ok(now) = read()
         && now.policy == USUAL_POLICY
@@ -25,9 +25,9 @@ pub(super) fn ask_for(length: Duration) {
     }
 }
 
-/// The kernel's own length again.
+/// Restores the kernel's default length.
 pub(super) fn reset() {
-    ask_for(Duration::ZERO);
+    request_slice(Duration::ZERO);
 }
 
 /// The first version of `struct sched_attr` (`sched_setattr(2)`).
@@ -39,7 +39,7 @@ struct Attributes {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// Of the usual policy: the length of a turn in nanoseconds, 0 for the kernel's own. Before 6.12 it is neither told nor read.
+    /// With the default policy: the slice in nanoseconds, 0 for the kernel's default. Ignored and not reported before Linux 6.12.
     runtime: u64,
     deadline: u64,
     period: u64,
@@ -91,12 +91,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_as_long_as_asked_for_until_it_is_reset() {
+    fn a_time_slice_has_the_requested_length_until_reset() {
         std::thread::spawn(|| {
             let before = read().unwrap();
-            ask_for(Duration::from_micros(300));
+            request_slice(Duration::from_micros(300));
             let asked = read().unwrap();
-            // A thread of its own inherits the wish, and can give it up.
+            // A new thread inherits the slice, and can reset it.
             let child = || {
                 let inherited = read().unwrap();
                 reset();
@@ -104,7 +104,7 @@ mod tests {
             };
             let child = std::thread::spawn(child).join().unwrap();
             if before.policy != USUAL_POLICY || asked.runtime == before.runtime {
-                // An older kernel: nothing has happened.
+                // An older kernel ignores the request.
                 assert_eq!(child, (before.runtime, before.runtime));
                 return;
             }

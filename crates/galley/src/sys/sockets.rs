@@ -1,8 +1,8 @@
 //! Listening sockets: those that are opened here, and those that the service manager passes.
 //!
-//! A socket is bound first, while the process has the rights for it, and listens when everything behind it is ready. An
-//! address gets one socket for each core, on one port, over which the kernel spreads connections (`SO_REUSEPORT`); a socket
-//! in the file system, or one that was passed, is one queue that all cores accept from.
+//! A socket is bound first, while the process has the necessary rights, and listens when everything behind it is ready. An address
+//! gets one socket for each core on the same port, and the kernel distributes connections between them (`SO_REUSEPORT`). A socket
+//! in the file system, or one that was passed, is one queue from which all cores accept.
 
 use std::fs;
 use std::io;
@@ -17,16 +17,16 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::deferred_accept;
 
-/// A socket that takes connections.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Listening {
-    /// Over IPv4 or IPv6.
+    /// IPv4 or IPv6.
     Tcp(TcpListener),
-    /// From processes of this machine.
+    /// A socket in the file system.
     Unix(UnixListener),
 }
 
-/// Sockets that are bound and take no connections yet: for each address those of all cores.
+/// Bound sockets that do not listen yet: for each address, those of all cores.
 #[derive(Debug)]
 pub struct Bound {
     sockets: Vec<Vec<Socket>>,
@@ -34,7 +34,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// An address. Port 0 is one that is free.
+    /// Binds an address. Port 0 selects a free port.
     pub fn tcp(address: SocketAddr, cores: usize) -> io::Result<Self> {
         let first = bind(address)?;
         let bound = first.local_addr()?.as_socket().unwrap_or(address);
@@ -48,12 +48,12 @@ impl Bound {
         })
     }
 
-    /// A socket in the file system, in place of one that a dead server left behind.
+    /// Binds a socket in the file system, and replaces an abandoned one.
     pub fn unix(path: &Path, mode: u32, cores: usize) -> io::Result<Self> {
         clear(path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before it listens, so the mode is effective from the beginning.
+        // Connections are impossible before it listens, so the mode applies from the first one on.
         let file = SocketFile::of(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         Ok(Self {
@@ -62,14 +62,14 @@ impl Bound {
         })
     }
 
-    /// Sockets of another process that listens already, with the file that it had for them.
+    /// Uses the listening sockets of another process, with their file.
     pub fn inherited(
         sockets: Vec<OwnedFd>,
         file: Option<SocketFile>,
         cores: usize,
     ) -> io::Result<Self> {
         let all: Vec<Socket> = sockets.into_iter().map(Socket::from).collect();
-        // Each is a queue of its own, so that none may be left out; with fewer than cores some take from the same.
+        // Each is a separate queue, so all must be used; if there are fewer than cores, some cores share one.
         let missing = cores.saturating_sub(all.len());
         let more = all.iter().cycle().take(missing).map(Socket::try_clone);
         let more = more.collect::<io::Result<Vec<_>>>()?;
@@ -91,7 +91,7 @@ impl Bound {
         self.file.as_ref().map(|file| file.path.as_path())
     }
 
-    /// Starts listening: the sockets of each core, and the files to be removed at the end.
+    /// Starts listening. Returns the sockets of each core, and the file to be removed at the end.
     pub fn listen(self, cores: usize) -> io::Result<(Vec<Vec<Listening>>, Option<SocketFile>)> {
         let mut per_core: Vec<Vec<Listening>> = (0..cores).map(|_| Vec::new()).collect();
         for sockets in self.sockets {
@@ -102,10 +102,10 @@ impl Bound {
                 core.push(if is_unix {
                     Listening::Unix(socket.into())
                 } else {
-                    // Responses are written whole: waiting to fill a segment would only delay the last one. Linux passes the
-                    // option on to each accepted connection, which saves a system call there.
+                    // Responses are written completely: waiting to fill a segment would only delay the last one. On Linux, accepted
+                    // connections inherit the option, which saves a system call for each.
                     socket.set_tcp_nodelay(true)?;
-                    // Without it connections are reported before their first bytes: more system calls, nothing else.
+                    // Without it, connections are reported before their first bytes, which only costs system calls.
                     let _ = deferred_accept::defer(&socket);
                     Listening::Tcp(socket.into())
                 });
@@ -125,7 +125,7 @@ impl AsFd for Listening {
 }
 
 impl Listening {
-    /// Another descriptor of the same socket: one queue, from which each takes.
+    /// Duplicates the descriptor: both accept from the same queue.
     pub fn try_clone(&self) -> io::Result<Self> {
         match self {
             Self::Tcp(listener) => listener.try_clone().map(Self::Tcp),
@@ -133,7 +133,7 @@ impl Listening {
         }
     }
 
-    /// Its address: `http://192.0.2.1:80`, with its scheme, or `unix:/path`.
+    /// The address: `http://192.0.2.1:80`, with `scheme`, or `unix:/path`.
     pub fn url(&self, scheme: &str) -> io::Result<String> {
         match self {
             Self::Tcp(listener) => Ok(format!("{scheme}://{}", listener.local_addr()?)),
@@ -149,12 +149,12 @@ impl Listening {
 /// Sockets that the service manager opened (`sd_listen_fds(3)`).
 pub struct Passed {
     sockets: ListenFd,
-    /// Their `FileDescriptorName`s.
+    /// The `FileDescriptorName` of each socket.
     names: Vec<String>,
 }
 
 impl Passed {
-    /// Takes them from the environment; to be called once, before there are other threads.
+    /// Takes the sockets from the environment. Call once, before other threads exist.
     pub fn take() -> Self {
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         Self {
@@ -163,7 +163,7 @@ impl Passed {
         }
     }
 
-    /// All sockets of a name, or the one of a place, counted from 0.
+    /// Returns all sockets of a name, or the socket at a position, counted from 0.
     pub fn bound(&mut self, name: &str, cores: usize) -> io::Result<Bound> {
         let named = self.names.iter().take(self.sockets.len()).enumerate();
         let mut places: Vec<usize> = named
@@ -197,7 +197,7 @@ impl Passed {
     }
 }
 
-/// The file of a socket of this process; removed at the end, unless another server has put its own there.
+/// The file of a unix socket of this process; removed on drop, unless another server has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -205,17 +205,17 @@ pub struct SocketFile {
 }
 
 impl SocketFile {
-    /// Its place.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves it to another process.
+    /// Does not remove the file, which another process uses from now on.
     pub fn keep(mut self) {
         self.inode = NO_INODE;
     }
 
-    /// The file of a socket that is there.
+    /// The file of an existing socket.
     pub fn of(path: &Path) -> io::Result<Self> {
         let found = fs::symlink_metadata(path)?;
         Ok(Self {
@@ -229,26 +229,26 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let now = fs::symlink_metadata(&self.path);
         if now.is_ok_and(|now| (now.dev(), now.ino()) == self.inode) {
-            // Without the right to remove it the next start does.
+            // If this process may not remove it, the next start does.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether `address` is available. To be called for every address before the first listener is opened: those of several cores
-/// share a port, and so would those of two servers, without an error.
+/// Checks that `address` is available. Call it for every address before the first listener is opened: the listeners of several
+/// cores share a port, and so would those of two servers, without an error.
 pub fn is_free(address: SocketAddr) -> io::Result<()> {
     socket(address)?.bind(&address.into())
 }
 
-/// The same for a socket in the file system. Nothing is removed.
+/// Checks that the path of a unix socket is available. Removes nothing.
 pub fn is_path_free(path: &Path) -> io::Result<()> {
     is_abandoned(path)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
     super::reach::UserIdentity::this().may_write(folder)
 }
 
-/// Removes a socket on which nobody answers. Anything else stays, and prevents binding there.
+/// Removes an abandoned socket. Any other file stays, and prevents binding there.
 fn clear(path: &Path) -> io::Result<()> {
     if is_abandoned(path)? {
         fs::remove_file(path)?;
@@ -256,9 +256,9 @@ fn clear(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether there is a socket on which nobody answers; `false` if there is nothing.
+/// Whether the path is a socket on which no process listens; `false` if nothing exists there.
 ///
-/// Errors: somebody answers, or it is not a socket.
+/// Errors: a process listens there, or it is not a socket.
 pub fn is_abandoned(path: &Path) -> io::Result<bool> {
     let Ok(old) = fs::symlink_metadata(path) else {
         return Ok(false);
@@ -277,7 +277,7 @@ pub fn is_abandoned(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// One queue for all cores.
+/// Duplicates a socket, so that all cores accept from one queue.
 fn shared(socket: Socket, cores: usize) -> io::Result<Vec<Socket>> {
     let mut all = (1..cores)
         .map(|_| socket.try_clone())
@@ -293,7 +293,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
         Some(Protocol::TCP),
     )?;
     if address.is_ipv6() {
-        // `[::]` next to `0.0.0.0` in one file must not collide.
+        // Permits `[::]` next to `0.0.0.0` in one configuration.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -307,10 +307,11 @@ fn bind(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// No file has it.
+/// The inode of no file.
 const NO_INODE: (u64, u64) = (u64::MAX, 0);
 
-/// Connections that the kernel keeps for us while all cores are busy; it cuts this to `net.core.somaxconn`.
+/// The maximum number of connections that wait in the kernel while all cores are busy; the kernel limits it to
+/// `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
 #[cfg(test)]
@@ -318,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepted_connections_send_at_once() {
+    fn accepted_connections_send_without_delay() {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let bound = Bound::tcp(address, 1).unwrap();
         let (mut all, _) = bound.listen(1).unwrap();
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_share_the_port_that_zero_became() {
+    fn cores_share_the_port_selected_for_zero() {
         let bound = Bound::tcp("127.0.0.1:0".parse().unwrap(), 3).unwrap();
         let (all, file) = bound.listen(3).unwrap();
         let urls: Vec<String> = all
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_takes_the_place_of_a_dead_one_and_of_nothing_else() {
+    fn a_socket_replaces_only_an_abandoned_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("web.sock");
         fs::write(&path, "mine").unwrap();
@@ -361,7 +362,7 @@ mod tests {
         let (all, file) = bound.listen(2).unwrap();
         let refused = Bound::unix(&path, 0o600, 1).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        // Another server's socket stays in this place.
+        // The socket of another server is not removed.
         fs::remove_file(&path).unwrap();
         let other = UnixListener::bind(&path).unwrap();
         drop((all, file));

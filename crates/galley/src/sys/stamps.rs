@@ -1,13 +1,13 @@
-//! Whether a file has changed, without reading it.
+//! Detects changes of a file without reading it.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Device, inode, length, and when content and owner changed last. A link's target counts: `certbot` renews by links.
+/// Device, inode, length, and the times of the last changes of content and metadata. Links are followed: `certbot` renews by links.
 pub type FileStamp = [i128; 5];
 
-/// What the file system says about a file; `None`: there is none, or it is not accessible.
+/// The stamp of a file; `None`: it does not exist, or is not accessible.
 pub fn stamp(path: &Path) -> Option<FileStamp> {
     let found = fs::metadata(path).ok()?;
     let at = |seconds: i64, nanos: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);

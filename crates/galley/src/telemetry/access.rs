@@ -1,8 +1,9 @@
-//! The access log: one line per request, from every core to one writer thread.
+//! The access log: one line per request, from all threads to one writer thread.
 //!
-//! A core formats into its own buffer and passes it on, when it is full or at a tick, through a bounded channel; it never
-//! waits. If the writer is too slow, lines are dropped and counted, and the writer reports how many. The order is kept per
-//! core, not between cores. [`AccessLog::close`] writes everything that was passed on, within a time limit.
+//! A front thread formats lines into a buffer, and sends it through a bounded channel when it is full and at each timer tick,
+//! without ever waiting. If the writer is too slow, lines are dropped and counted, and the writer reports their number. The
+//! order of lines is preserved per thread, not between threads. [`AccessLog::close`] writes all lines that were sent, within a
+//! time limit.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +20,7 @@ use super::sink::Sink;
 pub use super::line::LineForm;
 pub use super::record::{AccessRecord, Words};
 
-/// A handle on one access log; clones mean the same log.
+/// A handle to one access log; clones refer to the same log.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     form: Arc<LineForm>,
@@ -27,7 +28,7 @@ pub struct AccessLog {
     open: Option<Arc<OpenedLogs>>,
 }
 
-/// The buffer of one core. Dropped with lines in it, it hands them over.
+/// The buffer of one front thread. Dropping it sends its lines.
 #[derive(Debug)]
 pub struct LogWriter {
     /// `None`: the log is off.
@@ -38,16 +39,16 @@ pub struct LogWriter {
 struct OpenedLogs {
     sender: SyncSender<Message>,
     shared: Arc<LogShared>,
-    /// Closes when the writer thread has ended.
+    /// Disconnected when the writer thread has ended.
     ended: Mutex<Receiver<()>>,
 }
 
-/// What cores, handles and the writer thread share.
+/// The state that front threads, handles and the writer thread share.
 #[derive(Debug, Default)]
 struct LogShared {
-    /// Set by [`AccessLog::reopen`], taken by the writer thread.
+    /// Set by [`AccessLog::reopen`], reset by the writer thread.
     reopen: AtomicBool,
-    /// Lines that were not written; added to by cores and by the writer thread.
+    /// The number of lines that were not written.
     dropped: AtomicU64,
 }
 
@@ -55,29 +56,29 @@ struct LogShared {
 struct OpenWriter {
     formatter: Formatter,
     buffer: Vec<u8>,
-    /// Lines in `buffer`.
+    /// The number of lines in `buffer`.
     lines: u64,
     sender: SyncSender<Message>,
     shared: Arc<LogShared>,
-    /// Buffers that come back empty, so that a busy core need not allocate.
-    home: (SyncSender<Vec<u8>>, Receiver<Vec<u8>>),
+    /// Returns empty buffers, so that a busy thread need not allocate.
+    spares: (SyncSender<Vec<u8>>, Receiver<Vec<u8>>),
 }
 
 enum Message {
     Lines {
         bytes: Vec<u8>,
         count: u64,
-        home: SyncSender<Vec<u8>>,
+        spares: SyncSender<Vec<u8>>,
     },
-    /// Look at the flags.
+    /// Check the flags.
     Wake,
     Close,
 }
 
 impl AccessLog {
-    /// Opens the target and starts the writer thread; for [`LogTarget::Off`] there is neither.
+    /// Opens the target and starts the writer thread; for [`LogTarget::Off`] it does neither.
     ///
-    /// Errors: the file cannot be opened, the thread cannot be started.
+    /// Errors: the file cannot be opened, or the thread cannot be started.
     pub fn open(target: &LogTarget, form: LineForm) -> io::Result<Self> {
         let form = Arc::new(form);
         let Some(sink) = Sink::open(target)? else {
@@ -110,7 +111,7 @@ impl AccessLog {
         })
     }
 
-    /// A buffer for one core.
+    /// Creates a buffer for one front thread.
     pub fn writer(&self) -> LogWriter {
         LogWriter {
             open: self
@@ -120,34 +121,34 @@ impl AccessLog {
         }
     }
 
-    /// Has the writer open its file again before the next line, for a file that was moved away. Never waits.
+    /// Makes the writer reopen its file before the next line, after the file was renamed. Never waits.
     pub fn reopen(&self) {
         if let Some(open) = &self.open {
             open.shared.reopen.store(true, Ordering::Release);
-            // A full channel has messages in it, and each of them wakes the writer as well.
+            // If the channel is full, its messages wake the writer as well.
             let _ = open.sender.try_send(Message::Wake);
         }
     }
 
-    /// Lines that were dropped since the start: the writer could not keep up, or could not write.
+    /// The number of lines dropped since the start, because the writer was too slow or could not write.
     pub fn dropped(&self) -> u64 {
         self.open
             .as_ref()
             .map_or(0, |open| open.shared.dropped.load(Ordering::Relaxed))
     }
 
-    /// Writes all that was handed over and ends the writer thread. Waits for it, but gives up after a few seconds: a
-    /// reader of standard output that has stopped reading must not keep the process from ending.
+    /// Writes all lines that were sent, and ends the writer thread. Waits for it, but only a few seconds: if the reader of standard
+    /// output has stopped reading, the process must still be able to end.
     pub fn close(self) {
         let Some(open) = self.open else { return };
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CLOSE_TIMEOUT;
         let mut message = Message::Close;
         while let Err(TrySendError::Full(back)) = open.sender.try_send(message) {
             if Instant::now() > deadline {
                 return;
             }
             message = back;
-            // The standard library's channel has no send with a deadline; this loop runs only when it is full.
+            // The standard library's channel has no send with a deadline; this loop only runs while the channel is full.
             std::thread::park_timeout(Duration::from_millis(1));
         }
         let ended = open.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +157,7 @@ impl AccessLog {
 }
 
 impl LogWriter {
-    /// Adds the line of a request. Never waits; drops the line when buffer and channel are full.
+    /// Adds the line of a request. Never waits; drops the line if both the buffer and the channel are full.
     pub fn write(&mut self, record: &AccessRecord<'_>) {
         let Some(open) = &mut self.open else { return };
         if open.is_full() && !open.hand_over() {
@@ -170,7 +171,7 @@ impl LogWriter {
         }
     }
 
-    /// Hands over what there is; the core calls it at its tick. Never waits; what the channel cannot take stays.
+    /// Sends the buffered lines; called at each timer tick. Never waits; if the channel is full, the lines stay in the buffer.
     pub fn flush(&mut self) {
         if let Some(open) = &mut self.open {
             open.hand_over();
@@ -192,7 +193,7 @@ impl OpenWriter {
             lines: 0,
             sender: open.sender.clone(),
             shared: Arc::clone(&open.shared),
-            home: sync_channel(2),
+            spares: sync_channel(2),
         }
     }
 
@@ -200,17 +201,17 @@ impl OpenWriter {
         self.buffer.len() >= BUFFER_BYTES - ORDINARY_LINE
     }
 
-    /// Whether the buffer is empty afterwards.
+    /// Sends the buffer. Returns whether it is empty afterwards.
     fn hand_over(&mut self) -> bool {
         if self.buffer.is_empty() {
             return true;
         }
-        let next = self.home.1.try_recv().unwrap_or_default();
+        let next = self.spares.1.try_recv().unwrap_or_default();
         let bytes = std::mem::replace(&mut self.buffer, next);
         let message = Message::Lines {
             bytes,
             count: self.lines,
-            home: self.home.0.clone(),
+            spares: self.spares.0.clone(),
         };
         match self.sender.try_send(message) {
             Ok(()) => {
@@ -221,7 +222,7 @@ impl OpenWriter {
             Err(TrySendError::Full(message)) => {
                 if let Message::Lines { bytes, .. } = message {
                     let spare = std::mem::replace(&mut self.buffer, bytes);
-                    let _ = self.home.0.try_send(spare);
+                    let _ = self.spares.0.try_send(spare);
                 }
                 false
             }
@@ -238,7 +239,7 @@ struct WriterThread {
     receiver: Receiver<Message>,
     sink: Sink,
     shared: Arc<LogShared>,
-    /// Dropped lines that the operator has been told about, and when.
+    /// The number of dropped lines that were reported to the operator, and the time of the last report.
     reported: u64,
     reported_at: Option<Instant>,
 }
@@ -255,13 +256,13 @@ impl WriterThread {
                 Message::Lines {
                     mut bytes,
                     count,
-                    home,
+                    spares,
                 } => {
                     self.write(&bytes, count);
                     bytes.clear();
-                    // One enormous line must not make a buffer large for ever.
+                    // A single very long line must not keep the buffer large.
                     bytes.shrink_to(BUFFER_BYTES);
-                    let _ = home.try_send(bytes);
+                    let _ = spares.try_send(bytes);
                 }
                 Message::Wake => {}
                 Message::Close => break,
@@ -294,14 +295,14 @@ impl WriterThread {
     }
 }
 
-/// Some hundreds of lines: large enough that a write costs nothing per line, small enough to be held per core.
+/// Some hundreds of lines: large enough that the cost of a write per line is negligible, small enough for one buffer per thread.
 const BUFFER_BYTES: usize = 64 << 10;
-/// A buffer with less room than this is full; a longer line makes it grow for once.
+/// A buffer with less free space than this is full; a longer line enlarges it once.
 const ORDINARY_LINE: usize = 2 << 10;
-/// Together a mebibyte of lines that wait for the writer.
+/// The maximum number of buffers that wait for the writer, a mebibyte in total.
 const MOST_BUFFERS: usize = 16;
-/// For a disk that is slow, not for a reader that is gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long closing waits for a slow disk, or a reader that has stopped.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
-//! Counters of responses: one set per core, with one row per site.
+//! Counters of responses: one set per front thread, with one row per site.
 //!
-//! Each set has one writer, the core that owns it, which therefore needs no atomic addition: a plain load and store, on
-//! cache lines that no other core writes. A hit costs four of them. Readers sum all sets into [`Totals`]; a sum that is
-//! taken while cores count is at most a moment old.
+//! Each set has one writer, the thread that owns it, which therefore needs no atomic addition: a plain load and store, on cache
+//! lines that no other thread writes. A hit costs four of them. Readers sum all sets into [`Totals`]; a sum may miss the counts
+//! of the last moment.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use galley_policy::outcome::Outcome;
 use super::http2;
 use super::totals::{Totals, slots};
 
-/// The writing side of one core; may be moved to its thread, but not shared between two.
+/// The writing side of one thread's counters; may be moved to the thread, but not shared.
 #[derive(Debug)]
 pub struct CoreCounters {
     set: Arc<CounterSet>,
@@ -23,56 +23,56 @@ pub struct CoreCounters {
     one_writer: PhantomData<Cell<()>>,
 }
 
-/// The reading side of one core.
+/// The reading side of one thread's counters.
 #[derive(Clone, Debug)]
 pub struct CounterReader {
     set: Arc<CounterSet>,
 }
 
-/// One answer, to be counted.
+/// A response to count.
 #[derive(Clone, Copy, Debug)]
 pub struct CountedResponse {
-    /// The site's row; `None` where the request never found one.
+    /// The site's row; `None` for a request without a site.
     pub site: Option<u32>,
-    /// Its status.
+    /// The status.
     pub status: u16,
-    /// Its outcome.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Bytes of its body that were sent.
+    /// Bytes of the body that were sent.
     pub body_bytes: u64,
-    /// From the request's head to the end of the answer.
+    /// The time from the request's head to the end of the response.
     pub total_time: Duration,
-    /// The upstream's time until its head, if there was a request to it.
+    /// The time until the head of the upstream's response, if there was a request to the upstream.
     pub upstream_time: Option<Duration>,
 }
 
-/// How a TLS handshake ended.
+/// The result of a TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// With a new session.
+    /// Completed with a new session.
     Full,
-    /// With a session of before.
+    /// Completed with a resumed session.
     Resumed,
-    /// Without any.
+    /// Failed.
     Failed,
 }
 
-/// Why a connection was ended that its client would have kept.
+/// Why Galley closed a connection that its client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// It asked nothing, and others needed its room.
+    /// The connection was idle, and others needed its slot.
     GaveWay,
-    /// Its client had too many.
+    /// The client had too many connections.
     TooMany,
-    /// Its client was too slow with a head or a body.
+    /// The client was too slow with a head or a body.
     TooSlow,
 }
 
 impl Closed {
-    /// All of them, in the order of their counts.
+    /// All reasons, in the order of their counters.
     pub const ALL: [Self; 3] = [Self::GaveWay, Self::TooMany, Self::TooSlow];
 
-    /// The label of its metric.
+    /// The label of the metric.
     pub const fn word(self) -> &'static str {
         match self {
             Self::GaveWay => "gave-way",
@@ -82,7 +82,7 @@ impl Closed {
     }
 }
 
-/// Both sides of a new set for so many sites, all zero.
+/// Creates both sides of a set with this number of sites; all counters are zero.
 pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
     let set = Arc::new(CounterSet {
         rows: (0..=sites).map(|_| CounterRow::default()).collect(),
@@ -101,22 +101,22 @@ pub fn counters(sites: usize) -> (CoreCounters, CounterReader) {
 }
 
 impl CoreCounters {
-    /// Counts one answer.
-    pub fn count(&self, answered: &CountedResponse) {
-        let Some(row) = self.set.row(answered.site) else {
+    /// Counts a response.
+    pub fn count(&self, response: &CountedResponse) {
+        let Some(row) = self.set.row(response.site) else {
             return;
         };
-        let (requests, bytes) = slots::of_outcome(answered.outcome);
+        let (requests, bytes) = slots::of_outcome(response.outcome);
         row.add(requests, 1);
-        row.add(bytes, answered.body_bytes);
-        if answered.status >= 500 {
+        row.add(bytes, response.body_bytes);
+        if response.status >= 500 {
             row.add(slots::SERVER_ERRORS, 1);
         }
-        for slot in slots::of_reasons(answered.outcome).into_iter().flatten() {
+        for slot in slots::of_reasons(response.outcome).into_iter().flatten() {
             row.add(slot, 1);
         }
-        row.time(slots::TOTAL_TIME, answered.total_time);
-        if let Some(time) = answered.upstream_time {
+        row.time(slots::TOTAL_TIME, response.total_time);
+        if let Some(time) = response.upstream_time {
             row.time(slots::UPSTREAM_TIME, time);
         }
     }
@@ -133,12 +133,12 @@ impl CoreCounters {
         count.store(now, Ordering::Relaxed);
     }
 
-    /// Tells how many connections are open on this core.
+    /// Sets the number of open connections of this thread.
     pub fn connections(&self, open: usize) {
         self.set.connections.store(open as u64, Ordering::Relaxed);
     }
 
-    /// Counts a connection that was ended.
+    /// Counts a connection that Galley closed.
     pub fn closed(&self, why: Closed) {
         if let Some(count) = self.set.closed.get(why as usize) {
             let before = count.load(Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl CoreCounters {
 }
 
 impl CounterReader {
-    /// A set that nobody writes any more, with the sums of `cores`, whose writers have ended.
+    /// A set without a writer, with the sums of `cores`, whose writers have ended.
     pub fn sum(cores: &[CounterReader]) -> CounterReader {
         let rows = cores.iter().map(|core| core.set.rows.len()).max();
         let (_, reader) = counters(rows.unwrap_or(1).saturating_sub(1));
@@ -169,7 +169,7 @@ impl CounterReader {
         reader
     }
 
-    /// The sums of HTTP/2 connections on all cores.
+    /// The sums of HTTP/2 connections over all threads.
     pub fn http2(cores: &[CounterReader]) -> http2::Http2Totals {
         let mut totals = http2::Http2Totals::default();
         for core in cores {
@@ -178,7 +178,7 @@ impl CounterReader {
         totals
     }
 
-    /// The sums of one site over all cores; `None`: of requests that found no site.
+    /// The sums of one site over all threads; `None`: of requests without a site.
     pub fn site(cores: &[CounterReader], site: Option<u32>) -> Totals {
         Totals::sum(
             cores
@@ -188,7 +188,7 @@ impl CounterReader {
         )
     }
 
-    /// The sums of everything.
+    /// The sums over all sites and threads.
     pub fn all(cores: &[CounterReader]) -> Totals {
         Totals::sum(
             cores
@@ -198,7 +198,7 @@ impl CounterReader {
         )
     }
 
-    /// TLS handshakes on all cores: with a new session, with one of before, failed.
+    /// TLS handshakes over all threads: with a new session, with a resumed session, failed.
     pub fn handshakes(cores: &[CounterReader]) -> [u64; 3] {
         let mut sums = [0; 3];
         for core in cores {
@@ -209,13 +209,13 @@ impl CounterReader {
         sums
     }
 
-    /// Connections that are open on all cores.
+    /// The number of open connections of all threads.
     pub fn connections(cores: &[CounterReader]) -> u64 {
         let open = |core: &CounterReader| core.set.connections.load(Ordering::Relaxed);
         cores.iter().map(open).sum()
     }
 
-    /// Connections that were ended on all cores, by why.
+    /// Connections that Galley closed, by reason, over all threads.
     pub fn closed(cores: &[CounterReader]) -> impl Iterator<Item = (&'static str, u64)> {
         Closed::ALL.into_iter().map(|why| {
             let counts = cores
@@ -229,19 +229,19 @@ impl CounterReader {
 
 #[derive(Debug)]
 struct CounterSet {
-    /// That of requests that found no site, then one for each site: sets of fewer sites have the same rows.
+    /// The row of requests without a site, then one for each site; so a site has the same row in sets of different sizes.
     rows: Box<[CounterRow]>,
-    /// Written by the owning core only.
+    /// Written by the owning thread only.
     connections: AtomicU64,
-    /// With a new session, with one of before, failed. Written by the owning core only.
+    /// With a new session, with a resumed session, failed. Written by the owning thread only.
     handshakes: [AtomicU64; 3],
     http2: http2::Http2Counters,
-    /// Connections that were ended, by [`Closed`]. Written by the owning core only.
+    /// Connections that Galley closed, by [`Closed`]. Written by the owning thread only.
     closed: [AtomicU64; Closed::ALL.len()],
 }
 
 impl CounterSet {
-    /// Adds the counts of another set. Open connections are omitted: those of threads that have ended are closed.
+    /// Adds the counts of another set. Open connections are not added: those of threads that have ended are closed.
     fn add(&self, other: &Self) {
         for (row, more) in self.rows.iter().zip(&other.rows) {
             for (slot, count) in more.now().into_iter().enumerate() {
@@ -263,12 +263,12 @@ impl CounterSet {
     }
 }
 
-/// Begins at two lines of 64 bytes: the hardware fetches them in pairs, so that sets of two cores would disturb one
-/// another.
+/// Aligned to two cache lines of 64 bytes: the hardware prefetches them in pairs, so that the sets of two threads would otherwise
+/// interfere.
 #[derive(Debug)]
 #[repr(align(128))]
 struct CounterRow {
-    /// Written by the owning core only.
+    /// Written by the owning thread only.
     counts: [AtomicU64; slots::COUNT],
 }
 
@@ -316,7 +316,7 @@ mod tests {
         }
     }
 
-    fn answered(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
+    fn response(site: Option<u32>, outcome: Outcome, body_bytes: u64) -> CountedResponse {
         CountedResponse {
             site,
             status: 200,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn each_outcome_counts_under_its_word() {
+    fn each_outcome_is_counted_under_its_word() {
         let all = [
             Outcome::Hit,
             Outcome::Stale(StaleWhy::Overload),
@@ -342,7 +342,7 @@ mod tests {
         ];
         for outcome in all {
             let (writer, reader) = counters(1);
-            writer.count(&answered(Some(0), outcome, 7));
+            writer.count(&response(Some(0), outcome, 7));
             let counted: Vec<_> = CounterReader::all(&[reader])
                 .words()
                 .into_iter()
@@ -356,16 +356,16 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_sets_with_other_sites_keep_their_rows() {
+    fn sums_of_different_sets_keep_the_rows_of_sites() {
         let ((old, old_reader), (new, new_reader)) = (counters(1), counters(2));
         for writer in [&old, &new] {
-            writer.count(&answered(None, Outcome::Hit, 1));
-            writer.count(&answered(Some(0), Outcome::Hit, 1));
+            writer.count(&response(None, Outcome::Hit, 1));
+            writer.count(&response(Some(0), Outcome::Hit, 1));
             writer.handshake(Handshake::Failed);
             writer.closed(Closed::TooSlow);
             writer.connections(3);
         }
-        new.count(&answered(Some(1), Outcome::Hit, 1));
+        new.count(&response(Some(1), Outcome::Hit, 1));
         let past = CounterReader::sum(&[old_reader]);
         let past = CounterReader::sum(&[past, new_reader]);
         let (_, fresh) = counters(3);
@@ -386,7 +386,7 @@ mod tests {
         let cores = [reader];
         for (site, times) in [(Some(0), 1), (Some(1), 2), (None, 3), (Some(9), 4)] {
             for _ in 0..times {
-                writer.count(&answered(site, Outcome::Hit, 1));
+                writer.count(&response(site, Outcome::Hit, 1));
             }
         }
         let requests = |site| CounterReader::site(&cores, site).requests();
@@ -414,7 +414,7 @@ mod tests {
         ] {
             writer.count(&CountedResponse {
                 upstream_time: upstream_ms.map(Duration::from_millis),
-                ..answered(Some(0), outcome, 0)
+                ..response(Some(0), outcome, 0)
             });
         }
         let totals = CounterReader::site(&cores, Some(0));
@@ -441,18 +441,18 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_summed() {
+    fn counters_of_threads_are_summed() {
         let (one, one_reader) = counters(1);
         let (two, two_reader) = counters(1);
         one.connections(2);
         two.connections(3);
         let thread = std::thread::spawn(move || {
             for _ in 0..1_000 {
-                two.count(&answered(Some(0), miss(StoreOutcome::Stored, true), 10));
+                two.count(&response(Some(0), miss(StoreOutcome::Stored, true), 10));
             }
         });
         for _ in 0..500 {
-            one.count(&answered(Some(0), Outcome::Hit, 1));
+            one.count(&response(Some(0), Outcome::Hit, 1));
         }
         thread.join().unwrap();
         let cores = [one_reader, two_reader];

@@ -1,12 +1,12 @@
-//! Access lines with the names of the Elastic Common Schema 8, with dots in place of nested objects, as its loggers write
-//! them. <https://www.elastic.co/docs/reference/ecs/ecs-field-reference>
+//! Access lines with the field names of the Elastic Common Schema 8, with dots instead of nested objects, like its loggers.
+//! <https://www.elastic.co/docs/reference/ecs/ecs-field-reference>
 //!
-//! Durations are nanoseconds. Fields that the schema does not have are below `galley`. Members without a value are omitted.
+//! Durations are in nanoseconds. Fields that the schema does not define are below `galley`. Members without a value are omitted.
 
 use super::record::AccessRecord;
 use super::write::{address, number, text};
 
-/// The members behind [`CONSTANT`], and the end of the object.
+/// Writes the members after [`CONSTANT`], and the end of the object.
 pub(super) fn members(record: &AccessRecord<'_>, out: &mut Vec<u8>) {
     let words = &record.words;
     out.extend_from_slice(b",\"client.ip\":\"");

@@ -1,8 +1,8 @@
-//! Messages for the operator: `2026-01-01T00:00:00.000Z level message key=value`.
+//! The error log: `2026-01-01T00:00:00.000Z level message key=value`.
 //!
-//! Times are UTC, so that messages of several machines can be merged. The thread that has a message writes it at once:
-//! messages are rare, and the last one before a crash is the one that matters. Messages that a client can cause use
-//! [`RateLimited`]. Values are quoted if they could be confused with the next one.
+//! Times are UTC, so that messages of several machines can be merged. The thread with a message writes it immediately: messages
+//! are rare, and the last one before a crash is the important one. Messages that a client can cause are limited by
+//! [`RateLimited`]. Values are quoted if they are ambiguous otherwise.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -21,24 +21,24 @@ use super::sink::Sink;
 
 pub use super::rate::{RateLimited, Seldom};
 
-/// A handle on the error log.
+/// A handle to the error log.
 #[derive(Clone, Debug)]
 pub struct ErrorLog {
     output: Output,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
-/// Where messages go.
+/// The targets of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorTargets {
-    /// Those of no site, and of the sites without a target of their own.
+    /// The target of messages without a site, and of those about sites without a separate target.
     pub common: LogTarget,
-    /// Those that name a site, by its name.
+    /// The targets of messages about sites, by the site's name.
     pub sites: BTreeMap<String, LogTarget>,
 }
 
 impl ErrorTargets {
-    /// Those of a configuration.
+    /// The targets in a configuration.
     pub fn of(config: &Config) -> Self {
         let own = |site: &SiteConfig| Some((site.name.clone(), site.errors.clone()?));
         Self {
@@ -51,9 +51,9 @@ impl ErrorTargets {
 /// A target that cannot be opened.
 #[derive(Debug)]
 pub struct UnopenedTarget {
-    /// Which.
+    /// The target.
     pub target: LogTarget,
-    /// Why.
+    /// The error.
     pub cause: io::Error,
 }
 
@@ -70,7 +70,7 @@ pub fn start(targets: &ErrorTargets, level: LogLevel) -> Result<ErrorLog, Unopen
     Ok(ErrorLog { output, level })
 }
 
-/// Open targets.
+/// The open targets.
 #[derive(Debug)]
 pub struct OpenTargets {
     common: Sink,
@@ -78,7 +78,7 @@ pub struct OpenTargets {
 }
 
 impl OpenTargets {
-    /// Opens targets to take the place of others. Nothing is sent there yet.
+    /// Opens targets that will replace others. Nothing is written to them yet.
     pub fn open(targets: &ErrorTargets) -> Result<Self, UnopenedTarget> {
         let open = |target: &LogTarget| match Sink::open(target) {
             Ok(sink) => Ok(sink.unwrap_or(Sink::Stderr)),
@@ -97,14 +97,14 @@ impl OpenTargets {
         })
     }
 
-    /// Writes a line to the file of its site. What that does not take, the common one gets.
+    /// Writes a line to the target of its site, or to the common target if that fails.
     fn write(&mut self, site: Option<&str>, line: &str) {
         if let Some(own) = site.and_then(|site| self.sites.get_mut(site))
             && own.write(line.as_bytes()).is_ok()
         {
             return;
         }
-        // Without a log there is nowhere to report this.
+        // There is no other log to report this error.
         let _ = self.common.write(line.as_bytes());
     }
 
@@ -117,7 +117,7 @@ impl OpenTargets {
 }
 
 impl ErrorLog {
-    /// Sends messages to other targets from now on, from `level` up.
+    /// Replaces the targets, if given, and the level.
     pub fn replace(&self, targets: Option<OpenTargets>, level: LogLevel) {
         if let Some(targets) = targets {
             *self.output.lock() = targets;
@@ -127,7 +127,7 @@ impl ErrorLog {
         }
     }
 
-    /// Opens the files again, after they were moved away. On an error the old file stays in use, and says so.
+    /// Reopens the files, after they were renamed. If a file cannot be opened, the old file stays in use, and an error is logged.
     pub fn reopen(&self) {
         let reopened = self.output.lock().reopen();
         if let Err(cause) = reopened {
@@ -159,7 +159,7 @@ fn subscriber(
     (subscriber, handle)
 }
 
-/// The shared targets. The lock is held for one write.
+/// The shared targets. The lock is held during one write.
 #[derive(Clone, Debug)]
 struct Output(Arc<Mutex<OpenTargets>>);
 
@@ -192,8 +192,8 @@ impl<S: Subscriber> Layer<S> for MessageLayer {
     }
 }
 
-/// Whether it is a message of a library about its client's frames: a client can cause any number of them. Noteworthy events of
-/// an HTTP/2 connection are logged by the front thread.
+/// Whether the message is from the HTTP/2 library about frames of a client, which can cause any number of them. The front
+/// thread logs noteworthy events of an HTTP/2 connection.
 fn is_foreign(metadata: &tracing::Metadata<'_>) -> bool {
     let target = metadata.target();
     *metadata.level() <= tracing::Level::INFO && (target == "h2" || target.starts_with("h2::"))
@@ -202,9 +202,9 @@ fn is_foreign(metadata: &tracing::Metadata<'_>) -> bool {
 #[derive(Default)]
 struct MessageFields {
     message: String,
-    /// ` key=value` for each.
+    /// ` key=value` for each field.
     rest: String,
-    /// The site that it is about.
+    /// The site in the fields.
     site: Option<String>,
 }
 
@@ -221,7 +221,7 @@ impl Visit for MessageFields {
 impl MessageFields {
     fn take(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
-            // Characters that cannot be printed are escaped; quotes and letters of all languages stay.
+            // Unprintable characters are escaped; quotes and letters of all languages are not.
             for c in value.chars() {
                 match c {
                     '"' | '\'' | '\\' => self.message.push(c),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_about_a_site_goes_to_the_file_of_the_site() {
+    fn a_message_about_a_site_is_written_to_its_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str| LogTarget::File(dir.path().join(name));
         let sites = [("a.test".to_owned(), file("a.log"))].into();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn form_of_a_line() {
+    fn format_of_a_line() {
         let lines = lines(LogLevel::Info, |_| {
             tracing::info!(site = "example.com", count = 3, path = %"/a b", empty = "", "it's up");
             tracing::error!(note = "a\n2026 error \"forged\"", "a\nb\u{1b}[31m ä");
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_of_a_library_do_not_write_into_the_log() {
+    fn messages_of_the_http2_library_are_not_written() {
         let written = lines(LogLevel::Debug, |_| {
             tracing::warn!(target: "h2::proto::ping_pong", "a frame");
             tracing::debug!(target: "h2::codec", "for us");
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_below_are_not_written() {
+    fn messages_below_the_level_are_not_written() {
         for (level, count) in [
             (LogLevel::Error, 1),
             (LogLevel::Warn, 2),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moved_file_is_left_at_reopen() {
+    fn reopening_replaces_a_renamed_file() {
         let dir = tempfile::tempdir().unwrap();
         let (path, moved) = (dir.path().join("error.log"), dir.path().join("error.log.1"));
         let output = output(LogTarget::File(path.clone()));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn another_target_and_another_level_are_in_force_at_once() {
+    fn target_and_level_are_replaced_immediately() {
         let dir = tempfile::tempdir().unwrap();
         let target = |name: &str| LogTarget::File(dir.path().join(name));
         let output = output(target("one.log"));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_opened_again_stays_in_use() {
+    fn a_file_that_cannot_be_reopened_stays_in_use() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("logs");
         fs::create_dir(&folder).unwrap();

@@ -1,27 +1,27 @@
-//! Untrusted text in lines for people and programs.
+//! Escapes untrusted text in log lines.
 //!
-//! For any input, the output has no line break, no quote that ends a field early and no terminal sequence. Each field is
-//! shortened, so that one request cannot fill a disk.
+//! For any input, the output has no line break, no quote that ends a field early, and no terminal escape sequence. Each field is
+//! truncated, so that one request cannot fill a disk.
 
 use galley_policy::classes;
 
-/// Appends `bytes` for a field between quotes: printable ASCII as it is, every other byte, `"` and `\` as `\xHH`. Cut at
-/// [`MOST`] bytes of input.
+/// Appends `bytes` for a field in quotes: printable ASCII unchanged, every other byte, `"` and `\` as `\xHH`. Truncates the
+/// input to [`MOST`] bytes.
 pub(super) fn quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     ascii(out, bytes, |byte| {
         !matches!(byte, b' '..=b'~') || byte == b'"' || byte == b'\\'
     });
 }
 
-/// As [`quoted`], for a field that a space ends.
+/// As [`quoted`], for an unquoted field, where a space is escaped as well.
 pub(super) fn bare(out: &mut Vec<u8>, bytes: &[u8]) {
     ascii(out, bytes, |byte| {
         !matches!(byte, b'!'..=b'~') || byte == b'"' || byte == b'\\'
     });
 }
 
-/// Appends `bytes` as a JSON string with its quotes (RFC 8259 section 7): invalid UTF-8 becomes U+FFFD, control characters
-/// become `\u00HH`. Cut at [`MOST`] bytes of input.
+/// Appends `bytes` as a JSON string with quotes (RFC 8259 section 7): invalid UTF-8 becomes U+FFFD, control characters become
+/// `\u00HH`. Truncates the input to [`MOST`] bytes.
 pub(super) fn json(out: &mut Vec<u8>, bytes: &[u8]) {
     let (bytes, is_cut) = cut(bytes);
     out.push(b'"');
@@ -30,7 +30,7 @@ pub(super) fn json(out: &mut Vec<u8>, bytes: &[u8]) {
             match c {
                 '"' => out.extend_from_slice(b"\\\""),
                 '\\' => out.extend_from_slice(b"\\\\"),
-                // DEL, C1 and the two line separators that JSON allows but other readers take for line ends.
+                // DEL, C1 and the two line separators, which JSON permits but other readers treat as line ends.
                 '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => unicode(out, c),
                 c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
@@ -47,7 +47,7 @@ pub(super) fn json(out: &mut Vec<u8>, bytes: &[u8]) {
 
 fn ascii(out: &mut Vec<u8>, bytes: &[u8], is_odd: impl Fn(u8) -> bool) {
     let (bytes, is_cut) = cut(bytes);
-    // Nearly all fields are plain.
+    // Nearly all fields need no escapes.
     if classes::has(bytes, &is_odd) {
         for &byte in bytes {
             if is_odd(byte) {
@@ -64,7 +64,7 @@ fn ascii(out: &mut Vec<u8>, bytes: &[u8], is_odd: impl Fn(u8) -> bool) {
     }
 }
 
-/// `\uHHHH`; only called for characters of the basic plane.
+/// Writes `\uHHHH`; only for characters of the basic plane.
 fn unicode(out: &mut Vec<u8>, c: char) {
     let [_, _, high, low] = u32::from(c).to_be_bytes();
     out.extend_from_slice(b"\\u");
@@ -87,7 +87,7 @@ fn hex(nibble: u8) -> u8 {
     }
 }
 
-/// Longer than any honest field that a person reads in a log.
+/// The maximum length of a field, in bytes: longer than any legitimate field that people read in a log.
 pub(super) const MOST: usize = 1024;
 const CUT: &[u8] = b"...";
 
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn long_fields_are_cut() {
+    fn long_fields_are_truncated() {
         let exact = "x".repeat(MOST);
         assert_eq!(with(quoted, exact.as_bytes()), exact);
         assert_eq!(
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn quoted_is_printable_and_reads_back(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn quoted_text_is_printable_and_reversible(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let text = with(quoted, &bytes);
             prop_assert!(text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'"'));
             let mut back = Vec::new();

@@ -1,5 +1,5 @@
-//! Access lines with the fields that the configuration selects, in JSON, under Galley's names or those of the Elastic
-//! Common Schema. The selection is prepared once; a line allocates nothing.
+//! Access lines with the fields that the configuration selects, in JSON, with Galley's names or those of the Elastic Common
+//! Schema. The selection is prepared once; writing a line allocates nothing.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use smallvec::SmallVec;
 use super::record::AccessRecord;
 use super::write::{address, number, seconds, text};
 
-/// Header fields that lines need beside those that every line may have.
+/// Header fields that lines need in addition to the standard ones.
 #[derive(Clone, Debug, Default)]
 pub struct LoggedHeaders {
-    /// Of requests.
+    /// Fields of requests.
     pub request: Vec<HeaderName>,
-    /// Of responses.
+    /// Fields of responses.
     pub response: Vec<HeaderName>,
 }
 
-/// The values of [`LoggedHeaders::request`], in their order.
+/// The values of [`LoggedHeaders::request`], in the same order.
 pub type RequestValues<'h> = SmallVec<[Option<&'h [u8]>; 2]>;
 
-/// The values of [`LoggedHeaders::response`], in their order.
+/// The values of [`LoggedHeaders::response`], in the same order.
 pub type ResponseValues = SmallVec<[Option<HeaderValue>; 1]>;
 
-/// The members of a line behind its time.
+/// The members of a line after its time.
 #[derive(Debug)]
 pub(super) struct FieldPlan {
     members: Vec<PlannedMember>,
@@ -40,15 +40,15 @@ struct PlannedMember {
     source: FieldSource,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug)]
 enum FieldSource {
     Known(KnownField),
-    /// The place among those of the request.
+    /// The index in the logged fields of the request.
     RequestHeader(usize),
-    /// The same, of which the trace is wanted.
+    /// As [`Self::RequestHeader`], for the trace id in the value.
     Trace(usize),
-    /// The place among those of the response.
+    /// The index in the logged fields of the response.
     ResponseHeader(usize),
 }
 
@@ -63,7 +63,7 @@ enum FieldValue<'v> {
 }
 
 impl LoggedHeaders {
-    /// Those that `fields` need.
+    /// The header fields that `fields` need.
     pub fn of(fields: &[LogField]) -> Self {
         let mut headers = Self::default();
         for field in fields {
@@ -72,7 +72,7 @@ impl LoggedHeaders {
         headers
     }
 
-    /// The values that a response has.
+    /// The values in a response.
     pub fn of_response(
         &self,
         fields: &HeaderMap,
@@ -103,7 +103,7 @@ impl LoggedHeaders {
     }
 }
 
-/// Where a name is in a list, to whose end it is added if it is missing.
+/// The index of a name in a list; a missing name is appended.
 fn place(names: &mut Vec<HeaderName>, name: &HeaderName) -> usize {
     let known = names.iter().position(|one| one == name);
     known.unwrap_or_else(|| {
@@ -113,7 +113,7 @@ fn place(names: &mut Vec<HeaderName>, name: &HeaderName) -> usize {
 }
 
 impl FieldPlan {
-    /// The plan for `fields`; `None`: the form has its own.
+    /// The plan for `fields`; `None`: the format has fixed fields.
     pub(super) fn new(format: LogFormat, fields: &[LogField]) -> Option<Self> {
         let is_ecs = match format {
             LogFormat::Combined => return None,
@@ -151,7 +151,7 @@ impl FieldPlan {
         out.push(b'}');
     }
 
-    /// A value that is not text, or needs no escapes.
+    /// Writes a value that is not text, or needs no escapes.
     fn plain(&self, value: FieldValue<'_>, out: &mut Vec<u8>) {
         match value {
             FieldValue::Text(_) | FieldValue::Version(_) | FieldValue::Time(None) => {
@@ -214,12 +214,12 @@ fn known<'v>(field: KnownField, record: &'v AccessRecord<'_>) -> FieldValue<'v> 
         KnownField::Vanished => FieldValue::Flag(record.vanished),
         KnownField::Country => FieldValue::Text(country(record)),
         KnownField::TlsVersion => FieldValue::Text(record.tls_version.map(str::as_bytes)),
-        // It comes from a header field.
+        // The trace id is the value of a header field.
         KnownField::TraceId => FieldValue::Text(None),
     }
 }
 
-/// The name of a member. What the schema has no field for is below `galley`.
+/// The name of a member. Fields that the schema does not define are below `galley`.
 fn name(field: &LogField, is_ecs: bool) -> String {
     let known = match field {
         LogField::RequestHeader(name) if is_ecs => return format!("galley.request.header.{name}"),

@@ -1,47 +1,47 @@
-//! The last day in minutes, for each site: the data of a graph, without another program.
+//! The last 24 hours of each site by minute, for graphs without another program.
 //!
-//! Sums are read once a minute and the difference is kept; a minute without any request takes no space. Nothing is counted
-//! for it alone: the sums are those of the metrics. It is in memory, so a restart begins it anew. Rows carry the wall
-//! clock's minute, and keep the order in which they were made, also when that clock is set back.
+//! The sums of the metrics are read once a minute and the difference is stored; a minute without any request takes no space. The
+//! history is in memory, so it is empty after a restart. Rows have the minute of the wall clock, and keep the order in which
+//! they were added, even if that clock is set back.
 
 use std::collections::VecDeque;
 
 use super::totals::Totals;
 
-/// What happened in one minute.
+/// The counts of one minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minute {
     /// Minutes since the epoch.
     pub minute: u64,
     /// All requests.
     pub requests: u64,
-    /// Fresh responses from memory.
+    /// Fresh responses from the cache.
     pub hits: u64,
-    /// Stale responses from memory.
+    /// Stale responses from the cache.
     pub stale: u64,
-    /// Pages that were not in memory.
+    /// Requests for pages that were not in the cache.
     pub misses: u64,
-    /// Requests that travelled whole.
+    /// Requests that bypassed the cache.
     pub passes: u64,
-    /// Requests that were refused.
+    /// Requests that were rejected.
     pub refused: u64,
-    /// Bytes of bodies.
+    /// Bytes of response bodies.
     pub bytes: u64,
-    /// Milliseconds that requests waited for the upstream's heads, together.
+    /// The total time that requests waited for the upstream's response heads, in milliseconds.
     pub upstream_ms: u64,
 }
 
-/// One site's minutes. It has one owner, which calls [`Self::turn`].
+/// The minutes of one site. The owner calls [`Self::turn`].
 #[derive(Debug, Default)]
 pub struct History {
-    /// The oldest first; at most [`MINUTES`].
+    /// The minutes, the oldest first; at most [`MINUTES`].
     rows: VecDeque<Minute>,
-    /// The sums when the current minute began.
+    /// The sums at the start of the current minute.
     began: Minute,
 }
 
 impl History {
-    /// A history that begins now.
+    /// Creates a history that begins now.
     pub fn new(minute: u64, totals: &Totals) -> Self {
         Self {
             rows: VecDeque::new(),
@@ -49,7 +49,7 @@ impl History {
         }
     }
 
-    /// Takes the sums of now; when it is another minute than the last time, the minute before is complete.
+    /// Compares the minute with the last call; if it is another one, the previous minute is completed with the current sums.
     pub fn turn(&mut self, minute: u64, totals: &Totals) {
         if minute == self.began.minute {
             return;
@@ -66,7 +66,7 @@ impl History {
         self.began = now;
     }
 
-    /// The minutes with requests from `from` on, the oldest first; the last one is the current one, unfinished, even without
+    /// The minutes with requests from `from` on, the oldest first. The last one is the current, incomplete minute, even without
     /// requests.
     pub fn since(&self, from: u64, totals: &Totals) -> impl Iterator<Item = Minute> {
         let current = Minute::of(self.began.minute, totals).since(&self.began);
@@ -90,7 +90,7 @@ impl Minute {
         }
     }
 
-    /// The difference since `began`, named after its minute.
+    /// The difference since `began`, with its minute.
     fn since(&self, began: &Self) -> Self {
         Self {
             minute: began.minute,
@@ -105,7 +105,7 @@ impl Minute {
         }
     }
 
-    /// Both together, under this one's minute.
+    /// The sums of both, with the minute of `self`.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.requests = self.requests.wrapping_add(other.requests);
@@ -119,7 +119,7 @@ impl Minute {
         self
     }
 
-    /// Of the requests that memory or the upstream answered, the share that memory answered; `None` without any.
+    /// The share of responses from the cache among those from the cache or the upstream; `None` without any.
     pub fn hit_ratio(&self) -> Option<f64> {
         let from_memory = self.hits + self.stale;
         let all = from_memory + self.misses + self.passes;
@@ -136,7 +136,7 @@ impl Minute {
     }
 }
 
-/// A day.
+/// The number of minutes in a day.
 pub const MINUTES: usize = 1_440;
 
 #[cfg(test)]
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn each_minute_has_what_came_in_it() {
+    fn each_minute_has_its_counts() {
         let mut bench = Bench::new(100);
         bench.count(Outcome::Hit);
         bench.count(Outcome::Pass(PassWhy::Cookie));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_is_kept_and_no_more() {
+    fn minutes_older_than_a_day_are_dropped() {
         let mut bench = Bench::new(0);
         for minute in 1..=3_000 {
             bench.count(Outcome::Hit);
@@ -222,7 +222,7 @@ mod tests {
         let rows = bench.rows(0);
         assert_eq!(rows.len(), MINUTES);
         assert_eq!(rows.first().unwrap().minute, 3_001 - MINUTES as u64);
-        // A quiet day empties it, and a clock that is set back does not make it grow.
+        // Minutes without requests empty the history, and setting the clock back does not make it grow.
         bench.turn(9_000);
         assert_eq!(bench.rows(0).len(), 1);
         for minute in (0..3_000).rev() {

@@ -1,25 +1,25 @@
-//! Counters of HTTP/2 connections: their number, their resets, and why Galley closed some.
+//! Counters of HTTP/2 connections: their number, resets, and why Galley closed some.
 //!
-//! There is one set per core, written by it alone; see [`super::counters`].
+//! There is one set per front thread, which only that thread writes; see [`super::counters`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why Galley ended a connection before its client was done with it.
+/// Why Galley closed a connection that its client would have kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http2EndReason {
-    /// More resets, or more frames that ask nothing, than anybody needs.
+    /// More resets or control frames than a legitimate client sends.
     Flood,
-    /// It broke the protocol.
+    /// The client violated the protocol.
     Protocol,
-    /// It did not send a head in time, or read no byte of its output.
+    /// The client did not send a head in time, or did not read any output.
     Slow,
 }
 
 impl Http2EndReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 3] = [Self::Flood, Self::Protocol, Self::Slow];
 
-    /// For label and log.
+    /// The word in metrics and log.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Flood => "flood",
@@ -32,26 +32,26 @@ impl Http2EndReason {
 /// The counts of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Http2ConnectionCounts {
-    /// Streams that its client opened.
+    /// Streams that the client opened.
     pub streams: u64,
-    /// Streams that its client reset.
+    /// Streams that the client reset.
     pub resets_by_client: u64,
     /// Streams that Galley reset.
     pub resets_by_galley: u64,
 }
 
-/// The counts of one core, or sums of them.
+/// The sums of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Http2Totals {
-    /// Connections that have ended.
+    /// The number of closed connections.
     pub connections: u64,
-    /// Their sums.
+    /// The sums of their counts.
     pub counts: Http2ConnectionCounts,
-    /// Those that Galley ended, in the order of [`Http2EndReason::ALL`].
+    /// Connections that Galley closed, in the order of [`Http2EndReason::ALL`].
     pub ended: [u64; 3],
 }
 
-/// The counters of one core.
+/// The counters of one front thread.
 #[derive(Debug, Default)]
 pub(super) struct Http2Counters {
     slots: [AtomicU64; 7],
@@ -82,14 +82,14 @@ impl Http2Counters {
         }
     }
 
-    /// Adds what another set has counted by now.
+    /// Adds the current counts of another set.
     pub(super) fn add(&self, other: &Self) {
         for (slot, more) in self.slots.iter().zip(&other.slots) {
             slot.fetch_add(more.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// Adds the present counts.
+    /// Adds the current counts to `totals`.
     pub(super) fn add_to(&self, totals: &mut Http2Totals) {
         let [connections, streams, by_client, by_galley, ended @ ..] = self
             .slots
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_added_up() {
+    fn connections_are_summed() {
         let (one, two) = (Http2Counters::default(), Http2Counters::default());
         let tally = Http2ConnectionCounts {
             streams: 5,

@@ -1,6 +1,6 @@
 //! The formats of an access line.
 //!
-//! *combined*: the line of NCSA httpd and Apache, followed by Galley's own words, `outcome=<word[:detail]>
+//! *combined*: the line of NCSA httpd and Apache, followed by Galley's fields, `outcome=<word[:detail]>
 //! upstream=<seconds|-> time=<seconds> id=<request id>` and, if the client did not receive the whole response,
 //! `vanished=1`. *json*: one object per line with the same values and the host. *ecs*: the same with the names of the
 //! Elastic Common Schema (`ecs`). Times are local, formatted once a second.
@@ -17,12 +17,12 @@ use super::record::AccessRecord;
 use super::write::{address, digits, number, seconds, text};
 use super::{ecs, escape};
 
-/// What the lines of a log look like.
+/// The format of the lines of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineForm {
     /// The format.
     pub format: LogFormat,
-    /// The fields; none: those of the format.
+    /// The selected fields; empty: the standard fields of the format.
     pub fields: Vec<LogField>,
 }
 
@@ -42,16 +42,15 @@ impl From<&LogConfig> for LineForm {
     }
 }
 
-/// Writes lines of one form; keeps the formatted second.
+/// Writes lines of one format, and caches the formatted second.
 #[derive(Debug)]
 pub(super) struct Formatter {
     format: LogFormat,
-    /// `None`: the fields are those of the format.
+    /// The selected fields; `None`: the standard fields of the format.
     plan: Option<FieldPlan>,
     zone: TimeZone,
     second: Option<i64>,
-    /// The second as the form has it: with all that stands between address and method for combined, up to the fraction for
-    /// json.
+    /// The formatted second: for combined, with all text between the address and the method; for json, up to the fraction.
     stamp: String,
     /// The text after the fraction.
     offset: String,
@@ -69,10 +68,10 @@ impl Formatter {
         }
     }
 
-    /// Appends the line of `record`, with its line end. Allocates only when a new second begins.
+    /// Appends the line of `record`, including the line end. Allocates only when a new second begins.
     pub(super) fn line(&mut self, record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         let since = record.time.duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.turn_to(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
+        self.set_second(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
         match self.format {
             LogFormat::Combined => self.combined(record, out),
             LogFormat::Json => {
@@ -94,7 +93,7 @@ impl Formatter {
         out.push(b'\n');
     }
 
-    fn turn_to(&mut self, second: i64) {
+    fn set_second(&mut self, second: i64) {
         if self.second == Some(second) {
             return;
         }
@@ -131,9 +130,9 @@ impl Formatter {
         out.extend_from_slice(b"\" \"");
         escape::quoted(out, words.user_agent.unwrap_or(b"-"));
         match (record.outcome, record.upstream_time) {
-            // Most of all lines, in one piece.
+            // The most frequent case, in one piece.
             (Outcome::Hit, None) => out.extend_from_slice(b"\" outcome=hit upstream=- time="),
-            (outcome, upstream_time) => way(out, outcome, upstream_time),
+            (outcome, upstream_time) => outcome_and_time(out, outcome, upstream_time),
         }
         seconds(out, record.total_time);
         out.extend_from_slice(b" id=");
@@ -143,7 +142,7 @@ impl Formatter {
         }
     }
 
-    /// The beginning of a JSON object, with its first member.
+    /// Writes the beginning of a JSON object, with its first member.
     fn timestamp(&self, name: &str, millis: u32, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"");
         out.extend_from_slice(name.as_bytes());
@@ -155,7 +154,7 @@ impl Formatter {
         out.push(b'"');
     }
 
-    /// The members behind the time.
+    /// Writes the members after the time.
     fn json(record: &AccessRecord<'_>, out: &mut Vec<u8>) {
         let words = &record.words;
         out.extend_from_slice(b",\"client\":\"");
@@ -188,8 +187,8 @@ impl Formatter {
     }
 }
 
-/// What became of the request and how long the upstream took.
-fn way(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
+/// Writes the outcome and the time of the upstream.
+fn outcome_and_time(out: &mut Vec<u8>, outcome: Outcome, upstream_time: Option<Duration>) {
     out.extend_from_slice(b"\" outcome=");
     out.extend_from_slice(outcome.word().as_bytes());
     if let Some(detail) = outcome.detail() {
@@ -334,7 +333,7 @@ pub(super) mod tests {
         assert_eq!(hit.get("galley.upstream.duration"), None);
     }
 
-    /// The lines of a request whose `traceparent` and `accept-language` are so, in json and ecs.
+    /// The lines of a request with these values of `traceparent` and `accept-language`, in json and ecs.
     fn selected(traceparent: &[u8], language: Option<&[u8]>) -> [serde_json::Value; 2] {
         let name = http::HeaderName::from_static;
         let fields = [
@@ -394,7 +393,7 @@ pub(super) mod tests {
         assert_eq!(ecs.as_object().unwrap().len(), 6, "{ecs}");
     }
 
-    /// A selection of all fields equals the line without a selection, with the fields that are only there on request.
+    /// A selection of all fields gives the same line as no selection, plus the fields that are only written on request.
     #[test]
     fn all_fields_have_a_value_and_a_name_in_both_forms() {
         let fields: Vec<LogField> = KnownField::ALL
@@ -417,7 +416,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_second_is_kept_and_turned() {
+    fn the_formatted_second_is_cached_and_replaced() {
         let mut formatter = Formatter::new(&LogFormat::Combined.into(), TimeZone::UTC);
         let mut out = Vec::new();
         for seconds in [0, 0, 1, 0] {

@@ -1,8 +1,8 @@
 //! Logs and counters: one access line per request, messages for the operator, counters.
 //!
-//! Nothing here decides about a request or delays one: access lines leave a core through a bounded channel that drops and
-//! counts when it is full, and counters are plain stores by the core that owns them. Text of clients is escaped before it
-//! is written, so that no line can be forged.
+//! Nothing here makes decisions about a request or delays one: a thread sends access lines through a bounded channel, which
+//! drops and counts them when it is full, and counters are plain stores by the thread that owns them. Text from clients is
+//! escaped before it is written, so that no line can be forged.
 
 pub mod access;
 pub mod counters;

@@ -1,21 +1,21 @@
-//! A limit on messages that clients can cause, so that a hostile one cannot fill the disk (and hide what matters).
+//! Limits messages that clients can cause, so that a hostile client can neither fill the disk nor hide important messages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Lets some messages of one kind through each second and counts the rest, for messages that clients can cause.
+/// Admits some messages of one kind in each second and counts the others, for messages that clients can cause.
 #[derive(Debug)]
 pub struct RateLimited {
-    /// Named in the message about the rest.
+    /// The kind of message, for the report about suppressed ones.
     what: &'static str,
     per_second: u32,
     began: Instant,
-    /// The second in the upper half, how many wanted through in it in the lower half.
+    /// The second in the upper half, and the number of messages in that second in the lower half.
     state: AtomicU64,
 }
 
 impl RateLimited {
-    /// Lets `per_second` messages about `what` through.
+    /// Admits `per_second` messages about `what`.
     pub fn new(what: &'static str, per_second: u32) -> Self {
         Self {
             what,
@@ -25,20 +25,20 @@ impl RateLimited {
         }
     }
 
-    /// Whether this message may be written. The first of a later second reports how many were held back before.
+    /// Whether this message may be written. The first message of a later second reports how many were suppressed before.
     pub fn admit(&self) -> bool {
         let (is_admitted, held_back) = self.admit_at(self.second());
         self.report(held_back);
         is_admitted
     }
 
-    /// Reports the messages that were held back in a second that is over; for a tick, so that the end of a flood is reported
-    /// as well.
+    /// Reports the messages that were suppressed in a previous second. Called at each timer tick, so that the end of a flood is
+    /// reported, too.
     pub fn settle(&self) {
         self.report(self.settle_at(self.second()));
     }
 
-    /// The decision for one more message in `second`, and how many an earlier second held back.
+    /// Whether one more message in `second` is admitted, and how many an earlier second has suppressed.
     pub(super) fn admit_at(&self, second: u32) -> (bool, u32) {
         let (then, wanted) = self.step(|then, wanted| {
             if then == second {
@@ -69,7 +69,7 @@ impl RateLimited {
         }
     }
 
-    /// Replaces second and count; gives the old ones. Exactly one thread sees the end of a second.
+    /// Replaces second and count, and returns the old ones. Exactly one thread sees the end of a second.
     fn step(&self, next: impl Fn(u32, u32) -> (u32, u32)) -> (u32, u32) {
         let replaced = self
             .state
@@ -81,7 +81,7 @@ impl RateLimited {
         split(replaced.unwrap_or_else(|same| same))
     }
 
-    /// Wraps after a century.
+    /// Saturates after a century.
     fn second(&self) -> u32 {
         u32::try_from(self.began.elapsed().as_secs()).unwrap_or(u32::MAX)
     }
@@ -97,18 +97,17 @@ impl RateLimited {
     }
 }
 
-/// Lets one message through in each interval, for conditions that last: the message that is let through reports the count so
-/// far.
+/// Admits one message in each interval, for conditions that last. The admitted message reports the count so far.
 #[derive(Debug)]
 pub struct Seldom {
     every_s: u32,
     began: Instant,
-    /// The second of the last message, counted from 1; 0: there was none.
+    /// The second of the last message, counted from 1; 0: none so far.
     last: AtomicU64,
 }
 
 impl Seldom {
-    /// One message in so many seconds.
+    /// Admits one message in `every_s` seconds.
     pub fn new(every_s: u32) -> Self {
         Self {
             every_s,
@@ -143,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_a_second_and_the_rest_counted() {
+    fn messages_above_the_limit_are_counted() {
         let limit = RateLimited::new("tests", 2);
         let seen: Vec<_> = [0, 0, 0, 0, 1, 1, 5, 5, 5]
             .map(|second| limit.admit_at(second))
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_an_interval() {
+    fn one_message_is_admitted_per_interval() {
         let seldom = Seldom::new(60);
         let seen: Vec<_> = [1, 2, 60, 61, 62, 121, 500]
             .map(|second| seldom.admit_at(second))

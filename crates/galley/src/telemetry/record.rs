@@ -1,4 +1,4 @@
-//! The contents of an access line about a request.
+//! The contents of an access line.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -7,34 +7,34 @@ use galley_policy::access::CountryCode;
 use galley_policy::outcome::Outcome;
 use http::HeaderValue;
 
-/// The facts about one request at its end.
+/// The facts about a request at its end.
 #[derive(Clone, Debug)]
 pub struct AccessRecord<'a> {
-    /// When it began or ended, by the wall clock.
+    /// The time at the end of the request, from the wall clock.
     pub time: SystemTime,
-    /// The client's address.
+    /// The address of the client.
     pub client: IpAddr,
-    /// What the client sent.
+    /// The request head.
     pub words: Words<'a>,
     /// The status that was sent.
     pub status: u16,
-    /// Body bytes that were sent.
+    /// The body bytes that were sent.
     pub body_bytes: u64,
-    /// Its outcome.
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long the upstream took, if it was asked.
+    /// The time of the upstream, if a request was sent to it.
     pub upstream_time: Option<Duration>,
-    /// From the first byte of the head to the last of the answer.
+    /// The time from the first byte of the head to the last byte of the response.
     pub total_time: Duration,
-    /// The id that the answer and the messages about it carry.
+    /// The request id in the response and in messages about the request.
     pub request_id: &'a str,
-    /// Whether the client was gone before the end.
+    /// Whether the client disconnected before the end.
     pub vanished: bool,
-    /// Its country, if lines have that.
+    /// The country of the client, if the log has it.
     pub country: Option<CountryCode>,
-    /// `1.3`; `None`: Galley did not speak TLS with the client.
+    /// The version of TLS, such as `1.3`; `None`: the connection did not use TLS.
     pub tls_version: Option<&'static str>,
-    /// The trace that Galley has told the upstream, in 32 digits.
+    /// The trace id that Galley has sent upstream, in 32 digits.
     pub trace_id: Option<[u8; 32]>,
     /// Values of [`LoggedHeaders::request`](super::fields::LoggedHeaders::request).
     pub request_fields: &'a [Option<&'a [u8]>],
@@ -42,19 +42,19 @@ pub struct AccessRecord<'a> {
     pub response_fields: &'a [Option<HeaderValue>],
 }
 
-/// What a line tells of a request's head. Texts are as the client sent them; nothing needs to be valid.
+/// The parts of a request head that a line contains, as the client sent them, valid or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Words<'a> {
     /// The method; `-` if the head could not be read.
     pub method: &'a str,
-    /// The target, raw.
+    /// The raw target.
     pub target: &'a [u8],
-    /// `HTTP/1.1`.
+    /// The version, such as `HTTP/1.1`.
     pub version: &'static str,
     /// The requested host.
     pub host: &'a [u8],
-    /// `Referer`, raw.
+    /// The raw `Referer`.
     pub referer: Option<&'a [u8]>,
-    /// `User-Agent`, raw.
+    /// The raw `User-Agent`.
     pub user_agent: Option<&'a [u8]>,
 }

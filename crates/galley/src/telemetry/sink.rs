@@ -1,4 +1,4 @@
-//! The destination of lines: a standard stream, or a file that can be reopened after it was renamed.
+//! The destination of log lines: a standard stream, or a file that can be reopened after it was renamed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use galley_config::LogTarget;
 
-/// An open target. Every write is one whole line or several.
+/// An open target. Every write contains one or several complete lines.
 #[derive(Debug)]
 pub(super) enum Sink {
     Stdout,
@@ -31,8 +31,7 @@ impl Sink {
         })
     }
 
-    /// Opens the file at its path again. On an error the open file stays in use: lines in a moved file are better than
-    /// no lines.
+    /// Reopens the file at its path. On an error the open file stays in use: lines in a renamed file are better than no lines.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         if let Self::File { path, file } = self {
             *file = append_to(path)?;
@@ -40,7 +39,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes all of it.
+    /// Writes all bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Stdout => {
@@ -54,7 +53,7 @@ impl Sink {
     }
 }
 
-/// `O_APPEND`, so that several processes and `copytruncate` do not overwrite one another.
+/// Opens with `O_APPEND`, so that several processes and `copytruncate` do not overwrite each other's lines.
 fn append_to(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).open(path)
 }

@@ -1,7 +1,7 @@
-//! The counters, and the meaning of their sums.
+//! The layout of the counters, and the meaning of their sums.
 //!
 //! The slots follow the words of `galley_policy::outcome`: a new word there is a new counter here, without a second list.
-//! Times go into fixed buckets, so that histograms of many machines can be added.
+//! Times are counted in fixed buckets, so that histograms of many machines can be added.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use galley_policy::outcome::{
     MissWhy, NotStored, Outcome, PassWhy, RefusedWhy, StaleWhy, StoreOutcome,
 };
 
-/// Where each count lies.
+/// The index of each counter.
 pub(super) mod slots {
     use super::{
         BOUNDS_US, Duration, MissWhy, NotStored, OUTCOMES, Outcome, PassWhy, RefusedWhy, StaleWhy,
@@ -20,23 +20,23 @@ pub(super) mod slots {
     pub(super) const BYTES: usize = REQUESTS + OUTCOMES.len();
     pub(super) const STORED: usize = BYTES + OUTCOMES.len();
     pub(super) const COLLAPSED: usize = STORED + 1;
-    /// Answers with a status of 5xx.
+    /// Responses with a status of 5xx.
     pub(in crate::telemetry) const SERVER_ERRORS: usize = COLLAPSED + 1;
     pub(super) const MISS: usize = SERVER_ERRORS + 1;
     pub(super) const NOT_STORED: usize = MISS + MissWhy::ALL.len();
     pub(super) const STALE: usize = NOT_STORED + NotStored::ALL.len();
     pub(super) const PASS: usize = STALE + StaleWhy::ALL.len();
     pub(super) const REFUSED: usize = PASS + PassWhy::ALL.len();
-    /// First bucket of the time that requests took.
+    /// The first bucket of the total time of requests.
     pub(in crate::telemetry) const TOTAL_TIME: usize = REFUSED + RefusedWhy::ALL.len();
-    /// First bucket of the time until the upstream's head.
+    /// The first bucket of the time until the upstream's response head.
     pub(in crate::telemetry) const UPSTREAM_TIME: usize = TOTAL_TIME + TIMES;
-    /// All of them.
+    /// The number of slots.
     pub(in crate::telemetry) const COUNT: usize = UPSTREAM_TIME + TIMES;
 
-    /// From the first bucket of a histogram: its sum, in microseconds.
+    /// The offset of the sum from the first bucket of a histogram, in microseconds.
     pub(in crate::telemetry) const SUM: usize = BOUNDS_US.len() + 1;
-    /// Slots of one histogram: buckets, the one above all bounds, the sum.
+    /// The slots of one histogram: the buckets, the one above all bounds, and the sum.
     pub(super) const TIMES: usize = SUM + 1;
 
     /// The slots of an outcome's requests and bytes.
@@ -59,7 +59,7 @@ pub(super) mod slots {
         (REQUESTS + index, BYTES + index)
     }
 
-    /// The slots of its reasons.
+    /// The slots of an outcome's reasons.
     pub(in crate::telemetry) fn of_reasons(outcome: Outcome) -> [Option<usize>; 3] {
         match outcome {
             Outcome::Hit
@@ -76,24 +76,24 @@ pub(super) mod slots {
             Outcome::Refused(why) => [Some(REFUSED + why as usize), None, None],
             Outcome::Miss {
                 why,
-                outcome: kept,
+                outcome: stored,
                 collapsed,
             } => {
-                let kept = match kept {
+                let stored = match stored {
                     StoreOutcome::Stored | StoreOutcome::StoredIncludes => Some(STORED),
                     StoreOutcome::Undecided => None,
                     StoreOutcome::NotStored(why) => Some(NOT_STORED + why as usize),
                 };
                 [
                     Some(MISS + why as usize),
-                    kept,
+                    stored,
                     collapsed.then_some(COLLAPSED),
                 ]
             }
         }
     }
 
-    /// Which bucket, and what to add to the sum. What most answers take is in the first ones.
+    /// The bucket of a time, and the amount to add to the sum. Most times are in the first buckets.
     pub(in crate::telemetry) fn of_time(time: Duration) -> (usize, u64) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS_US.iter().position(|bound| us <= *bound);
@@ -101,7 +101,7 @@ pub(super) mod slots {
     }
 }
 
-/// Sums of one site or of all, since the start.
+/// The sums of one site or of all, since the start.
 #[derive(Clone, Debug)]
 pub struct Totals([u64; slots::COUNT]);
 
@@ -116,8 +116,8 @@ impl Totals {
         Self(sums)
     }
 
-    /// The main sums by word, always the same words in the same order: `requests`, `bytes` (of bodies), the first word
-    /// of each outcome, of the misses `stored` and `collapsed`, and `server_errors`.
+    /// The main sums by word, always the same words in the same order: `requests`, `bytes` (of bodies), the first word of each
+    /// outcome, of the misses `stored` and `collapsed`, and `server_errors`.
     pub fn words(&self) -> Vec<(&'static str, u64)> {
         let mut words = vec![("requests", self.requests()), ("bytes", self.bytes())];
         words.extend(self.outcomes().map(|(word, requests, _)| (word, requests)));
@@ -127,17 +127,17 @@ impl Totals {
         words
     }
 
-    /// All requests.
+    /// The number of requests.
     pub fn requests(&self) -> u64 {
         self.outcomes().map(|(_, requests, _)| requests).sum()
     }
 
-    /// Bytes of all bodies.
+    /// The bytes of all bodies.
     pub fn bytes(&self) -> u64 {
         self.outcomes().map(|(_, _, bytes)| bytes).sum()
     }
 
-    /// Requests and bytes of each outcome's first word.
+    /// Requests and bytes by the first word of the outcome.
     pub fn outcomes(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
         let all = OUTCOMES.iter().enumerate();
         all.map(|(index, word)| {
@@ -146,19 +146,19 @@ impl Totals {
         })
     }
 
-    /// Requests of one outcome.
+    /// The number of requests with one outcome.
     pub fn of(&self, word: &str) -> u64 {
         let mut all = self.outcomes();
         all.find(|(known, ..)| *known == word)
             .map_or(0, |(_, requests, _)| requests)
     }
 
-    /// Misses whose answer was stored.
+    /// Misses whose response was stored.
     pub fn stored(&self) -> u64 {
         self.at(slots::STORED)
     }
 
-    /// Misses that waited for what another request had ordered.
+    /// Misses that waited for the fetch of another request.
     pub fn collapsed(&self) -> u64 {
         self.at(slots::COLLAPSED)
     }
@@ -168,39 +168,39 @@ impl Totals {
         self.at(slots::SERVER_ERRORS)
     }
 
-    /// Misses by why.
+    /// Misses by reason.
     pub fn misses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.reasons(slots::MISS, MissWhy::ALL.iter().map(|why| why.word()))
     }
 
-    /// Misses that were not stored, by why.
+    /// Misses that were not stored, by reason.
     pub fn not_stored(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let words = NotStored::ALL.iter().map(|why| why.word());
         self.reasons(slots::NOT_STORED, words)
     }
 
-    /// Stale answers by why.
+    /// Stale responses by reason.
     pub fn stale(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.reasons(slots::STALE, StaleWhy::ALL.iter().map(|why| why.word()))
     }
 
-    /// Passes by why.
+    /// Passes by reason.
     pub fn passes(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.reasons(slots::PASS, PassWhy::ALL.iter().map(|why| why.word()))
     }
 
-    /// Refusals by why.
+    /// Rejected requests by reason.
     pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let words = RefusedWhy::ALL.iter().map(|why| why.word());
         self.reasons(slots::REFUSED, words)
     }
 
-    /// From request heads to the ends of answers.
+    /// The times from request heads to the ends of responses.
     pub fn total_time(&self) -> Histogram<'_> {
         self.times(slots::TOTAL_TIME)
     }
 
-    /// From asking the upstream to its heads, as requests waited for it.
+    /// The times from requests to the upstream to its response heads, including the time in the queue.
     pub fn upstream_time(&self) -> Histogram<'_> {
         self.times(slots::UPSTREAM_TIME)
     }
@@ -225,22 +225,22 @@ impl Totals {
     }
 }
 
-/// Times in fixed buckets.
+/// A histogram of times with fixed buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Histogram<'t>(&'t [u64]);
 
 impl Histogram<'_> {
-    /// How many times were measured.
+    /// The number of measured times.
     pub fn count(&self) -> u64 {
         self.0.iter().take(slots::SUM).sum()
     }
 
-    /// Their sum in microseconds.
+    /// The sum of the times, in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.0.get(slots::SUM).copied().unwrap_or(0)
     }
 
-    /// How many were at most each bound, in microseconds; the last bound is `None`, above all.
+    /// The number of times up to each bound, in microseconds; the last bound is `None`, above all.
     pub fn cumulative(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         let bounds = BOUNDS_US.iter().copied().map(Some).chain([None]);
         let sums = self.0.iter().scan(0_u64, |sum, count| {
@@ -251,7 +251,7 @@ impl Histogram<'_> {
     }
 }
 
-/// First words of the outcomes, in the order of their slots.
+/// The first words of the outcomes, in the order of their slots.
 const OUTCOMES: [&str; 9] = [
     "hit",
     "stale",
@@ -264,7 +264,7 @@ const OUTCOMES: [&str; 9] = [
     "refused",
 ];
 
-/// Upper bounds of the buckets in microseconds: a hit is in the first, PHP in the middle, trouble in the last ones.
+/// The upper bounds of the buckets, in microseconds: hits are in the first, PHP in the middle, problems in the last ones.
 const BOUNDS_US: [u64; 14] = [
     100, 500, 1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     2_500_000, 5_000_000, 10_000_000,

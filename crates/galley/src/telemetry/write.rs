@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::escape;
 
-/// A further member of a JSON object.
+/// Writes a further member of a JSON object.
 pub(super) fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());
@@ -17,7 +17,7 @@ pub(super) fn text(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     }
 }
 
-/// Microseconds, because a hit takes some tens of them.
+/// Writes seconds with microseconds, because a hit takes some tens of them.
 pub(super) fn seconds(out: &mut Vec<u8>, time: Duration) {
     match time.as_secs() {
         0 => out.extend_from_slice(b"0."),
@@ -29,7 +29,7 @@ pub(super) fn seconds(out: &mut Vec<u8>, time: Duration) {
     digits::<6>(out, time.subsec_micros());
 }
 
-/// The last `COUNT` digits of a number, with zeros in front.
+/// Writes the last `COUNT` digits of a number, with leading zeros.
 pub(super) fn digits<const COUNT: usize>(out: &mut Vec<u8>, mut number: u32) {
     let mut text = [b'0'; COUNT];
     for digit in text.iter_mut().rev() {
@@ -43,14 +43,14 @@ pub(super) fn number(out: &mut Vec<u8>, number: impl itoa::Integer) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// The formatting machinery of the standard library costs twenty times as much as these four numbers.
+/// Writes an address. The formatting of the standard library costs twenty times as much for these four numbers.
 pub(super) fn address(out: &mut Vec<u8>, address: IpAddr) {
     let IpAddr::V4(address) = address else {
         // Writing to memory cannot fail.
         let _ = write!(out, "{address}");
         return;
     };
-    // Each octet with its dot over the room that the one before did not need.
+    // Each octet and its dot overwrite the unused bytes of the previous one.
     let (mut text, mut end) = ([0; 16], 0);
     for octet in address.octets() {
         let (digits, count) = OCTETS.get(usize::from(octet)).copied().unwrap_or_default();
@@ -62,7 +62,7 @@ pub(super) fn address(out: &mut Vec<u8>, address: IpAddr) {
     out.extend_from_slice(text.get(..end - 1).unwrap_or_default());
 }
 
-/// Each octet in decimal with a dot behind it, and their length.
+/// Each octet in decimal, followed by a dot, and the length of that text.
 const OCTETS: [([u8; 4], usize); 256] = {
     let mut all = [([0; 4], 0); 256];
     let mut value = 0_u8;

@@ -1,9 +1,9 @@
 //! Certificates by name.
 //!
-//! A host leads to a [`Slot`], and a slot to the current certificate: a renewal changes only its slot, however many names
-//! it has. Names are looked up as hosts of sites are: the exact one, then the longest `*.`, then `*`. A client without SNI
-//! gets the slot of `*`, or otherwise the first one; a client with an unknown name gets none, and so learns no other site's
-//! name (RFC 6066 section 3 allows both).
+//! A host maps to a [`Slot`], and a slot to the current certificates: a renewal changes only its slot, however many names it has.
+//! Names are looked up as hosts of sites are: the exact name, then the longest `*.` pattern, then `*`. A client without SNI gets
+//! the slot of `*`, or otherwise the first one. A client with an unknown name gets none, and so learns no other site's name
+//! (RFC 6066 section 3 permits both).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,27 +16,27 @@ use rustls::sign::CertifiedKey;
 
 use super::protocols::ACME;
 
-/// See the module. Shared by all cores.
+/// The certificates of all names, shared by all front threads.
 #[derive(Debug, Default)]
 pub struct Certificates {
     table: ArcSwap<NameTable>,
     challenges: ArcSwap<HashMap<String, Arc<CertifiedKey>>>,
-    /// Held while one of them is made from the one before.
+    /// Held while a new table replaces the old one.
     changing: Mutex<()>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct NameTable {
-    /// `example.com`, `.example.com` for every name below it, `*`.
+    /// The slots by host: `example.com`, `.example.com` for all names below it, `*`.
     hosts: HashMap<Arc<str>, Arc<Slot>>,
     first: Option<Arc<Slot>>,
 }
 
-/// The certificates of one site: of several kinds of key, a client gets the first that it understands.
+/// The current certificates of one site. If they have keys of several types, a client gets the first that it supports.
 #[derive(Debug)]
 pub struct Slot(ArcSwap<Kinds>);
 
-/// Certificates for the same hosts, those with short signatures first; never empty.
+/// Certificates for the same hosts with different types of keys, those with short signatures first; never empty.
 #[derive(Clone, Debug)]
 pub struct Kinds {
     all: Vec<Arc<CertificateChain>>,
@@ -46,16 +46,16 @@ pub struct Kinds {
 /// A certificate with the contents of its files.
 #[derive(Clone, Debug)]
 pub struct CertificateSource {
-    /// Where they were read.
+    /// The paths of the files.
     pub files: CertificateFiles,
-    /// What was in them.
+    /// The contents of the files.
     pub pem: CertificatePem,
 }
 
 impl Kinds {
-    /// `None` of no certificate.
+    /// Sorts the certificates; `None` without any.
     pub fn new(mut all: Vec<Arc<CertificateChain>>) -> Option<Self> {
-        // An RSA signature costs the core twenty times as much as one on P-256.
+        // An RSA signature costs twenty times as much processor time as one on P-256.
         all.sort_by_key(|one| one.certified.key.algorithm() == SignatureAlgorithm::RSA);
         (!all.is_empty()).then_some(Self {
             all,
@@ -63,9 +63,9 @@ impl Kinds {
         })
     }
 
-    /// The certificates in `sources`, which are kept with them; `None` of none.
+    /// Parses the certificates in `sources` and keeps the sources; `None` without any.
     ///
-    /// Errors: the first that cannot be used, with its file.
+    /// Errors: the first source that cannot be used, with its file.
     pub fn from_sources(sources: Vec<CertificateSource>) -> Result<Option<Self>, String> {
         let parse = |source: &CertificateSource| {
             let parsed = source.pem.parse(&source.files);
@@ -97,19 +97,19 @@ impl Kinds {
 }
 
 impl Slot {
-    /// A place for certificates.
+    /// Creates a slot with these certificates.
     pub fn new(kinds: Kinds) -> Arc<Self> {
         Arc::new(Self(ArcSwap::from_pointee(kinds)))
     }
 
-    /// Its certificates from now on; connections that stand keep theirs.
+    /// Replaces the certificates; existing connections keep theirs.
     pub fn renew(&self, kinds: Kinds) {
         self.0.store(Arc::new(kinds));
     }
 
-    /// Forgets the contents of files that can all be read again. Blocks on the disk.
+    /// Drops the contents of files if all files can be read again. Blocks on the disk.
     ///
-    /// Files that only root can read are needed once more when another process takes over, which is not root.
+    /// The contents of files that only root can read are needed when another process, which is not root, takes over.
     pub fn forget_readable(&self) {
         let kinds = self.kinds();
         let mut files = kinds
@@ -122,12 +122,12 @@ impl Slot {
                 all,
                 sources: Vec::new(),
             };
-            // A renewal meanwhile is newer.
+            // Does nothing if the certificates have been renewed since.
             self.0.compare_and_swap(&kinds, Arc::new(without));
         }
     }
 
-    /// Its certificates now.
+    /// The current certificates.
     pub fn kinds(&self) -> Arc<Kinds> {
         self.0.load_full()
     }
@@ -138,7 +138,7 @@ impl Slot {
 }
 
 impl Certificates {
-    /// Gives hosts their slots, all in one step; a host that has one already keeps it. `hosts` are canonical: `example.com`,
+    /// Assigns slots to hosts in one step; a host that already has a slot keeps it. `hosts` are canonical: `example.com`,
     /// `*.example.com`, `*`.
     pub fn add<'h>(&self, all: impl IntoIterator<Item = (&'h [String], Arc<Slot>)>) {
         self.change(|table| {
@@ -152,9 +152,9 @@ impl Certificates {
         });
     }
 
-    /// Installs the certificate of `names`, in place of their former one.
+    /// Installs the certificate of `names`, in place of their previous one.
     ///
-    /// Errors: why it cannot be used.
+    /// Errors: the reason why it cannot be used.
     pub fn put(&self, names: &[String], key: Arc<CertifiedKey>) -> Result<(), CertificateError> {
         let certificate = Arc::new(CertificateChain::of(key)?);
         let kinds =
@@ -179,14 +179,15 @@ impl Certificates {
         Ok(())
     }
 
-    /// Answers the challenge of an authority for `name` (RFC 8737): handshakes that speak of nothing else get `key`.
+    /// Starts to answer an authority's challenge for `name` (RFC 8737): handshakes that only offer the protocol of challenges
+    /// get `key`.
     pub fn put_challenge(&self, name: &str, key: Arc<CertifiedKey>) {
         self.challenge(|all| {
             all.insert(name.to_ascii_lowercase(), key);
         });
     }
 
-    /// Ends the challenge that is answered with `key`; a later one for the same name continues.
+    /// Ends the challenge that is answered with `key`, but not a later one for the same name.
     pub fn drop_challenge(&self, name: &str, key: &Arc<CertifiedKey>) {
         let name = name.to_ascii_lowercase();
         self.challenge(|all| {
@@ -253,17 +254,17 @@ fn place(host: &str) -> Arc<str> {
     }
 }
 
-/// What a connection was answered with.
+/// The certificates that were selected for a connection.
 #[derive(Clone, Debug)]
 pub struct Presented {
     certificates: Arc<Certificates>,
-    /// As the client asked, in lower case.
+    /// The name in the client's SNI, in lower case.
     name: Option<Box<str>>,
     slot: Option<Arc<Slot>>,
 }
 
 impl Presented {
-    /// To a client with SNI `name`.
+    /// The certificates for a client with SNI `name`.
     pub fn new(certificates: &Arc<Certificates>, name: Option<&str>) -> Self {
         let name = name.map(str::to_ascii_lowercase);
         Self {
@@ -273,9 +274,9 @@ impl Presented {
         }
     }
 
-    /// Whether a request for a canonical host may come over this connection: the client named it in SNI, or the certificate is
-    /// valid for the host, or the host has the same certificates. Otherwise the client believes that it is connected to
-    /// another server (RFC 9110 section 15.5.20).
+    /// Whether a host may be requested on this connection: the client named it in SNI, or the certificate is valid for the
+    /// host, or the host has the same certificates. Otherwise the client would mistake this server for another one (RFC 9110
+    /// section 15.5.20). `host` is canonical.
     pub fn allows(&self, host: &str) -> bool {
         if self.name.as_deref() == Some(host) {
             return true;
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_as_hosts_of_sites_are() {
+    fn names_are_found_like_hosts_of_sites() {
         let all = Certificates::default();
         assert!(shown(&all, None).is_none() && shown(&all, Some("a.test")).is_none());
         let (one, wild, other) = (
@@ -366,11 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_be_asked_for_what_its_certificate_speaks_for() {
+    fn a_connection_permits_hosts_of_its_certificate() {
         let all = Arc::new(Certificates::default());
         let lists = [hosts(&["a.test", "b.test"]), hosts(&["c.test"])];
         let [first, second] = &lists;
-        // The first is valid for one of its hosts, and for one of no site.
+        // The certificate of the first site is valid for one of its hosts, and for a host of no site.
         all.add([
             (
                 first.as_slice(),
@@ -392,7 +393,7 @@ mod tests {
         ] {
             assert_eq!(allowed(name, host), wanted, "{name:?} {host}");
         }
-        // A site that has been renewed is the same site.
+        // A renewal does not change the site.
         let before = Presented::new(&all, Some("a.test"));
         let slot = all.find(Some("a.test")).unwrap();
         let new = CertificateChain::of(certificate(&["e.test"])).unwrap();

@@ -1,7 +1,7 @@
-//! TLS to upstreams: the expected name, and the trusted authorities.
+//! TLS to upstreams: the expected name, and the trusted certificate authorities.
 //!
-//! If no file is configured, the system's own store is trusted: an internal authority that the machine trusts is then
-//! trusted here too, and `ca-certificates` keeps the store up to date. A list inside the program could do neither.
+//! If no file is configured, the system's own store is trusted: it contains internal authorities that the machine trusts, and
+//! `ca-certificates` keeps it up to date. A list inside the program could do neither.
 
 use std::fmt;
 use std::io;
@@ -17,34 +17,35 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// How one upstream is spoken with.
+/// The TLS settings for one upstream.
 #[derive(Clone)]
 pub struct UpstreamTlsClient {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// Why an upstream cannot be spoken with over TLS.
+/// Why TLS to an upstream is not possible.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientTrouble {
-    /// The file of authorities.
+    /// The file with the authorities cannot be used.
     #[error("`site.upstream_tls` names a `ca` {0}")]
     Ca(CertificateError),
-    /// The system has no authorities.
+    /// The system trusts no authorities.
     #[error(
         "the system has no trusted certificate authorities: install `ca-certificates`, or name one with `ca` in `site.upstream_tls`"
     )]
     NoRoots,
-    /// The name is invalid.
+    /// The server name is invalid.
     #[error("`{0}` is not a valid name in a certificate")]
     Name(String),
-    /// The cryptography itself is not usable.
+    /// The TLS library cannot be used.
     #[error("TLS cannot be used: {0}")]
     Tls(#[from] rustls::Error),
 }
 
 impl UpstreamTlsClient {
-    /// For an upstream with the name `name`. `ca`: the trusted authorities, instead of the system's. Blocks on the disk.
+    /// Creates the settings for an upstream with the name `name`. `ca`: the trusted authorities, instead of the system's.
+    /// Blocks on the disk.
     pub fn new(name: &str, ca: Option<&Path>, verify: bool) -> Result<Self, ClientTrouble> {
         let bare = name.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned())
@@ -57,10 +58,10 @@ impl UpstreamTlsClient {
         } else {
             builder
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyServer(provider)))
         }
         .with_no_client_auth();
-        // RFC 7301: an upstream that speaks HTTP/2 as well must not select it here.
+        // RFC 7301: without this, an upstream that also speaks HTTP/2 could select it.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self {
             config: Arc::new(config),
@@ -68,7 +69,7 @@ impl UpstreamTlsClient {
         })
     }
 
-    /// The handshake. Not cancel-safe: the connection is lost with it.
+    /// Performs the handshake. Not cancel-safe: the connection is lost.
     pub async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let connector = TlsConnector::from(Arc::clone(&self.config));
         connector.connect(self.name.clone(), stream).await
@@ -89,9 +90,9 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
         Some(path) => galley_certs::read_roots(path).map_err(ClientTrouble::Ca)?,
         None => rustls_native_certs::load_native_certs().certs,
     };
-    // Every system has some authorities that are too old to be parsed; the others are trusted all the same.
-    let (taken, _) = store.add_parsable_certificates(found);
-    match (taken, ca) {
+    // Some authorities of every system are too old to be parsed; the others are trusted nevertheless.
+    let (added, _) = store.add_parsable_certificates(found);
+    match (added, ca) {
         (0, None) => Err(ClientTrouble::NoRoots),
         (0, Some(_)) => Err(ClientTrouble::Ca(CertificateError::Missing(
             "usable certificate",
@@ -100,11 +101,11 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore, ClientTrouble> {
     }
 }
 
-/// `verify = false`: any server is accepted. It protects from eavesdroppers, not from a man in the middle.
+/// Accepts any certificate (`verify = false`). This protects against eavesdroppers, not against a man in the middle.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyServer(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyServer {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

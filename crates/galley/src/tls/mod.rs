@@ -1,11 +1,11 @@
 //! TLS for clients and for upstreams: certificates and handshakes.
 //!
-//! [`Certificates`] finds a certificate by name in the middle of a handshake, so it takes no lock and reads no disk;
-//! [`CertificateWatch`] updates it when files change. [`acceptor`] holds what all handshakes share. This module does not
-//! use client sockets or requests; [`Presented`] says afterwards which hosts may be requested on a connection.
+//! [`Certificates`] finds a certificate by name during a handshake, so it takes no lock and does not read the disk;
+//! [`CertificateWatch`] updates it when files change. [`acceptor`] creates the settings that all handshakes share. This module
+//! does not use client sockets or requests; [`Presented`] decides which hosts may be requested on a connection.
 //!
-//! The implementation is rustls with AWS-LC's cryptography: weak features (TLS 1.1, RC4, static RSA, renegotiation,
-//! compression) do not exist in it, so none has to be turned off.
+//! The implementation is rustls with the cryptography of AWS-LC: weak features (TLS 1.1, RC4, static RSA, renegotiation,
+//! compression) do not exist in it, so none has to be disabled.
 
 mod certificates;
 mod client;

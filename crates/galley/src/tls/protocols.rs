@@ -3,5 +3,5 @@
 /// HTTP/2 (RFC 9113 section 3.2).
 pub const H2: &[u8] = b"h2";
 
-/// The protocol of an authority that validates a name (RFC 8737).
+/// The protocol with which an authority validates a name (RFC 8737).
 pub const ACME: &[u8] = b"acme-tls/1";

@@ -1,7 +1,7 @@
-//! The settings that all handshakes with clients share.
+//! The TLS settings that all handshakes with clients share.
 //!
-//! Sessions are resumed with tickets, whose keys are valid for six hours, rotate, and never leave the memory. State is kept
-//! only for the few TLS 1.2 clients that do not accept tickets. There is no early data: it can be replayed.
+//! Sessions are resumed with tickets, whose keys are valid for six hours, rotate, and are never written to disk. Sessions are
+//! stored only for the few TLS 1.2 clients that do not accept tickets. There is no early data, because it can be replayed.
 
 use std::sync::Arc;
 
@@ -13,27 +13,28 @@ use rustls::{ConfigBuilder, SupportedProtocolVersion};
 use super::certificates::Certificates;
 use super::protocols::ACME;
 
-/// The oldest version that is spoken.
+/// The oldest accepted version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Least {
     /// TLS 1.2, and 1.3 with clients that support it.
     Tls12,
-    /// TLS 1.3 alone.
+    /// Only TLS 1.3.
     Tls13,
 }
 
-/// What a front core answers handshakes with.
+/// The TLS settings of a front thread.
 #[derive(Clone)]
 pub struct Acceptor {
-    /// How.
+    /// The settings of rustls.
     pub config: Arc<ServerConfig>,
-    /// Its certificates.
+    /// The certificates by name.
     pub certificates: Arc<Certificates>,
 }
 
-/// Handshakes with `certificates`, which then speak one of `protocols`, the first that both know. Sessions of `before` go on.
+/// Creates the settings for handshakes with `certificates`, which select the first of `protocols` that the client supports.
+/// Sessions of `before` can be resumed.
 ///
-/// Errors: only where the cryptography itself is not usable.
+/// Errors: only if the TLS library cannot be used.
 pub fn acceptor(
     certificates: &Arc<Certificates>,
     least: Least,
@@ -43,7 +44,8 @@ pub fn acceptor(
     let resolver = Arc::clone(certificates);
     let mut config = builder(least)?.with_cert_resolver(resolver);
     config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
-    // Last: it is agreed on only where the client knows nothing else, and then `resolve` knows the challenge or refuses.
+    // Last: it is selected only if the client offers no other protocol. Then `resolve` finds the challenge, or rejects the
+    // handshake.
     config.alpn_protocols.push(ACME.to_vec());
     if let Some(Acceptor { config: before, .. }) = before {
         config.ticketer = Arc::clone(&before.ticketer);
@@ -70,7 +72,7 @@ fn builder(least: Least) -> Result<ConfigBuilder<ServerConfig, WantsServerCert>,
         .with_no_client_auth())
 }
 
-/// Sessions that are kept here, of some hundred bytes.
+/// The maximum number of stored sessions, of some hundred bytes each.
 const SESSIONS: usize = 1024;
 
 #[cfg(test)]
@@ -80,7 +82,7 @@ mod tests {
 
     /// RFC 8446 section 4.6.1: a stolen key decrypts the sessions of its tickets.
     #[test]
-    fn keys_of_tickets_are_followed_by_others_and_are_of_one_start() {
+    fn ticket_keys_rotate_and_are_shared_until_a_restart() {
         let certificates = Arc::new(Certificates::default());
         let make = || acceptor(&certificates, Least::Tls12, &[H2], None).unwrap();
         let (one, two) = (make().config, make().config);
@@ -98,7 +100,7 @@ mod tests {
         )
         .unwrap();
         assert!(next.config.ticketer.decrypt(&ticket).is_some());
-        // A key seals for six hours, and opens for six more.
+        // A key encrypts tickets for six hours, and decrypts them for six more.
         assert!(one.ticketer.enabled() && one.ticketer.lifetime() <= 12 * 3600);
         let kind = format!("{:?}", one.ticketer);
         assert!(kind.starts_with("TicketRotator"), "{kind}");

@@ -1,8 +1,8 @@
 //! Reloads certificate files that have changed: the next handshake uses the new certificate.
 //!
-//! A check only reads the files' metadata. A file whose stamp has changed is read, and if a pair is not valid (often
-//! because the second of its files has not been written yet) the old one stays in use until a stamp changes again. So a
-//! check between two writes loses nothing.
+//! A check only reads the metadata of the files. Files whose stamp has changed are read. If certificate and key do not match (often
+//! because the second file has not been written yet), the old certificate stays in use until a stamp changes again, so a check
+//! between the two writes does no harm.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,16 +14,16 @@ use galley_certs::{
 use super::certificates::{CertificateSource, Kinds, Slot};
 use crate::sys::stamps::{FileStamp, stamp};
 
-/// Certificate files with the certificates in them. One thread checks all of them.
+/// All watched certificates. One thread checks them.
 #[derive(Debug, Default)]
 pub struct CertificateWatch(Vec<Watched>);
 
 /// The files of one site.
 #[derive(Debug)]
 pub struct Watched {
-    /// The site, for the log.
+    /// The name of the site, for the log.
     pub site: String,
-    /// Whose certificates they are.
+    /// The slot with the site's certificates.
     pub slot: Arc<Slot>,
     files: Vec<(CertificateFiles, Stamps)>,
 }
@@ -31,9 +31,9 @@ pub struct Watched {
 impl Watched {
     /// Reads the certificates of a site, and keeps the contents of their files. Blocks on the disk.
     ///
-    /// Errors: the first that cannot be used, with its file.
+    /// Errors: the first certificate that cannot be used, with its file.
     pub fn read(site: &str, files: &[CertificateFiles]) -> Result<Option<Self>, String> {
-        // Taken first: a file that is written meanwhile is noticed at the next check.
+        // Before the contents: the next check then detects a file that is written at the same time.
         let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
         let stamps: Vec<_> = stamps.collect();
         let read = |files: &CertificateFiles| {
@@ -50,7 +50,7 @@ impl Watched {
         }))
     }
 
-    /// Those of `files`, which were read before, into `slot`.
+    /// Watches `files`, whose certificates `slot` already has.
     pub fn known(site: &str, files: &[CertificateFiles], slot: &Arc<Slot>) -> Self {
         let stamps = files.iter().map(|files| (files.clone(), stamps(files)));
         Self {
@@ -61,7 +61,7 @@ impl Watched {
     }
 
     /// Reloads changed certificates.
-    fn look(&mut self) {
+    fn reload_changed(&mut self) {
         let mut has_changed = false;
         for (files, known) in &mut self.files {
             let now = stamps(files);
@@ -94,7 +94,7 @@ impl Watched {
         }
     }
 
-    /// Says in the log what the dates are bad at.
+    /// Logs the certificates that are not valid, or expire soon.
     fn log_expiry(&self, now: SystemTime) {
         for one in self.slot.kinds().iter() {
             let site = &self.site;
@@ -120,17 +120,17 @@ impl Watched {
 }
 
 impl CertificateWatch {
-    /// Looks after these.
+    /// Watches these certificates.
     pub fn new(all: Vec<Watched>) -> Self {
         Self(all)
     }
 
     /// Reloads changed certificates. Blocks on the disk.
     pub fn look(&mut self) {
-        self.0.iter_mut().for_each(Watched::look);
+        self.0.iter_mut().for_each(Watched::reload_changed);
     }
 
-    /// Says in the log which files cannot be read any more, so that their next renewal would pass unseen. Blocks on the disk.
+    /// Logs the files that are no longer readable, so that their next renewal would not be detected. Blocks on the disk.
     pub fn warn_of_unreadable(&self) {
         for one in &self.0 {
             let files = one
@@ -148,12 +148,12 @@ impl CertificateWatch {
         }
     }
 
-    /// Says in the log which certificates are expired or soon will be.
+    /// Logs the certificates that have expired, expire soon, or are not valid yet.
     pub fn tell(&self, now: SystemTime) {
         self.0.iter().for_each(|one| one.log_expiry(now));
     }
 
-    /// Whether there is nothing to look after.
+    /// Whether no certificate is watched.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -165,7 +165,7 @@ fn read_all(files: &[CertificateFiles]) -> Result<Vec<Arc<CertificateChain>>, St
     all.map_err(|error| error.to_string())
 }
 
-/// What the file system says of both files; `None` of one that is not there.
+/// The stamps of the certificate's and of the key's file; `None`: the file does not exist.
 type Stamps = [Option<FileStamp>; 2];
 
 fn stamps(files: &CertificateFiles) -> Stamps {

@@ -1,10 +1,10 @@
-//! The lines that `ab` of Apache prints, so that figures can be compared with published ones.
+//! The output format of Apache's `ab`, so that results can be compared with published ones.
 
 use std::fmt::Write as _;
 
 use super::figures::{LoadReport, Percentile};
 
-/// The lines of a run with so many connections at a time.
+/// Formats a run with this number of connections.
 pub fn ab_lines(report: &LoadReport, connections: usize, keeps: bool) -> String {
     let mut out = String::new();
     counts(&mut out, report, connections, keeps);
@@ -69,7 +69,7 @@ fn speeds(out: &mut String, report: &LoadReport, connections: usize) {
     }
 }
 
-/// Whole percents only.
+/// Writes whole percentiles only.
 fn percentiles(out: &mut String, report: &LoadReport) {
     out.push_str("\nPercentage of the requests served within a certain time (ms)\n");
     let whole = report

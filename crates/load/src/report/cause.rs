@@ -1,50 +1,50 @@
-//! Why the target could not process more: decided from samples of the machine around that moment, or unknown.
+//! Determines why the target could not process more, from samples of the machine around that time.
 
 use serde::{Deserialize, Serialize};
 
-/// The machine of the test at one moment; shares and rates since the sample before.
+/// The state of the testing machine; shares and rates are since the previous sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineSample {
-    /// Seconds after the begin of the run.
+    /// The time in seconds since the start of the run.
     pub at_s: f64,
-    /// Processor time of the test itself, in cores.
+    /// Processor time of the load test, in cores.
     pub client_cores: f64,
-    /// Busy share of all processors of the machine.
+    /// The busy share of all processors of the machine.
     pub busy: Option<f64>,
     /// Processor time of database servers on the machine, in cores.
     pub database_cores: Option<f64>,
     /// Processor time of PHP on the machine, in cores.
     pub php_cores: Option<f64>,
-    /// Requests at the local Galley's upstreams.
+    /// The number of requests at the upstreams of the local Galley.
     pub php_in_flight: Option<u64>,
-    /// How many it permits there.
+    /// The maximum number of requests there.
     pub php_slots: Option<u64>,
-    /// Requests that wait for a slot.
+    /// The number of requests that wait for a slot.
     pub php_waiting: Option<u64>,
-    /// The busiest share of the network interfaces' speed, where the target is not on this machine.
+    /// The used share of the speed of the busiest network interface, if the target is on another machine.
     pub network: Option<f64>,
 }
 
-/// What limited the target at the knee.
+/// The resource that limited the target at the knee.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KneeCause {
-    /// The test used a whole core: the target may hold more.
+    /// The load test used a whole core: the target may be able to process more.
     Client,
     /// All PHP slots were in use.
     PhpSlots,
-    /// The same, and the database used more processor time than PHP.
+    /// All PHP slots were in use, and the database used more processor time than PHP.
     Database,
     /// The processors of this machine were busy.
     Cpu,
     /// The network interface was busy.
     Network,
-    /// Nothing that was seen explains it.
+    /// No sample explains it.
     Unknown,
 }
 
 impl KneeCause {
-    /// In words.
+    /// The cause as text.
     pub fn words(self) -> &'static str {
         match self {
             Self::Client => {
@@ -60,7 +60,7 @@ impl KneeCause {
         }
     }
 
-    /// The cause, from the samples of the machine and the second in which the target held no more.
+    /// Determines the cause from the samples and from the second in which the target failed to keep up.
     #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
     pub fn of(samples: &[MachineSample], broke_at: usize) -> Self {
         let from = broke_at as f64 - BEFORE_S;
@@ -107,10 +107,10 @@ impl MachineSample {
     }
 }
 
-/// The samples that count, around the second in which the target held no more.
+/// The time before and after the failure whose samples count, in seconds.
 const BEFORE_S: f64 = 1.0;
 const AFTER_S: f64 = 3.0;
-/// In one thread nothing uses more than 1.
+/// A single thread uses at most 1.
 const WHOLE_CORE: f64 = 0.93;
 const BUSY: f64 = 0.93;
 
@@ -122,7 +122,7 @@ mod tests {
         let samples: Vec<MachineSample> = (0..20)
             .map(|second| {
                 let at_s = f64::from(second);
-                // Far from the knee all is well.
+                // Away from the knee there is no problem.
                 let sample = if (9..=13).contains(&second) {
                     sample
                 } else {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_has_its_signs() {
+    fn each_cause_is_recognized() {
         let idle = MachineSample {
             client_cores: 0.2,
             busy: Some(0.4),

@@ -1,4 +1,4 @@
-//! Line charts and bars as SVG, without scripts and external resources.
+//! Line charts and bar charts as SVG, without scripts and external resources.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ pub(super) struct ChartLine {
     pub(super) points: Vec<ChartPoint>,
 }
 
-/// A colour of the page's style, which has other shades on a dark background.
+/// A color of the page's style, which has a different shade on a dark background.
 #[derive(Clone, Copy)]
 pub(super) enum ChartColour {
     Green,
@@ -29,15 +29,15 @@ impl ChartColour {
     }
 }
 
-/// A value at a moment of a run.
+/// A value at one time of a run.
 #[derive(Clone, Copy)]
 pub(super) struct ChartPoint {
-    /// Seconds after its begin.
+    /// The time in seconds since the start of the run.
     pub(super) at_s: f64,
     pub(super) value: f64,
 }
 
-/// One value for each second.
+/// Returns a point for each second.
 #[expect(clippy::cast_precision_loss, reason = "seconds of a run")]
 pub(super) fn per_second(values: impl Iterator<Item = f64>) -> Vec<ChartPoint> {
     let at = |(second, value): (usize, f64)| ChartPoint {
@@ -47,7 +47,7 @@ pub(super) fn per_second(values: impl Iterator<Item = f64>) -> Vec<ChartPoint> {
     values.enumerate().map(at).collect()
 }
 
-/// A chart over the `length` seconds of a run. `most` makes the axes of two charts the same.
+/// A chart over the `length` seconds of a run. `most` gives two charts the same scale.
 pub(super) fn lines(
     title: &str,
     unit: &str,
@@ -70,7 +70,7 @@ pub(super) fn lines(
     out
 }
 
-/// What the lines show, for people who do not see them.
+/// A text description of the lines, for screen readers.
 fn description(unit: &str, lines: &[ChartLine]) -> String {
     let all = lines.iter().map(|line| {
         let values = line.points.iter().map(|point| point.value);
@@ -80,7 +80,7 @@ fn description(unit: &str, lines: &[ChartLine]) -> String {
     all.collect::<Vec<_>>().join("; ")
 }
 
-/// The grid, its values, and the seconds below it.
+/// Draws the grid, its labels, and the seconds below it.
 fn axes(out: &mut String, unit: &str, length: usize, top: f64) {
     for quarter in 0..=4 {
         let value = top * f64::from(quarter) / 4.0;
@@ -104,7 +104,7 @@ fn axes(out: &mut String, unit: &str, length: usize, top: f64) {
     );
 }
 
-/// A line with its name.
+/// Draws a line with its name.
 fn curve(out: &mut String, line: &ChartLine, number: usize, length: usize, top: f64) {
     let _ = write!(
         out,
@@ -130,7 +130,7 @@ fn path(points: &[ChartPoint], length: usize, top: f64) -> String {
     out
 }
 
-/// Names with their counts as bars, the largest first.
+/// A bar chart of names and counts, the largest first.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
 pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> String {
     let mut counts = counts.to_vec();
@@ -164,7 +164,7 @@ pub(super) fn bars(title: &str, counts: &[(String, u64)]) -> String {
     out
 }
 
-/// Three digits that count.
+/// Rounds to three significant digits.
 pub(super) fn rounded(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -173,7 +173,7 @@ pub(super) fn rounded(value: f64) -> String {
     }
 }
 
-/// Text as HTML and XML want it.
+/// Escapes text for HTML and XML.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -189,7 +189,7 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// The first line of a chart is solid, and the others differ by their dashes, so that no colour is needed.
+/// The first line of a chart is solid, and the others have different dashes, so that they can be distinguished without color.
 const DASHES: &[&str] = &["", " stroke-dasharray=\"7 3\"", " stroke-dasharray=\"2 3\""];
 
 const WIDTH: f64 = 640.0;

@@ -1,10 +1,10 @@
-//! A run second by second, for spreadsheets.
+//! The results of a run by second, for spreadsheets.
 
 use std::fmt::Write as _;
 
 use super::figures::LoadReport;
 
-/// The seconds of a run as comma-separated values, with a line of names.
+/// Formats the seconds of a run as comma-separated values with a header line.
 pub fn csv(report: &LoadReport) -> String {
     let mut out = "second,requests,failures,p50_ms,p95_ms,p99_ms\n".to_owned();
     for (number, second) in report.seconds.iter().enumerate() {

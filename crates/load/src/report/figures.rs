@@ -1,4 +1,4 @@
-//! The figures of one run as JSON: `galley load --json` writes them, and `--compare` reads them again.
+//! The results of one run as JSON: `galley load --json` writes them, and `--compare` reads them again.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,61 +18,61 @@ pub struct LoadSetup {
     pub target: String,
     /// `constant`, `ramp`, `closed` or `replay`.
     pub mode: String,
-    /// Protocol and connections, in words.
+    /// Protocol and connections, as text.
     pub client: String,
-    /// When the run began, in seconds of Unix time.
+    /// The start of the run, in seconds of Unix time.
     pub began: u64,
-    /// A ramp's first and last rate, or the constant rate twice; requests per second.
+    /// The first and the last rate of a ramp, or the constant rate twice; requests per second.
     pub rates: Option<[f64; 2]>,
-    /// For how many seconds requests were to be due.
+    /// The planned duration of the run, in seconds.
     pub planned_s: Option<f64>,
 }
 
-/// The figures of one run.
+/// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadReport {
     /// The options of the run.
     pub setup: LoadSetup,
-    /// True if the run was stopped before its end.
+    /// Whether the run was stopped early.
     pub stopped: bool,
-    /// From the begin to the last response, in seconds.
+    /// The time from the start to the last response, in seconds.
     pub elapsed_s: f64,
-    /// Complete responses.
+    /// The number of complete responses.
     pub responses: u64,
-    /// Of them per second.
+    /// Responses per second.
     pub per_second: f64,
-    /// Bytes of the responses.
+    /// The size of the responses, in bytes.
     pub bytes: u64,
-    /// Responses with 429 or 5xx, connections that broke, requests that were due and never sent.
+    /// The number of responses with 429 or 5xx, broken connections, and requests that were never sent.
     pub failures: u64,
-    /// Of these: due, and never sent because all connections were busy.
+    /// Of the failures, the requests that were never sent because all connections were busy.
     pub unsent: u64,
-    /// What failed first.
+    /// The first failure.
     pub first_failure: Option<String>,
-    /// Over all requests, from their intended starts.
+    /// The latencies of all requests, from their intended starts.
     pub latency: Vec<Percentile>,
-    /// The mean over the responses that were expected, in milliseconds.
+    /// The mean latency of the expected responses, in milliseconds.
     pub mean_ms: f64,
-    /// Responses by status; `0` are requests without one.
+    /// Requests by status; `0`: without a response.
     pub statuses: BTreeMap<u16, u64>,
     /// Responses by the word of their Cache-Status.
     pub cache: BTreeMap<String, u64>,
-    /// Second by second, by when requests were due.
+    /// The results by the second of the intended starts.
     pub seconds: Vec<ReportedSecond>,
-    /// Of the machine that runs the test, about once a second.
+    /// Samples of the machine that runs the test, about once a second.
     pub machine: Vec<MachineSample>,
-    /// The highest rate that the target held, for a ramp.
+    /// The highest rate that the target could process, for a ramp.
     pub knee: Option<Knee>,
-    /// Why it held no more.
+    /// The reason why it could not process more.
     pub cause: Option<KneeCause>,
 }
 
 /// A percentile of the latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
-    /// From 0 to 100.
+    /// The percentage, from 0 to 100.
     pub percent: f64,
-    /// Milliseconds.
+    /// The latency, in milliseconds.
     pub ms: f64,
 }
 
@@ -87,7 +87,7 @@ impl Percentile {
 }
 
 impl LoadReport {
-    /// The figures of an outcome.
+    /// Calculates the report of an outcome.
     pub fn new(setup: LoadSetup, outcome: &LoadOutcome, machine: Vec<MachineSample>) -> Self {
         Self {
             setup,
@@ -111,14 +111,14 @@ impl LoadReport {
         }
     }
 
-    /// The latency at a percentile that the report has, in milliseconds.
+    /// The latency at one of the report's percentiles, in milliseconds.
     pub fn ms(&self, percent: f64) -> Option<f64> {
         let is_it = |it: &&Percentile| (it.percent - percent).abs() < 1e-9;
         self.latency.iter().find(is_it).map(|it| it.ms)
     }
 }
 
-/// Of the latency.
+/// The percentiles of the latency in a report.
 const PERCENTS: [f64; 11] = [
     50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 99.99, 100.0,
 ];

@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use super::second::ReportedSecond;
 
-/// The highest rate that the target could process: up to there no request failed, and 99 % took at most the limit.
+/// The highest rate that the target could process: up to it no request failed, and 99 % took at most the limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// In requests per second; `None` if not even the first one was held.
+    /// The rate in requests per second; `None` if the target failed at the first rate.
     pub rate: Option<f64>,
-    /// The second of the run, from 0, in which the target held no more; `None` if it held to the end.
+    /// The second of the run, from 0, in which the target failed to keep up; `None`: it did not fail.
     pub broke_at: Option<usize>,
-    /// The limit of the 99th percentile in milliseconds.
+    /// The limit of the 99th percentile, in milliseconds.
     pub limit_ms: f64,
 }
 
-/// Finds it; `rates` are the first and the last of the ramp, which takes `over_s` seconds. A single second beyond the limit is
-/// not a knee unless requests failed, or the run ends with it.
+/// Finds the knee; `rates` are the first and the last rate of the ramp, which takes `over_s` seconds. A single second above the
+/// limit is not a knee unless requests failed, or the run ends with it.
 pub fn find_knee(seconds: &[ReportedSecond], rates: [f64; 2], over_s: f64, limit_ms: f64) -> Knee {
     let over_limit = |second: &ReportedSecond| second.p99_ms > limit_ms;
     let breaks = |at: usize| {

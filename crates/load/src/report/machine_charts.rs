@@ -6,7 +6,7 @@ use super::{
     figures::LoadReport,
 };
 
-/// The charts of a run, as far as samples have their values, on the scales of all `runs`.
+/// The charts of a run for which the samples have values, with the same scales for all `runs`.
 pub(super) fn machine_charts(run: &LoadReport, runs: &[&LoadReport]) -> Vec<String> {
     let charts = CHARTS.iter();
     charts.filter_map(|chart| chart.draw(run, runs)).collect()
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sampled_is_drawn_over_the_seconds_of_the_run() {
+    fn samples_are_drawn_over_the_seconds_of_the_run() {
         let run = run(vec![sample(1.0), sample(3.0)]);
         let charts = machine_charts(&run, &[&run]);
         let titles = [
@@ -178,7 +178,7 @@ mod tests {
             );
             assert!(chart.contains(">5 s<"), "{chart}");
         }
-        // The second of five seconds, and the fourth, on a chart from 90 to 620.
+        // The second and the fourth of five seconds, on a chart from 90 to 620.
         assert!(charts[0].contains("M222.5 "), "{}", charts[0]);
         assert!(charts[0].contains("L487.5 "), "{}", charts[0]);
         assert!(
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn charts_without_values_are_left_out_and_two_runs_have_one_scale() {
+    fn charts_without_values_are_omitted_and_two_runs_have_one_scale() {
         let bare = MachineSample {
             client_cores: 3.0,
             ..MachineSample::default()
@@ -200,7 +200,7 @@ mod tests {
         let charts = machine_charts(&after, &[&before, &after]);
         assert_eq!(charts.len(), 1, "neither shares nor PHP were seen");
         assert_eq!(machine_charts(&run(Vec::new()), &[&before]).len(), 0);
-        // The highest value of both runs and a little more.
+        // Slightly more than the highest value of both runs.
         let top = format!(">{}</text>", super::super::charts::rounded(3.0 * 1.05));
         let of_before = machine_charts(&before, &[&before, &after]);
         assert!(of_before[0].contains(&top) && charts[0].contains(&top));

@@ -1,4 +1,4 @@
-//! The results of a load test: figures, the knee and its cause, and their formats.
+//! The results of a load test: numbers, the knee and its cause, and their formats.
 
 mod ab;
 mod cause;

@@ -1,5 +1,4 @@
-//! One HTML page with all charts inside: it needs no network and runs no script. Two runs are shown side by side, on the
-//! same scales.
+//! One HTML page with all charts, without network access or scripts. Two runs are shown side by side, with the same scales.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ use super::{
     second::ReportedSecond,
 };
 
-/// The page of a run, and of an earlier one to compare it with, which comes first.
+/// The page of a run, and of an earlier one to compare with, which is shown first.
 pub fn html(report: &LoadReport, before: Option<&LoadReport>) -> String {
     let runs: Vec<&LoadReport> = before.into_iter().chain([report]).collect();
     let mut out = beginning(&report.setup.target);
@@ -66,7 +65,7 @@ fn name(number: usize, runs: usize) -> &'static str {
     }
 }
 
-/// The table of figures: one column for each run.
+/// The table of results: one column for each run.
 fn figures(out: &mut String, runs: &[&LoadReport]) {
     out.push_str("<table><tr><th></th>");
     for number in 0..runs.len() {
@@ -154,7 +153,7 @@ fn throughput_chart(run: &LoadReport, most: f64) -> String {
     lines(title, "per second", &all, run.seconds.len(), most)
 }
 
-/// The percentiles as bars on one scale.
+/// The percentiles as bars with the same scale.
 fn percentiles_chart(run: &LoadReport, most: f64) -> String {
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 {}\" role=\"img\"><title>Percentiles</title>\
@@ -231,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn one_page_has_all_and_loads_nothing() {
+    fn the_page_is_complete_and_loads_nothing() {
         let text = html(&report("http://a.test/<script>"), None);
         assert!(!text.contains("<script") && !text.contains("src=") && !text.contains("href="));
         assert_eq!(text.matches("<svg").count(), 5);
@@ -245,7 +244,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}");
         }
-        // The addresses of XML's name space are no requests.
+        // Only the URLs of XML namespaces, which are not requested.
         assert_eq!(
             text.matches("http").count(),
             5 + text.matches("http://a.test").count()
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn two_runs_stand_side_by_side() {
+    fn two_runs_are_shown_side_by_side() {
         let text = html(
             &report("http://after.test"),
             Some(&report("http://before.test")),

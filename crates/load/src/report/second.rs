@@ -1,4 +1,4 @@
-//! One second of a run in figures.
+//! The results of one second of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::slices::LoadSlice;
 
-/// One second of a run.
+/// The results of the requests with an intended start in one second of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReportedSecond {
-    /// Requests that were due.
+    /// The number of requests.
     pub requests: u64,
-    /// Those that failed.
+    /// The number of failed requests.
     pub failures: u64,
-    /// Median of their latency in milliseconds.
+    /// The median of the latency, in milliseconds.
     pub p50_ms: f64,
-    /// 95 % took no longer.
+    /// The 95th percentile of the latency, in milliseconds.
     pub p95_ms: f64,
-    /// 99 % took no longer.
+    /// The 99th percentile of the latency, in milliseconds.
     pub p99_ms: f64,
-    /// By status; 0: without a response.
+    /// Requests by status; 0: without a response.
     pub statuses: BTreeMap<u16, u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Requests as `ab` of Apache sends them: HTTP/1.0, and only the fields that it sends.
+//! Requests in the form of Apache's `ab`: HTTP/1.0, with the fields that it sends.
 
 use super::pages::VisitedPage;
 use crate::{
@@ -14,7 +14,7 @@ pub struct AbRequests {
 }
 
 impl AbRequests {
-    /// `keeps`: connections are kept, as with its option `-k`.
+    /// Creates the requests; `keeps`: connections are kept alive, as with its option `-k`.
     ///
     /// # Errors
     /// [`LoadError::Pages`] without a page.

@@ -1,6 +1,6 @@
-//! An access log in the combined format, as nginx, Apache and Galley write it, read for its requests.
+//! Reads requests from an access log in the combined format of nginx, Apache and Galley.
 //!
-//! Total over any bytes: lines that are no GET or HEAD request with a path are counted and left out.
+//! Any text is accepted: lines that are not a GET or HEAD request with a path are counted and skipped.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::pages::{PageMethod, VisitedPage};
 /// The requests of a log.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct LoggedRequests {
-    /// In the order of the log, each with its distance from the first one.
+    /// The requests in the order of the log, each with the time since the first one.
     pub pages: Vec<VisitedPage>,
-    /// Lines that were left out.
+    /// The number of skipped lines.
     pub skipped: u64,
 }
 
-/// Reads a log. Its times are exact to a second: requests of one second are spread over it.
+/// Reads a log. Its times have a resolution of a second: requests of one second are distributed over it.
 pub fn access_log(text: &str) -> LoggedRequests {
     let mut found = LoggedRequests::default();
     let mut seconds: Vec<i64> = Vec::new();
     for line in text.lines() {
         match request(line).filter(|_| seconds.len() < MOST_LINES) {
             Some(request) => {
-                // A log is ordered by the ends of requests; its times may go back a little.
+                // A log is ordered by the ends of requests, so its times may go back a little.
                 let second = seconds
                     .last()
                     .map_or(request.second, |last| request.second.max(*last));
@@ -38,7 +38,7 @@ pub fn access_log(text: &str) -> LoggedRequests {
     found
 }
 
-/// Says when the pages are due; `seconds` never go back.
+/// Sets the intended starts of pages; `seconds` is sorted.
 fn spread(pages: &mut [VisitedPage], seconds: &[i64]) {
     let first = seconds.first().copied().unwrap_or_default();
     let mut pages = pages.iter_mut();
@@ -53,11 +53,11 @@ fn spread(pages: &mut [VisitedPage], seconds: &[i64]) {
 
 struct LoggedRequest {
     page: VisitedPage,
-    /// Unix time.
+    /// The Unix time in seconds.
     second: i64,
 }
 
-/// `ADDRESS - USER [10/Oct/2000:13:55:36 -0700] "GET /path HTTP/1.1" ...`, also behind the name of a host.
+/// Parses `ADDRESS - USER [10/Oct/2000:13:55:36 -0700] "GET /path HTTP/1.1" ...`, also after the name of a host.
 fn request(line: &str) -> Option<LoggedRequest> {
     let (_, rest) = line.split_once('[')?;
     let (time, rest) = rest.split_once(']')?;
@@ -76,7 +76,7 @@ fn request(line: &str) -> Option<LoggedRequest> {
     Some(LoggedRequest { page, second })
 }
 
-/// Of one log: a day of a large site.
+/// The maximum number of requests from one log: a day of a large site.
 const MOST_LINES: usize = 2_000_000;
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_keep_their_order_and_their_distances() {
+    fn requests_keep_their_order_and_intervals() {
         let text = line(30, "GET /a?b=c HTTP/1.1")
             + &line(30, "HEAD /b HTTP/2.0")
             + &line(29, "GET /c HTTP/1.1")

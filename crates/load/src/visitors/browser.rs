@@ -1,7 +1,6 @@
-//! The heads that browsers send: each with its own version, cookies of a web analytics service, referrer and tracking
-//! parameters.
+//! Request heads of browsers with different versions, cookies of a web analytics service, referrers and tracking parameters.
 
-/// Fields that all requests have. `{agent}` and `{referer}` are lists below.
+/// Fields of all requests. `{agent}` and `{referer}` are lists below.
 pub(super) const FIELDS: &str = "Connection: keep-alive\r
 sec-ch-ua: \"Chromium\";v=\"124\", \"Google Chrome\";v=\"124\", \"Not-A.Brand\";v=\"99\"\r
 sec-ch-ua-mobile: ?0\r
@@ -18,10 +17,10 @@ Accept-Encoding: gzip, deflate, br, zstd\r
 Accept-Language: en-GB,en;q=0.9\r
 Cookie: _ga=GA1.1.{digits:10}.{digits:10}; _ga_7N2XQ0=GS1.1.{digits:10}.{digits:2}.1; cookie_consent=accepted";
 
-/// Parameters that campaigns add to addresses, and that change no page.
+/// Parameters that campaigns add to URLs, and that do not change the page.
 pub(super) const TRACKING: &str = "{tracking}";
 
-/// The values of names in braces.
+/// The lists for names in braces.
 pub(super) const LISTS: &[(&str, &[&str])] = &[
     (
         "tracking",

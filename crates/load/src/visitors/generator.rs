@@ -1,4 +1,4 @@
-//! Visitors as a source of requests: pages of a list, heads of browsers, a share with a login or past the cache.
+//! Visitors as a source of requests: listed pages, heads of browsers, and shares with a login or around the cache.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -12,16 +12,16 @@ use crate::{
     template::{Random, Template, Values},
 };
 
-/// Which requests differ from those of plain visitors; shares from 0 to 1.
+/// The shares of requests that differ from those of plain visitors, from 0 to 1.
 #[derive(Debug, Clone, Default)]
 pub struct VisitorShares {
-    /// Requests with a query that no cache has seen.
+    /// Requests with a unique query, which no cache has stored.
     pub uncached: f64,
     /// Requests with the cookies of a login.
     pub logged_in: f64,
-    /// These cookies, as the field has them.
+    /// The value of `Cookie` for these requests.
     pub cookie: String,
-    /// Requests with tracking parameters of their own.
+    /// Requests with tracking parameters.
     pub tracking: f64,
 }
 
@@ -29,10 +29,10 @@ pub struct VisitorShares {
 #[derive(Debug)]
 pub struct Visitors {
     pages: Vec<VisitedPage>,
-    /// Pages are requested in their order; otherwise at random.
+    /// Whether pages are requested in their order, and not at random.
     is_in_order: bool,
     host: String,
-    /// Distinguishes addresses past the cache from those of other runs.
+    /// Distinguishes unique queries from those of other runs.
     batch: u64,
     shares: VisitorShares,
     fields: Template,
@@ -41,7 +41,7 @@ pub struct Visitors {
 }
 
 impl Visitors {
-    /// Visitors who request one of the pages at random. A page that the list has twice is requested twice as often.
+    /// Creates visitors who request the pages at random. A page that is listed twice is requested twice as often.
     ///
     /// # Errors
     ///
@@ -78,7 +78,7 @@ impl Visitors {
         })
     }
 
-    /// The same pages in their order, and again from the first; with [`Pace::Recorded`](crate::Pace::Recorded) once, when they are due.
+    /// Requests the pages in their order, repeatedly; with [`Pace::Recorded`](crate::Pace::Recorded) once, at their recorded times.
     #[must_use]
     pub fn in_order(mut self) -> Self {
         self.is_in_order = true;
@@ -94,7 +94,7 @@ impl Visitors {
         }
     }
 
-    /// Method, path and query.
+    /// Writes method, path and query.
     fn write_target(&mut self, head: &mut Vec<u8>, at: usize) {
         let is_uncached = self.happens(self.shares.uncached);
         let is_tracked = self.happens(self.shares.tracking);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_of_requests_are_past_the_cache_logged_in_or_tracked() {
+    fn shares_of_requests_are_uncached_logged_in_or_tracked() {
         let shares = VisitorShares {
             uncached: 0.2,
             logged_in: 0.05,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replay_keeps_the_order_and_ends() {
+    fn a_replay_preserves_the_order_and_ends() {
         let mut visitors = visitors(VisitorShares::default()).in_order();
         let heads = heads(&mut visitors, 3);
         for (head, target) in heads.iter().zip(["/a", "/b?x=1", "/a"]) {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_out_of_a_head() {
+    fn no_value_adds_a_field() {
         let shares = VisitorShares {
             cookie: "a\r\nb: c".to_owned(),
             ..VisitorShares::default()

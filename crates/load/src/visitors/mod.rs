@@ -1,4 +1,4 @@
-//! Visitors of a site: the pages that they request, and the heads that they send.
+//! Visitors of a site: the pages that they request, and their request heads.
 
 mod ab;
 mod access_log;

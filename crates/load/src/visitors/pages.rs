@@ -1,29 +1,29 @@
-//! A page that visitors ask for.
+//! A page that visitors request.
 
 use std::time::Duration;
 
-/// How a page is requested.
+/// The method of a request for a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageMethod {
-    /// The page.
+    /// GET.
     Get,
-    /// Its head only.
+    /// HEAD.
     Head,
 }
 
-/// A page that visitors ask for.
+/// A page that visitors request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VisitedPage {
-    /// How.
+    /// The method.
     pub method: PageMethod,
-    /// Path and query; fit for a request line.
+    /// Path and query, valid in a request line.
     pub target: String,
-    /// In a replay, the time after the first request.
+    /// In a replay, the time since the first request.
     pub due: Duration,
 }
 
 impl PageMethod {
-    /// As the request line names it.
+    /// The name in a request line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -33,7 +33,7 @@ impl PageMethod {
 }
 
 impl VisitedPage {
-    /// `None` if the text is not a path, or cannot be sent unchanged.
+    /// Creates a page; `None` if the text is not a path, or cannot be sent unchanged.
     pub fn new(method: PageMethod, target: &str) -> Option<Self> {
         let is_fit = target.starts_with('/')
             && target.len() <= MOST_BYTES
@@ -48,5 +48,5 @@ impl VisitedPage {
     }
 }
 
-/// The maximum length of a path with its query: what servers accept in a request line.
+/// The maximum length of a path with its query: as long as servers accept in a request line.
 const MOST_BYTES: usize = 8000;

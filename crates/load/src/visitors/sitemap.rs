@@ -1,15 +1,15 @@
-//! Reads the addresses of a sitemap (sitemaps.org). Total over any text; only `<loc>` is read.
+//! Reads the URLs in a sitemap (sitemaps.org). Accepts any text; only `<loc>` is read.
 
-/// What a file of a sitemap lists.
+/// The contents of a sitemap file.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sitemap {
-    /// Addresses of pages.
+    /// URLs of pages.
     Pages(Vec<String>),
-    /// Addresses of further sitemaps.
+    /// URLs of further sitemaps.
     Index(Vec<String>),
 }
 
-/// Reads one file; `None` if it is not a sitemap. The first 50,000 addresses count, which is the format's own limit.
+/// Reads one file; `None` if it is not a sitemap. Only the first 50,000 URLs are read, the limit of the format.
 pub fn sitemap(text: &str) -> Option<Sitemap> {
     let addresses = || {
         let all = text
@@ -35,7 +35,7 @@ fn unescaped(text: &str) -> String {
         .and_then(|text| text.strip_suffix("]]>"))
         .unwrap_or(text);
     let mut text = text.to_owned();
-    // `&amp;` last: its result is not the beginning of another one.
+    // `&amp;` last, so that its result is not decoded again.
     for (name, letter) in [
         ("&lt;", "<"),
         ("&gt;", ">"),
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_indexes_and_neither() {
+    fn pages_and_indexes_are_distinguished() {
         let pages = "<?xml version=\"1.0\"?><urlset xmlns=\"x\"><url><loc>\n https://a.test/?a=1&amp;b=2 </loc>\
             <lastmod>2026</lastmod></url><url><loc><![CDATA[https://a.test/x]]></loc></url><url><loc>cut";
         let wanted = vec![

@@ -17,7 +17,7 @@ fn judged<'e>(exchange: &'e Exchange<'_>) -> Result<Demands<'e>, Barred> {
     access::judge(&exchange.site.core.rules, &exchange.info, client(exchange))
 }
 
-/// Why a request is denied, and what to do; `None` if it is not.
+/// The reason why a request is denied, with advice; `None` if it is not.
 pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     let client = exchange.client.ip().to_canonical();
     let network = |option: &'static str, by: By, reasons: BySite| {
@@ -46,7 +46,7 @@ pub(super) fn advice(exchange: &Exchange<'_>) -> Option<Advice> {
     }
 }
 
-/// A reason for a list of the site, and for one of a rule.
+/// The reasons for an option of the site, and for one of a rule.
 #[derive(Clone, Copy)]
 struct BySite(&'static ReasonText, &'static ReasonText);
 
@@ -74,7 +74,7 @@ impl BySite {
     }
 }
 
-/// What is demanded of a request, or by what it is barred.
+/// The result of access control in JSON: the required credentials, or the option that denies the request.
 pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     let country = client(exchange).country;
     let country = country.map(|country| country.to_string());
@@ -86,7 +86,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
                 Barred::Denied(by)
                 | Barred::NotAllowed(by)
                 | Barred::CountryDenied(by)
-                | Barred::CountryNotAllowed(by) => said_by(by, exchange),
+                | Barred::CountryNotAllowed(by) => option_owner(by, exchange),
                 Barred::NotAdmin | Barred::XmlRpc | Barred::Authors => "the site".to_owned(),
             };
             return json!({
@@ -99,7 +99,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
     };
     let limits = demands.limits.iter().map(|(bucket, limit)| {
         let (option, by) = match *bucket {
-            Bucket::Of(by) => ("limit", said_by(by, exchange)),
+            Bucket::Of(by) => ("limit", option_owner(by, exchange)),
             Bucket::Login => ("login_limit", "the site".to_owned()),
             Bucket::XmlRpc => ("xmlrpc_limit", "the site".to_owned()),
             Bucket::Password => ("basic_auth", "the site".to_owned()),
@@ -112,7 +112,7 @@ pub(super) fn value(exchange: &Exchange<'_>) -> Value {
         "country": country,
         "barred": null,
         "limits": limits.collect::<Vec<_>>(),
-        "password": demands.passwords.first().map(|by| said_by(*by, exchange)),
+        "password": demands.passwords.first().map(|by| option_owner(*by, exchange)),
         "body": demands.body.map(|check| match check {
             BodyCheck::XmlRpc => "its XML-RPC method",
             BodyCheck::VisitorsForm => "that it is the form of a protected post",
@@ -133,7 +133,7 @@ const fn option(barred: Barred) -> &'static str {
     }
 }
 
-fn said_by(by: By, exchange: &Exchange<'_>) -> String {
+fn option_owner(by: By, exchange: &Exchange<'_>) -> String {
     let By::Rule(index) = by else {
         return "the site".to_owned();
     };

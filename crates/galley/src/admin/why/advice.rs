@@ -1,27 +1,27 @@
-//! A reason with its parameters, and what to do about it.
+//! A reason with its parameters, and the advice for it.
 
 use std::fmt::Display;
 
 use serde_json::{Map, Value, json};
 
-/// A reason as a text with places for parameters, such as `{cookie}`.
+/// The text of a reason, with placeholders for parameters, such as `{cookie}`.
 #[derive(Debug)]
 pub(in crate::admin) struct ReasonText {
-    /// For programs.
+    /// The id for programs.
     pub(in crate::admin) id: &'static str,
-    /// Begins small and has no full stop.
+    /// The text. It begins in lower case and has no full stop.
     pub(in crate::admin) why: &'static str,
-    /// `None`: nothing, it is as it should be.
+    /// The advice; `None`: no action is necessary.
     pub(in crate::admin) what_to_do: Option<&'static str>,
 }
 
 impl ReasonText {
-    /// Of a text without places.
+    /// The reason without parameters.
     pub(in crate::admin) fn plain(&'static self) -> Advice {
         self.with(&[])
     }
 
-    /// With a parameter for each place of the text.
+    /// The reason with a parameter for each placeholder.
     pub(in crate::admin) fn with(&'static self, params: &[(&'static str, &dyn Display)]) -> Advice {
         let params = params.iter();
         let params = params.map(|(name, value)| (*name, value.to_string()));
@@ -29,12 +29,12 @@ impl ReasonText {
     }
 }
 
-/// A reason, and what to do.
+/// A reason with its parameters, and an optional note.
 #[derive(Debug)]
 pub(in crate::admin) struct Advice {
     reason: &'static ReasonText,
     params: Vec<(&'static str, String)>,
-    /// What is wrong in particular; only the server knows it, and it is not translated.
+    /// A detail that only the server knows; it is not translated.
     note: String,
 }
 
@@ -47,7 +47,7 @@ impl Advice {
         }
     }
 
-    /// The same with a note.
+    /// Adds a note.
     pub(super) fn noting(self, note: &str) -> Self {
         Self {
             note: note.to_owned(),
@@ -55,7 +55,7 @@ impl Advice {
         }
     }
 
-    /// The sentence.
+    /// The text with parameters and note.
     pub(in crate::admin) fn why(&self) -> String {
         let mut text = filled(self.reason.why, &self.params);
         if !self.note.is_empty() {
@@ -65,14 +65,14 @@ impl Advice {
         text
     }
 
-    /// `why` and `do` for people, `id` and `params` for programs that have texts of their own; `note` where there is one.
+    /// The JSON: `why` and `do` for people, `id` and `params` for programs with translated texts, and `note` if there is one.
     pub(in crate::admin) fn value(&self) -> Value {
         let mut value = json!({ "why": self.why(), "do": self.reason.what_to_do });
         self.identify(&mut value);
         value
     }
 
-    /// Adds `id`, `params` and `note` to an object that has the texts.
+    /// Adds `id`, `params` and `note` to an object.
     pub(in crate::admin) fn identify(&self, value: &mut Value) {
         let params = self.params.iter();
         let params: Map<String, Value> = params
@@ -86,7 +86,7 @@ impl Advice {
     }
 }
 
-/// A text with the parameters in their places. What a parameter contains is not looked at again.
+/// Replaces the placeholders in a text. Placeholders in the parameters are not replaced.
 fn filled(text: &str, params: &[(&'static str, String)]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_in_the_text_and_beside_it() {
+    fn parameters_are_in_the_text_and_separate() {
         let advice = reasons::STORED_FIELD.with(&[("field", &"a{value}b"), ("value", &"{field}")]);
         let value = advice.value();
         assert_eq!(value["why"], "its response has `a{value}b: {field}`");

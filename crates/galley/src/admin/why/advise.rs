@@ -1,4 +1,4 @@
-//! What the operator can do about the decision on a request.
+//! Advice about the decision on a request.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use super::explanation::Explanation;
 use super::reasons;
 use super::words::{not_stored, pass, refused};
 
-/// Why the response does not come from the cache; `None` if it does, or if no cache is involved.
+/// The reason why the response does not come from the cache; `None` if it does, or if no cache is involved.
 pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     match decision {
         Decision::Hit
@@ -42,7 +42,7 @@ pub(super) fn advice(decision: &Decision, explanation: &Explanation<'_, '_>) -> 
     }
 }
 
-/// A member who gets pages from PHP because theirs differ.
+/// The reason why a member gets a page from PHP: it differs from the public page.
 fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     let core = &explanation.exchange.site.core;
     let mut path_query = Vec::new();
@@ -63,7 +63,7 @@ fn differs(explanation: &Explanation<'_, '_>) -> Advice {
     }
 }
 
-/// Where pages differ, with what the public page has there.
+/// Where the pages differ, with the text of the public page there.
 fn difference(class: &str, difference: &PageDifference, stored: Option<&[u8]>) -> Advice {
     let class = ("class", &class as &dyn Display);
     match difference {
@@ -84,7 +84,7 @@ fn difference(class: &str, difference: &PageDifference, stored: Option<&[u8]>) -
     }
 }
 
-/// Bytes of the public page that are shown.
+/// The maximum length of the shown text, in bytes.
 const SHOWN: usize = 60;
 
 fn missed(explanation: &Explanation<'_, '_>) -> Advice {
@@ -95,7 +95,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
     if let (Some(reason), Some((_, Validity::Valid))) =
         (&explanation.reason, &explanation.found.entry)
     {
-        // Remembered, but for too long: the next response decides again.
+        // The hit-for-pass entry has expired: the next response decides again.
         return not_stored(reason.why, Some(reason));
     }
     let entry = explanation.found.entry.as_ref();
@@ -120,7 +120,7 @@ fn missed(explanation: &Explanation<'_, '_>) -> Advice {
     }
 }
 
-/// A page of which only parts were purged, and which cannot be patched.
+/// The reason why a page whose fragments were purged cannot be patched.
 fn part(entry: &Entry) -> Advice {
     let versions = || entry.fragments().iter().map(|fragment| &fragment.version);
     if let Some(version) = versions().find(|version| version.is_switched_off()) {

@@ -5,7 +5,7 @@ use galley_policy::site::Rule;
 
 use crate::request::Exchange;
 
-/// Names and classes.
+/// The names and classes of the cookies.
 pub(super) fn classes(exchange: &Exchange<'_>) -> Vec<(String, Class)> {
     let lines = exchange
         .head
@@ -18,13 +18,13 @@ pub(super) fn classes(exchange: &Exchange<'_>) -> Vec<(String, Class)> {
         .collect()
 }
 
-/// The rule that applies, with its number in the file, from 1.
+/// The rule that applies, and its number in the file, from 1.
 pub(super) fn applying<'e>(exchange: &'e Exchange<'_>) -> Option<(usize, &'e Rule)> {
     let index = exchange.info.rule()?;
     Some((index + 1, exchange.site.core.rules.rules.get(index)?))
 }
 
-/// Bytes of a request, as text.
+/// Converts bytes of a request to text.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

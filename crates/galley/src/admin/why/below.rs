@@ -1,4 +1,4 @@
-//! What a path means below the site's root, as an explanation shows it.
+//! How a path resolves below the site's root, for an explanation.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::request::{Exchange, WantedFile};
 
-/// What the path means below the site's root.
+/// The result of resolving the path of a request below the site's root.
 pub(super) enum PathExplanation {
     /// The site has no root.
     NoRoot,
@@ -19,24 +19,24 @@ pub(super) enum PathExplanation {
     File {
         content_type: &'static str,
         length: u64,
-        /// How long ago it was looked at, if it is in memory and looks the same now.
-        kept: Option<Duration>,
+        /// How long ago the metadata was checked, if the file is in memory and has not changed.
+        checked: Option<Duration>,
     },
     /// A script for PHP.
     Script(Script),
-    /// A folder's address without its slash.
+    /// A directory without the trailing slash.
     Redirect(Vec<u8>),
-    /// Nothing.
+    /// The path does not exist.
     Missing,
-    /// Never sent.
+    /// A path that is never served.
     Denied,
-    /// Looking failed, and why.
+    /// An error of the file system.
     Failed(String),
 }
 
 impl PathExplanation {
-    /// Looks. Blocks on the disk.
-    pub(super) fn look(exchange: &Exchange<'_>) -> Self {
+    /// Resolves the path. Blocks on the disk.
+    pub(super) fn resolve(exchange: &Exchange<'_>) -> Self {
         let (site, info) = (&exchange.site, &exchange.info);
         let Some(folder) = &site.folder else {
             return Self::NoRoot;
@@ -46,7 +46,7 @@ impl PathExplanation {
             files::Resolved::File(asset) => Self::File {
                 content_type: asset.type_of(asset.best(info.codings(), info.images())),
                 length: asset.best(AcceptedCodings::default(), info.images()).length,
-                kept: folder
+                checked: folder
                     .peek(info, runs_program)
                     .filter(|(entry, _)| is_of(entry, &asset))
                     .map(|(_, age)| age),
@@ -59,7 +59,7 @@ impl PathExplanation {
         }
     }
 
-    /// As the decision reads it.
+    /// The kind for the decision function.
     pub(super) fn kind(&self) -> decide::PathKind {
         match self {
             Self::File { .. } => decide::PathKind::File,
@@ -78,13 +78,13 @@ impl PathExplanation {
             Self::File {
                 content_type,
                 length,
-                kept,
+                checked,
             } => json!({
                 "kind": "file",
                 "content_type": content_type,
                 "bytes": length,
-                "in_memory": kept.is_some(),
-                "looked_at_ago_ms": kept.map(|age| age.as_millis()),
+                "in_memory": checked.is_some(),
+                "looked_at_ago_ms": checked.map(|age| age.as_millis()),
             }),
             Self::Script(script) => json!({
                 "kind": "script",

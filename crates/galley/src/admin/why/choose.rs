@@ -1,8 +1,8 @@
-//! Which site a query is about: the one that a visitor of the URL reaches.
+//! Finds the site of a query: the one that serves the URL.
 //!
-//! Several sites may share a host on different listeners. The port of the URL selects the listener. A port that no listener
-//! has belongs to something in front of Galley, and is ignored: then the host decides, if only one site has it. If it is
-//! still ambiguous, the query is rejected with the sites that the URL may mean, and `site` selects one.
+//! Several sites may share a host on different listeners. The port of the URL selects the listener. A port without a listener
+//! belongs to a proxy in front of Galley, and is ignored: then the host decides, if only one site has it. If the site is still
+//! ambiguous, the query is rejected with the sites that the URL may mean, and `site` selects one.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::head;
 use crate::admin::AdminState;
 use crate::admin::auth::TokenReach;
 use crate::admin::listener::ListenerSites;
-use crate::admin::target::{JsonReply, foreign, is_number, refuse};
+use crate::admin::target::{JsonReply, forbidden, is_number, refuse};
 use crate::request::{Site, Sites};
 
-/// The chosen site.
+/// The selected site.
 pub(super) struct Choice<'s> {
-    /// The hosts among which the request finds its site.
+    /// The sites by host for the admission of the request.
     pub(super) sites: &'s Sites,
-    /// The site; `None`: there is none with this host.
+    /// The site; `None`: no site has this host.
     pub(super) site: Option<Arc<Site>>,
-    /// The URL of its listener, where only one is possible.
+    /// The URL of the site's listener, if it is unambiguous.
     pub(super) listener: Option<&'s str>,
-    /// Where the host is known instead; empty: nowhere, or that does not matter.
+    /// The listeners that do have the host; empty if irrelevant.
     pub(super) note: String,
 }
 
-/// A listener, and the site that the host reaches there.
+/// A listener, and the site that serves the host there.
 type Candidate<'s> = (&'s ListenerSites, Arc<Site>);
 
-/// Chooses the site of a request to `host`, which is as the request names it.
+/// Selects the site of a request to `host`, which is not canonical.
 pub(super) fn choose<'s>(
     state: &'s AdminState,
     reach: TokenReach,
@@ -55,7 +55,7 @@ pub(super) fn choose<'s>(
                 return Err(if reach == TokenReach::All {
                     refuse(StatusCode::NOT_FOUND, &why)
                 } else {
-                    foreign()
+                    forbidden()
                 });
             }
             if found.iter().any(|(listener, _)| has_port(listener)) {
@@ -70,7 +70,7 @@ pub(super) fn choose<'s>(
     }
     let Some((listener, site)) = found.first().cloned() else {
         if reach != TokenReach::All {
-            return Err(foreign());
+            return Err(forbidden());
         }
         let there = state.listeners.iter().find(|listener| has_port(listener));
         return Ok(Choice {
@@ -98,7 +98,7 @@ fn candidates<'s>(state: &'s AdminState, host: &str) -> Vec<Candidate<'s>> {
         .collect()
 }
 
-/// Whether `text` is the listener, or a host of the site.
+/// Whether `text` names the listener, or is a host of the site.
 fn is_named((listener, site): &Candidate<'_>, text: &str) -> bool {
     let by_host = || {
         let host = canonical_host(text.as_bytes()).ok()?;

@@ -1,6 +1,6 @@
 //! The decision about a request, in words.
 //!
-//! The decision itself comes from [`galley_policy::decide`], with the lookup that serves clients.
+//! The decision itself is that of [`galley_policy::decide`], with the same lookup as for clients.
 
 use galley_policy::decide::Decision;
 use galley_policy::outcome::{ASSEMBLED, PATCHED, PassWhy, RefusedWhy, StaleWhy};
@@ -12,7 +12,7 @@ use super::reasons;
 use crate::fault;
 use crate::request::{TRUSTED, backend, before_lookup, check_head, has_tls};
 
-/// What would happen to a request that has been looked up. Passwords are not compared, and no rate limit is counted.
+/// The decision on a request after the lookup. Passwords are not compared, and no rate limit is counted.
 pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
     let exchange = &explanation.exchange;
     let services = &explanation.state.services;
@@ -34,7 +34,7 @@ pub(super) fn decision(explanation: &Explanation<'_, '_>) -> Decision {
         .below_root(info, explanation.below.kind(), backend(exchange))
 }
 
-/// The words of log and header.
+/// The words in log and `Cache-Status`.
 pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>) {
     match decision {
         Decision::Purge => ("purge", None),
@@ -53,7 +53,7 @@ pub(super) fn words(decision: &Decision) -> (&'static str, Option<&'static str>)
     }
 }
 
-/// The status, if it is Galley's own.
+/// The status, if the decision determines it.
 pub(super) fn status(decision: &Decision) -> Option<u16> {
     match decision {
         Decision::Refuse(why) => Some(fault::status(*why)),
@@ -64,7 +64,7 @@ pub(super) fn status(decision: &Decision) -> Option<u16> {
     }
 }
 
-/// What happens, for people; `None`: Galley answers with an error, which has a text of its own.
+/// The sentence for people; `None`: an error response, whose text is the sentence.
 pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -> Option<Advice> {
     let fixed = match decision {
         Decision::Hit | Decision::HitAndRefresh => {
@@ -94,9 +94,11 @@ pub(super) fn sentence(decision: &Decision, explanation: &Explanation<'_, '_>) -
         Decision::Pass(_) => reasons::NOW_PASS,
         Decision::File => match explanation.below {
             PathExplanation::File {
-                kept: Some(age), ..
+                checked: Some(age), ..
             } if age < TRUSTED => reasons::NOW_FILE_TRUSTED,
-            PathExplanation::File { kept: Some(_), .. } => reasons::NOW_FILE_CHECKED,
+            PathExplanation::File {
+                checked: Some(_), ..
+            } => reasons::NOW_FILE_CHECKED,
             _ => reasons::NOW_FILE,
         },
         Decision::Slash => reasons::NOW_SLASH,

@@ -1,4 +1,4 @@
-//! The facts about a request before they are put into words.
+//! Gathers the facts about a request.
 
 use std::borrow::Cow;
 
@@ -16,32 +16,32 @@ use crate::fetch::shared::SharedLookup;
 use crate::request::Exchange;
 use crate::request::lookup::{LookupResult, Purpose, lookup};
 
-/// Everything that was found out about a request.
+/// The facts about a request.
 pub(super) struct Explanation<'s, 'h> {
     pub(super) state: &'s AdminState,
     pub(super) exchange: Exchange<'h>,
     /// The lookup result.
     pub(super) found: LookupResult,
-    /// What the marker says, if the entry is one.
+    /// The reason in a hit-for-pass entry.
     pub(super) reason: Option<PassReason>,
     pub(super) lately: Option<Lately>,
-    /// The newest purge that touches its address, since the entry was born or ever.
+    /// The newest purge that matches the URL, since the entry was born, or at all without an entry.
     pub(super) touching: Option<Touching>,
     pub(super) below: PathExplanation,
-    /// Whether the address was written with `https://`.
+    /// Whether the URL was given with `https://`.
     pub(super) is_https: bool,
 }
 
 impl<'s, 'h> Explanation<'s, 'h> {
-    /// Looks at everything. Blocks on the disk.
+    /// Gathers the facts. Blocks on the disk.
     pub(super) fn of(
         state: &'s AdminState,
         mut exchange: Exchange<'h>,
         wanted: &WhyRequest,
     ) -> Self {
         exchange.write_key();
-        let look = lookup(&state.services, &exchange, Purpose::Explain);
-        let found = Handle::current().block_on(look);
+        let pending = lookup(&state.services, &exchange, Purpose::Explain);
+        let found = Handle::current().block_on(pending);
         let (core, purges) = (&exchange.site.core, &exchange.site.core.purges);
         let entry = found.entry.as_ref().map(|(entry, _)| entry);
         let touching = match entry {
@@ -53,15 +53,15 @@ impl<'s, 'h> Explanation<'s, 'h> {
             reason: entry.and_then(|entry| hit_for_pass::reason(entry)),
             lately: core.counters.lately(&exchange.key),
             touching,
-            below: PathExplanation::look(&exchange),
+            below: PathExplanation::resolve(&exchange),
             is_https: wanted.url.starts_with("https://"),
             found,
             exchange,
         }
     }
 
-    /// Whether another node has fetched the page, so that the upstream is not asked. Asks the engine of the cluster, within
-    /// its deadline.
+    /// Whether another node has the page, so that no request is sent upstream. Queries the engine of the cluster, within its
+    /// deadline.
     pub(super) fn is_shared(&self) -> bool {
         let services = &self.state.services;
         let cluster = services.cluster.as_ref();
@@ -83,7 +83,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
         Handle::current().block_on(peek).is_some()
     }
 
-    /// The site's rules. A request for an address with `https://` has come over TLS, whatever says so to Galley.
+    /// The site's rules. A request for a URL with `https://` counts as one over TLS, without a proxy's field that says so.
     pub(super) fn rules(&self) -> Cow<'_, Policy> {
         let mut rules = Cow::Borrowed(&self.exchange.site.core.rules);
         if self.is_https {
@@ -93,7 +93,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
     }
 }
 
-/// The newest order that touches the request's address; tags are known of entries only.
+/// The newest purge that matches the request's URL; only stored entries have tags.
 fn touching(exchange: &Exchange<'_>) -> Option<Touching> {
     let mut path_query = Vec::new();
     exchange.info.path_query(&mut path_query);

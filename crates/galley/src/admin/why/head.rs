@@ -1,12 +1,12 @@
-//! The head that a client would send, from what people write.
+//! Builds the request head that a client would send for a query.
 
 use galley_policy::uri;
 use http::{HeaderName, HeaderValue};
 
 use super::WhyRequest;
 
-/// The bytes of a request head. An address without a scheme gets one, what a browser would escape is escaped, a fragment
-/// stays behind, as it does in a browser.
+/// Builds the bytes of a request head. As in a browser, a URL without a scheme gets one, characters are percent-encoded where
+/// necessary, and the fragment is not sent.
 pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
     let url = absolute(wanted.url.trim())?;
     let target = uri::split(&url).map_err(|e| format!("`{}`: {e}", wanted.url))?;
@@ -34,7 +34,7 @@ pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
         push(&mut out, b"Host", authority);
     }
     for (name, value) in &wanted.headers {
-        // One line each: nothing in a value may become a line of its own.
+        // One line for each field: a value must not contain a line break.
         let is_name = HeaderName::from_bytes(name.as_bytes()).is_ok();
         if !is_name || HeaderValue::from_str(value).is_err() {
             return Err(format!("`{}` is not a header field", name.escape_debug()));
@@ -45,7 +45,7 @@ pub(super) fn write(wanted: &WhyRequest) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Scheme and authority of an address as people write it: `http` if it names none.
+/// Scheme and authority of a URL that a person typed; the default scheme is `http`.
 pub(super) fn origin(url: &str) -> (&str, &str) {
     let (scheme, rest) = url.trim().split_once("://").unwrap_or(("http", url.trim()));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_becomes_a_second_line() {
+    fn no_value_adds_a_line() {
         for (method, url, headers) in [
             ("GET\r\nX: y", "http://a.test/", &[][..]),
             ("", "http://a.test/", &[]),

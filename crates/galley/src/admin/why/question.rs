@@ -1,10 +1,10 @@
-//! The question of `POST /why`.
+//! The body of `POST /why`.
 
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
-/// The question.
+/// The body of a query.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct WhyRequest {
@@ -13,15 +13,15 @@ pub(in crate::admin) struct WhyRequest {
     pub(super) method: String,
     #[serde(default)]
     pub(super) headers: Vec<(String, String)>,
-    /// One of the site's hosts or one of its listeners, where the URL alone is ambiguous.
+    /// A host or a listener of the site, if the URL is ambiguous.
     #[serde(default)]
     pub(super) site: Option<String>,
-    /// The client; by default this machine.
+    /// The address of the client; by default this machine.
     #[serde(default)]
     pub(super) client: Option<IpAddr>,
 }
 
-/// Several URLs with the same fields.
+/// The body of a query about several URLs with the same header fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::admin) struct WhyBatch {
@@ -31,7 +31,7 @@ pub(in crate::admin) struct WhyBatch {
 }
 
 impl WhyBatch {
-    /// A question for each.
+    /// Returns a query for each URL.
     pub(in crate::admin) fn requests(self) -> Vec<WhyRequest> {
         let headers = self.headers;
         let requests = self.urls.into_iter().map(|url| WhyRequest {

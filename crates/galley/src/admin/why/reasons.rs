@@ -1,12 +1,12 @@
-//! The texts of all reasons and of what to do, each with an id that does not change.
+//! The texts of all reasons and their advice, each with a stable id.
 //!
-//! The texts are English. Programs that show them in other languages, such as the WordPress plugin, go by the id and put the parameters into
-//! their own text; an id that they do not know has the text of the server. An id is never used for another meaning: a new meaning is a new
-//! id. `wordpress-plugin/galley/tests/reasons.json` lists all of them, and the plugin's tests walk that list.
+//! The texts are English. Programs that show them in other languages, such as the WordPress plugin, translate by id and insert the
+//! parameters; for an unknown id they show the server's text. An id never changes its meaning: a new meaning gets a new id.
+//! `wordpress-plugin/galley/tests/reasons.json` lists all of them, and the plugin's tests check that list.
 
 use super::advice::ReasonText;
 
-/// The constants, and the list of them.
+/// Defines the constants, and a list of them.
 macro_rules! reasons {
     ($($name:ident: $id:literal, $why:literal, $what_to_do:expr;)+) => {
         $(pub(in crate::admin) const $name: &ReasonText = &ReasonText {
@@ -168,7 +168,7 @@ mod tests {
     const LIST: &str = "../../wordpress-plugin/galley/tests/reasons.json";
 
     #[test]
-    fn every_id_is_one_reason() {
+    fn ids_of_reasons_are_unique() {
         let ids: HashSet<&str> = ALL.iter().map(|one| one.id).collect();
         assert_eq!(ids.len(), ALL.len());
         for one in ALL {
@@ -177,9 +177,9 @@ mod tests {
         }
     }
 
-    /// The plugin's tests read it. `UPDATE_GOLDEN=1` writes it.
+    /// The list is for the plugin's tests. `UPDATE_GOLDEN=1` writes it.
     #[test]
-    fn the_list_for_the_plugin_has_every_reason() {
+    fn the_plugins_list_has_every_reason() {
         let list =
             |one: &&ReasonText| json!({ "id": one.id, "why": one.why, "do": one.what_to_do });
         let all: Vec<Value> = ALL.iter().map(list).collect();

@@ -1,6 +1,6 @@
-//! The parts of an explanation in JSON: what was parsed of the request, and which line of the configuration applies.
+//! The parts of an explanation in JSON: the parsed request, and the lines of the configuration that apply.
 //!
-//! Cookies appear with names and classes, never with values.
+//! Cookies are shown with names and classes, never with values.
 
 use galley_policy::access::CountryCode;
 use galley_policy::cookie::{self, Class};
@@ -44,7 +44,7 @@ pub(super) fn site(exchange: &Exchange<'_>, listener: Option<&str>) -> Value {
     })
 }
 
-/// The pattern that took a host, as `HostTable` prefers them: exact, then the longest wildcard, then any.
+/// The pattern that matches a host, in the order of `HostTable`: exact, then the longest wildcard, then any.
 fn host_pattern<'p>(patterns: &'p [HostPattern], host: &str) -> Option<&'p HostPattern> {
     let rank = |pattern: &HostPattern| match pattern {
         HostPattern::Exact(name) => (name == host).then_some(usize::MAX),
@@ -75,7 +75,7 @@ const fn word(class: Class) -> &'static str {
     }
 }
 
-/// Which line of the configuration, or which knowledge, gave a cookie its class.
+/// The line of the configuration, or the built-in list, that determines the class of a cookie.
 fn classed_by(name: &[u8], class: Class, rules: &Policy) -> String {
     let listed = |option: &str, list: &[NamePattern]| {
         let found = list.iter().find(|pattern| pattern.matches(name))?;
@@ -99,7 +99,7 @@ fn classed_by(name: &[u8], class: Class, rules: &Policy) -> String {
     })
 }
 
-/// The rule that applies, as the file writes it.
+/// The rule that applies, in the notation of the file.
 pub(super) fn rule(exchange: &Exchange<'_>) -> Option<Value> {
     let (number, rule) = applying::applying(exchange)?;
     let ignore = rule.ignore;
@@ -161,7 +161,7 @@ pub(super) fn key(exchange: &Exchange<'_>) -> Value {
     })
 }
 
-/// Why the page may not be stored, as its marker says.
+/// The reason why the page may not be stored, from a hit-for-pass entry.
 pub(super) fn reason(reason: &PassReason) -> Value {
     json!({
         "why": reason.why.word(),
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pattern_that_took_a_host() {
+    fn the_most_specific_pattern_matches_a_host() {
         let patterns: Vec<HostPattern> = ["*", "*.b.test", "*.a.b.test", "x.a.b.test"]
             .iter()
             .map(|text| HostPattern::parse(text).unwrap())
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_name_the_line_that_classed_them() {
+    fn cookies_name_the_option_of_their_class() {
         let rules = Policy {
             bypass_cookies: vec![NamePattern::parse("member*")],
             ..Policy::default()

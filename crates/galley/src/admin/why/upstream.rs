@@ -1,7 +1,6 @@
-//! The request that would be sent upstream, for people: the request line, the fields, the script.
+//! The request that would be sent upstream, in readable form: the request line, the fields, the script.
 //!
-//! Fields with values that nobody needs to see, such as cookies and credentials, are shown by name only; the list of those
-//! that are shown with values is closed.
+//! Only the fields in a fixed list are shown with values; others, such as cookies and credentials, are shown by name only.
 
 use galley_policy::class::Class;
 use galley_policy::cookie;
@@ -15,7 +14,7 @@ use super::below::PathExplanation;
 use crate::admin::status;
 use crate::request::{Upstream, fetch_request, member_request, pass_request};
 
-/// The request that would be sent now; null where none would.
+/// The request that would be sent now; null if none would.
 pub(super) fn value(decision: &Decision, explanation: &Explanation<'_, '_>) -> Value {
     let exchange = &explanation.exchange;
     let services = &explanation.state.services;
@@ -62,7 +61,7 @@ fn line(request: &UpstreamRequest) -> String {
     format!("{} {}{query} HTTP/1.1", request.method, text(&request.path))
 }
 
-/// `[name, value]` of each, the host first.
+/// The fields as `[name, value]`, the host first.
 fn fields(request: &UpstreamRequest) -> Vec<(String, String)> {
     let host = ("host".to_owned(), request.host.clone());
     let fields = request.fields.iter();
@@ -90,7 +89,7 @@ fn shown(name: &HeaderName, value: &HeaderValue) -> String {
 
 const HIDDEN: &str = "…";
 
-/// Fields whose values say nothing about a person beyond what the question said. Sorted.
+/// Fields whose values contain no personal information beyond that in the query. Sorted.
 const SHOWN: &[&str] = &[
     "accept",
     "accept-encoding",

@@ -1,4 +1,4 @@
-//! Which reason belongs to a word of `galley_policy::outcome`; a word more does not compile without one. The texts are in
+//! Maps each word of `galley_policy::outcome` to a reason; a new word without a reason does not compile. The texts are in
 //! [`super::reasons`].
 
 use galley_policy::cookie::Class;
@@ -10,7 +10,7 @@ use super::reasons;
 use crate::fetch::hit_for_pass::PassReason;
 use crate::request::Exchange;
 
-/// Why a request passes; without one, why some do.
+/// The reason why a request bypasses the cache; without a request, the general reason.
 pub(in crate::admin) fn pass(why: PassWhy, exchange: Option<&Exchange<'_>>) -> Advice {
     match why {
         PassWhy::Method => match exchange {
@@ -61,13 +61,13 @@ fn meaning(names: &[String]) -> Advice {
     }
 }
 
-/// Why an answer was not stored; `reason` has what of it shows that.
+/// The reason why a response was not stored; `reason` has the fields that cause it.
 pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) -> Advice {
     let fields = reason.map_or(&[][..], |reason| &reason.fields);
-    let telling = VOICES
+    let cache_field = CACHE_FIELDS
         .iter()
         .find_map(|voice| fields.iter().find(|(name, _)| name == voice));
-    let says = |otherwise: &'static ReasonText| match telling {
+    let says = |otherwise: &'static ReasonText| match cache_field {
         Some((name, value)) => reasons::STORED_FIELD.with(&[("field", name), ("value", value)]),
         None => otherwise.plain(),
     };
@@ -82,7 +82,7 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
             reasons::STORED_VARY.with(&[("value", &value)])
         }
         NotStored::Status => status_not_stored(reason.map(|reason| reason.status.as_u16())),
-        NotStored::NoLifetime => match telling {
+        NotStored::NoLifetime => match cache_field {
             Some((name, value)) => {
                 reasons::STORED_EXPIRED.with(&[("field", name), ("value", value)])
             }
@@ -102,7 +102,7 @@ pub(in crate::admin) fn not_stored(why: NotStored, reason: Option<&PassReason>) 
     }
 }
 
-/// Why a response with this status was not stored.
+/// The reason why a response with this status was not stored.
 fn status_not_stored(status: Option<u16>) -> Advice {
     match status {
         Some(status @ (204 | 302..=304 | 307 | 401 | 407 | 429 | 500..)) => {
@@ -121,7 +121,7 @@ fn cookies_set(reason: Option<&PassReason>) -> Advice {
     }
 }
 
-/// Why Galley answers with an error of its own.
+/// The reason why Galley responds with an error.
 pub(super) fn refused(why: RefusedWhy) -> Advice {
     let reason = match why {
         RefusedWhy::UnknownHost => reasons::REFUSED_UNKNOWN_HOST,
@@ -156,8 +156,8 @@ pub(super) fn refused(why: RefusedWhy) -> Advice {
     reason.plain()
 }
 
-/// Fields that speak about storing, in the order of precedence.
-const VOICES: &[&str] = &[
+/// Fields that control caching, in the order of precedence.
+const CACHE_FIELDS: &[&str] = &[
     "galley-cache-control",
     "cdn-cache-control",
     "surrogate-control",

@@ -1,4 +1,4 @@
-//! The access log with real files, and with a pipe that nobody reads.
+//! Tests of the access log with real files, and with a pipe that is not read.
 
 use std::fs;
 use std::io::Read;
@@ -25,7 +25,7 @@ fn ids(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn closing_writes_everything_of_every_core() {
+fn closing_writes_all_lines_of_all_threads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
     fs::write(&path, "id=before\n").unwrap();
@@ -60,7 +60,7 @@ fn closing_writes_everything_of_every_core() {
 }
 
 #[test]
-fn a_dropped_writer_hands_its_lines_over() {
+fn dropping_a_writer_sends_its_lines() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("access.log");
     let log = open(&path);
@@ -72,7 +72,7 @@ fn a_dropped_writer_hands_its_lines_over() {
 }
 
 #[test]
-fn a_moved_file_is_left_at_reopen() {
+fn reopening_replaces_a_renamed_file() {
     let dir = tempfile::tempdir().unwrap();
     let (path, moved) = (
         dir.path().join("access.log"),
@@ -93,7 +93,7 @@ fn a_moved_file_is_left_at_reopen() {
 }
 
 #[test]
-fn lines_for_a_stuck_reader_are_dropped_and_counted() {
+fn lines_for_a_blocked_reader_are_dropped_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pipe");
     rustix::fs::mkfifoat(
@@ -114,7 +114,7 @@ fn lines_for_a_stuck_reader_are_dropped_and_counted() {
         let log = open(&path);
         let mut writer = log.writer();
         let mut written = 0_u64;
-        // The pipe holds 64 KiB, the channel a mebibyte, the buffer 64 KiB: far less than this is needed to fill them.
+        // The pipe has 64 KiB, the channel a mebibyte, the buffer 64 KiB, so they are full long before a million lines.
         while log.dropped() < 100 {
             writer.write(&record());
             written += 1;
@@ -132,7 +132,7 @@ fn lines_for_a_stuck_reader_are_dropped_and_counted() {
 }
 
 #[test]
-fn lines_after_the_end_are_counted() {
+fn lines_after_closing_are_counted() {
     let dir = tempfile::tempdir().unwrap();
     let log = open(&dir.path().join("access.log"));
     let (mut writer, clone) = (log.writer(), log.clone());

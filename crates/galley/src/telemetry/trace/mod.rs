@@ -1,7 +1,7 @@
-//! Spans of OpenTelemetry: what happened to a request that a stored page did not answer.
+//! OpenTelemetry spans of requests that no stored page answers.
 //!
-//! A [`Tracer`] begins traces and puts finished spans into a bounded channel, which never waits: a full one drops the span and counts
-//! it. Hits have no trace, so that they cost nothing. Nothing here sends spans anywhere; `otlp` does.
+//! A [`Tracer`] begins traces and puts finished spans into a bounded channel without waiting; if the channel is full, the span is
+//! dropped and counted. Hits have no trace, so they cost nothing. `otlp` sends the spans.
 
 mod open_span;
 mod request_trace;

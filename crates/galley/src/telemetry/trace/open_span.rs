@@ -1,4 +1,4 @@
-//! A span that has begun, and where its parts belong.
+//! Spans in progress, and their parents.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use galley_policy::trace_context::{TraceParent, hex_digits};
 use super::span::{Attribute, FinishedSpan, SpanKind};
 use super::tracer::Tracer;
 
-/// A span whose parts are begun on any thread.
+/// A parent for child spans, which any thread may begin.
 #[derive(Clone, Debug)]
 pub struct TraceScope {
     pub(super) tracer: Arc<Tracer>,
@@ -18,7 +18,7 @@ pub struct TraceScope {
     pub(super) is_sampled: bool,
 }
 
-/// A part of a trace that has begun. It ends when it is dropped, so that work that is cancelled is recorded as well.
+/// A span in progress. It ends when it is dropped, so that canceled work is recorded as well.
 #[derive(Debug)]
 pub struct OpenSpan {
     scope: TraceScope,
@@ -28,7 +28,7 @@ pub struct OpenSpan {
 }
 
 impl TraceScope {
-    /// Begins a part.
+    /// Begins a child span.
     pub fn begin(&self, name: impl Into<Cow<'static, str>>, kind: SpanKind) -> OpenSpan {
         let scope = Self {
             span_id: self.tracer.span_id(),
@@ -54,7 +54,7 @@ impl TraceScope {
         }
     }
 
-    /// The trace, in 32 digits.
+    /// The trace id, in 32 digits.
     pub fn trace_id(&self) -> [u8; 32] {
         let mut text = [b'0'; 32];
         for (pair, byte) in text.chunks_mut(2).zip(self.trace_id) {
@@ -65,12 +65,12 @@ impl TraceScope {
 }
 
 impl OpenSpan {
-    /// Where its own parts belong.
+    /// The parent for child spans of this span.
     pub fn scope(&self) -> &TraceScope {
         &self.scope
     }
 
-    /// The trace context for an upstream that does a part of it.
+    /// The trace context for a request to an upstream.
     pub fn parent(&self) -> TraceParent {
         TraceParent {
             trace_id: self.scope.trace_id,
@@ -86,7 +86,7 @@ impl OpenSpan {
         }
     }
 
-    /// Notes that it failed; `error_type`: in few different words.
+    /// Marks the span as failed; `error_type` has few different values.
     pub fn fail(&mut self, error_type: &str) {
         if let Some(span) = &mut self.span {
             span.is_error = true;

@@ -1,4 +1,4 @@
-//! The part of a trace that is one request of a client, and its span with the names of the HTTP conventions.
+//! The span of a client's request, with the names of the HTTP conventions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::span::{Attribute, FinishedSpan, SpanKind};
 use super::tracer::Tracer;
 use crate::telemetry::record::AccessRecord;
 
-/// See the module.
+/// The trace of one request.
 #[derive(Clone, Debug)]
 pub struct RequestTrace {
-    /// The span of the request, whose parts others begin.
+    /// The parent for child spans of the request's span.
     pub scope: TraceScope,
-    /// The client's span, in the same trace.
+    /// The id of the client's span in the same trace.
     pub parent_id: Option<[u8; 8]>,
-    /// How the client reached the first proxy.
+    /// The scheme that the client used at the first proxy.
     pub scheme: &'static str,
 }
 
 impl RequestTrace {
-    /// Begins it. `parent`: the trace context of the request; `is_from_proxy`: whether a trusted proxy has sent it.
+    /// Begins a trace. `parent`: the trace context of the request; `is_from_proxy`: whether a trusted proxy has sent the request.
     ///
-    /// A trace that is continued is recorded if its parent says so (W3C Trace Context, flag `sampled`).
+    /// A trace that is continued is recorded if its parent is (W3C Trace Context, flag `sampled`).
     pub fn begin(
         tracer: &Arc<Tracer>,
         parent: Option<TraceParent>,
@@ -61,7 +61,7 @@ impl RequestTrace {
             trace_id: scope.trace_id,
             span_id: scope.span_id,
             parent_id: self.parent_id,
-            // Low in cardinality, as the conventions ask: a path is not.
+            // The conventions require a name of low cardinality, so it is not the path.
             name: Cow::Owned(method(record).to_owned()),
             kind: SpanKind::Server,
             start: record
@@ -76,7 +76,7 @@ impl RequestTrace {
     }
 }
 
-/// `_OTHER` for a method that HTTP does not define.
+/// The method, or `_OTHER` if HTTP does not define it.
 fn method<'r>(record: &AccessRecord<'r>) -> &'r str {
     match record.words.method {
         known @ ("GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"
@@ -85,7 +85,8 @@ fn method<'r>(record: &AccessRecord<'r>) -> &'r str {
     }
 }
 
-/// The attributes of a server span. Neither query nor header fields, which may hold secrets: links to reset a password do.
+/// The attributes of a server span. Query and header fields are not included, because they may contain secrets, such as links to
+/// reset a password.
 fn attributes(record: &AccessRecord<'_>, scheme: &'static str) -> Vec<Attribute> {
     let words = &record.words;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

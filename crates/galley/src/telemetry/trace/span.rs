@@ -1,48 +1,48 @@
-//! One finished span.
+//! Finished spans.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-/// A span, with the names of OpenTelemetry.
+/// A finished span, with the names of OpenTelemetry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedSpan {
-    /// The trace that it belongs to.
+    /// The id of the trace.
     pub trace_id: [u8; 16],
-    /// Its own id.
+    /// The id of the span.
     pub span_id: [u8; 8],
-    /// The span that it is a part of; `None`: the trace begins with it.
+    /// The id of the parent span; `None`: the first span of the trace.
     pub parent_id: Option<[u8; 8]>,
-    /// The operation, in few different words.
+    /// The operation, with few different values.
     pub name: Cow<'static, str>,
-    /// The side on which it was done.
+    /// The kind of the operation.
     pub kind: SpanKind,
-    /// When it began.
+    /// The start time.
     pub start: SystemTime,
     /// How long it took.
     pub duration: Duration,
-    /// More about it.
+    /// The attributes.
     pub attributes: Vec<Attribute>,
-    /// Whether it failed.
+    /// Whether the operation failed.
     pub is_error: bool,
 }
 
-/// The side of an exchange that a span tells of.
+/// The side of an exchange that a span describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Neither.
+    /// An internal operation.
     Internal,
-    /// That of the server: a client's request.
+    /// The server side: a client's request.
     Server,
-    /// That of the client: a request to an upstream.
+    /// The client side: a request to an upstream.
     Client,
 }
 
-/// A name of the semantic conventions or of Galley, and its value.
+/// An attribute with a name of the semantic conventions or of Galley.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
-    /// `http.request.method`.
+    /// The name, such as `http.request.method`.
     pub name: &'static str,
-    /// Its value.
+    /// The value.
     pub value: AttributeValue,
 }
 
@@ -58,7 +58,7 @@ pub enum AttributeValue {
 }
 
 impl Attribute {
-    /// One with a text, which may come from a client: only its first 1,024 bytes are kept.
+    /// Creates an attribute with a text, of which only the first 1,024 bytes are kept, since it may come from a client.
     pub fn text(name: &'static str, text: impl Into<String>) -> Self {
         let mut text = text.into();
         if text.len() > MOST_TEXT {
@@ -73,7 +73,7 @@ impl Attribute {
         }
     }
 
-    /// One with a number.
+    /// Creates an attribute with a number.
     pub fn number(name: &'static str, number: u64) -> Self {
         Self {
             name,
@@ -81,7 +81,7 @@ impl Attribute {
         }
     }
 
-    /// One with a flag.
+    /// Creates an attribute with a flag.
     pub fn flag(name: &'static str, flag: bool) -> Self {
         Self {
             name,
@@ -90,5 +90,5 @@ impl Attribute {
     }
 }
 
-/// Longer than the paths and browsers that people look for, and short enough that a full channel is bounded.
+/// Longer than the paths and browser names that people search for, and short enough to limit the size of a full channel.
 const MOST_TEXT: usize = 1024;

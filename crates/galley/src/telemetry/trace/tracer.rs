@@ -1,4 +1,4 @@
-//! Passes finished spans to the exporter, and gives new spans their ids.
+//! Passes finished spans to the exporter, and generates ids for new spans.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,26 +8,26 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::span::FinishedSpan;
 
-/// See the module. Shared by all threads.
+/// Generates ids and accepts finished spans. Shared by all threads.
 #[derive(Debug)]
 pub struct Tracer {
     spans: mpsc::Sender<FinishedSpan>,
     stats: Arc<TraceStats>,
     settings: TracerSettings,
-    /// Eight random bytes of the operating system's.
+    /// Returns eight random bytes of the operating system.
     random: fn() -> [u8; 8],
 }
 
-/// How traces begin.
+/// The settings of tracing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracerSettings {
-    /// How many of a hundred traces that begin here are recorded.
+    /// The percentage of new traces that are recorded.
     pub percent: u8,
-    /// Whether the trace of every client is continued, and not only that of trusted proxies.
+    /// Whether the traces of all clients are continued, and not only those of trusted proxies.
     pub continues_any: bool,
 }
 
-/// What became of spans. Added to by the threads that end spans, and by the one that exports them.
+/// The counts of exported and dropped spans, for the threads that end spans and for the exporter.
 #[derive(Debug, Default)]
 pub struct TraceStats {
     exported: AtomicU64,
@@ -35,7 +35,7 @@ pub struct TraceStats {
 }
 
 impl Tracer {
-    /// One that puts spans into `spans`.
+    /// Creates a tracer that sends spans to `spans`.
     pub fn new(
         spans: mpsc::Sender<FinishedSpan>,
         stats: Arc<TraceStats>,
@@ -50,23 +50,23 @@ impl Tracer {
         }
     }
 
-    /// How traces begin.
+    /// The settings.
     pub(super) fn settings(&self) -> &TracerSettings {
         &self.settings
     }
 
-    /// What became of its spans.
+    /// The counts of exported and dropped spans.
     pub fn stats(&self) -> &TraceStats {
         &self.stats
     }
 
-    /// A random id that is not zero.
+    /// Generates a random id that is not zero.
     pub(super) fn trace_id(&self) -> [u8; 16] {
         let [high, low] = [(self.random)(), self.span_id()].map(u64::from_be_bytes);
         ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
     }
 
-    /// A random id that is not zero.
+    /// Generates a random id that is not zero.
     pub(super) fn span_id(&self) -> [u8; 8] {
         let id = (self.random)();
         if id == [0; 8] {
@@ -76,7 +76,7 @@ impl Tracer {
         }
     }
 
-    /// Takes a finished span. Never waits.
+    /// Sends a finished span to the exporter. Never waits.
     pub(super) fn take(&self, span: FinishedSpan) {
         if let Err(TrySendError::Full(_) | TrySendError::Closed(_)) = self.spans.try_send(span) {
             self.stats.add_dropped(1);
@@ -85,22 +85,22 @@ impl Tracer {
 }
 
 impl TraceStats {
-    /// Spans that the collector has taken.
+    /// The number of spans that the collector has accepted.
     pub fn exported(&self) -> u64 {
         self.exported.load(Ordering::Relaxed)
     }
 
-    /// Spans that got lost: the channel was full, or the collector did not take them.
+    /// The number of lost spans: the channel was full, or the collector did not accept them.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Counts spans that the collector has taken.
+    /// Counts spans that the collector has accepted.
     pub fn add_exported(&self, count: u64) {
         self.exported.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Counts spans that got lost.
+    /// Counts lost spans.
     pub fn add_dropped(&self, count: u64) {
         self.dropped.fetch_add(count, Ordering::Relaxed);
     }
