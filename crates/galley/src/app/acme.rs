@@ -12,7 +12,7 @@ use crate::acme::{self, Acme, AcmeReady, MOST_NAMES, WantedCertificate};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
-/// Loads the stored certificates and installs them for handshakes; `None` if no site wants any.
+/// Loads the stored certificates and installs them for handshakes; `None` if no site uses automatic certificates.
 pub(super) fn open(
     config: &Config,
     handshakes: &Arc<Certificates>,
@@ -34,7 +34,7 @@ pub(super) fn open(
     acme::open(spec).map(Some).map_err(ServerStartError::Acme)
 }
 
-/// The files of automatic certificates, with their sites.
+/// The sites with automatic certificates and the files of these certificates.
 pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     let Some(settings) = &config.acme else {
         return Vec::new();
@@ -47,8 +47,8 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     wanted(&config.sites).into_iter().filter_map(file).collect()
 }
 
-/// One certificate for each site, several if it has more hosts than fit into one. Sites that begin with the same host (on
-/// different addresses) share it, so that neither overwrites the other's file.
+/// The certificates to obtain: one for each site, several if the site has more hosts than fit into one. Sites with the same
+/// first host (on different addresses) share a certificate, so that neither overwrites the other's file.
 fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
@@ -75,7 +75,7 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     all
 }
 
-/// As certificates have it.
+/// The name of a host in a certificate.
 fn name(host: &HostPattern) -> Option<String> {
     match host {
         HostPattern::Exact(name) => Some(name.clone()),
@@ -93,7 +93,7 @@ mod tests {
     fn wanted_of(sites: &[(&str, &[String])]) -> Vec<WantedCertificate> {
         let mut text = "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n".to_owned();
         for (index, (tls, hosts)) in sites.iter().enumerate() {
-            // Addresses of their own, so that sites may have the same hosts.
+            // A separate address for each site, so that sites may have the same hosts.
             let address = format!("127.0.0.{}:8080", index + 1);
             let secure = format!("127.0.0.{}:8443", index + 1);
             let _ = writeln!(

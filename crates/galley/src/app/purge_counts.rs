@@ -1,11 +1,11 @@
-//! How many stored pages each purge affected, for the lists of purges. A walk over the entries counts them a moment after the purge, on a
-//! helper thread; a purge itself never searches, and no request waits for this.
+//! Counts the stored pages that each purge affected, for the lists of purges. A walk over the entries counts them shortly
+//! after the purge, on a helper thread. A purge itself never searches, and no request waits for the count.
 //!
-//! - Each page counts for the purge that invalidated it: of several purges of one edit the first that touches it, and a hard purge after a
-//!   soft one again, because the page could still be served before.
-//! - Entries of an uncounted purge are not swept (`super::sweep`), but a request may replace its page before the walk. A page of the scope
-//!   that is newer than the purge may have had a predecessor, so the count is then a minimum. With a disk it is a minimum too, because the disk
-//!   may have pages that are not in memory.
+//! - Each page counts for the purge that invalidated it: of several purges of one edit the first that matches the page, and a
+//!   later hard purge again after a soft one, because the page could still be served before.
+//! - Entries of an uncounted purge are not swept (`super::sweep`), but a request may replace such an entry before the walk. A
+//!   page in the scope that is newer than the purge may have had a predecessor, so the count is then a minimum. With a disk
+//!   cache it is also a minimum, because the disk may have pages that are not in memory.
 //! - Pages of which only a fragment is rendered again stay stored, and are not counted.
 
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use super::pacing::WalkPacing;
 use crate::durable::{CountablePurge, PurgedPages, ScopeMatch};
 use crate::request::{Site, site_mark};
 
-/// Counts what waits to be counted. Blocks.
+/// Counts the pages of all purges that were not counted yet. Blocks.
 pub(super) fn count(current: &Current) {
     let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
         return;
@@ -53,7 +53,7 @@ pub(super) fn count(current: &Current) {
     }
 }
 
-/// The purges of a site with what they took so far.
+/// The purges of a site with the pages counted so far.
 struct SiteCount<'p>(Vec<PurgeCount<'p>>);
 
 struct PurgeCount<'p> {
@@ -61,12 +61,12 @@ struct PurgeCount<'p> {
     is_hard: bool,
     is_counted: bool,
     scope: ScopeMatch<'p>,
-    /// Variants of one URL are one page.
+    /// The pages that the purge affected. Variants of one URL are one page.
     urls: HashSet<(u64, u64)>,
     may_have_more: bool,
 }
 
-/// What is left of a page.
+/// The state of a page after the purges so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Left {
     Valid,
@@ -74,7 +74,7 @@ enum Left {
 }
 
 impl<'p> SiteCount<'p> {
-    /// `purges`: by their numbers.
+    /// `purges` must be in the order of their numbers.
     fn new(purges: &'p [CountablePurge], may_have_more: bool) -> Self {
         let counts = purges.iter().map(|one| PurgeCount {
             number: one.number,
@@ -87,7 +87,7 @@ impl<'p> SiteCount<'p> {
         Self(counts.collect())
     }
 
-    /// Counts a page for those that took it.
+    /// Counts a page for each purge that invalidated it.
     fn look(&mut self, entry: &Entry) {
         let url = (entry.scopes.host, entry.scopes.url);
         let mut left = Left::Valid;
@@ -127,7 +127,7 @@ impl<'p> SiteCount<'p> {
     }
 }
 
-/// Addresses of one purge that are counted separately: two megabytes.
+/// The maximum number of URLs that are counted for one purge: two megabytes.
 const MOST_PAGES: usize = 100_000;
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
         drop(purges.publish(&Purge { scope, strength }, PurgeSource::Admin));
     }
 
-    /// Pages and completeness of each purge, the oldest first.
+    /// The number of pages of each purge and whether it is complete, the oldest purge first.
     fn counted(purges: &SitePurges, pages: &[Arc<Entry>]) -> Vec<(u64, bool)> {
         let countable = purges.countable();
         let mut count = SiteCount::new(&countable, false);
@@ -189,7 +189,7 @@ mod tests {
             publish(&purges, Scope::Tag(tag.to_owned()), Strength::Hard);
         }
         assert_eq!(counted(&purges, &pages), [(2, true), (1, true), (0, true)]);
-        // The entries are still there, and taken already.
+        // The entries still exist, but earlier purges have invalidated them.
         publish(&purges, Scope::Site, Strength::Hard);
         assert_eq!(counted(&purges, &pages).last(), Some(&(0, true)));
     }

@@ -2,12 +2,12 @@
 
 use sd_notify::NotifyState;
 
-/// Visitors are answered.
+/// Reports that this process serves.
 pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Another process is the service from now on.
+/// Reports that another process is the service from now on.
 pub(super) fn replaced_by(pid: u32) {
     tell(&[NotifyState::MainPid(pid), NotifyState::Ready]);
 }
