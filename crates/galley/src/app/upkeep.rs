@@ -66,7 +66,7 @@ struct UpkeepRound {
     disk: Arc<DiskCache>,
     current: Arc<Current>,
     last_report: LastReport,
-    /// The sum of the purge numbers of all sites when the round began.
+    /// The number of purges of all sites when the round began.
     purges: u64,
     /// Whether there were new purges when the round began.
     is_hurried: bool,
