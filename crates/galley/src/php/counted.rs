@@ -1,9 +1,9 @@
-//! How many requests each worker has served: from PHP-FPM's own status page, requested on the pool's socket like any
+//! The number of requests that each worker has served, from PHP-FPM's status page, which is requested on the pool's socket like a
 //! script.
 //!
-//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, so all are replaced at about the
-//! same time. So Galley replaces each a little earlier, at a number of its own ([`is_worn`]), and PHP-FPM's number is the
-//! last resort.
+//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, so that all would be replaced at
+//! about the same time. Galley therefore replaces each worker earlier, after a number that depends on its process id
+//! ([`is_worn`]). PHP-FPM's limit is the last resort.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Process ids of workers with the requests that each has answered; `None` when the pool does not say so in time.
+/// The process ids of workers with the number of requests that each has served; `None` if the pool does not report them in time.
 pub(super) async fn requests(socket: &Path, page: &str) -> Option<Vec<(u32, u64)>> {
     let answer = timeout(PATIENCE, ask(socket, page)).await.ok()??;
     read(&answer)
 }
 
-/// Whether a worker has answered as many as one of them may: between [`FEWEST`] and [`MOST`], by its process id.
+/// Whether a worker has reached its limit of requests, which depends on its process id and is between [`FEWEST`] and [`MOST`].
 pub(super) fn is_worn(pid: u32, requests: u64) -> bool {
-    // Fibonacci hashing spreads neighbouring ids; the upper half is the better one.
+    // Fibonacci hashing spreads consecutive ids; the upper half of the product is better distributed.
     let spread = u64::from(pid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     requests >= FEWEST + spread % (MOST - FEWEST)
 }
@@ -64,17 +64,17 @@ fn read(answer: &[u8]) -> Option<Vec<(u32, u64)>> {
     Some(counted.collect())
 }
 
-/// Extensions and plugins leak a little per request; a worker that is replaced now and then gives it back, and after so many
-/// requests the new process costs nothing that could be measured.
+/// Extensions and plugins leak a little memory per request; replacing the worker frees it. With this many requests per process,
+/// starting a new one has no measurable cost.
 const FEWEST: u64 = 750;
 const MOST: u64 = 1250;
 
-/// PHP-FPM's own limit (`pm.max_requests`): a worker gets so far only between two looks, or where the page is not answered.
+/// PHP-FPM's own limit (`pm.max_requests`). A worker reaches it only between two checks, or if the status page is not available.
 pub(super) const LAST_RESORT: u64 = 1500;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Some 500 bytes a worker.
+/// The maximum size of the status page. A worker needs about 500 bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

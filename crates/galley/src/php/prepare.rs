@@ -1,6 +1,7 @@
-//! Turns the settings of a site into what starts and watches its PHP-FPM: sizes, the text of the configuration, a folder.
+//! Derives the parameters for starting and watching a site's PHP-FPM from its settings: sizes, the text of the configuration,
+//! a folder.
 //!
-//! A PHP-FPM of Galley's own user is prepared when it is started. One that the privileged process starts is prepared in two
+//! A PHP-FPM of Galley's user is prepared when it is started. One that the privileged process starts is prepared in two
 //! steps: the first as root, the rest after Galley has given up root.
 
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +22,7 @@ use crate::sys::sandbox::Sandbox;
 pub(super) struct Prepared {
     pub(super) plan: MasterPlan,
     pub(super) post: Post,
-    /// Workers at most.
+    /// The maximum number of workers.
     pub(super) most: usize,
 }
 
@@ -29,22 +30,22 @@ pub(super) struct Prepared {
 #[derive(Debug)]
 pub(crate) struct PreparedPool {
     pub(super) binary: PathBuf,
-    /// Before those that name the configuration.
+    /// The arguments before those for the configuration file.
     pub(super) arguments: Vec<String>,
-    /// The configuration.
+    /// The text of the configuration.
     pub(super) text: String,
     pub(super) root: PathBuf,
-    /// What confines it.
+    /// The sandbox for its processes.
     pub(super) sandbox: Option<Sandbox>,
     limits: GroupLimits,
-    /// Of its group in the kernel.
+    /// The name of its control group.
     group: String,
     post: Post,
     slots: usize,
     most: usize,
 }
 
-/// Where PHP-FPM listens, as which user, and how Galley connects.
+/// The paths of the socket for PHP-FPM and for Galley, and the user of PHP-FPM.
 pub(super) struct Sockets<'a> {
     /// The folder with the random name.
     pub(super) folder: &'a Path,
@@ -54,7 +55,7 @@ pub(super) struct Sockets<'a> {
     pub(super) reach: SocketAccess,
 }
 
-/// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
+/// Creates the folder and writes the configuration. Only a few small files at the start, so that blocking calls suffice.
 pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> {
     let directory = directory(&settings)?;
     in_folder(
@@ -63,7 +64,7 @@ pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> 
     )
 }
 
-/// The same in a folder that is there, whatever it holds.
+/// Prepares a PHP-FPM in an existing folder, whatever it contains.
 pub(super) fn in_folder(
     settings: PhpSettings,
     directory: PoolFolder,
@@ -94,7 +95,7 @@ pub(super) fn in_folder(
     prepared(pieces, MasterLauncher::Own(own))
 }
 
-/// The remaining steps for one that the privileged process starts.
+/// The remaining steps for a pool that the privileged process starts.
 pub(super) fn privileged(
     pieces: PreparedPool,
     line: KeeperChannel,
@@ -130,7 +131,7 @@ fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Result<Prepared, Php
     Ok(Prepared { plan, post, most })
 }
 
-/// The group with the limits that the site wants; without one PHP runs all the same.
+/// Creates the control group with the site's limits. If that fails, PHP runs without it.
 fn limited(
     limits: GroupLimits,
     name: &str,
@@ -154,7 +155,7 @@ fn limited(
     }
 }
 
-/// Sizes and the text.
+/// Computes the sizes and the text of the configuration.
 pub(super) fn pieces(
     settings: &PhpSettings,
     at: &Sockets<'_>,
@@ -176,7 +177,7 @@ pub(super) fn pieces(
     let memory_limit = settings
         .memory_limit
         .unwrap_or_else(|| budget.memory_limit());
-    // The directory's name is random already.
+    // The folder's name is random.
     let page = format!("/galley-status-{}", file_name_of(at.folder));
     let text = pool::text(&PoolConfig {
         socket: at.listen,
@@ -214,7 +215,7 @@ pub(super) fn pieces(
     })
 }
 
-/// The user of the workers, if it can be chosen.
+/// The user of the workers; `None` if Galley cannot choose it.
 pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
     settings
         .user
@@ -223,10 +224,10 @@ pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
         .filter(|_| rustix::process::geteuid().is_root())
 }
 
-/// A directory for the socket and its files.
+/// Creates a folder for the socket and its files.
 ///
-/// It is new each time, with a random name and private: a PHP-FPM that is still ending (of a Galley that was killed, or of the
-/// configuration before a reload) removes its own socket, never the current one.
+/// The folder is private and has a new random name each time: a PHP-FPM that is still ending (of a Galley that was killed, or
+/// of the previous configuration) removes its own socket, never the current one.
 pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, PhpStartError> {
     let files = |path: &Path| {
         let path = path.to_owned();
@@ -254,7 +255,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).
+/// A site's name as a part of a file name: short, and without special characters (`*`, `[::1]`).
 fn file_name(site: &str) -> String {
     site.chars()
         .map(|c| {
@@ -268,11 +269,11 @@ fn file_name(site: &str) -> String {
         .collect()
 }
 
-/// In its directory; also in the watcher's script.
+/// The name of the socket in its folder; also used in the watcher's script.
 pub(super) const SOCKET: &str = "fpm.sock";
 
-/// The folder around the socket where PHP's user makes that.
+/// The folder around the socket if PHP's user creates the socket.
 pub(super) const INNER: &str = "s";
 
-/// Debian's and Alpine's user for web content.
+/// The user for web content on Debian and Alpine.
 const DEFAULT_USER: &str = "www-data";

@@ -1,11 +1,11 @@
-//! Another FastCGI program than PHP-FPM, kept running: `php-cgi`, `fcgiwrap`, and any program that takes its listening
-//! socket as standard input, as `spawn-fcgi` passes it (FastCGI specification 1.0, section 2.2).
+//! Runs a FastCGI program other than PHP-FPM: `php-cgi`, `fcgiwrap`, and any program that gets its listening
+//! socket as standard input, like from `spawn-fcgi` (FastCGI specification 1.0, section 2.2).
 //!
-//! Galley holds the socket itself. While one process ends and another starts, connections wait in the socket's queue, and
-//! no visitor notices: `php-cgi` ends by itself after `PHP_FCGI_MAX_REQUESTS`. Each process handles one request at a time.
+//! Galley holds the socket. While one process ends and another starts, connections wait in the socket's queue, and
+//! visitors do not notice: `php-cgi` regularly ends after `PHP_FCGI_MAX_REQUESTS`. Each process handles one request at a time.
 //!
-//! All processes are in the group of a shell that waits for Galley's end, for the reasons given in `master`. Those that the
-//! privileged process has started are not: it holds the socket for them, and ends each with its children.
+//! All processes are in the group of a shell that waits for Galley's end, for the reasons in `master`. Processes of the
+//! privileged process are not: it holds the socket for them, and ends each with its children.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ use super::watcher::SHELL;
 use super::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 
-/// A program whose processes run.
+/// A program with running processes.
 pub(super) struct RunningProgram {
     pub(super) socket: PathBuf,
     pub(super) workers: usize,
@@ -47,12 +47,12 @@ pub(super) struct RunningProgram {
     pub(super) task: JoinHandle<()>,
 }
 
-/// Starts it. Its processes begin within a moment; connections are taken from now on.
+/// Starts the program. Its processes start within a moment; connections are accepted from now on.
 pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpStartError> {
     run(Troop::own(settings)?).await
 }
 
-/// The same by way of the process that keeps root.
+/// Starts the program with the privileged process.
 pub(super) async fn start_privileged(
     outlook: Outlook,
     line: KeeperChannel,
@@ -63,7 +63,7 @@ pub(super) async fn start_privileged(
 
 async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     let troop = Arc::new(troop);
-    // One is started here, so that a missing program is reported at once.
+    // The first process is started here, so that a missing program is reported immediately.
     let first = troop.spawn(0).await?;
     let Outlook {
         workers, socket, ..
@@ -93,7 +93,7 @@ async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     })
 }
 
-/// Keeps all of them until `stopped` is sent or dropped.
+/// Supervises all processes until `stopped` is sent or dropped.
 async fn keep(
     troop: Arc<Troop>,
     first: MasterProcess,
@@ -112,7 +112,7 @@ async fn keep(
     }
     let _ = end.send(true);
     if let ProgramLauncher::Own(own) = &troop.means {
-        // An error says that they have just ended.
+        // On failure they have just ended.
         let _ = rustix::process::kill_process_group(own.group, Signal::TERM);
     }
     let all = async { while slots.join_next().await.is_some() {} };
@@ -126,7 +126,7 @@ async fn keep(
     life.send_replace(MasterState::Ended);
 }
 
-/// One process after another, until `ending` says so.
+/// Runs the processes of one slot one after another, until `ending` is set.
 async fn one(
     troop: Arc<Troop>,
     slot: usize,
@@ -146,7 +146,7 @@ async fn one(
                 let status = tokio::select! {
                     status = process.wait() => status,
                     _ = ending.changed() => {
-                        // Those of Galley's own were told as a group.
+                        // Galley's own children were signalled as a group.
                         if matches!(process, MasterProcess::Kept(_)) {
                             process.signal(How::Terminate);
                         }
@@ -170,10 +170,10 @@ async fn one(
     }
 }
 
-/// How long to wait before the next process.
+/// Computes the pause before the next process.
 struct Rest {
     backoff: Backoff,
-    /// Processes in a row that ended well and lived for less than a second.
+    /// The number of consecutive processes that ended successfully in less than a second.
     brief: u32,
 }
 
@@ -185,7 +185,7 @@ impl Rest {
         }
     }
 
-    /// One that has done its requests is followed at once; one that failed, after a pause that grows.
+    /// No pause after a process that has served its requests; a growing pause after a failure.
     fn after(&mut self, troop: &Troop, ended: io::Result<ExitStatus>, lived: Duration) -> Duration {
         let (site, name) = (&troop.outlook.site, troop.name());
         let status = match ended {
@@ -215,7 +215,7 @@ impl Rest {
     }
 }
 
-/// What the processes have in common. Dropped, they are killed and their files removed.
+/// The state that all processes share. When it is dropped, they are killed and their files removed.
 struct Troop {
     outlook: Outlook,
     means: ProgramLauncher,
@@ -224,20 +224,20 @@ struct Troop {
 
 /// The process that starts them.
 enum ProgramLauncher {
-    /// Galley.
+    /// Galley starts them.
     Own(Box<ProgramCommand>),
-    /// The process that keeps root, which knows the rest.
+    /// The privileged process starts them, and knows the parameters.
     Kept { line: KeeperChannel, pool: u32 },
 }
 
-/// What Galley starts them with.
+/// The parameters with which Galley starts the processes.
 struct ProgramCommand {
     account: Option<Account>,
     root: PathBuf,
-    /// Removed at the end.
+    /// Removed when this is dropped.
     _directory: tempfile::TempDir,
     listener: UnixListener,
-    /// The shell that waits for Galley's end, and its group, which is that of all processes.
+    /// The shell that waits for Galley's end. All processes are in its group.
     watcher: Child,
     group: Pid,
 }
@@ -297,13 +297,13 @@ impl Troop {
         Ok(Self::new(outlook, ProgramLauncher::Own(Box::new(own))))
     }
 
-    /// The program without its folder.
+    /// The file name of the program.
     fn name(&self) -> &str {
         let program = self.outlook.command.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program)
     }
 
-    /// One process with the socket as its standard input.
+    /// Starts one process with the socket as its standard input.
     async fn spawn(&self, slot: usize) -> Result<MasterProcess, PhpStartError> {
         let program = self.outlook.command.first();
         let program = program.map(PathBuf::from).unwrap_or_default();
@@ -333,7 +333,7 @@ impl Troop {
         }
     }
 
-    /// Passes on what a process says. Ends with it, whose end of the pipe is waited for.
+    /// Logs the output of a process. The task ends when the process has closed the pipe.
     fn listen(&self, pipe: impl AsyncRead + Unpin + Send + 'static) {
         let speaker = Speaker {
             site: self.outlook.site.clone(),
@@ -369,14 +369,14 @@ impl ProgramCommand {
 
 impl Drop for ProgramCommand {
     fn drop(&mut self) {
-        // As long as the shell has not been waited for, the group's number cannot be reused.
+        // The group's id cannot be reused until the shell is reaped.
         if self.watcher.id().is_some() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         }
     }
 }
 
-/// Starts the shell that ends the group when Galley is gone.
+/// Starts the shell that ends the group when Galley has ended.
 fn watcher(directory: &Path) -> io::Result<Child> {
     let mut command = Command::new(SHELL);
     command
@@ -391,7 +391,7 @@ fn watcher(directory: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
-/// As the one of `master`: `read` ends when Galley does. The shell leads the group, so it has to outlive its own signals.
+/// As in `master`: `read` ends when Galley does. The shell leads the group, so it must ignore its own signal.
 const WATCH: &str = r#"
 trap '' TERM
 read -r line
@@ -402,11 +402,11 @@ rmdir -- "$1"
 kill -s KILL 0
 "#;
 
-/// A process that ends well sooner than this is looked at twice.
+/// The duration below which a successful process counts as brief.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// Keeps a program that ends at once from taking a core.
+/// The pause after a brief process, so that a program that ends immediately does not occupy a core.
 const AFTER_BRIEF: Duration = Duration::from_millis(50);
 
-/// Brief lives in a row that are worth a line.
+/// The number of consecutive brief processes after which a warning is logged.
 const SUSPICIOUS: u32 = 64;

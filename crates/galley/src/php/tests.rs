@@ -1,4 +1,4 @@
-//! Against the real PHP-FPM: start, death, end. What is left is read from `/proc`.
+//! Tests with the real PHP-FPM: start, crash, end. `/proc` shows the remaining processes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::{MachineMemory, Managed, MasterState, MemoryDivision, PhpSettings, Ph
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A site's root and a runtime directory.
+/// A site's root and a runtime folder.
 struct Site {
     place: TempDir,
 }
@@ -28,7 +28,7 @@ impl Site {
             .prefix("galley-php-")
             .tempdir()
             .unwrap();
-        // For the unprivileged workers.
+        // Readable for the unprivileged workers.
         std::fs::set_permissions(
             place.path(),
             std::os::unix::fs::PermissionsExt::from_mode(0o755),
@@ -55,13 +55,13 @@ impl Site {
         path
     }
 
-    /// Directories of PHP-FPMs below the runtime directory.
+    /// The number of PHP-FPM folders in the runtime folder.
     fn left(&self) -> usize {
         std::fs::read_dir(self.place.path().join("run")).map_or(0, Iterator::count)
     }
 }
 
-/// Two workers all the time, below `place`.
+/// Settings with two permanent workers, below `place`.
 fn settings(place: &Path) -> PhpSettings {
     PhpSettings {
         binary: None,
@@ -93,7 +93,7 @@ fn master_of(managed: &Managed) -> u32 {
     }
 }
 
-/// What a script prints, head included, and the connection that is left.
+/// The output of a script including the head, and the connection, which stays open.
 async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStream>) {
     let variables = [
         ("REQUEST_METHOD", "GET"),
@@ -124,7 +124,7 @@ async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStr
     }
 }
 
-/// Living processes (no zombies) with a field of `/proc/PID/stat` after the name equal to `value`: field 1 is the parent,
+/// Running processes (no zombies) with a field of `/proc/PID/stat` after the name equal to `value`: field 1 is the parent,
 /// field 2 the group.
 fn processes(field: usize, value: u32) -> Vec<u32> {
     let mut found = Vec::new();
@@ -147,7 +147,7 @@ fn group(leader: u32) -> Vec<u32> {
     processes(2, leader)
 }
 
-/// The watcher of a master, by its arguments.
+/// Whether a master has a watcher, determined by the watcher's arguments.
 fn has_watcher(master: u32) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -157,7 +157,7 @@ fn has_watcher(master: u32) -> bool {
     })
 }
 
-/// Waits for a condition on processes that are not ours to wait for.
+/// Waits for a condition on processes that are not children of this one.
 fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -198,7 +198,7 @@ async fn it_answers_with_its_settings() {
             site.root().display()
         )
     );
-    // Root is for the master alone.
+    // Only the master runs as root.
     assert_ne!(owner, "0");
     managed.stop().await;
 }
@@ -274,7 +274,7 @@ async fn a_killed_master_comes_back() {
     let mut life = managed.life();
     let mut master = master_of(&managed);
     for _ in 0..2 {
-        // Its workers hold the old socket and would live on.
+        // The workers hold the old socket and would continue to run.
         wait_for("both workers", || group(master).len() == 3);
         kill(master);
         let running = |now: &MasterState| matches!(now, MasterState::Running { master: new } if *new != master);
@@ -304,7 +304,7 @@ async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
     let managed = Managed::start(settings).await.unwrap();
     let numbers = managed.numbers();
     let replaced = || numbers.replaced.load(Ordering::Relaxed);
-    // An idle pool is not looked into, so each request takes some CPU time.
+    // An idle pool is not queried, so each request uses some CPU time.
     let script = site.script("for ($i = 0; $i < 50000; $i++); echo getmypid();");
     let pid = |answer: String| answer.rsplit("\r\n").next().unwrap().to_owned();
     let first = pid(run(managed.socket(), &script).await.0);
@@ -315,7 +315,7 @@ async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
             Instant::now() < deadline,
             "not replaced after {asked} requests"
         );
-        // PHP-FPM itself would do it at 1500.
+        // PHP-FPM itself would replace the worker at 1500.
         if asked < 1400 {
             let now = pid(run(managed.socket(), &script).await.0);
             assert!(now == first || replaced() == 1, "{asked} requests");
@@ -384,7 +384,7 @@ async fn failures_to_start_say_why() {
     assert_eq!(site.left(), 0);
 }
 
-/// Plays the Galley that is killed, in a process of its own.
+/// Plays the Galley that is killed, in a separate process.
 #[tokio::test]
 #[ignore = "started by `a_killed_galley_leaves_nothing`, waits to be killed"]
 async fn victim() {

@@ -1,8 +1,8 @@
 //! Observes the running workers, sets the number of slots by their memory, and replaces workers that use too much or have
 //! served their number of requests.
 //!
-//! SIGQUIT ends a worker: it finishes its request first, and PHP-FPM starts another in its place. So this
-//! costs no request, and the pool is never reloaded, which would empty its opcode cache.
+//! SIGQUIT ends a worker after its current request, and PHP-FPM starts another in its place. A replacement therefore
+//! fails no request, and the pool is never reloaded, which would empty its opcode cache.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -20,29 +20,29 @@ use super::meter::{Meter, Worker};
 use super::numbers::{PoolNumbers, count};
 use super::privileged::KeeperChannel;
 
-/// How the number of places is found.
+/// The source of the number of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolSizing {
-    /// The file names it.
+    /// The number is configured.
     Named(usize),
-    /// By the memory of workers.
+    /// The number depends on the measured memory of workers.
     Measured,
 }
 
-/// What the watch is over.
+/// The parameters for watching a pool.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) site: String,
     pub(super) socket: PathBuf,
-    /// Where the pool answers with its status.
+    /// The path of the status page.
     pub(super) page: String,
     pub(super) size: PoolSizing,
     pub(super) budget: MemoryDivision,
-    /// What a script may take, in bytes.
+    /// The memory limit of a script, in bytes.
     pub(super) memory_limit: u64,
 }
 
-/// The watch over one pool, whichever master it has.
+/// Watches one pool, whichever master it has.
 #[derive(Debug)]
 pub(super) struct PoolWatch {
     post: Post,
@@ -50,20 +50,20 @@ pub(super) struct PoolWatch {
     numbers: Arc<PoolNumbers>,
     meter: Meter,
     estimate: Estimate,
-    /// Workers that were told to end and have not yet.
+    /// Workers that have the signal to end and still run.
     leaving: HashSet<u32>,
     looked: Instant,
-    /// When the pool was last queried for its counts; `None`: never, or there may be another worker to be replaced.
+    /// The time of the last query for the request counts; `None`: never, or another worker may have to be replaced.
     checked_at: Option<Instant>,
-    /// The CPU time of the workers then.
+    /// The CPU time of the workers at the last query.
     ticks: u64,
     has_warned: bool,
-    /// When a replacement was last put into the log.
+    /// The time of the last log line about a replacement.
     warned_at: Option<Instant>,
 }
 
 impl PoolWatch {
-    /// `line`: the line over which workers are ended, with the number of the pool, if Galley cannot signal them itself.
+    /// `line`: the channel by which workers are ended, with the number of the pool, if Galley cannot signal them itself.
     pub(super) fn new(
         post: Post,
         numbers: Arc<PoolNumbers>,
@@ -99,7 +99,7 @@ impl PoolWatch {
         }
     }
 
-    /// The master is dead, and its workers with it.
+    /// Must be called when the master and its workers have ended.
     pub(super) fn forget(&mut self) {
         self.leaving.clear();
         self.numbers.workers.store(0, Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl PoolWatch {
         }
     }
 
-    /// Warns once of workers that do not fit into the memory for them.
+    /// Warns once if the workers do not fit into their share of the memory.
     fn check_named(&mut self, workers: usize) {
         let usual = self.estimate.usual;
         let wanted = usual.saturating_mul(workers as u64);
@@ -168,7 +168,7 @@ impl PoolWatch {
         let grown = budget.grown(self.post.memory_limit);
         let share = match self.post.size {
             PoolSizing::Measured => budget.share,
-            // So many were requested: replacing them repeatedly would not make them fit.
+            // The number of workers is configured: replacing them repeatedly would not make them fit.
             PoolSizing::Named(_) => u64::MAX,
         };
         let leaving = |pid| self.leaving.contains(&pid);
@@ -179,7 +179,7 @@ impl PoolWatch {
             Surplus::Grown => "it has exceeded the memory limit of a worker",
             Surplus::Share => "all workers together exceed their memory limit",
         };
-        // A site whose pages are all large has one replaced every second in its busy hours.
+        // A site whose pages are all large has a worker replaced every second in busy hours.
         if self.warned_at.is_none_or(|said| said.elapsed() > SAY_EVERY) {
             self.warned_at = Some(Instant::now());
             tracing::info!(
@@ -193,7 +193,7 @@ impl PoolWatch {
     }
 
     fn replace(&mut self, master: u32, pid: u32) {
-        // Its number may have been reused by now.
+        // The id may have been reused by now.
         if !self.meter.children(master).contains(&pid) {
             return;
         }
@@ -206,14 +206,14 @@ impl PoolWatch {
                 None => return,
             },
         };
-        // An error says that it has just ended.
+        // On failure the worker has just ended.
         if told.is_ok() {
             self.leaving.insert(pid);
             count(&self.numbers.replaced);
         }
     }
 
-    /// An idle pool is not queried: that would keep its last workers from ending.
+    /// Whether to query the request counts. An idle pool is not queried, because that would keep its last workers from ending.
     fn may_ask(&mut self, workers: &[Worker]) -> bool {
         let is_too_soon = |asked: Instant| asked.elapsed() < ASK_EVERY;
         if workers.is_empty() || self.checked_at.is_some_and(is_too_soon) {
@@ -237,20 +237,20 @@ impl PoolWatch {
                 "a worker of php-fpm has reached its number of requests"
             );
             self.replace(master, *pid);
-            // One at a time: the next is looked for at the next measurement, when the count of CPU time begins again.
+            // One at a time: the next one is searched at the next measurement, when the count of CPU time starts again.
             (self.checked_at, self.ticks) = (None, 0);
         }
     }
 }
 
-/// Memory can run out within seconds.
+/// The interval between two measurements. Memory can run out within seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A worker that does nothing but WordPress answers some 300 requests meanwhile.
+/// The interval between two queries. A busy worker with plain WordPress serves about 300 requests in this time.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// Between two lines about workers that hold too much.
+/// The minimum interval between two log lines about large workers.
 const SAY_EVERY: Duration = Duration::from_secs(60);
 
-/// What being asked itself takes, in clock ticks of 10 ms.
+/// The CPU time of a query itself, in clock ticks of 10 ms.
 const IDLE_TICKS: u64 = 2;
