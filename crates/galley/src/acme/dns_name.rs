@@ -1,11 +1,11 @@
 //! DNS names in their wire format and in their canonical form for signatures (RFC 1035 section 3.1, RFC 4034 section 6.2).
 
-/// A name in lower case as bytes: each label after its length, then a zero.
+/// A name in lower case in wire format: each label after its length, then a zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DnsName(Vec<u8>);
 
 impl DnsName {
-    /// Reads `_acme-challenge.example.com`, with or without a dot at its end. `None`: it is not a valid name.
+    /// Reads `_acme-challenge.example.com`, with or without a final dot. `None`: the name is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let mut bytes = Vec::with_capacity(text.len() + 2);
@@ -24,13 +24,13 @@ impl DnsName {
         (bytes.len() <= MOST_OF_NAME).then_some(Self(bytes))
     }
 
-    /// The bytes.
+    /// The name in wire format.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The bytes behind a name at the beginning of `bytes`, which may end with a pointer. `None`: it is not a valid name.
+/// The bytes after the name at the beginning of `bytes`, which may end with a pointer. `None`: the name is invalid.
 pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     loop {
@@ -44,7 +44,7 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// RFC 1035 section 2.3.4.
+/// The limits of RFC 1035 section 2.3.4, in bytes.
 const MOST_OF_LABEL: u8 = 63;
 const MOST_OF_NAME: usize = 255;
 

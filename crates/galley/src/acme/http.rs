@@ -1,8 +1,8 @@
 //! Requests to the directory: HTTPS, one connection for each request, with limits on time and size.
 //!
 //! A dozen requests every two months do not need a pool. The directory is an untrusted server with a certificate: its
-//! response is limited to a megabyte and half a minute. The `Retry-After` of an error, which the ACME library does not pass
-//! on, is recorded here.
+//! response is limited to a megabyte and half a minute. The `Retry-After` of an error, which the ACME library does not
+//! return, is recorded here.
 
 use std::future::Future;
 use std::io;
@@ -25,14 +25,14 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock::Clock;
 
-/// Sends one attempt to the directory.
+/// Sends the requests of one attempt to the directory.
 pub(super) struct AcmeClient {
     pub(super) tls: Arc<ClientConfig>,
     pub(super) notes: Arc<Notes>,
     pub(super) clock: Clock,
 }
 
-/// What answers said beside their bodies.
+/// Values from the heads of responses.
 #[derive(Default)]
 pub(super) struct Notes(Mutex<Option<Duration>>);
 
@@ -77,7 +77,7 @@ impl HttpClient for AcmeClient {
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Gives a request the target and the `Host` of its address (RFC 9112 section 3.2.1).
+/// Sets the target and the `Host` of a request (RFC 9112 section 3.2.1).
 fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     *request.uri_mut() = target.parse()?;
@@ -106,12 +106,12 @@ async fn ask(
     tokio::select! {
         biased;
         answer = &mut answer => answer,
-        // The last of the answer may have come with the end.
+        // The connection may have ended right after the last part of the response.
         ended = connection => answer.await.map_err(|cause| ended.err().map_or(cause, Into::into)),
     }
 }
 
-/// Host, without the brackets of an IPv6 address, and port.
+/// The host, without the brackets of an IPv6 address, and the port.
 fn destination(uri: &Uri) -> Option<(String, u16)> {
     if uri.scheme_str() != Some("https") {
         return None;
@@ -120,7 +120,7 @@ fn destination(uri: &Uri) -> Option<(String, u16)> {
     Some((host.to_owned(), uri.port_u16().unwrap_or(443)))
 }
 
-/// RFC 7807 section 3.
+/// Whether the media type is that of a problem document (RFC 7807 section 3).
 fn is_problem(fields: &HeaderMap) -> bool {
     let media_type = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     media_type.is_some_and(|text| {
@@ -129,7 +129,7 @@ fn is_problem(fields: &HeaderMap) -> bool {
     })
 }
 
-/// Seconds or a date (RFC 9110 section 10.2.3).
+/// Reads `Retry-After`: seconds or a date (RFC 9110 section 10.2.3).
 fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -139,7 +139,7 @@ fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The authorities for the directory's own certificate: the machine's roots and those in `ca`.
+/// The trusted authorities for the directory's own certificate: the system's roots and those in `ca`.
 ///
 /// Errors: `ca` cannot be read or contains no certificate.
 pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
@@ -161,9 +161,9 @@ pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// For one request, from the look-up of the name to the last byte.
+/// The time limit for one request, from the DNS lookup to the last byte.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A chain of certificates has 10 KB.
+/// The maximum size of a response in bytes. A certificate chain has about 10 KB.
 const MOST_ANSWER: usize = 1 << 20;
 
 #[cfg(test)]

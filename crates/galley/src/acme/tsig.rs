@@ -17,7 +17,7 @@ use super::dns_name::DnsName;
 
 /// A shared key. Its `Debug` does not show the secret.
 pub(super) struct TsigKey {
-    /// Both sides know it by this name.
+    /// The name by which both sides know the key.
     pub(super) name: DnsName,
     /// The name of the algorithm.
     pub(super) algorithm: DnsName,
@@ -30,7 +30,7 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Why a file contains no key. Each text continues after the name of the file.
+/// The reason why a file contains no key. Each text continues after the name of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadTsigKey {
     #[error("which is not a key as `tsig-keygen` prints it")]
@@ -79,7 +79,7 @@ impl TsigKey {
         })
     }
 
-    /// The signature of these pieces in a row.
+    /// The signature of the concatenated pieces.
     pub(super) fn sign(&self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.key);
         for piece in pieces {
@@ -88,13 +88,14 @@ impl TsigKey {
         context.sign().as_ref().to_vec()
     }
 
-    /// Whether `mac` is the whole signature of these pieces; compared in constant time.
+    /// Whether `mac` is the full-length signature of the concatenated pieces; compared in constant time.
     pub(super) fn verifies(&self, pieces: &[&[u8]], mac: &[u8]) -> bool {
         hmac::verify(&self.key, &pieces.concat(), mac).is_ok()
     }
 }
 
-/// Words, texts in quotes, and the signs `{`, `}` and `;`, without comments. `None`: a text or a comment has no end.
+/// Splits a text into words, quoted strings, and the characters `{`, `}` and `;`, without comments. `None`: a string or a
+/// comment has no end.
 fn tokens(text: &str) -> Option<Vec<&str>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -134,7 +135,7 @@ mod tests {
             let key = TsigKey::parse(text).unwrap();
             assert_eq!(key.name, DnsName::parse("galley").unwrap(), "{text}");
             assert_eq!(key.algorithm, DnsName::parse("hmac-sha256").unwrap());
-            // Of `openssl dgst -sha256 -hmac secret`.
+            // The output of `openssl dgst -sha256 -hmac secret`.
             let mac = key.sign(&[b"a", b"b"]);
             assert!(key.verifies(&[b"ab"], &mac) && !key.verifies(&[b"ac"], &mac));
             assert!(!key.verifies(&[b"ab"], &mac[..16]), "a part of it");
