@@ -18,7 +18,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::options::AdminOptions;
 use super::outcome::{DEFAULT_CONFIG, complain, configuration, fail};
 
-/// Where a running server takes orders.
+/// The address of a running server's admin interface, and the token.
 pub(super) struct AdminAddress {
     endpoint: AdminEndpoint,
     token: Option<String>,
@@ -29,7 +29,7 @@ enum AdminEndpoint {
     Unix(PathBuf),
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AdminError {
     #[error("{0}")]
@@ -54,7 +54,7 @@ pub(super) enum AdminError {
 }
 
 impl AdminError {
-    /// Tells the user.
+    /// Prints the error.
     pub(super) fn report(&self) -> ExitCode {
         match self {
             Self::Config(complaints) => complain(complaints),
@@ -81,7 +81,7 @@ pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> 
     with_token(options, door, configured_token)
 }
 
-/// The same for a configuration that is wrong, and which the running server does not use.
+/// Like [`admin`], for a configuration that is invalid and that the running server does not use.
 pub(super) fn admin_despite(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
     let path = options
         .config
@@ -148,12 +148,12 @@ impl AdminAddress {
         self.ask("GET", path, Bytes::new())
     }
 
-    /// Gives an order.
+    /// Sends a command.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AdminError> {
         self.ask("POST", path, body.to_string().into())
     }
 
-    /// Gives an order that may take as long as this.
+    /// Sends a command with its own time limit.
     pub(super) fn post_within(
         &self,
         patience: Duration,
@@ -181,7 +181,7 @@ impl AdminAddress {
         runtime.block_on(self.exchange_within(patience, method, path, body))
     }
 
-    /// The same for callers with a runtime of their own.
+    /// Like the calls above, for callers with a runtime.
     pub(super) async fn exchange_within(
         &self,
         patience: Duration,
@@ -268,13 +268,13 @@ impl AdminAddress {
     }
 }
 
-/// How long an answer may take.
+/// The time limit for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of an answer.
+/// The maximum size of a response in bytes.
 const MOST_ANSWER: usize = 64 * 1024 * 1024;
 
-/// Prints a response of the server, or why there is none.
+/// Prints a response of the server, or the error.
 pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) -> ExitCode {
     match result {
         Ok(value) => {

@@ -1,4 +1,4 @@
-//! An option that a reload changes, with what is in effect and what the file has.
+//! Prints an option that a reload changes, with the value in effect and the value in the file.
 
 use serde_json::{Value, json};
 

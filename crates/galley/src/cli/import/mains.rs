@@ -7,7 +7,7 @@ use galley_import::ServerKind;
 use crate::cli::options::ImportOptions;
 use crate::setup::Machine;
 
-/// The files that the options name; without any, those in the usual places. The server that answers visitors comes first.
+/// The files that the options name, otherwise those in the usual places. The server that receives visitors' requests is first.
 pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKind, PathBuf)> {
     let named = [
         (ServerKind::Nginx, &options.nginx),

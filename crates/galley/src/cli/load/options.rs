@@ -127,9 +127,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Requests per second; one thread sends no more.
+/// The highest rate in requests per second; one thread sends no more.
 const HIGHEST_RATE: f64 = 1_000_000.0;
-/// The report has one row for each second.
+/// The longest test: the report has one row per second.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

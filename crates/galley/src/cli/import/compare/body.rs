@@ -1,4 +1,4 @@
-//! Compares bodies: parts that vary by themselves are masked, and the servers' own error pages count as equal.
+//! Compares bodies: parts that change with each response are masked, and the servers' built-in error pages count as equal.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use galley_policy::wordpress::masked;
 
 use super::seen::SeenResponse;
 
-/// Whether error pages are those that the servers bring with them.
+/// Whether the responses are built-in error pages of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnErrorPages {
-    /// There are none, or only one is one.
+    /// At least one is not.
     No,
     Both,
 }
@@ -33,12 +33,12 @@ fn is_of_galley(seen: &SeenResponse) -> bool {
     text.is_empty() || text.contains(&format!("<small>{status} · "))
 }
 
-/// Whether both bodies are the same to a reader.
+/// Whether both bodies are equal for a reader.
 pub(super) fn is_same(old: &SeenResponse, galley: &SeenResponse) -> bool {
     old.body == galley.body || text(old) == text(galley)
 }
 
-/// Whether all lines that the old server sends each time are in Galley's body, and Galley adds none. `again`: a second response
+/// Whether Galley's body contains all lines that the old server sends each time, and no additional ones. `again`: a second response
 /// of the old server.
 pub(super) fn is_same_but_for_changes(
     old: &SeenResponse,
@@ -66,7 +66,7 @@ fn text(seen: &SeenResponse) -> String {
     masked(&String::from_utf8_lossy(&seen.body))
 }
 
-/// A body in a few words.
+/// A short description of a body.
 pub(super) fn summary(seen: &SeenResponse) -> String {
     let text = String::from_utf8_lossy(&seen.body);
     let title = text
@@ -85,7 +85,7 @@ pub(super) fn summary(seen: &SeenResponse) -> String {
     }
 }
 
-/// Words in the error pages that nginx, Apache and Varnish bring with them.
+/// Texts in the built-in error pages of nginx, Apache and Varnish.
 const OF_SERVERS: &[&str] = &[
     "<center>nginx",
     "<center>openresty",
