@@ -1,4 +1,4 @@
-//! What is on the machine, what can be set up, and where each site is served today.
+//! Examines the machine: which WordPress can be set up, and which server serves each site now.
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,27 @@ use crate::setup::{
 /// A WordPress that can be set up.
 pub(super) struct SurveyedSite {
     pub(super) draft: SiteDraft,
-    /// The server that serves it today.
+    /// The server that serves the site now.
     pub(super) current: Option<ServerEndpoint>,
-    /// The description of it, one line each.
+    /// The description of the site, one line each.
     pub(super) lines: Vec<String>,
     pub(super) info: Option<WordPressInfo>,
 }
 
-/// One that cannot.
+/// A WordPress that cannot be set up.
 pub(super) struct SkippedSite {
     pub(super) root: PathBuf,
     pub(super) why: String,
 }
 
-/// The machine.
+/// The findings on the machine.
 pub(super) struct Survey {
     pub(super) detection: Detection,
     pub(super) sites: Vec<SurveyedSite>,
     pub(super) skipped: Vec<SkippedSite>,
 }
 
-/// Detects, and queries each WordPress.
+/// Detects the machine's services, and queries each WordPress.
 pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     let mut named = Vec::new();
     for folder in &options.wordpress {
@@ -60,7 +60,8 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     };
     let runtime = runtime().map_err(SetupError::Failed)?;
     let (mut sites, mut skipped) = (Vec::new(), Vec::new());
-    // The site that the web server names for a host gets it before a site that claims it in the database.
+    // If the web server's configuration names a site for a host, that site has precedence over one whose database contains the
+    // host.
     let mut candidates: Vec<&DetectedSite> = detection.sites.iter().collect();
     candidates.sort_by_key(|site| site.hosts.is_empty());
     for site in candidates {
@@ -94,7 +95,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     })
 }
 
-/// Another WordPress that has one of the hosts: in the web server's configuration, or because it came first.
+/// Another WordPress that has one of the hosts: in the web server's configuration, or because it was handled earlier.
 fn other_owner(
     draft: &SiteDraft,
     detection: &Detection,
@@ -120,7 +121,7 @@ fn other_owner(
     })
 }
 
-/// The listener of today's web server for this site, with TLS where visitors use it.
+/// The current web server's listener for this site, with TLS if visitors use it.
 fn current(site: &DetectedSite, is_https: bool) -> Option<ServerEndpoint> {
     let listeners: Vec<_> = site.hosts.iter().flat_map(|host| &host.listen).collect();
     let best = listeners.iter().find(|listen| listen.is_tls == is_https);
@@ -197,7 +198,7 @@ impl Survey {
         }
     }
 
-    /// Error: nothing can be set up.
+    /// Error: no WordPress can be set up.
     pub(super) fn require_sites(&self) -> Result<(), SetupError> {
         if !self.sites.is_empty() {
             return Ok(());
@@ -210,7 +211,7 @@ impl Survey {
         Err(SetupError::Failed(why))
     }
 
-    /// Whether Galley runs PHP, and as the owner of which folder.
+    /// The root of the site for which Galley runs PHP, as the owner of that folder; `None` if Galley runs no PHP.
     pub(super) fn managed(&self) -> Option<&Path> {
         let mut sites = self.sites.iter();
         let managed = sites.find(|site| site.draft.php == crate::setup::PhpChoice::Managed);
