@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_account_of_the_directory_is_refused() {
+    fn invalid_accounts_and_those_of_other_directories_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("account.json");
         assert!(matches!(read(&place, "https://a.test/dir"), Ok(None)));

@@ -122,7 +122,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn invalid_or_mismatched_files_are_rejected() {
         let (one, two) = (stored(&["a.test"]), stored(&["a.test"]));
         let begin = "-----BEGIN CERTIFICATE-----";
         let (key, _) = one.split_once(begin).unwrap();

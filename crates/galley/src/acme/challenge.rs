@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_are_read_as_they_were_written() {
+    fn challenges_survive_writing_and_reading() {
         let http = Challenge::Http {
             token: "a-B_1".to_owned(),
             response: "a-B_1.x9".to_owned(),

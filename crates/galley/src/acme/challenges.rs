@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tokens_under_way_are_answered() {
+    fn only_current_tokens_have_a_response() {
         let acme = Acme {
             tokens: Tokens::default(),
             certificates: Vec::new(),

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_fails_is_quoted_and_removes_what_it_may_have_added() {
+    async fn a_failing_program_is_quoted_and_its_record_removed() {
         let folder = tempfile::tempdir().unwrap();
         let program = hook(
             folder.path(),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_named() {
+    async fn a_missing_program_is_named_in_the_error() {
         let means = DnsMeans::Hook(PathBuf::from("/nowhere"));
         let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_what_it_has_against_a_key() {
+    fn a_rejected_key_is_reported_with_its_code() {
         let request = signed(RecordAction::Add);
         let mut message = b"\x12\x34\xa8\x09\0\0\0\0\0\0\0\x01\x06galley\0\0\xfa\0\xff\0\0\0\0\0\x1d\x0bhmac-sha256\0".to_vec();
         message.extend_from_slice(&[0; 6 + 2 + 2]);

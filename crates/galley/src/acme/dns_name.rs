@@ -54,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_written_in_labels() {
+    fn names_are_encoded_as_labels() {
         let wanted: &[u8] = b"\x0f_acme-challenge\x07example\x03com\0";
         for text in [
             "_acme-challenge.example.com",
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_skipped_with_their_pointers() {
+    fn skipping_a_name_includes_its_pointer() {
         for (bytes, rest) in [
             (&b"\x01a\0rest"[..], Some(&b"rest"[..])),
             (b"\0rest", Some(b"rest")),

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_is_named() {
+    async fn errors_name_the_file_or_server() {
         let folder = tempfile::tempdir().unwrap();
         let key_file = folder.path().join("tsig.key");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

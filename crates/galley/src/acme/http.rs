@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_https_is_asked() {
+    fn only_https_addresses_are_requested() {
         let found = |uri: &str| destination(&uri.parse().unwrap());
         assert_eq!(
             found("https://ca.test/dir"),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_read_in_both_forms() {
+    fn retry_after_is_parsed_in_both_forms() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 10);
         let read = |text: &'static str| {
             let mut fields = HeaderMap::new();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_third_of_the_lifetime_is_left_without_a_window() {
+    fn without_a_window_a_third_of_the_lifetime_remains() {
         assert_eq!(renewal(days(0, 90), None, 0), at(60 * DAY));
         assert!(renewal(days(0, 90), None, u64::MAX) >= at(57 * DAY));
         assert_eq!(renewal(days(100, 106), None, 0), at(104 * DAY));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_tried_again_after_longer_and_longer_pauses() {
+    fn pauses_after_failures_grow() {
         let minutes = |in_a_row| {
             let failure = RenewalFailure {
                 in_a_row,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_may_ask_for_more_patience() {
+    fn the_directory_may_request_a_longer_pause() {
         let secs = |retry_after: Option<u64>, is_rate_limit| {
             let failure = RenewalFailure {
                 in_a_row: 1,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_waited_for_while_there_is_a_certificate() {
+    fn the_wait_for_the_engine_depends_on_the_remaining_validity() {
         let hours = |left: u64, dice| {
             let (left, first) = (
                 Duration::from_secs(left * 3_600),

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_whole_and_private() {
+    fn written_files_are_complete_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("a/b"), "https://ca.test:14000/dir").unwrap();
         let place = store.certificate("example.com");
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_goes_and_the_rest_stays() {
+    fn incomplete_files_of_a_crash_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let open = || Store::open(dir.path(), "https://ca.test/dir").unwrap();
         let place = open().certificate("example.com");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_refused() {
+    fn a_folder_that_others_may_write_to_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), "https://ca.test/dir").unwrap();
         fs::set_permissions(&store.folder, fs::Permissions::from_mode(0o770)).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_the_old_file_and_no_other() {
+    fn a_failed_write_keeps_the_old_file_and_no_temporary_one() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("x.pem");
         fs::create_dir(&place).unwrap();

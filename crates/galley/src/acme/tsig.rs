@@ -126,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn keys_are_read_as_they_are_printed() {
+    fn keys_of_tsig_keygen_are_parsed() {
         for text in [
             "key \"galley\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0\";\n};\n",
             "# a comment\nkey galley { secret \"c2VjcmV0\"; algorithm HMAC-SHA256; }; // more",
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_keys() {
+    fn other_files_are_rejected() {
         for (text, why) in [
             ("", BadTsigKey::Syntax),
             ("galley hmac-sha256 c2VjcmV0", BadTsigKey::Syntax),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_site_has_a_certificate_and_shares_it_with_its_like() {
+    fn sites_with_the_same_first_host_share_a_certificate() {
         let hosts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let (one, other): (Vec<String>, Vec<String>) =
             (hosts(&["a.test", "b.test"]), hosts(&["a.test", "c.test"]));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn more_hosts_than_fit_have_several() {
+    fn a_site_with_many_hosts_gets_several_certificates() {
         let hosts: Vec<String> = (0..250).map(|n| format!("h{n}.test")).collect();
         let all = wanted_of(&[("tls = \"auto\"", &hosts)]);
         let counts: Vec<usize> = all.iter().map(|one| one.names.len()).collect();

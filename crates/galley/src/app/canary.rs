@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn removals_of_any_kind_are_news() {
+    async fn any_removal_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir);
         let file = folder.path.join(NAME);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_removed_is_made_again() {
+    async fn a_removed_folder_is_created_again() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir);
         fs::remove_dir_all(&folder.path).unwrap();

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appointments_wait_for_the_one_before_and_for_runs_that_go_well() {
+    fn announced_runs_keep_a_distance_and_wait_while_runs_fail() {
         let cron = CronRuns::default();
         assert_eq!(appointment(&cron, None), None);
         cron.announce(&[s(1), s(20)], s(0));
@@ -172,21 +172,21 @@ mod tests {
     }
 
     #[test]
-    fn sites_begin_at_moments_of_their_own() {
+    fn first_runs_are_spread_over_the_interval() {
         assert_eq!(first(s(60), 0), s(30));
         assert_eq!(first(s(60), 59_999), s(30) + Duration::from_millis(59_999));
         assert_eq!(first(s(60), 60_000), s(30));
     }
 
     #[test]
-    fn the_beat_is_kept_and_long_runs_let_beats_pass() {
+    fn runs_keep_their_interval_and_long_runs_skip_some() {
         for (took, next) in [(0, 60), (59, 60), (60, 120), (61, 120), (600, 660)] {
             assert_eq!(pause(s(took), s(60), 0), s(next), "{took}");
         }
     }
 
     #[test]
-    fn failures_make_pauses_longer_up_to_a_bound() {
+    fn pauses_after_failures_grow_up_to_a_limit() {
         let pauses = [1, 2, 3, 4, 30].map(|failures| pause(s(5), s(60), failures).as_secs());
         assert_eq!(pauses, [125, 245, 485, 605, 605]);
         assert_eq!(pause(s(0), s(86_400), 3), s(86_400));

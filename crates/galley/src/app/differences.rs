@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_has_its_line() {
+    fn changes_are_listed_one_per_line() {
         let before = config(
             "[server]\nlisten = [\"127.0.0.1:8080\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n\
              [[site]]\nhosts = [\"b.test\"]\nroot = \"/\"\n",
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_option_has_both_values() {
+    fn changed_options_are_listed_with_both_values() {
         let before = config(
             "[server]\nhead_timeout = \"9s\"\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 7\n",
         );
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_restart_changes_is_named_and_kept() {
+    fn options_that_need_a_restart_are_listed_and_keep_their_values() {
         let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n";
         let running = config(site);
         let mut new = config(&format!(

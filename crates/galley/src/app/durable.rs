@@ -98,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn rules_that_shape_keys_change_the_fingerprint_and_lifetimes_do_not() {
+    fn key_rules_change_the_fingerprint_but_lifetimes_do_not() {
         let rules = Policy::default();
         let same = Policy {
             ttl: TtlTable {

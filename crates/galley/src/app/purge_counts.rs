@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_counts_for_the_purge_that_took_it() {
+    fn a_page_counts_for_the_purge_that_invalidated_it() {
         let purges = purges_in_memory();
         let pages = [
             tagged_page("/a/", 0, &[T]),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soft_purge_leaves_something_for_a_hard_one() {
+    fn a_page_counts_again_for_a_hard_purge_after_a_soft_one() {
         let purges = purges_in_memory();
         let pages = [tagged_page("/a/", 0, &[T])];
         for strength in [Strength::Soft, Strength::Soft, Strength::Hard] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_may_have_been_replaced_makes_it_a_least_number() {
+    fn a_page_that_may_have_been_replaced_makes_the_count_a_minimum() {
         let purges = purges_in_memory();
         publish(&purges, Scope::Site, Strength::Hard);
         let pages = [

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_that_of_a_name_and_of_its_rules_for_keys() {
+    fn a_mark_depends_on_the_name_and_the_key_rules() {
         let mut states = states();
         let first = states.mark("example.com", 1);
         assert_eq!(first, states.mark("example.com", 1));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_comes_back_has_its_purges_and_its_row() {
+    fn a_site_that_is_added_again_has_its_purges_and_its_row() {
         let mut states = states();
         let purges = Arc::clone(&states.state("a.test", 1).purges);
         assert_eq!(states.state("b.test", 1).row, 1);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_values_are_in_the_line() {
+    fn a_line_contains_both_values() {
         let set = |value: &str| json!({ "value": value, "set_at": "/etc/galley/galley.toml:3" });
         let default = json!({ "value": "16", "set_at": null });
         let mut option = json!({

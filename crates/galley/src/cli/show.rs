@@ -494,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_cannot_be_replaced_are_named() {
+    fn fragments_that_cannot_be_replaced_are_listed() {
         let site = json!({
             "name": "a.test",
             "fragments_switched_off": ["widget/quote-2", "core/rss"],

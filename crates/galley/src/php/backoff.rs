@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_and_start_anew_after_a_good_life() {
+    fn pauses_double_and_restart_after_a_stable_minute() {
         let mut backoff = Backoff::new();
         let pauses: Vec<u128> = [0, 1, 59, 0, 0, 0, 0, 0, 0, 60, 0]
             .map(|lived| backoff.pause(Duration::from_secs(lived)).as_millis())

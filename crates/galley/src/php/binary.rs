@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_chosen_unless_one_has_no_version() {
+    fn a_binary_without_version_is_preferred_then_the_newest() {
         for (names, chosen) in [
             (&["/usr/sbin/php-fpm8.2"][..], Some("/usr/sbin/php-fpm8.2")),
             (

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn places_follow_what_workers_take() {
+    fn slots_depend_on_worker_size() {
         let budget = budget(1024, 8, 1);
         for (worker, largest, places) in [
             (10, 10, 30),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn half_as_many_while_the_machine_is_short_of_memory() {
+    fn slots_are_halved_while_memory_is_short() {
         let budget = budget(1000, 8, 1);
         for (places, available, left) in [
             (8, None, 8),

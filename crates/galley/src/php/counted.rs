@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_read_and_nonsense_is_nothing() {
+    fn status_pages_are_parsed_and_invalid_ones_rejected() {
         let page = b"Content-Type: application/json\r\n\r\n{\"pool\":\"galley\",\"processes\":[{\"pid\":12,\"requests\":3},{\"pid\":-1},{},{\"pid\":13,\"requests\":1000}]}";
         assert_eq!(read(page), Some(vec![(12, 3), (13, 1000)]));
         for nonsense in [
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_began_together_do_not_end_together() {
+    fn workers_have_different_request_limits() {
         let ends = |pid| {
             (0..=MOST)
                 .find(|requests| is_worn(pid, *requests))

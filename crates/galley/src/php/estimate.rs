@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_rise_at_once_and_sink_slowly() {
+    fn estimates_rise_immediately_and_fall_slowly() {
         let second = Duration::from_secs(1);
         for (peaks, usual, largest) in [
             (&[][..], 24, 24),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_worker_of_an_idle_pool_does_not_stand_for_all() {
+    fn the_last_worker_of_an_idle_pool_does_not_determine_the_estimate() {
         let mut estimate = Estimate::new(24 * MIB);
         let mut all = workers(&[30, 30, 30, 30, 30, 300]);
         estimate.observe(&all, Duration::ZERO);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_goes_and_one_at_a_time() {
+    fn only_the_largest_worker_is_replaced_at_a_time() {
         for (held, leaving, share, grown, goes) in [
             (&[10, 20][..], 0, 100, 64, None),
             (&[10, 70, 80], 0, 1000, 64, Some((3, Surplus::Grown))),

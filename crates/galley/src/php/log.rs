@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read() {
+    fn log_levels_are_parsed() {
         for (line, level, message) in [
             (
                 "[21-Nov-2026 07:56:32] NOTICE: fpm is running, pid 1",
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_were_ended_are_named_by_their_script() {
+    fn killed_workers_are_reported_with_their_script() {
         let said = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
         let seen = Overdue {
             script: "/r/it's hang.php",

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_texts_are_nothing() {
+    fn malformed_texts_are_rejected() {
         for text in [
             "",
             "VmHWM: x kB",

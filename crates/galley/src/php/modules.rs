@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_modules_are_listed() {
         let all = "[php modules]\ncurl\ndom\nexif\nfileinfo\ngd\nintl\njson\nmbstring\nmysqli\nopenssl\nxml\nzip\n\n[zend modules]\nzend opcache\n";
         assert_eq!(sentences(all), Vec::<String>::new());
         let without = |name: &str| sentences(&all.replace(name, ""));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_installed_one_answers_and_others_fail_with_their_name() {
+    async fn installed_php_reports_modules_and_other_programs_fail_with_their_name() {
         assert!(lacks(None).await.is_ok());
         for program in ["/nowhere/php-fpm", "/bin/false"] {
             let error = lacks(Some(Path::new(program))).await.unwrap_err();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_carries_the_settings() {
+    fn the_configuration_contains_the_settings() {
         let text = text(&pool("/run/galley/php-a/fpm.sock", Some("www-data"))).unwrap();
         let (global, galley) = text.split_once("[galley]\n").unwrap();
         assert!(global.contains("daemonize = no\n"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_number_of_workers_runs_all_the_time() {
+    fn a_configured_number_of_workers_is_static() {
         let mut named = pool("/run/a.sock", None);
         named.size = PoolSizing::Named(3);
         let text = text(&named).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opcode_cache_is_sized() {
+    fn the_opcode_cache_size_follows_the_budget() {
         for (mib, strings, scripts) in [(32, 4, 4000), (103, 12, 12_875), (256, 32, 32_000)] {
             let all = arguments(mib << 20).join(" ");
             for wanted in [
@@ -259,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_user_none_is_named() {
+    fn without_a_user_the_configuration_has_none() {
         assert!(!text(&pool("/run/a.sock", None)).unwrap().contains("user ="));
     }
 
     #[test]
-    fn a_folder_may_say_who_connects() {
+    fn a_socket_in_a_restricted_folder_is_open_to_all_users() {
         let mut other = pool("/run/a.sock", None);
         other.reach = SocketAccess::Folder;
         assert!(text(&other).unwrap().contains("listen.mode = 0666\n"));
     }
 
     #[test]
-    fn values_that_break_the_text_are_refused() {
+    fn values_that_break_the_configuration_are_rejected() {
         let long = format!("/run/{}", "x".repeat(103));
         for socket in [
             "/run/\"\nuser = root",

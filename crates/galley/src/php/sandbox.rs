@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_its_folders() {
+    fn installation_folders_are_found() {
         for (program, folder) in [
             ("/opt/php/sbin/php-fpm", "/opt/php"),
             ("/usr/sbin/php-fpm", "/usr"),

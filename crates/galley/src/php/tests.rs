@@ -172,7 +172,7 @@ fn kill(pid: u32) {
 }
 
 #[tokio::test]
-async fn it_answers_with_its_settings() {
+async fn scripts_run_with_the_configured_settings() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     assert_eq!(managed.most_workers(), 2);
@@ -220,7 +220,7 @@ async fn nothing_is_left_after_stop() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_cannot_hold_up_the_end() {
+async fn an_idle_connection_does_not_delay_the_stop() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let script = site.script("echo 'hello';");
@@ -235,7 +235,7 @@ async fn a_kept_connection_cannot_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn dropping_it_ends_it_too() {
+async fn dropping_the_handle_ends_php() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let (master, mut life) = (master_of(&managed), managed.life());
@@ -251,7 +251,7 @@ async fn dropping_it_ends_it_too() {
 }
 
 #[test]
-fn the_end_of_the_runtime_ends_it_too() {
+fn the_end_of_the_runtime_ends_php() {
     let site = Site::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -267,7 +267,7 @@ fn the_end_of_the_runtime_ends_it_too() {
 }
 
 #[tokio::test]
-async fn a_killed_master_comes_back() {
+async fn a_killed_master_is_restarted() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let script = site.script("echo 'hello';");
@@ -295,7 +295,7 @@ async fn a_killed_master_comes_back() {
 }
 
 #[tokio::test]
-async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
+async fn galley_replaces_a_worker_before_php_fpm_does() {
     let site = Site::new();
     let settings = PhpSettings {
         workers: 1,
@@ -333,7 +333,7 @@ async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
 }
 
 #[tokio::test]
-async fn it_can_be_stopped_while_it_cannot_be_started() {
+async fn stopping_works_while_restarts_fail() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let master = master_of(&managed);
@@ -355,7 +355,7 @@ async fn it_can_be_stopped_while_it_cannot_be_started() {
 }
 
 #[tokio::test]
-async fn failures_to_start_say_why() {
+async fn start_errors_contain_the_reason() {
     let site = Site::new();
     let binary = |path: &str| PhpSettings {
         binary: Some(path.into()),

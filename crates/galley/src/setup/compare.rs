@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs() {
+    fn differences_are_found() {
         assert!(differences("/", Some(page(200, "a")), page(200, "a")).is_empty());
         assert_eq!(
             differences("/", Some(page(200, "a")), page(200, "b")),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_units_are_noted_in_each_run() {
+    fn changes_of_units_are_recorded_in_each_run() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("galley.toml");
         let step = UndoStep::Unit {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_has_changed_stays() {
+    fn a_file_that_was_changed_since_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("galley.toml");
         SetupJournal::open(&config)
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_others_may_write_is_refused() {
+    fn a_journal_that_others_may_write_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("galley.toml");
         let file = dir.path().join("galley.toml.undo");

@@ -378,8 +378,7 @@ impl SetupPlan {
         text
     }
 
-    /// The configuration of the same sites for a test: on a free loopback port, without TLS, disk cache, logs and scheduled
-    /// tasks. Requests may declare their scheme.
+    /// The same sites for a test: on a free loopback port, without TLS, disk, logs and scheduled tasks. Requests may set a scheme.
     pub(super) fn trial(&self, user: Option<&str>) -> String {
         let mut text = String::from(
             "[server]\nlisten = [\"127.0.0.1:0\"]\ntrusted_proxies = [\"127.0.0.1\"]\nworkers = 1\n",
@@ -513,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wordpress_below_a_folder_or_without_php_is_refused() {
+    fn a_wordpress_in_a_url_path_or_without_php_is_rejected() {
         let sample = sample();
         sample.write(
             "var/www/e/wp-config.php",

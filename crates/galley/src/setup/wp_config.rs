@@ -1,7 +1,6 @@
 //! The constants in `wp-config.php`, without running it.
 //!
-//! Only `define( 'NAME', literal );` and `$table_prefix = 'literal';` outside comments count. A value that PHP would have to
-//! compute is unknown.
+//! Only `define( 'NAME', literal );` outside comments counts. A value that PHP would have to compute is unknown.
 
 use std::collections::HashMap;
 

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_bounded_and_leave() {
+    fn the_number_of_pages_is_limited_and_closed_sessions_end() {
         let live = LivePages::default();
         let mut pages: Vec<Events> = (0..MOST_PAGES)
             .map(|_| live.join(secrets("a")).unwrap())

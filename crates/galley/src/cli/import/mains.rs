@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn servers_are_recognized_by_file_names() {
         for (path, kind) in [
             ("/etc/nginx/sites-enabled/a", ServerKind::Nginx),
             ("/etc/apache2/sites-enabled/a.conf", ServerKind::Apache),

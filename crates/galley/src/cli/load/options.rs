@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_or_refused() {
+    fn values_are_parsed_or_rejected() {
         assert_eq!(ramp("1:500"), Ok([1.0, 500.0]));
         for text in ["500", "0:5", "a:b", "-1:5", "1:inf", "1:NaN", ":"] {
             assert!(ramp(text).is_err(), "{text}");

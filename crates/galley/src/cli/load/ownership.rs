@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_of_one_host() {
+    fn a_token_depends_on_the_host() {
         let (one, other) = (token("a.test").unwrap(), token("b.test").unwrap());
         assert_eq!(one, token("a.test").unwrap());
         assert_ne!(one, other);

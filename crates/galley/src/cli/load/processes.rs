@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_of_the_kernel_are_read() {
+    fn kernel_counters_are_parsed() {
         let found = machine("cpu  10 1 5 100 20 1 1 2 0 0\ncpu0 1 1\n").unwrap();
         assert_eq!((found.all, found.idle), (140, 120));
         assert_eq!(machine("intr 1\n"), None);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_of_one_site() {
+    fn urls_of_other_sites_are_rejected() {
         let (site, pages) = of(&["http://127.0.0.1:8080/a?b=c", "http://127.0.0.1:8080"]).unwrap();
         assert_eq!(site.url(), "http://127.0.0.1:8080");
         assert_eq!(site.addr, "127.0.0.1:8080".parse().unwrap());

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_takes_the_place_of_another_and_leaves_nothing_behind() {
+    fn a_replaced_folder_is_removed() {
         let place = tempfile::tempdir().unwrap();
         let folder = PluginFolder::open(place.path()).unwrap();
         for text in ["one", "two"] {

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_shown_in_short() {
+    fn pages_are_shortened_to_their_text() {
         let page = "<!doctype html><title>Error</title>\n<p>No\tdatabase</p>\u{1b}[2J";
         assert_eq!(in_short(page), "Error No database [2J");
         assert_eq!(in_short(&"x".repeat(1000)).len(), MOST_SHOWN);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn php_strings_cannot_be_left() {
+    fn php_strings_are_escaped() {
         assert_eq!(quoted(r"a'b\"), r"'a\'b\\'");
     }
 }

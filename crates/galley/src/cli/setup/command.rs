@@ -171,7 +171,7 @@ fn plan(options: &SetupOptions, survey: &Survey, listen: &ListenPlan) -> SetupPl
     }
 }
 
-/// Runs the configuration on a loopback port. Error: it does not start, or a page cannot be requested.
+/// Runs the configuration on a loopback port. Error: it does not start, a request fails, or a page differs.
 fn test(survey: &Survey, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupError> {
     talk("testing the configuration on a loopback port");
     let runtime = runtime().map_err(SetupError::Failed)?;

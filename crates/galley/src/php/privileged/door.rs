@@ -78,7 +78,7 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn only_a_socket_of_the_user_is_connected_to() {
+    fn only_the_users_own_socket_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let own = rustix::process::geteuid().as_raw();
         let folder = || fs::File::open(dir.path()).unwrap().into();

@@ -81,7 +81,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_plan_arrives_and_cannot_be_changed() {
+    fn a_sealed_plan_is_readable_and_immutable() {
         let account = Account {
             uid: 5,
             gid: 60,

@@ -102,7 +102,7 @@ mod tests {
     use crate::cli::import::compare::seen::tests::seen;
 
     #[test]
-    fn pages_that_change_by_themselves_are_compared_by_what_stays() {
+    fn changing_pages_are_compared_by_their_stable_lines() {
         let page = |text: &'static str| seen(200, &[], text);
         let (old, again) = (page("a\ntime 1\nb"), page("a\ntime 2\nb"));
         assert!(is_same_but_for_changes(&old, &again, &page("a\ntime 3\nb")));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn error_pages_of_both_servers_count_as_one() {
+    fn built_in_error_pages_count_as_equal() {
         let nginx = seen(404, &[], "<hr><center>nginx</center>");
         let galley = seen(404, &[], "<small>404 · 1-2</small>");
         assert_eq!(OwnErrorPages::of(&nginx, &galley), OwnErrorPages::Both);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_say_who_may_enter_and_where_visitors_go() {
+    fn differences_in_access_and_redirects_are_found() {
         let to = |status, location: &'static str| seen(status, &[["location", location]], "");
         let rows = [
             (

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_runs_beside_the_old_server() {
+    fn a_draft_is_changed_to_loopback_ports() {
         let places = DraftPlaces {
             cert: PathBuf::from("/t/c"),
             key: PathBuf::from("/t/k"),

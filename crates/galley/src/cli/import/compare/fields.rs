@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_notice_is_listed() {
+    fn differences_that_matter_to_browsers_are_listed() {
         let rows: &[(Fields, Fields, &str)] = &[
             (
                 &[["x-frame-options", "DENY"]],
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_notices_is_not() {
+    fn differences_without_effect_are_not_listed() {
         let rows: &[(Fields, Fields)] = &[
             (
                 &[["server", "nginx"], ["etag", "\"a\""]],

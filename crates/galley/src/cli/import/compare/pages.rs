@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_sent_without_what_changes_something() {
+    fn only_get_and_head_requests_of_a_log_are_sent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let line = |request: &str| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_other_hosts_are_none() {
+    fn urls_of_other_hosts_are_rejected() {
         let hosts = [host()];
         assert_eq!(
             of_url("http://a.test:80?x=1#y", &hosts).unwrap().target,

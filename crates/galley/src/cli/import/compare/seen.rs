@@ -120,7 +120,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lifetimes_are_those_of_browsers() {
+    fn lifetimes_are_computed_like_in_browsers() {
         let lifetime = |fields: &[[&'static str; 2]]| seen(200, fields, "").lifetime();
         assert_eq!(lifetime(&[]), None);
         assert_eq!(

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_visit_is_a_line_of_a_shell() {
+    fn a_visit_is_printed_as_a_shell_command() {
         let visit = TryVisit::get("a.test", true, "/x?y='1'");
         assert_eq!(visit.curl(), "curl -i 'https://a.test/x?y='\\''1'\\'''");
         let visit = visit
