@@ -19,14 +19,14 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::http::{self, AcmeClient, Notes};
+use super::http::{self, AcmeClient, ResponseNotes};
 use super::problem::OrderError;
 use super::sharing::Sharing;
 use super::store::{self, Store};
 use crate::clock::Clock;
 
 /// Opens the account of one directory.
-pub(super) struct Office {
+pub(super) struct AccountOpener {
     pub(super) settings: Settings,
     store: Arc<Store>,
     tls: Arc<ClientConfig>,
@@ -42,12 +42,12 @@ pub(super) struct Office {
 }
 
 /// The opened account, for one attempt.
-pub(super) struct Visit {
+pub(super) struct OpenedAccount {
     pub(super) account: Account,
-    notes: Arc<Notes>,
+    notes: Arc<ResponseNotes>,
 }
 
-impl Visit {
+impl OpenedAccount {
     /// Adds the directory's `Retry-After` to an error.
     pub(super) fn trouble(&self, trouble: OrderError) -> OrderError {
         trouble.with(self.notes.retry_after())
@@ -61,7 +61,7 @@ struct StoredAccount {
     account: AccountCredentials,
 }
 
-impl Office {
+impl AccountOpener {
     /// Errors: `ca` or the file with the binding key cannot be read.
     pub(super) fn new(
         settings: Settings,
@@ -90,19 +90,19 @@ impl Office {
     }
 
     /// Opens the account, or registers one if none exists.
-    pub(super) async fn open(&self) -> Result<Visit, OrderError> {
+    pub(super) async fn open(&self) -> Result<OpenedAccount, OrderError> {
         let _turn = self.opening.acquire().await.map_err(OrderError::new)?;
-        let notes = Arc::new(Notes::default());
+        let notes = Arc::new(ResponseNotes::default());
         let opened = match self.known().await {
             Some(stored) => self.enter(stored, &notes).await,
             None => self.register_once(&notes).await,
         };
         let account = opened.map_err(|trouble| trouble.with(notes.retry_after()))?;
-        Ok(Visit { account, notes })
+        Ok(OpenedAccount { account, notes })
     }
 
     /// Opens the account, if one exists.
-    pub(super) async fn open_existing(&self) -> Option<Result<Visit, OrderError>> {
+    pub(super) async fn open_existing(&self) -> Option<Result<OpenedAccount, OrderError>> {
         self.known().await?;
         Some(self.open().await)
     }
@@ -127,7 +127,7 @@ impl Office {
     async fn enter(
         &self,
         stored: StoredAccount,
-        notes: &Arc<Notes>,
+        notes: &Arc<ResponseNotes>,
     ) -> Result<Account, OrderError> {
         let StoredAccount { contact, account } = stored;
         let account = Account::builder_with_http(Box::new(self.client(notes)))
@@ -161,7 +161,7 @@ impl Office {
     }
 
     /// Registers an account, unless another node is registering one: then its account is used.
-    async fn register_once(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
+    async fn register_once(&self, notes: &Arc<ResponseNotes>) -> Result<Account, OrderError> {
         let Some(sharing) = &self.sharing else {
             return self.register(notes).await;
         };
@@ -186,7 +186,7 @@ impl Office {
     }
 
     /// Registers an account. Using a directory means agreeing to its terms of service; the manual says so for `tls = "auto"`.
-    async fn register(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
+    async fn register(&self, notes: &Arc<ResponseNotes>) -> Result<Account, OrderError> {
         let contact = self.contact();
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
         let binding = self.binding.as_ref();
@@ -279,7 +279,7 @@ impl Office {
         email.map(|email| format!("mailto:{email}"))
     }
 
-    fn client(&self, notes: &Arc<Notes>) -> AcmeClient {
+    fn client(&self, notes: &Arc<ResponseNotes>) -> AcmeClient {
         AcmeClient {
             tls: Arc::clone(&self.tls),
             notes: Arc::clone(notes),

@@ -27,7 +27,7 @@ pub(super) struct IssuedCertificate {
     /// The certificate's id at the directory (RFC 9773 section 4.1); `None` if it has no authority key identifier.
     pub(super) id: Option<CertificateIdentifier<'static>>,
     /// A hash of the certificate, which serves as a random number that is the same each time.
-    pub(super) dice: u64,
+    pub(super) random: u64,
 }
 
 impl IssuedCertificate {
@@ -43,8 +43,8 @@ impl IssuedCertificate {
         let found = CertificateChain::new(chain, &key)
             .map_err(|trouble| OrderError::new(format!("a certificate {trouble}")))?;
         let id = CertificateIdentifier::try_from(&first).ok();
-        let mut dice = SipHasher13::new();
-        dice.write(&first);
+        let mut random = SipHasher13::new();
+        random.write(&first);
         Ok(Self {
             pem: pem.to_owned(),
             key: found.certified,
@@ -54,7 +54,7 @@ impl IssuedCertificate {
             },
             names: found.names,
             id: id.map(CertificateIdentifier::into_owned),
-            dice: dice.finish(),
+            random: random.finish(),
         })
     }
 
@@ -118,7 +118,7 @@ pub(super) mod tests {
         assert_eq!(held.covered(&wanted), ["example.com", "a.example.org"]);
         assert!(held.validity.from < held.validity.to);
         let other = IssuedCertificate::read(&stored(&["example.com"])).unwrap();
-        assert_ne!(held.dice, other.dice);
+        assert_ne!(held.random, other.random);
     }
 
     #[test]

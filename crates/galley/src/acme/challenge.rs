@@ -67,15 +67,15 @@ impl Challenge {
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let (kind, rest) = text.split_once('\n')?;
-        let (subject, answer) = rest.split_once('\n')?;
+        let (subject, response) = rest.split_once('\n')?;
         match kind {
-            HTTP => is_response(subject, answer).then(|| Self::Http {
+            HTTP => is_response(subject, response).then(|| Self::Http {
                 token: subject.to_owned(),
-                response: answer.to_owned(),
+                response: response.to_owned(),
             }),
             HANDSHAKE => Some(Self::Handshake {
                 name: subject.to_owned(),
-                digest: digest(answer)?,
+                digest: digest(response)?,
             }),
             _ => None,
         }

@@ -41,9 +41,9 @@ impl Tokens {
         tokens.get(token).cloned()
     }
 
-    pub(super) fn put(&self, token: &str, answer: String) {
+    pub(super) fn put(&self, token: &str, response: String) {
         let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        tokens.insert(token.as_bytes().to_vec(), answer.into());
+        tokens.insert(token.as_bytes().to_vec(), response.into());
     }
 
     pub(super) fn drop(&self, token: &str) {
@@ -63,9 +63,9 @@ mod tests {
             certificates: Vec::new(),
         };
         acme.tokens.put("abc", "abc.thumb".to_owned());
-        let answer = |path: &str| acme.response(path.as_bytes());
+        let response = |path: &str| acme.response(path.as_bytes());
         assert_eq!(
-            answer("/.well-known/acme-challenge/abc").as_deref(),
+            response("/.well-known/acme-challenge/abc").as_deref(),
             Some(b"abc.thumb".as_slice())
         );
         for path in [
@@ -76,9 +76,9 @@ mod tests {
             "/x/.well-known/acme-challenge/abc",
             "",
         ] {
-            assert_eq!(answer(path), None, "{path}");
+            assert_eq!(response(path), None, "{path}");
         }
         acme.tokens.drop("abc");
-        assert_eq!(answer("/.well-known/acme-challenge/abc"), None);
+        assert_eq!(response("/.well-known/acme-challenge/abc"), None);
     }
 }

@@ -88,8 +88,8 @@ impl RecordChange {
         let program = file.display();
         let failed = |error: std::io::Error| format!("cannot run `{program}`: {error}");
         // A file stores any amount of output without a reader, and a background process of the program may continue to write.
-        let mut said = tempfile::tempfile().map_err(failed)?;
-        let stderr = said.try_clone().map_err(failed)?;
+        let mut output = tempfile::tempfile().map_err(failed)?;
+        let stderr = output.try_clone().map_err(failed)?;
         let mut command = Command::new(file);
         command
             .args([verb, &self.name, &self.value])
@@ -105,7 +105,7 @@ impl RecordChange {
         if status.success() {
             return Ok(());
         }
-        let last = last_line(&mut said);
+        let last = last_line(&mut output);
         Err(format!("`{program} {verb}` failed ({status}): {last}"))
     }
 }

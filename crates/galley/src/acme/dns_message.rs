@@ -310,7 +310,7 @@ mod tests {
     }
 
     /// The response of a server with `key` at `now_s`.
-    fn answer(request: &SignedRequest, code: u16, now_s: u64, key: &TsigKey) -> Vec<u8> {
+    fn signed_response(request: &SignedRequest, code: u16, now_s: u64, key: &TsigKey) -> Vec<u8> {
         let mut out = Vec::new();
         put(
             &mut out,
@@ -353,21 +353,31 @@ mod tests {
         let request = signed(RecordAction::Add);
         let right = key("c2VjcmV0");
         let read = |message: &[u8]| response(message, &request, NOW_S, &right);
-        let good = answer(&request, 0, NOW_S + 1, &right);
+        let good = signed_response(&request, 0, NOW_S + 1, &right);
         assert_eq!(read(&good), Ok(UpdateResult::Done));
         for (code, result) in [
             (9, UpdateResult::OtherZone),
             (10, UpdateResult::OtherZone),
             (5, UpdateResult::Refused(5)),
         ] {
-            assert_eq!(read(&answer(&request, code, NOW_S, &right)), Ok(result));
+            assert_eq!(
+                read(&signed_response(&request, code, NOW_S, &right)),
+                Ok(result)
+            );
         }
         let bad = Err(BadUpdateResponse);
-        assert_eq!(read(&answer(&request, 0, NOW_S, &key("b3RoZXI="))), bad);
-        assert_eq!(read(&answer(&request, 0, NOW_S - 301, &right)), bad, "old");
+        assert_eq!(
+            read(&signed_response(&request, 0, NOW_S, &key("b3RoZXI="))),
+            bad
+        );
+        assert_eq!(
+            read(&signed_response(&request, 0, NOW_S - 301, &right)),
+            bad,
+            "old"
+        );
         let other = signed(RecordAction::Remove);
         assert_eq!(
-            read(&answer(&other, 0, NOW_S, &right)),
+            read(&signed_response(&other, 0, NOW_S, &right)),
             bad,
             "of another request"
         );

@@ -28,22 +28,22 @@ use crate::clock::Clock;
 /// Sends the requests of one attempt to the directory.
 pub(super) struct AcmeClient {
     pub(super) tls: Arc<ClientConfig>,
-    pub(super) notes: Arc<Notes>,
+    pub(super) notes: Arc<ResponseNotes>,
     pub(super) clock: Clock,
 }
 
 /// Values from the heads of responses.
 #[derive(Default)]
-pub(super) struct Notes(Mutex<Option<Duration>>);
+pub(super) struct ResponseNotes(Mutex<Option<Duration>>);
 
-impl Notes {
+impl ResponseNotes {
     /// The `Retry-After` of the last error.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, asked: Option<Duration>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+    fn set(&self, pause: Option<Duration>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pause;
     }
 }
 
@@ -57,20 +57,21 @@ impl HttpClient for AcmeClient {
             let host = request.uri().authority().map(ToString::to_string);
             let host = host.unwrap_or_default();
             let failed = |cause: Cause| Error::Other(format!("`{host}`: {cause}").into());
-            let answer = tokio::time::timeout(PATIENCE, ask(TlsConnector::from(tls), request));
-            let answer = match answer.await {
-                Ok(Ok(answer)) => answer,
+            let response =
+                tokio::time::timeout(PATIENCE, exchange(TlsConnector::from(tls), request));
+            let response = match response.await {
+                Ok(Ok(response)) => response,
                 Ok(Err(cause)) => return Err(failed(cause)),
                 Err(_elapsed) => return Err(failed("no response in time".into())),
             };
-            let status = answer.status();
+            let status = response.status();
             if status.is_client_error() || status.is_server_error() {
-                notes.set(retry_after(answer.headers(), clock.wall()));
-                if !is_problem(answer.headers()) {
+                notes.set(retry_after(response.headers(), clock.wall()));
+                if !is_problem(response.headers()) {
                     return Err(failed(format!("it responded with status {status}").into()));
                 }
             }
-            Ok(BytesResponse::from(answer))
+            Ok(BytesResponse::from(response))
         })
     }
 }
@@ -87,7 +88,7 @@ fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
     Ok(())
 }
 
-async fn ask(
+async fn exchange(
     tls: TlsConnector,
     mut request: Request<BodyWrapper<Bytes>>,
 ) -> Result<Response<Full<Bytes>>, Cause> {
@@ -97,17 +98,20 @@ async fn ask(
     let stream = tls.connect(ServerName::try_from(host)?, stream).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     address(&mut request, &uri)?;
-    let answer = async move {
+    let response = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MOST_ANSWER).collect().await?.to_bytes();
+        let body = Limited::new(body, MOST_RESPONSE)
+            .collect()
+            .await?
+            .to_bytes();
         Ok::<_, Cause>(Response::from_parts(parts, Full::new(body)))
     };
-    let mut answer = pin!(answer);
+    let mut response = pin!(response);
     tokio::select! {
         biased;
-        answer = &mut answer => answer,
+        response = &mut response => response,
         // The connection may have ended right after the last part of the response.
-        ended = connection => answer.await.map_err(|cause| ended.err().map_or(cause, Into::into)),
+        ended = connection => response.await.map_err(|cause| ended.err().map_or(cause, Into::into)),
     }
 }
 
@@ -164,7 +168,7 @@ pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
 /// The time limit for one request, from the DNS lookup to the last byte.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The maximum size of a response in bytes. A certificate chain has about 10 KB.
-const MOST_ANSWER: usize = 1 << 20;
+const MOST_RESPONSE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

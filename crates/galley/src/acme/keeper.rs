@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::Acme;
-use super::account::{Office, Visit};
+use super::account::{AccountOpener, OpenedAccount};
 use super::certificate::IssuedCertificate;
 use super::order::OrderRequest;
 use super::problem::OrderError;
@@ -33,7 +33,7 @@ use crate::tls::Certificates;
 pub(super) struct KeeperParts {
     pub(super) acme: Arc<Acme>,
     pub(super) certificate: Arc<CertificateStatus>,
-    pub(super) office: Arc<Office>,
+    pub(super) opener: Arc<AccountOpener>,
     pub(super) store: Arc<Store>,
     pub(super) handshakes: Arc<Certificates>,
     /// Limits the number of concurrent orders.
@@ -125,7 +125,7 @@ impl CertificateKeeper {
         let pause = self.not_before.saturating_duration_since(Instant::now());
         let usable = self.held.as_ref().filter(|held| self.is_complete(held));
         let due = usable.map_or(now, |held| {
-            schedule::renewal(held.validity, self.window, held.dice)
+            schedule::renewal(held.validity, self.window, held.random)
         });
         due.duration_since(now).unwrap_or_default().max(pause)
     }
@@ -198,11 +198,11 @@ impl CertificateKeeper {
         let now = self.parts.clock.wall();
         let usable = self.held.as_ref().filter(|held| self.is_complete(held));
         let left = usable.and_then(|held| held.validity.to.duration_since(now).ok());
-        let dice = u64::from_ne_bytes(sys::random_bytes());
+        let random = u64::from_ne_bytes(sys::random_bytes());
         let patience = schedule::patience(
             left.unwrap_or_default(),
-            self.parts.office.settings.retry,
-            dice,
+            self.parts.opener.settings.retry,
+            random,
         );
         tracing::warn!(
             site = self.parts.certificate.wanted.site,
@@ -236,7 +236,7 @@ impl CertificateKeeper {
     fn rank(&self, one: Option<&IssuedCertificate>) -> Option<(SystemTime, SystemTime, u64)> {
         let one = one.filter(|one| self.is_complete(one))?;
         let is_valid = one.validity.to > self.parts.clock.wall();
-        is_valid.then_some((one.validity.from, one.validity.to, one.dice))
+        is_valid.then_some((one.validity.from, one.validity.to, one.random))
     }
 
     /// Uses a certificate that another node has received.
@@ -265,29 +265,29 @@ impl CertificateKeeper {
     }
 
     async fn order(&self) -> Result<String, OrderError> {
-        let office = &self.parts.office;
-        let visit = office.open().await?;
-        let ordered = self.order_as(&visit).await;
+        let opener = &self.parts.opener;
+        let opened = opener.open().await?;
+        let ordered = self.order_as(&opened).await;
         match ordered {
             // The directory has lost the account, or was set up again.
             Err(trouble) if trouble.kind == "accountDoesNotExist" => {
-                office.forget(visit.account.id()).await;
-                let visit = office.open().await?;
-                self.order_as(&visit).await
+                opener.forget(opened.account.id()).await;
+                let opened = opener.open().await?;
+                self.order_as(&opened).await
             }
             ordered => ordered,
         }
     }
 
-    async fn order_as(&self, visit: &Visit) -> Result<String, OrderError> {
-        let settings = &self.parts.office.settings;
+    async fn order_as(&self, opened: &OpenedAccount) -> Result<String, OrderError> {
+        let settings = &self.parts.opener.settings;
         // After a failure the next challenge type is tried: a port may be closed.
         let mut ways = settings.challenges.clone();
         let turn = usize::try_from(self.failures_in_a_row).unwrap_or(0) % ways.len().max(1);
         ways.rotate_left(turn);
         // The directory may not know the previous certificate, or it was replaced already. After a failure the order omits it.
-        let told = self.held.as_ref().filter(|_| self.window.is_some());
-        let replaces = told.filter(|_| self.failures_in_a_row == 0);
+        let known = self.held.as_ref().filter(|_| self.window.is_some());
+        let replaces = known.filter(|_| self.failures_in_a_row == 0);
         let request = OrderRequest {
             names: &self.parts.certificate.wanted.names,
             replaces: replaces.and_then(|held| held.id.clone()),
@@ -298,8 +298,8 @@ impl CertificateKeeper {
             handshakes: &self.parts.handshakes,
             sharing: self.parts.sharing.as_deref(),
         };
-        let ordered = request.run(visit).await;
-        ordered.map_err(|trouble| visit.trouble(trouble))
+        let ordered = request.run(opened).await;
+        ordered.map_err(|trouble| opened.trouble(trouble))
     }
 
     /// Installs the issued certificate after checking that it covers the ordered names.
@@ -348,8 +348,8 @@ impl CertificateKeeper {
             retry_after: trouble.retry_after,
             is_rate_limit: trouble.is_rate_limit(),
         };
-        let dice = u64::from_ne_bytes(sys::random_bytes());
-        let pause = schedule::pause(failure, self.parts.office.settings.retry, dice);
+        let random = u64::from_ne_bytes(sys::random_bytes());
+        let pause = schedule::pause(failure, self.parts.opener.settings.retry, random);
         self.not_before = Instant::now() + pause;
         self.parts.certificate.note(|state| {
             state.failures += 1;
@@ -394,11 +394,11 @@ impl CertificateKeeper {
         if now < self.query_at || is_expired {
             return;
         }
-        let Some(Ok(visit)) = self.parts.office.open_existing().await else {
+        let Some(Ok(opened)) = self.parts.opener.open_existing().await else {
             self.query_at = now + schedule::ASK_LATER;
             return;
         };
-        let pause = match visit.account.renewal_info(&id).await {
+        let pause = match opened.account.renewal_info(&id).await {
             Ok((info, pause)) => {
                 self.window = Some(RenewalWindow {
                     start: info.suggested_window.start.into(),

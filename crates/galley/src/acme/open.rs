@@ -88,14 +88,14 @@ pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
         Arc::new(Sharing::new(secrets, directory, spec.clock))
     });
     let (settings, clock) = (spec.settings, spec.clock);
-    let office = account::Office::new(settings, Arc::clone(&store), sharing.clone(), clock)?;
-    let office = Arc::new(office);
+    let opener = account::AccountOpener::new(settings, Arc::clone(&store), sharing.clone(), clock)?;
+    let opener = Arc::new(opener);
     let turns = Arc::new(Semaphore::new(ORDERS_AT_A_TIME));
     let keepers = acme.certificates.iter().map(|certificate| {
         CertificateKeeper::open(keeper::KeeperParts {
             acme: Arc::clone(&acme),
             certificate: Arc::clone(certificate),
-            office: Arc::clone(&office),
+            opener: Arc::clone(&opener),
             store: Arc::clone(&store),
             handshakes: Arc::clone(&spec.handshakes),
             turns: Arc::clone(&turns),

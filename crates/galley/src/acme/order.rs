@@ -14,7 +14,7 @@ use instant_acme::{
 };
 
 use super::Acme;
-use super::account::Visit;
+use super::account::OpenedAccount;
 use super::certificate;
 use super::challenge::{Challenge, PostedChallenge};
 use super::dns::TxtRecord;
@@ -39,7 +39,7 @@ pub(super) struct OrderRequest<'a> {
 
 impl OrderRequest<'_> {
     /// Completes the order. Returns the private key and the chain in PEM.
-    pub(super) async fn run(self, visit: &Visit) -> Result<String, OrderError> {
+    pub(super) async fn run(self, opened: &OpenedAccount) -> Result<String, OrderError> {
         let names: Vec<Identifier> = self.names.iter().cloned().map(Identifier::Dns).collect();
         let mut wanted = NewOrder::new(&names);
         if let Some(replaces) = self.replaces.clone() {
@@ -48,7 +48,7 @@ impl OrderRequest<'_> {
         if let Some(profile) = self.profile {
             wanted = wanted.profile(profile);
         }
-        let mut order = visit.account.new_order(&wanted).await?;
+        let mut order = opened.account.new_order(&wanted).await?;
         let proofs = self.post_all(&mut order).await?;
         if !proofs.is_empty() {
             let notes = self.spread(&proofs).await;
@@ -85,8 +85,8 @@ impl OrderRequest<'_> {
                 let name = authorization.identifier().to_string();
                 let mut challenge = choose(&mut authorization, self.ways, &name)?;
                 // The directory may already have validated the challenge, and found it invalid, before it responds.
-                let told = challenge.set_ready().await;
-                told.map_err(|error| OrderError::about(&name, error))?;
+                let sent = challenge.set_ready().await;
+                sent.map_err(|error| OrderError::about(&name, error))?;
             }
         }
         await_proof(order).await
@@ -171,7 +171,7 @@ fn kind(way: AcmeChallenge) -> ChallengeType {
 
 /// Waits until the directory has validated all challenges; the error names the one that it rejected and the reason.
 async fn await_proof(order: &mut Order) -> Result<(), OrderError> {
-    let told = match order.poll_ready(&POLLING).await {
+    let error = match order.poll_ready(&POLLING).await {
         Ok(OrderStatus::Ready | OrderStatus::Valid) => return Ok(()),
         Ok(_) => OrderError::new("the directory refused the order"),
         Err(error) => OrderError::from(error),
@@ -183,7 +183,7 @@ async fn await_proof(order: &mut Order) -> Result<(), OrderError> {
             return Err(refusal(&authorization));
         }
     }
-    Err(told)
+    Err(error)
 }
 
 /// The directory's reason for rejecting the challenge of a name.

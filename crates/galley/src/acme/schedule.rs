@@ -29,15 +29,15 @@ pub(super) struct RenewalWindow {
 pub(super) fn renewal(
     validity: ValidityPeriod,
     window: Option<RenewalWindow>,
-    dice: u64,
+    random: u64,
 ) -> SystemTime {
     let length = validity.length();
     let before_end = |time| validity.to.checked_sub(time).unwrap_or(validity.from);
     match window {
-        None => before_end(length / 3 + part(length / 30, dice)),
+        None => before_end(length / 3 + part(length / 30, random)),
         Some(window) => {
             let span = window.end.duration_since(window.start).unwrap_or_default();
-            let point = window.start.checked_add(part(span, dice));
+            let point = window.start.checked_add(part(span, random));
             point.map_or(window.start, |point| point.min(before_end(length / 6)))
         }
     }
@@ -62,36 +62,36 @@ pub(super) struct RenewalFailure {
 
 /// The pause after a failure: `first`, doubled each time up to half a day, plus up to a quarter at random, so
 /// that many machines do not try again at the same time. Never shorter than the directory requests.
-pub(super) fn pause(failure: RenewalFailure, first: Duration, dice: u64) -> Duration {
+pub(super) fn pause(failure: RenewalFailure, first: Duration, random: u64) -> Duration {
     let doublings = failure.in_a_row.saturating_sub(1).min(16);
     let pause = first.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
     let least = match failure.retry_after {
-        Some(asked) => asked.min(MOST_RETRY_AFTER),
+        Some(requested) => requested.min(MOST_RETRY_AFTER),
         None if failure.is_rate_limit => RATE_LIMITED,
         None => Duration::ZERO,
     };
     let pause = pause.max(least);
-    pause + part(pause / 4, dice)
+    pause + part(pause / 4, random)
 }
 
 /// The time that a node waits for the engine of its cluster before it orders a certificate for itself: without a certificate
 /// between one and two times `first`, otherwise a quarter to a half of the time that is `left`. It is random, because
 /// authorities issue only a few certificates a week for the same names, and all nodes wait for the same engine.
-pub(super) fn patience(left: Duration, first: Duration, dice: u64) -> Duration {
+pub(super) fn patience(left: Duration, first: Duration, random: u64) -> Duration {
     let least = (left / 4).max(first);
-    least + part(least, dice)
+    least + part(least, random)
 }
 
 /// The time until the next query for a window: as the directory requests, within the bounds of RFC 9773 section 4.3.2.
-pub(super) fn ask_again(asked: Duration) -> Duration {
-    asked.clamp(Duration::from_secs(60), Duration::from_secs(86_400))
+pub(super) fn ask_again(requested: Duration) -> Duration {
+    requested.clamp(Duration::from_secs(60), Duration::from_secs(86_400))
 }
 
 /// The fraction of a time that a random number selects: 0 for nothing, the largest number for all of it.
-fn part(time: Duration, dice: u64) -> Duration {
+fn part(time: Duration, random: u64) -> Duration {
     // Limited to more than five hundred years.
     let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let nanos = (u128::from(dice) * u128::from(nanos)) >> 64;
+    let nanos = (u128::from(random) * u128::from(nanos)) >> 64;
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
@@ -143,7 +143,7 @@ mod tests {
             })
         };
         let half = 1 << 63;
-        for (window, dice, want) in [
+        for (window, random, want) in [
             (window(58, 60), 0, 58),
             (window(58, 60), half, 59),
             (window(1, 1), half, 1),
@@ -152,7 +152,7 @@ mod tests {
             // Too late: a sixth of the lifetime must remain.
             (window(89, 90), half, 75),
         ] {
-            let point = renewal(days(0, 90), window, dice);
+            let point = renewal(days(0, 90), window, random);
             assert_eq!(point, at(want * DAY), "{window:?}");
         }
     }
@@ -196,12 +196,12 @@ mod tests {
 
     #[test]
     fn the_wait_for_the_engine_depends_on_the_remaining_validity() {
-        let hours = |left: u64, dice| {
+        let hours = |left: u64, random| {
             let (left, first) = (
                 Duration::from_secs(left * 3_600),
                 Duration::from_secs(3_600),
             );
-            patience(left, first, dice).as_secs() / 3_600
+            patience(left, first, random).as_secs() / 3_600
         };
         assert_eq!([hours(0, 0), hours(2, 0), hours(400, 0)], [1, 1, 100]);
         assert_eq!(hours(0, 1 << 63), 1);
@@ -212,7 +212,7 @@ mod tests {
         #[test]
         fn no_time_and_no_number_breaks_it(
             from in 0..u64::MAX >> 1, to in 0..u64::MAX >> 1, start in 0..u64::MAX >> 1, end in 0..u64::MAX >> 1,
-            dice: u64, in_a_row: u32, first: u64, asked: Option<u64>, has_window: bool,
+            random: u64, in_a_row: u32, first: u64, requested: Option<u64>, has_window: bool,
         ) {
             let moment = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
             let (Some(from), Some(to), Some(start), Some(end)) = (moment(from), moment(to), moment(start), moment(end)) else {
@@ -220,11 +220,11 @@ mod tests {
             };
             let validity = ValidityPeriod { from, to };
             let window = has_window.then_some(RenewalWindow { start, end });
-            let point = renewal(validity, window, dice);
+            let point = renewal(validity, window, random);
             prop_assert!(point <= to.max(from));
             prop_assert!(rest(validity) <= SHORTEST_REST);
-            let failure = RenewalFailure { in_a_row, retry_after: asked.map(Duration::from_secs), is_rate_limit: has_window };
-            let pause = pause(failure, Duration::from_secs(first), dice);
+            let failure = RenewalFailure { in_a_row, retry_after: requested.map(Duration::from_secs), is_rate_limit: has_window };
+            let pause = pause(failure, Duration::from_secs(first), random);
             prop_assert!(pause <= MOST_RETRY_AFTER * 5 / 4);
         }
     }

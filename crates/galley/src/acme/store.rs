@@ -97,24 +97,24 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
 
 /// Replaces the file by `text`, durably, readable by the owner only.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let beside = beside(path, "tmp");
-    let written = write_beside(path, &beside, text);
+    let temporary = with_suffix(path, "tmp");
+    let written = write_temporary(path, &temporary, text);
     if written.is_err() {
         // The file may not exist.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-fn write_beside(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
+fn write_temporary(path: &Path, temporary: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(beside)?;
+        .open(temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(beside, path)?;
+    fs::rename(temporary, path)?;
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),
         None => Ok(()),
@@ -123,10 +123,10 @@ fn write_beside(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
 
 /// Renames a file that cannot be used, and keeps it for examination.
 pub(super) fn set_aside(path: &Path) -> io::Result<()> {
-    fs::rename(path, beside(path, "broken"))
+    fs::rename(path, with_suffix(path, "broken"))
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn with_suffix(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(end);
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
         set_aside(&place).unwrap();
         assert_eq!(read(&place).unwrap(), None);
-        assert_eq!(mode(&beside(&place, "broken")), 0o600);
+        assert_eq!(mode(&with_suffix(&place, "broken")), 0o600);
     }
 
     #[test]
@@ -188,11 +188,11 @@ mod tests {
         let open = || Store::open(dir.path(), "https://ca.test/dir").unwrap();
         let place = open().certificate("example.com");
         write(&place, "kept").unwrap();
-        fs::write(beside(&place, "tmp"), "torn").unwrap();
-        fs::write(beside(&open().account(), "tmp"), "torn").unwrap();
+        fs::write(with_suffix(&place, "tmp"), "torn").unwrap();
+        fs::write(with_suffix(&open().account(), "tmp"), "torn").unwrap();
         let store = open();
-        assert!(!beside(&place, "tmp").exists());
-        assert!(!beside(&store.account(), "tmp").exists());
+        assert!(!with_suffix(&place, "tmp").exists());
+        assert!(!with_suffix(&store.account(), "tmp").exists());
         assert_eq!(read(&place).unwrap().as_deref(), Some("kept"));
     }
 

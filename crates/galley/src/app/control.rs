@@ -171,7 +171,7 @@ impl Control {
                     Err(error) => Err(error),
                 };
                 self.last_reload.note(self.lasting.clock.wall(), &result);
-                tell(&result);
+                log_result(&result);
                 result
             }
         };
@@ -431,7 +431,7 @@ fn failed(config: &Config, error: &ServerStartError) -> ReloadError {
     ))
 }
 
-fn tell(result: &ReloadResult) {
+fn log_result(result: &ReloadResult) {
     match result {
         Ok(report) => {
             for warning in &report.warnings {

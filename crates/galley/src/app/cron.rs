@@ -108,10 +108,10 @@ async fn run(site: &Site, clock: Clock) {
     }
 }
 
-/// The time from the start to the first run: between 0.5 and 1.5 times the interval, depending on the random number `dice`.
-fn first(every: Duration, dice: u64) -> Duration {
+/// The time from the start to the first run: between 0.5 and 1.5 times the interval, depending on `random`.
+fn first(every: Duration, random: u64) -> Duration {
     let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
-    every / 2 + Duration::from_millis(dice % ms)
+    every / 2 + Duration::from_millis(random % ms)
 }
 
 /// The time from one run's scheduled time to the next: a multiple of the interval, or a pause from now on after `failures` in

@@ -82,7 +82,7 @@ pub(super) async fn start(
         line,
         ending,
     };
-    let mut change = PhpChange::beside(&php);
+    let mut change = PhpChange::new(&php);
     for (number, wanted) in wanted(config).into_iter().enumerate() {
         let mut all = Vec::with_capacity(wanted.pools.len());
         for (index, settings) in wanted.pools.into_iter().enumerate() {
@@ -195,7 +195,7 @@ impl Php {
 
     /// Starts the programs that another configuration needs and that do not run yet. Running programs are not touched.
     pub(super) async fn prepare(&self, config: &Config) -> Result<PhpChange, ServerStartError> {
-        let mut change = PhpChange::beside(self);
+        let mut change = PhpChange::new(self);
         for wanted in wanted(config) {
             let mut all = Vec::with_capacity(wanted.pools.len());
             for settings in &wanted.pools {
@@ -268,7 +268,7 @@ impl Php {
 }
 
 impl PhpChange {
-    fn beside(php: &Php) -> Self {
+    fn new(php: &Php) -> Self {
         Self {
             sites: Vec::new(),
             restart: Vec::new(),

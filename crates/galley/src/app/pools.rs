@@ -29,7 +29,7 @@ pub(super) fn plan(
     php: &[SitePhp],
     states: &ServerStates,
 ) -> Result<PoolsOfSites, ServerStartError> {
-    let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
+    let count = sys::cores().div_ceil(CORES_PER_FETCH_THREAD);
     let mut plan = PoolPlan {
         pools: vec![Vec::new(); count],
         idle: HashMap::new(),
@@ -291,4 +291,4 @@ fn php_address(address: &PhpAddress) -> FastCgiAddress {
 
 /// The number of cores per fetch thread. A fetch thread moves PHP's responses, which arrive a thousand times more slowly than
 /// hits are sent.
-const CORES_PER_COMPOSITOR: usize = 4;
+const CORES_PER_FETCH_THREAD: usize = 4;

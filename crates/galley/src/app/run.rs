@@ -26,7 +26,7 @@ use crate::clock::Clock;
 use crate::sys;
 use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 
-/// Runs the server until it is stopped. `source`: the source from which `config` is read again. `tell` is called with one
+/// Runs the server until it is stopped. `source`: the source from which `config` is read again. `announce` is called with one
 /// line per listener, for people and scripts.
 ///
 /// `before`: the process that has started this one, to take over from it. `inheritance`: the parts that that process has
@@ -36,7 +36,7 @@ pub fn run(
     source: ConfigSource,
     before: Option<&Predecessor>,
     mut inheritance: Inheritance,
-    tell: &dyn Fn(&str),
+    announce: &dyn Fn(&str),
 ) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
         sys::use_small_pages();
@@ -74,20 +74,20 @@ pub fn run(
         };
         let mut control = start(config.clone(), first, clock).await?;
         for (url, _) in &control.generation.reached {
-            tell(&format!("listening on {url}"));
+            announce(&format!("listening on {url}"));
         }
         if let Some(address) = control.admin.address() {
-            tell(&format!("admin on {address}"));
+            announce(&format!("admin on {address}"));
         }
         control.generation.take_over(&control.lasting);
-        tell("ready");
+        announce("ready");
         // A process that takes over is announced by the previous one, the only one whose messages systemd accepts.
         if before.is_none() {
             service_manager::ready();
         }
         while let RunEnd::Replaced(successor) = control.run(&mut signals).await {
             if control
-                .drain_beside(*successor, &mut signals)
+                .drain_for_successor(*successor, &mut signals)
                 .await
                 .is_break()
             {
@@ -159,10 +159,10 @@ async fn start(
     let node = node.start(&generation.config, purges, clock, &inherited)?;
     let current = Current::new(&generation.services, &generation.sites);
     let upkeep = upkeep::start(lasting.durable.clone(), Arc::clone(&current))?;
-    let orders = mpsc::channel(MOST_ORDERS);
+    let requests = mpsc::channel(MOST_REQUESTS);
     let last_reload = Arc::default();
     let counters = generation.counters().to_vec();
-    let spec = control::admin_spec(&generation, &logs, counters, &orders.0, &last_reload);
+    let spec = control::admin_spec(&generation, &logs, counters, &requests.0, &last_reload);
     let admin = admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
         address: generation.config.admin.listen.to_string(),
         cause,
@@ -187,7 +187,7 @@ async fn start(
         generation,
         current,
         admin,
-        requests: orders,
+        requests,
         last_reload,
         program: successor::Program::this(),
         left_pools: Vec::new(),
@@ -202,4 +202,4 @@ async fn start(
 const SMALL_MACHINE: u64 = 1 << 30;
 
 /// The maximum number of requests to the control thread that may wait while a reload is in progress.
-const MOST_ORDERS: usize = 8;
+const MOST_REQUESTS: usize = 8;

@@ -137,12 +137,12 @@ impl SiteStates {
             file_mark: file_mark(name, site),
             row: self.state(name, fingerprint).row,
         };
-        let shelved = self.durable.site_disk_cache(name, fingerprint);
+        let disk = self.durable.site_disk_cache(name, fingerprint);
         let state = self.state(name, fingerprint);
         let core = FetchSite {
             name: site.name.clone(),
             rules: site.rules.clone(),
-            disk: shelved,
+            disk,
             compressing,
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),

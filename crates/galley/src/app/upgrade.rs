@@ -242,7 +242,7 @@ impl Control {
 
     /// Finishes the requests in progress while the new process serves all others. `Break`: this process can end. `Continue`: the
     /// new process has ended, and this one serves again.
-    pub(super) async fn drain_beside(
+    pub(super) async fn drain_for_successor(
         &mut self,
         successor: Successor,
         signals: &mut Signals,

@@ -41,13 +41,13 @@ impl Upkeep {
 
 /// Starts the thread if there is a disk cache.
 pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, ServerStartError> {
-    let Some(shelf) = durable.shelf().map(Arc::clone) else {
+    let Some(disk) = durable.shelf().map(Arc::clone) else {
         return Ok(Upkeep::none());
     };
     let (stop, stopped) = sync_channel(0);
     let round = UpkeepRound {
         durable,
-        disk: shelf,
+        disk,
         current,
         last_report: LastReport::default(),
         purges: 0,
@@ -136,7 +136,7 @@ fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
         .core
         .disk
         .as_ref()
-        .is_none_or(|shelved| shelved.fingerprint() != view.fingerprint);
+        .is_none_or(|disk| disk.fingerprint() != view.fingerprint);
     is_foreign || sweep::is_dead(site, &view.entry, view.entry.stored_at)
 }
 
@@ -148,8 +148,8 @@ struct LastReport {
 }
 
 impl LastReport {
-    fn report(&mut self, shelf: &DiskCache, durable: &Durable) {
-        let health = shelf.health();
+    fn report(&mut self, disk: &DiskCache, durable: &Durable) {
+        let health = disk.health();
         let is_off = matches!(health, Health::Off { .. });
         if let Health::Off { reason, .. } = health
             && !self.is_off

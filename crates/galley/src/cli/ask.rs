@@ -65,7 +65,7 @@ impl AdminError {
 
 /// Finds the admin interface from the options or the configuration that they name.
 pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
-    let (door, configured_token) = if let Some(text) = &options.admin {
+    let (endpoint, configured_token) = if let Some(text) = &options.admin {
         (parse(text)?, None)
     } else {
         let path = options
@@ -78,7 +78,7 @@ pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> 
             config.admin.token_file,
         )
     };
-    with_token(options, door, configured_token)
+    with_token(options, endpoint, configured_token)
 }
 
 /// Like [`admin`], for a configuration that is invalid and that the running server does not use.
@@ -101,7 +101,7 @@ fn endpoint(listen: AdminListen, path: &Path) -> Result<AdminEndpoint, AdminErro
 
 fn with_token(
     options: &AdminOptions,
-    door: AdminEndpoint,
+    endpoint: AdminEndpoint,
     configured_token: Option<PathBuf>,
 ) -> Result<AdminAddress, AdminError> {
     let token = options
@@ -113,10 +113,7 @@ fn with_token(
         })
         .transpose()?
         .map(|text| text.trim().to_owned());
-    Ok(AdminAddress {
-        endpoint: door,
-        token,
-    })
+    Ok(AdminAddress { endpoint, token })
 }
 
 fn parse(text: &str) -> Result<AdminEndpoint, AdminError> {
@@ -236,12 +233,12 @@ impl AdminAddress {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).map_err(|e| unreadable(&e))?;
-        let answer = sender
+        let response = sender
             .send_request(request)
             .await
             .map_err(|e| unreadable(&e))?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MOST_ANSWER)
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MOST_RESPONSE)
             .collect()
             .await
             .map_err(|e| unreadable(&e))?;
@@ -272,7 +269,7 @@ impl AdminAddress {
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The maximum size of a response in bytes.
-const MOST_ANSWER: usize = 64 * 1024 * 1024;
+const MOST_RESPONSE: usize = 64 * 1024 * 1024;
 
 /// Prints a response of the server, or the error.
 pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) -> ExitCode {

@@ -104,9 +104,9 @@ fn lacks(config: &Config, found: &mut Preflight) -> Vec<(String, String)> {
     let managed = sites.filter(|(_, site)| site.upstream == UpstreamConfig::Managed);
     let mut all = Vec::new();
     for (index, site) in managed {
-        let asked =
+        let result =
             runtime().map(|runtime| runtime.block_on(php::lacks(site.managed.binary.as_deref())));
-        let lacks = match asked {
+        let lacks = match result {
             Ok(Ok(lacks)) => lacks,
             Ok(Err(error)) => {
                 found.refused.push(app::of_php(config, index, &error));

@@ -43,16 +43,16 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     for site in &config.sites {
         let certificates = site.certificates.iter();
         findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));
-        let answer = match php_address(site, &status) {
+        let response = match php_address(site, &status) {
             Ok(address) => probe(site, address).map(|probe| {
                 talk(&format!("asking PHP of {}", site.name));
                 runtime().and_then(|runtime| runtime.block_on(doctor::ask(&probe)))
             }),
             Err(why) => Some(Err(why)),
         };
-        if let Some(answer) = answer {
+        if let Some(response) = response {
             findings.extend(
-                doctor::site(&answer, engine.as_ref())
+                doctor::site(&response, engine.as_ref())
                     .into_iter()
                     .map(|finding| DoctorFinding {
                         seen: format!("{}: {}", site.name, finding.seen),

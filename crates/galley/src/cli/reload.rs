@@ -18,7 +18,7 @@ pub(super) fn reload(options: &ReloadOptions) -> ExitCode {
             if options.json {
                 show::data(&report);
             } else {
-                tell(&report);
+                print_report(&report);
             }
             ExitCode::SUCCESS
         }
@@ -51,7 +51,7 @@ pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, Exit
     }
 }
 
-fn tell(report: &Value) {
+fn print_report(report: &Value) {
     for warning in lines(report, "warnings") {
         show::talk_lines(warning);
     }

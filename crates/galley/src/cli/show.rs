@@ -165,8 +165,8 @@ pub(super) fn status(value: &Value) {
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
     line(&format!("answers   {}", answers.join(", ")));
-    for said in upstreams(&sites) {
-        line(&format!("{:<9} {said}", "upstream"));
+    for remark in upstreams(&sites) {
+        line(&format!("{:<9} {remark}", "upstream"));
     }
     line("");
     table(&sites);

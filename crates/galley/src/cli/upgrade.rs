@@ -22,7 +22,7 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
             if options.json {
                 show::data(&report);
             } else {
-                tell(&report);
+                print_report(&report);
             }
             ExitCode::SUCCESS
         }
@@ -40,7 +40,7 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
     }
 }
 
-fn tell(report: &Value) {
+fn print_report(report: &Value) {
     talk(&format!(
         "upgrade: process {} serves, with {} page(s) of the memory and {} PHP-FPM, after {} ms",
         report["pid"], report["pages"], report["pools"], report["milliseconds"]

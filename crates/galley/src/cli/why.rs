@@ -106,29 +106,29 @@ fn rule(rule: &Value) -> String {
     if rule.is_null() {
         return "none applies".to_owned();
     }
-    let mut says = vec![format!(
+    let mut notes = vec![format!(
         "number {}, `{}`",
         rule["number"],
         text(&rule["path"])
     )];
     let countries: Vec<&str> = items(&rule["countries"]).map(text).collect();
     if !countries.is_empty() {
-        says.push(format!("for clients from {}", countries.join(", ")));
+        notes.push(format!("for clients from {}", countries.join(", ")));
     }
     if let Some(cache) = rule["cache"].as_bool() {
-        says.push(format!("cache = {cache}"));
+        notes.push(format!("cache = {cache}"));
     }
     if let Some(ttl) = rule["ttl_s"].as_u64() {
-        says.push(format!("ttl = {ttl} s"));
+        notes.push(format!("ttl = {ttl} s"));
     }
     let ignored: Vec<&str> = items(&rule["ignore"]).map(text).collect();
     if !ignored.is_empty() {
-        says.push(format!("ignore {}", ignored.join(", ")));
+        notes.push(format!("ignore {}", ignored.join(", ")));
     }
     if rule["upstream"] == true {
-        says.push("an upstream of its own".to_owned());
+        notes.push("an upstream of its own".to_owned());
     }
-    says.join("; ")
+    notes.join("; ")
 }
 
 fn access(access: &Value) -> String {
@@ -136,9 +136,9 @@ fn access(access: &Value) -> String {
     if let Some(option) = barred["option"].as_str() {
         return format!("barred: `{option}` of {}", text(&barred["by"]));
     }
-    let mut says = vec![format!("open to {}", text(&access["client"]))];
+    let mut notes = vec![format!("open to {}", text(&access["client"]))];
     for limit in items(&access["limits"]) {
-        says.push(format!(
+        notes.push(format!(
             "`{}` of {}: {}, {} at once",
             text(&limit["option"]),
             text(&limit["by"]),
@@ -147,12 +147,12 @@ fn access(access: &Value) -> String {
         ));
     }
     if let Some(by) = access["password"].as_str() {
-        says.push(format!("with a password, by {by}"));
+        notes.push(format!("with a password, by {by}"));
     }
     if let Some(check) = access["body"].as_str() {
-        says.push(format!("its body is checked for {check}"));
+        notes.push(format!("its body is checked for {check}"));
     }
-    says.join("; ")
+    notes.join("; ")
 }
 
 fn key(key: &Value) -> String {

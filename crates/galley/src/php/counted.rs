@@ -15,8 +15,8 @@ use tokio::time::timeout;
 
 /// The process ids of workers with the number of requests that each has served; `None` if the pool does not report them in time.
 pub(super) async fn requests(socket: &Path, page: &str) -> Option<Vec<(u32, u64)>> {
-    let answer = timeout(PATIENCE, ask(socket, page)).await.ok()??;
-    read(&answer)
+    let response = timeout(PATIENCE, query(socket, page)).await.ok()??;
+    read(&response)
 }
 
 /// Whether a worker has reached its limit of requests, which depends on its process id and is between [`FEWEST`] and [`MOST`].
@@ -26,7 +26,7 @@ pub(super) fn is_worn(pid: u32, requests: u64) -> bool {
     requests >= FEWEST + spread % (MOST - FEWEST)
 }
 
-async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
+async fn query(socket: &Path, page: &str) -> Option<Vec<u8>> {
     let variables = [
         ("REQUEST_METHOD", "GET"),
         ("SCRIPT_NAME", page),
@@ -40,22 +40,22 @@ async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
         body_length: 0,
     };
     connection.send(&request).await.ok()?;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.ok()? {
-            FastCgiEvent::Stdout(bytes) if answer.len() + bytes.len() <= MOST_BYTES => {
-                answer.extend_from_slice(&bytes);
+            FastCgiEvent::Stdout(bytes) if response.len() + bytes.len() <= MOST_BYTES => {
+                response.extend_from_slice(&bytes);
             }
             FastCgiEvent::Stdout(_) => return None,
             FastCgiEvent::Stderr(_) => {}
-            FastCgiEvent::End(_) => return Some(answer),
+            FastCgiEvent::End(_) => return Some(response),
         }
     }
 }
 
-fn read(answer: &[u8]) -> Option<Vec<(u32, u64)>> {
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let status: Value = serde_json::from_slice(answer.get(head + 4..)?).ok()?;
+fn read(response: &[u8]) -> Option<Vec<(u32, u64)>> {
+    let head = response.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let status: Value = serde_json::from_slice(response.get(head + 4..)?).ok()?;
     let processes = status.get("processes")?.as_array()?;
     let counted = processes.iter().filter_map(|process| {
         let pid = u32::try_from(process.get("pid")?.as_u64()?).ok()?;

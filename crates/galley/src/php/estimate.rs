@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn only_the_largest_worker_is_replaced_at_a_time() {
-        for (held, leaving, share, grown, goes) in [
+        for (held, leaving, share, grown, expected) in [
             (&[10, 20][..], 0, 100, 64, None),
             (&[10, 70, 80], 0, 1000, 64, Some((3, Surplus::Grown))),
             (&[10, 70, 80], 3, 1000, 64, Some((2, Surplus::Grown))),
@@ -201,7 +201,7 @@ mod tests {
             );
             assert_eq!(
                 chosen.map(|(worker, why)| (worker.pid, why)),
-                goes,
+                expected,
                 "{held:?}, {leaving} leaves"
             );
         }

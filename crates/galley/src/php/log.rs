@@ -48,7 +48,7 @@ pub(super) struct Speaker {
 }
 
 /// Logs the lines until the last process has closed the pipe.
-pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said: RecentLines) {
+pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, recent: RecentLines) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     loop {
@@ -69,16 +69,16 @@ pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said
         };
         pipe.consume(taken);
         if is_whole {
-            pass_on(&line, &speaker, &said);
+            pass_on(&line, &speaker, &recent);
             line.clear();
         }
     }
     if !line.is_empty() {
-        pass_on(&line, &speaker, &said);
+        pass_on(&line, &speaker, &recent);
     }
 }
 
-fn pass_on(line: &[u8], speaker: &Speaker, said: &RecentLines) {
+fn pass_on(line: &[u8], speaker: &Speaker, recent: &RecentLines) {
     let text = String::from_utf8_lossy(line);
     let entry = parse(&text);
     let Speaker {
@@ -102,7 +102,7 @@ fn pass_on(line: &[u8], speaker: &Speaker, said: &RecentLines) {
         FpmLevel::Notice => tracing::debug!(site, "{program}: {}", entry.message),
     }
     if entry.level != FpmLevel::Notice {
-        said.push(entry.message.to_owned());
+        recent.push(entry.message.to_owned());
     }
 }
 
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn killed_workers_are_reported_with_their_script() {
-        let said = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
+        let line = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
         let seen = Overdue {
             script: "/r/it's hang.php",
             request: "GET /hang.php?a=",
         };
-        assert_eq!(overdue(said), Some(seen));
+        assert_eq!(overdue(line), Some(seen));
         for other in [
             "",
             "[pool galley] child 12332 exited on signal 15 (SIGTERM) after 4.6 seconds from start",
@@ -232,8 +232,8 @@ mod tests {
 
     #[tokio::test]
     async fn long_lines_are_cut_and_the_last_ones_kept() {
-        let said = RecentLines::default();
-        assert_eq!(said.text(), "it printed nothing");
+        let recent = RecentLines::default();
+        assert_eq!(recent.text(), "it printed nothing");
         let mut log = vec![b'x'; LINE_BYTES + 10];
         log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");
         let speaker = Speaker {
@@ -241,9 +241,9 @@ mod tests {
             program: "php-fpm".to_owned(),
             numbers: Arc::new(PoolNumbers::new(1, 0)),
         };
-        forward(&log[..], speaker, said.clone()).await;
+        forward(&log[..], speaker, recent.clone()).await;
         assert_eq!(
-            said.text(),
+            recent.text(),
             format!("{}; one; two; three; four", "x".repeat(10))
         );
     }

@@ -55,8 +55,8 @@ impl Managed {
         let privileged = PrivilegedPoolOffer::of(&kept);
         let (pool, line) = (kept.pool, line.clone());
         let managed = match kept.what {
-            SplitItem::Fpm { pieces, door } => {
-                Self::run(prepare::privileged(*pieces, line, pool, door)?).await
+            SplitItem::Fpm { parts, socket_path } => {
+                Self::run(prepare::privileged(*parts, line, pool, socket_path)?).await
             }
             SplitItem::Program(program) => program::start_privileged(program, line, pool)
                 .await
@@ -94,16 +94,20 @@ impl Managed {
     }
 
     fn supervised(prepared: Prepared, master: Master) -> Managed {
-        let Prepared { plan, post, most } = prepared;
+        let Prepared {
+            plan,
+            watch_settings,
+            most,
+        } = prepared;
         let numbers = Arc::clone(&plan.numbers);
         tracing::info!(
             site = plan.site,
             pid = master.pid(),
             program = %plan.binary.display(),
             places = numbers.slots().load(std::sync::atomic::Ordering::Relaxed),
-            share_mib = post.budget.share >> 20,
-            opcache_mib = post.budget.opcache >> 20,
-            memory_limit_mib = post.memory_limit >> 20,
+            share_mib = watch_settings.budget.share >> 20,
+            opcache_mib = watch_settings.budget.opcache >> 20,
+            memory_limit_mib = watch_settings.memory_limit >> 20,
             "php-fpm is running"
         );
         let socket = plan.socket.clone();
@@ -111,11 +115,11 @@ impl Managed {
             master: master.pid(),
         });
         let (stop, stopped) = oneshot::channel();
-        let line = match &plan.means {
+        let line = match &plan.launcher {
             MasterLauncher::Own(_) => None,
             MasterLauncher::Kept { line, pool, .. } => Some((line.clone(), *pool)),
         };
-        let watch = PoolWatch::new(post, Arc::clone(&numbers), line);
+        let watch = PoolWatch::new(watch_settings, Arc::clone(&numbers), line);
         let current = Arc::clone(&plan.current);
         let task = tokio::spawn(supervise(plan, master, watch, life_tx, stopped));
         Managed {

@@ -39,7 +39,7 @@ use crate::sys::sandbox::Sandbox;
 /// Everything that is needed to start a master repeatedly.
 #[derive(Debug)]
 pub(super) struct MasterPlan {
-    pub(super) means: MasterLauncher,
+    pub(super) launcher: MasterLauncher,
     pub(super) binary: PathBuf,
     /// The address to connect to.
     pub(super) socket: PathBuf,
@@ -65,7 +65,7 @@ impl MasterPlan {
     }
 
     fn ownership(&self) -> Ownership {
-        match &self.means {
+        match &self.launcher {
             MasterLauncher::Own(own) => own.directory.ownership.clone(),
             MasterLauncher::Kept { line, .. } => line.ownership().clone(),
         }
@@ -81,7 +81,7 @@ pub(super) enum MasterLauncher {
     Kept {
         line: KeeperChannel,
         pool: u32,
-        door: SocketPath,
+        socket_path: SocketPath,
     },
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Master {
 impl Master {
     /// Starts a master and waits until its socket accepts. If the future is dropped, no process remains.
     pub(super) async fn start(plan: &MasterPlan) -> Result<Master, PhpStartError> {
-        let mut master = match &plan.means {
+        let mut master = match &plan.launcher {
             MasterLauncher::Own(own) => {
                 // A killed master leaves its socket behind, and the next one would assume that another master uses it.
                 match tokio::fs::remove_file(&plan.socket).await {
@@ -126,9 +126,9 @@ impl Master {
                 Master::spawn(plan, own)?
             }
             MasterLauncher::Kept { line, pool, .. } => {
-                let (process, said) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
+                let (process, pipe) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
                 plan.limit(process.id());
-                Master::new(plan, MasterProcess::Kept(process), None, said)
+                Master::new(plan, MasterProcess::Kept(process), None, pipe)
             }
         };
         tokio::select! {
@@ -260,8 +260,8 @@ impl Master {
         watcher: Option<Watcher>,
         pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
     ) -> Master {
-        let said = RecentLines::default();
-        let kept = said.clone();
+        let output = RecentLines::default();
+        let recent = output.clone();
         let speaker = Speaker {
             site: plan.site.clone(),
             program: "php-fpm".to_owned(),
@@ -269,14 +269,14 @@ impl Master {
         };
         let log = tokio::spawn(async move {
             if let Some(pipe) = pipe {
-                log::forward(pipe, speaker, kept).await;
+                log::forward(pipe, speaker, recent).await;
             }
         });
         Master {
             process,
             watcher,
             log,
-            output: said,
+            output,
             ownership: plan.ownership(),
         }
     }
@@ -324,8 +324,8 @@ fn failed(program: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
 async fn accepts(plan: &MasterPlan) {
     loop {
         // On failure there is no socket yet; the previous one does not accept any more.
-        if let MasterLauncher::Kept { door, .. } = &plan.means {
-            let _ = door.look();
+        if let MasterLauncher::Kept { socket_path, .. } = &plan.launcher {
+            let _ = socket_path.look();
         }
         if UnixStream::connect(&plan.socket).await.is_ok() {
             return;

@@ -13,7 +13,7 @@ use super::master::{MasterCommand, MasterLauncher, MasterPlan};
 use super::numbers::PoolNumbers;
 use super::pool::{self, PoolConfig, SocketAccess};
 use super::privileged::{KeeperChannel, SocketPath};
-use super::watch::{PoolSizing, Post};
+use super::watch::{PoolSizing, WatchSettings};
 use super::{PhpSettings, PhpStartError, binary, sandbox};
 use crate::sys::cgroup::{GroupLimits, GroupState, ProgramGroup};
 use crate::sys::sandbox::Sandbox;
@@ -21,7 +21,7 @@ use crate::sys::sandbox::Sandbox;
 /// The parts for starting and watching.
 pub(super) struct Prepared {
     pub(super) plan: MasterPlan,
-    pub(super) post: Post,
+    pub(super) watch_settings: WatchSettings,
     /// The maximum number of workers.
     pub(super) most: usize,
 }
@@ -40,7 +40,7 @@ pub(crate) struct PreparedPool {
     limits: GroupLimits,
     /// The name of its control group.
     group: String,
-    post: Post,
+    watch_settings: WatchSettings,
     slots: usize,
     most: usize,
 }
@@ -71,7 +71,7 @@ pub(super) fn in_folder(
 ) -> Result<Prepared, PhpStartError> {
     let folder = directory.path();
     let (config, socket) = (folder.join("fpm.conf"), folder.join(SOCKET));
-    let pieces = pieces(
+    let parts = pool_parts(
         &settings,
         &Sockets {
             folder,
@@ -81,54 +81,65 @@ pub(super) fn in_folder(
             reach: SocketAccess::Owner,
         },
     )?;
-    std::fs::write(&config, &pieces.text).map_err(|source| PhpStartError::Files {
+    std::fs::write(&config, &parts.text).map_err(|source| PhpStartError::Files {
         path: config.clone(),
         source,
     })?;
     let own = MasterCommand {
-        arguments: pieces.arguments.clone(),
+        arguments: parts.arguments.clone(),
         directory,
         config,
         root: settings.root,
-        sandbox: pieces.sandbox.clone(),
+        sandbox: parts.sandbox.clone(),
     };
-    prepared(pieces, MasterLauncher::Own(own))
+    prepared(parts, MasterLauncher::Own(own))
 }
 
 /// The remaining steps for a pool that the privileged process starts.
 pub(super) fn privileged(
-    pieces: PreparedPool,
+    parts: PreparedPool,
     line: KeeperChannel,
     pool: u32,
-    door: SocketPath,
+    socket_path: SocketPath,
 ) -> Result<Prepared, PhpStartError> {
-    prepared(pieces, MasterLauncher::Kept { line, pool, door })
+    prepared(
+        parts,
+        MasterLauncher::Kept {
+            line,
+            pool,
+            socket_path,
+        },
+    )
 }
 
-fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Result<Prepared, PhpStartError> {
+fn prepared(parts: PreparedPool, launcher: MasterLauncher) -> Result<Prepared, PhpStartError> {
     let PreparedPool {
         binary,
         sandbox,
         limits,
         group,
-        post,
+        watch_settings,
         slots: places,
         most,
         ..
-    } = pieces;
-    let level = sandbox::level(sandbox.as_ref(), &post.site)?;
-    let numbers = PoolNumbers::new(places, post.budget.share).confined(level);
-    let group = limited(limits, &group, &post.site, &numbers);
+    } = parts;
+    let level = sandbox::level(sandbox.as_ref(), &watch_settings.site)?;
+    let numbers = PoolNumbers::new(places, watch_settings.budget.share).confined(level);
+    let group = limited(limits, &group, &watch_settings.site, &numbers);
     let plan = MasterPlan {
-        means,
+        launcher,
         binary,
-        socket: post.socket.clone(),
-        site: post.site.clone(),
+        socket: watch_settings.socket.clone(),
+        site: watch_settings.site.clone(),
         numbers: Arc::new(numbers),
         current: Arc::default(),
         group,
     };
-    Ok(Prepared { plan, post, most })
+    Ok(Prepared {
+        plan,
+        watch_settings,
+        most,
+    })
 }
 
 /// Creates the control group with the site's limits. If that fails, PHP runs without it.
@@ -156,7 +167,7 @@ fn limited(
 }
 
 /// Computes the sizes and the text of the configuration.
-pub(super) fn pieces(
+pub(super) fn pool_parts(
     settings: &PhpSettings,
     at: &Sockets<'_>,
 ) -> Result<PreparedPool, PhpStartError> {
@@ -191,7 +202,7 @@ pub(super) fn pieces(
         first_byte_timeout: settings.first_byte_timeout,
         timeout: settings.timeout,
     })?;
-    let post = Post {
+    let watch_settings = WatchSettings {
         site: settings.site_name.clone(),
         socket: at.connect.to_owned(),
         page,
@@ -209,7 +220,7 @@ pub(super) fn pieces(
         arguments: pool::arguments(budget.opcache),
         text,
         root: settings.root.clone(),
-        post,
+        watch_settings,
         slots: places,
         most,
     })

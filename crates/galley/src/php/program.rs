@@ -49,7 +49,7 @@ pub(super) struct RunningProgram {
 
 /// Starts the program. Its processes start within a moment; connections are accepted from now on.
 pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpStartError> {
-    run(Troop::own(settings)?).await
+    run(ProgramSpawner::own(settings)?).await
 }
 
 /// Starts the program with the privileged process.
@@ -58,31 +58,35 @@ pub(super) async fn start_privileged(
     line: KeeperChannel,
     pool: u32,
 ) -> Result<RunningProgram, PhpStartError> {
-    run(Troop::new(outlook, ProgramLauncher::Kept { line, pool })).await
+    run(ProgramSpawner::new(
+        outlook,
+        ProgramLauncher::Kept { line, pool },
+    ))
+    .await
 }
 
-async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
-    let troop = Arc::new(troop);
+async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
+    let spawner = Arc::new(spawner);
     // The first process is started here, so that a missing program is reported immediately.
-    let first = troop.spawn(0).await?;
+    let first = spawner.spawn(0).await?;
     let Outlook {
         workers, socket, ..
-    } = &troop.outlook;
+    } = &spawner.outlook;
     let (workers, socket) = (*workers, socket.clone());
     tracing::info!(
-        site = troop.outlook.site,
+        site = spawner.outlook.site,
         workers,
-        program = troop.name(),
+        program = spawner.name(),
         "a FastCGI program is running"
     );
-    let numbers = Arc::clone(&troop.numbers);
-    let master = match &troop.means {
+    let numbers = Arc::clone(&spawner.numbers);
+    let master = match &spawner.launcher {
         ProgramLauncher::Own(own) => own.group.as_raw_nonzero().get().unsigned_abs(),
         ProgramLauncher::Kept { .. } => first.id(),
     };
     let (life_tx, life) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(keep(troop, first, workers, life_tx, stopped));
+    let task = tokio::spawn(supervise(spawner, first, workers, life_tx, stopped));
     Ok(RunningProgram {
         socket,
         workers,
@@ -94,8 +98,8 @@ async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
 }
 
 /// Supervises all processes until `stopped` is sent or dropped.
-async fn keep(
-    troop: Arc<Troop>,
+async fn supervise(
+    spawner: Arc<ProgramSpawner>,
     first: MasterProcess,
     workers: usize,
     life: watch::Sender<MasterState>,
@@ -105,13 +109,18 @@ async fn keep(
     let mut slots = JoinSet::new();
     let mut first = Some(first);
     for slot in 0..workers {
-        slots.spawn(one(Arc::clone(&troop), slot, first.take(), ending.clone()));
+        slots.spawn(run_slot(
+            Arc::clone(&spawner),
+            slot,
+            first.take(),
+            ending.clone(),
+        ));
     }
     if stopped.await == Ok(ManagedEnd::Leave) {
         return;
     }
     let _ = end.send(true);
-    if let ProgramLauncher::Own(own) = &troop.means {
+    if let ProgramLauncher::Own(own) = &spawner.launcher {
         // On failure they have just ended.
         let _ = rustix::process::kill_process_group(own.group, Signal::TERM);
     }
@@ -119,30 +128,30 @@ async fn keep(
     if tokio::time::timeout(END_TIMEOUT, all).await.is_err() {
         slots.shutdown().await;
     }
-    tracing::info!(site = troop.outlook.site, "{} has ended", troop.name());
+    tracing::info!(site = spawner.outlook.site, "{} has ended", spawner.name());
     // Kills the rest of the group, and removes the files, before the end is reported.
     drop(slots);
-    drop(troop);
+    drop(spawner);
     life.send_replace(MasterState::Ended);
 }
 
 /// Runs the processes of one slot one after another, until `ending` is set.
-async fn one(
-    troop: Arc<Troop>,
+async fn run_slot(
+    spawner: Arc<ProgramSpawner>,
     slot: usize,
     mut ready: Option<MasterProcess>,
     mut ending: watch::Receiver<bool>,
 ) {
-    let mut rest = Rest::new();
+    let mut pauses = RestartPauses::new();
     while !*ending.borrow() {
         let since = Instant::now();
         let started = match ready.take() {
             Some(process) => Ok(process),
-            None => troop.spawn(slot).await,
+            None => spawner.spawn(slot).await,
         };
         let ended = match started {
             Ok(mut process) => {
-                troop.numbers.workers.fetch_add(1, Ordering::Relaxed);
+                spawner.numbers.workers.fetch_add(1, Ordering::Relaxed);
                 let status = tokio::select! {
                     status = process.wait() => status,
                     _ = ending.changed() => {
@@ -153,7 +162,7 @@ async fn one(
                         process.wait().await
                     }
                 };
-                troop.numbers.workers.fetch_sub(1, Ordering::Relaxed);
+                spawner.numbers.workers.fetch_sub(1, Ordering::Relaxed);
                 status
             }
             Err(error) => Err(io::Error::other(error)),
@@ -161,8 +170,8 @@ async fn one(
         if *ending.borrow() {
             return;
         }
-        count(&troop.numbers.restarts);
-        let pause = rest.after(&troop, ended, since.elapsed());
+        count(&spawner.numbers.restarts);
+        let pause = pauses.after(&spawner, ended, since.elapsed());
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = ending.changed() => {}
@@ -171,13 +180,13 @@ async fn one(
 }
 
 /// Computes the pause before the next process.
-struct Rest {
+struct RestartPauses {
     backoff: Backoff,
     /// The number of consecutive processes that ended successfully in less than a second.
     brief: u32,
 }
 
-impl Rest {
+impl RestartPauses {
     fn new() -> Self {
         Self {
             backoff: Backoff::new(),
@@ -186,10 +195,15 @@ impl Rest {
     }
 
     /// No pause after a process that has served its requests; a growing pause after a failure.
-    fn after(&mut self, troop: &Troop, ended: io::Result<ExitStatus>, lived: Duration) -> Duration {
-        let (site, name) = (&troop.outlook.site, troop.name());
+    fn after(
+        &mut self,
+        spawner: &ProgramSpawner,
+        ended: io::Result<ExitStatus>,
+        lived: Duration,
+    ) -> Duration {
+        let (site, name) = (&spawner.outlook.site, spawner.name());
         let status = match ended {
-            Ok(status) if status.success() => return self.after_success(troop, lived),
+            Ok(status) if status.success() => return self.after_success(spawner, lived),
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
@@ -197,7 +211,7 @@ impl Rest {
         self.backoff.pause(lived)
     }
 
-    fn after_success(&mut self, troop: &Troop, lived: Duration) -> Duration {
+    fn after_success(&mut self, spawner: &ProgramSpawner, lived: Duration) -> Duration {
         if lived >= BRIEF {
             self.brief = 0;
             return Duration::ZERO;
@@ -205,9 +219,9 @@ impl Rest {
         self.brief = self.brief.saturating_add(1);
         if self.brief >= SUSPICIOUS && self.brief.is_power_of_two() {
             tracing::warn!(
-                site = troop.outlook.site,
+                site = spawner.outlook.site,
                 "{} ended by itself within a second, {} times in a row: it may need an option that keeps it in the foreground, or a higher number of requests for each process",
-                troop.name(),
+                spawner.name(),
                 self.brief
             );
         }
@@ -216,9 +230,9 @@ impl Rest {
 }
 
 /// The state that all processes share. When it is dropped, they are killed and their files removed.
-struct Troop {
+struct ProgramSpawner {
     outlook: Outlook,
-    means: ProgramLauncher,
+    launcher: ProgramLauncher,
     numbers: Arc<PoolNumbers>,
 }
 
@@ -242,12 +256,12 @@ struct ProgramCommand {
     group: Pid,
 }
 
-impl Troop {
-    fn new(outlook: Outlook, means: ProgramLauncher) -> Self {
+impl ProgramSpawner {
+    fn new(outlook: Outlook, launcher: ProgramLauncher) -> Self {
         let numbers = Arc::new(PoolNumbers::new(outlook.workers, outlook.share));
         Self {
             outlook,
-            means,
+            launcher,
             numbers,
         }
     }
@@ -311,7 +325,7 @@ impl Troop {
             program: program.clone(),
             source,
         };
-        match &self.means {
+        match &self.launcher {
             ProgramLauncher::Own(own) => {
                 let mut child = own.spawn(&self.outlook, slot).map_err(failed)?;
                 if let Some(pipe) = child.stderr.take() {

@@ -110,16 +110,16 @@ async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStr
         })
         .await
         .unwrap();
-    let mut answer = Vec::new();
+    let mut output = Vec::new();
     loop {
         match tokio::time::timeout(PATIENCE, connection.event(&mut NoBody))
             .await
             .expect("no answer")
             .unwrap()
         {
-            FastCgiEvent::Stdout(bytes) => answer.extend_from_slice(&bytes),
+            FastCgiEvent::Stdout(bytes) => output.extend_from_slice(&bytes),
             FastCgiEvent::Stderr(bytes) => eprintln!("{}", String::from_utf8_lossy(&bytes)),
-            FastCgiEvent::End(_) => return (String::from_utf8(answer).unwrap(), connection),
+            FastCgiEvent::End(_) => return (String::from_utf8(output).unwrap(), connection),
         }
     }
 }
@@ -187,9 +187,9 @@ async fn scripts_run_with_the_configured_settings() {
               opcache_get_status(false)['opcache_enabled'], '|', ini_get('opcache.jit_buffer_size'), '|',
               var_export(getenv('PATH'), true), '|', fileowner($file = tempnam(sys_get_temp_dir(), 'galley')); unlink($file);",
     );
-    let (answer, connection) = run(managed.socket(), &script).await;
+    let (output, connection) = run(managed.socket(), &script).await;
     drop(connection);
-    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    let body = output.split("\r\n\r\n").nth(1).unwrap();
     let (settings, owner) = body.rsplit_once('|').unwrap();
     assert_eq!(
         settings,
@@ -306,24 +306,24 @@ async fn galley_replaces_a_worker_before_php_fpm_does() {
     let replaced = || numbers.replaced.load(Ordering::Relaxed);
     // An idle pool is not queried, so each request uses some CPU time.
     let script = site.script("for ($i = 0; $i < 50000; $i++); echo getmypid();");
-    let pid = |answer: String| answer.rsplit("\r\n").next().unwrap().to_owned();
+    let pid = |output: String| output.rsplit("\r\n").next().unwrap().to_owned();
     let first = pid(run(managed.socket(), &script).await.0);
-    let mut asked = 1;
+    let mut requests = 1;
     let deadline = Instant::now() + PATIENCE * 4;
     while replaced() == 0 {
         assert!(
             Instant::now() < deadline,
-            "not replaced after {asked} requests"
+            "not replaced after {requests} requests"
         );
         // PHP-FPM itself would replace the worker at 1500.
-        if asked < 1400 {
+        if requests < 1400 {
             let now = pid(run(managed.socket(), &script).await.0);
-            assert!(now == first || replaced() == 1, "{asked} requests");
-            asked += 1;
+            assert!(now == first || replaced() == 1, "{requests} requests");
+            requests += 1;
         }
         tokio::task::yield_now().await;
     }
-    assert!(asked >= 750, "replaced after {asked} requests");
+    assert!(requests >= 750, "replaced after {requests} requests");
     let master = master_of(&managed);
     wait_for("its end", || {
         !group(master).iter().any(|pid| pid.to_string() == first)

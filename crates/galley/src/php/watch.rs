@@ -31,7 +31,7 @@ pub(super) enum PoolSizing {
 
 /// The parameters for watching a pool.
 #[derive(Debug)]
-pub(super) struct Post {
+pub(super) struct WatchSettings {
     pub(super) site: String,
     pub(super) socket: PathBuf,
     /// The path of the status page.
@@ -45,7 +45,7 @@ pub(super) struct Post {
 /// Watches one pool, whichever master it has.
 #[derive(Debug)]
 pub(super) struct PoolWatch {
-    post: Post,
+    settings: WatchSettings,
     line: Option<(KeeperChannel, u32)>,
     numbers: Arc<PoolNumbers>,
     meter: Meter,
@@ -65,12 +65,12 @@ pub(super) struct PoolWatch {
 impl PoolWatch {
     /// `line`: the channel by which workers are ended, with the number of the pool, if Galley cannot signal them itself.
     pub(super) fn new(
-        post: Post,
+        settings: WatchSettings,
         numbers: Arc<PoolNumbers>,
         line: Option<(KeeperChannel, u32)>,
     ) -> Self {
         Self {
-            post,
+            settings,
             line,
             numbers,
             meter: Meter::new(),
@@ -92,7 +92,8 @@ impl PoolWatch {
             tick.tick().await;
             let workers = self.look(master);
             if self.may_ask(&workers)
-                && let Some(counts) = counted::requests(&self.post.socket, &self.post.page).await
+                && let Some(counts) =
+                    counted::requests(&self.settings.socket, &self.settings.page).await
             {
                 self.replace_worn(master, &counts);
             }
@@ -112,7 +113,7 @@ impl PoolWatch {
             .retain(|pid| workers.iter().any(|worker| worker.pid == *pid));
         self.estimate.observe(&workers, self.looked.elapsed());
         self.looked = Instant::now();
-        match self.post.size {
+        match self.settings.size {
             PoolSizing::Measured => self.set_slots(),
             PoolSizing::Named(workers) => self.check_named(workers),
         }
@@ -129,18 +130,18 @@ impl PoolWatch {
 
     fn set_slots(&mut self) {
         let Estimate { usual, largest, .. } = self.estimate;
-        let fitting = self.post.budget.slots(usual, largest);
+        let fitting = self.settings.budget.slots(usual, largest);
         let available = self.meter.available();
-        let places = self.post.budget.slots_when_short(fitting, available);
+        let places = self.settings.budget.slots_when_short(fitting, available);
         let before = self.numbers.set_slots(places);
         if places != before {
             tracing::info!(
-                site = self.post.site,
+                site = self.settings.site,
                 places,
                 before,
                 worker_mib = usual >> 20,
                 largest_mib = largest >> 20,
-                share_mib = self.post.budget.share >> 20,
+                share_mib = self.settings.budget.share >> 20,
                 machine_is_short = places < fitting,
                 "adjusted the number of concurrent requests to the memory of PHP's workers"
             );
@@ -151,22 +152,22 @@ impl PoolWatch {
     fn check_named(&mut self, workers: usize) {
         let usual = self.estimate.usual;
         let wanted = usual.saturating_mul(workers as u64);
-        if wanted > self.post.budget.share && !self.has_warned {
+        if wanted > self.settings.budget.share && !self.has_warned {
             self.has_warned = true;
             tracing::warn!(
-                site = self.post.site,
+                site = self.settings.site,
                 "`php_workers = {workers}` with {} MiB each need more than the {} MiB available to them; remove the option, and Galley adjusts the number to the memory",
                 usual >> 20,
-                self.post.budget.share >> 20
+                self.settings.budget.share >> 20
             );
         }
     }
 
     /// Replaces a worker that uses too much memory.
     fn relieve(&mut self, master: u32, workers: &[Worker]) {
-        let budget = &self.post.budget;
-        let grown = budget.grown(self.post.memory_limit);
-        let share = match self.post.size {
+        let budget = &self.settings.budget;
+        let grown = budget.grown(self.settings.memory_limit);
+        let share = match self.settings.size {
             PoolSizing::Measured => budget.share,
             // The number of workers is configured: replacing them repeatedly would not make them fit.
             PoolSizing::Named(_) => u64::MAX,
@@ -180,10 +181,10 @@ impl PoolWatch {
             Surplus::Share => "all workers together exceed their memory limit",
         };
         // A site whose pages are all large has a worker replaced every second in busy hours.
-        if self.warned_at.is_none_or(|said| said.elapsed() > SAY_EVERY) {
+        if self.warned_at.is_none_or(|last| last.elapsed() > SAY_EVERY) {
             self.warned_at = Some(Instant::now());
             tracing::info!(
-                site = self.post.site,
+                site = self.settings.site,
                 worker = worker.pid,
                 holds_mib = worker.now >> 20,
                 "replacing a worker of php-fpm: {why}"
@@ -197,7 +198,7 @@ impl PoolWatch {
         if !self.meter.children(master).contains(&pid) {
             return;
         }
-        let told = match &self.line {
+        let sent = match &self.line {
             Some((line, pool)) => line.replace(*pool, pid),
             None => match i32::try_from(pid).ok().and_then(Pid::from_raw) {
                 Some(process) => {
@@ -207,7 +208,7 @@ impl PoolWatch {
             },
         };
         // On failure the worker has just ended.
-        if told.is_ok() {
+        if sent.is_ok() {
             self.leaving.insert(pid);
             count(&self.numbers.replaced);
         }
@@ -215,7 +216,7 @@ impl PoolWatch {
 
     /// Whether to query the request counts. An idle pool is not queried, because that would keep its last workers from ending.
     fn may_ask(&mut self, workers: &[Worker]) -> bool {
-        let is_too_soon = |asked: Instant| asked.elapsed() < ASK_EVERY;
+        let is_too_soon = |last: Instant| last.elapsed() < ASK_EVERY;
         if workers.is_empty() || self.checked_at.is_some_and(is_too_soon) {
             return false;
         }
@@ -231,7 +232,7 @@ impl PoolWatch {
             .find(|(pid, requests)| is_worn(*pid, *requests) && !self.leaving.contains(pid));
         if let Some((pid, requests)) = worn {
             tracing::debug!(
-                site = self.post.site,
+                site = self.settings.site,
                 worker = pid,
                 requests,
                 "a worker of php-fpm has reached its number of requests"

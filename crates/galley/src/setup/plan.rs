@@ -65,8 +65,8 @@ impl SiteDraft {
         detection: &Detection,
         wishes: &SetupWishes,
     ) -> Result<Self, String> {
-        let told = info.map(|info| info.home.as_str());
-        let home = told
+        let reported = info.map(|info| info.home.as_str());
+        let home = reported
             .or(site.wordpress.address.as_deref())
             .map(Address::parse);
         let home = home.transpose()?;

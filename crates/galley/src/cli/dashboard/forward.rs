@@ -49,8 +49,8 @@ impl AdminGateway {
             target,
             body,
         } = call;
-        let answer = self.admin.exchange_within(PATIENCE, method, &target, body);
-        match answer.await {
+        let response = self.admin.exchange_within(PATIENCE, method, &target, body);
+        match response.await {
             Ok(value) => (StatusCode::OK, Json(value)),
             Err(AdminError::Refused { status, error }) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);

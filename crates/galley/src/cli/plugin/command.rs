@@ -136,8 +136,8 @@ fn activate(
          echo '{MARK}' . $galley_said . '{MARK}';"
     );
     match wordpress.php(&code, &target.host, php) {
-        Ok(Some(said)) if said == "active" => Ok(()),
-        Ok(Some(said)) => Err(format!("the plugin is not active: WordPress says `{said}`")),
+        Ok(Some(reported)) if reported == "active" => Ok(()),
+        Ok(Some(reported)) => Err(format!("the plugin is not active: WordPress says `{reported}`")),
         Ok(None) => Err(
             "the plugin is not active: there is no `php` command here; activate Galley under Plugins in the administration"
                 .to_owned(),
@@ -179,7 +179,7 @@ fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
         )
     });
     let was_there = wordpress.remove()?;
-    let (is_clean, said) = match cleaned {
+    let (is_clean, reported) = match cleaned {
         Ok(Some(_)) => (true, "its options are removed".to_owned()),
         Ok(None) => (
             false,
@@ -198,7 +198,7 @@ fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
     Ok(PluginReport {
         lines: vec![
             format!("plugin      {files}"),
-            format!("WordPress   {said}"),
+            format!("WordPress   {reported}"),
         ],
         value: json!({ "ok": is_clean, "files": files, "clean": is_clean }),
         code: if is_clean {

@@ -232,13 +232,13 @@ impl WordPress {
                 )));
             }
         };
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if let Some((_, rest)) = said.split_once(MARK)
-            && let Some((answer, _)) = rest.split_once(MARK)
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        if let Some((_, rest)) = stdout.split_once(MARK)
+            && let Some((result, _)) = rest.split_once(MARK)
         {
-            return Ok(Some(answer.to_owned()));
+            return Ok(Some(result.to_owned()));
         }
-        let all = format!("{}{said}", String::from_utf8_lossy(&output.stderr));
+        let all = format!("{}{stdout}", String::from_utf8_lossy(&output.stderr));
         Err(PluginError::Failed(format!(
             "WordPress did not answer on the command line: {}",
             in_short(&all)

@@ -273,9 +273,9 @@ fn copy_certificate(journal: &mut SetupJournal, name: &str) -> Result<(), SetupE
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(SetupError::Failed(format!(
-        "`{}` failed: {said}",
+        "`{}` failed: {stderr}",
         hook.display()
     )))
 }

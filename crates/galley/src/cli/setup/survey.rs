@@ -67,8 +67,8 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     for site in candidates {
         let host = site.hosts.iter().flat_map(|host| &host.names).next();
         let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
-        let answer = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
-        let draft = SiteDraft::new(site, answer.as_ref().ok(), &detection, &wishes);
+        let info = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
+        let draft = SiteDraft::new(site, info.as_ref().ok(), &detection, &wishes);
         let draft = draft.and_then(|draft| match other_owner(&draft, &detection, &sites) {
             Some(other) => Err(format!("its address is that of {}", other.display())),
             None => Ok(draft),
@@ -76,13 +76,13 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
         match draft {
             Ok(draft) => sites.push(SurveyedSite {
                 current: current(site, draft.is_https),
-                lines: lines(site, &answer, &draft),
+                lines: lines(site, &info, &draft),
                 draft,
-                info: answer.ok(),
+                info: info.ok(),
             }),
             Err(why) => skipped.push(SkippedSite {
                 root: site.wordpress.root.clone(),
-                why: answer
+                why: info
                     .err()
                     .map_or(why.clone(), |wrong| format!("{why} ({wrong})")),
             }),
@@ -135,7 +135,7 @@ fn current(site: &DetectedSite, is_https: bool) -> Option<ServerEndpoint> {
 
 fn lines(
     site: &DetectedSite,
-    answer: &Result<WordPressInfo, String>,
+    info: &Result<WordPressInfo, String>,
     draft: &SiteDraft,
 ) -> Vec<String> {
     let found = &site.wordpress;
@@ -144,7 +144,7 @@ fn lines(
         format!("WordPress {version} in {}", found.root.display()),
         format!("  hosts      {}", draft.hosts.join(", ")),
     ];
-    match answer {
+    match info {
         Ok(info) => {
             lines.push(format!("  PHP        {}", info.php));
             lines.push(format!("  database   {}", info.database));

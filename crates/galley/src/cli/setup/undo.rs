@@ -118,8 +118,8 @@ fn remove_plugin(root: &Path) -> Remains {
             Vec::new()
         }
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            vec![format!("the plugin in `{}`: {said}", root.display())]
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            vec![format!("the plugin in `{}`: {stderr}", root.display())]
         }
         Err(error) => vec![error.to_string()],
     }

@@ -40,11 +40,11 @@ pub(super) fn systemctl(arguments: &[&str]) -> Result<(), SetupError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     Err(SetupError::Failed(format!(
         "`systemctl {}` failed: {}",
         arguments.join(" "),
-        said.trim()
+        stderr.trim()
     )))
 }
 

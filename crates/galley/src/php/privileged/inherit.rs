@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::shutdown::end_of_peer;
-use super::split::fpm_pieces;
+use super::split::fpm_parts;
 use super::{KeeperChannel, KeeperShutdown, PrivilegedPool, SocketPath, SplitItem};
 use crate::php::handover::copy;
 use crate::php::outlook::Outlook;
@@ -74,9 +74,9 @@ impl PrivilegedPoolOffer {
     /// The offer of a pool; `None` if no descriptor is available.
     pub(crate) fn of(kept: &PrivilegedPool) -> Option<Self> {
         let socket = match &kept.what {
-            SplitItem::Fpm { door, .. } => Some(SocketOffer {
-                folder: copy(door.folder()).ok()?,
-                owner: door.owner(),
+            SplitItem::Fpm { socket_path, .. } => Some(SocketOffer {
+                folder: copy(socket_path.folder()).ok()?,
+                owner: socket_path.owner(),
             }),
             SplitItem::Program(_) => None,
         };
@@ -107,14 +107,14 @@ impl PrivilegedPoolOffer {
     pub fn accept(self, settings: &PhpSettings) -> Result<PrivilegedPool, PhpStartError> {
         let what = match self.socket {
             Some(SocketOffer { folder, owner }) => {
-                let door = SocketPath::new(folder, SOCKET, owner);
-                let door = door.map_err(|source| PhpStartError::Files {
+                let socket_path = SocketPath::new(folder, SOCKET, owner);
+                let socket_path = socket_path.map_err(|source| PhpStartError::Files {
                     path: self.folder.clone(),
                     source,
                 })?;
-                let (pieces, _) = fpm_pieces(settings, &self.folder, &door)?;
-                let pieces = Box::new(pieces);
-                SplitItem::Fpm { pieces, door }
+                let (parts, _) = fpm_parts(settings, &self.folder, &socket_path)?;
+                let parts = Box::new(parts);
+                SplitItem::Fpm { parts, socket_path }
             }
             None => SplitItem::Program(Outlook::new(settings, &self.folder)),
         };

@@ -45,7 +45,7 @@ pub fn keep() -> io::Result<()> {
         .build()?;
     runtime.block_on(async {
         // Signals are for the serving process, which ends this one when PHP has ended.
-        let _unheard = unheard()?;
+        let _ignored = ignored_signals()?;
         let slots = plan.pools.iter().map(|pool| pool.slots);
         let mut keeper = PrivilegedKeeper {
             connections: KeeperConnections::new(slots.clone().fold(0, usize::saturating_add)),
@@ -108,7 +108,7 @@ impl PrivilegedKeeper {
     fn execute(&mut self, from: ConnectionId, packet: &[u8]) {
         match self.ledger.judge(packet) {
             Ok(PrivilegedOrder::Start { pool, place }) => self.start(from, pool, place),
-            Ok(PrivilegedOrder::Signal { process, how, .. }) => tell(process, how),
+            Ok(PrivilegedOrder::Signal { process, how, .. }) => send_signal(process, how),
             Ok(PrivilegedOrder::Replace { pool, worker }) => {
                 if self.replace(pool, worker).is_none() {
                     self.refuse(from, "the worker is not the pool's");
@@ -136,7 +136,7 @@ impl PrivilegedKeeper {
             && let Some(kept) = self.children.get(&process)
             && !self.connections.is_open(kept.started_by)
         {
-            tell(process, How::Kill);
+            send_signal(process, How::Kill);
         }
     }
 
@@ -201,16 +201,16 @@ impl PrivilegedKeeper {
             Some(listener) => Stdio::from(OwnedFd::from(listener.try_clone()?)),
             None => Stdio::null(),
         };
-        let (said, says) = io::pipe()?;
+        let (reader, writer) = io::pipe()?;
         // PHP-FPM reopens the pipe by its descriptor.
-        privileges::give_open(&says, &planned.account)?;
+        privileges::give_open(&writer, &planned.account)?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("galley")
             .args([COMMAND, &pool.to_string(), &place.to_string()])
             .stdin(input)
             .stdout(Stdio::inherit())
-            .stderr(says)
+            .stderr(writer)
             .process_group(0);
         let mut child = command.spawn()?;
         let process = child.id();
@@ -228,7 +228,7 @@ impl PrivilegedKeeper {
         self.ledger.started(pool, place, process);
         self.children
             .insert(process, KeptChild { child, started_by });
-        Ok((process, said.into()))
+        Ok((process, reader.into()))
     }
 
     /// Ends a worker after its request; `None` if it is not a child of the pool.
@@ -249,7 +249,7 @@ impl PrivilegedKeeper {
     fn bury(&mut self, process: u32) -> Option<Report> {
         let KeptChild { mut child, .. } = self.children.remove(&process)?;
         // Its id is not reused before it is reaped.
-        tell(process, How::Kill);
+        send_signal(process, How::Kill);
         let status = child.wait().map_or(0, ExitStatusExt::into_raw);
         let pool = self.ledger.ended(process)?;
         Some(Report::Ended {
@@ -274,11 +274,11 @@ impl PrivilegedKeeper {
                 .ok()
                 .and_then(|at| self.plan.pools.get(at));
             let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, ProgramKind::Fpm { .. }));
-            tell(process, if is_fpm { How::Quit } else { How::Terminate });
+            send_signal(process, if is_fpm { How::Quit } else { How::Terminate });
         }
         let _ = tokio::time::timeout(END_TIMEOUT, self.bury_all()).await;
         for running in self.ledger.all() {
-            tell(running.process, How::Kill);
+            send_signal(running.process, How::Kill);
         }
         self.bury_all().await;
         for pool in &self.plan.pools {
@@ -310,8 +310,8 @@ fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixList
     // Uses descriptors, because the outer folder belongs to Galley's user, who may run anything.
     let folder = privileges::own_folder(&pool.folder)?;
     let name = socket.file_name().unwrap_or_default();
-    let way = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    let listener = UnixListener::bind(Path::new(&way).join(name))?;
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let listener = UnixListener::bind(Path::new(&path).join(name))?;
     let (uid, gid) = (
         Uid::from_raw(plan.galley.uid),
         Gid::from_raw(plan.galley.gid),
@@ -344,7 +344,7 @@ fn pid(number: u32) -> Option<Pid> {
 }
 
 /// Signals a process that has not been reaped, or its group. On failure the process has just ended.
-fn tell(process: u32, how: How) {
+fn send_signal(process: u32, how: How) {
     let Some(process) = pid(process) else {
         return;
     };
@@ -367,7 +367,7 @@ fn parent(process: u32) -> Option<u32> {
 }
 
 /// Installs handlers that ignore signals: service managers and terminals send them to all processes at once.
-fn unheard() -> io::Result<Vec<Listening>> {
+fn ignored_signals() -> io::Result<Vec<Listening>> {
     let kinds = [
         SignalKind::terminate(),
         SignalKind::interrupt(),

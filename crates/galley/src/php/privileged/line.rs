@@ -109,7 +109,7 @@ impl KeeperChannel {
     /// Starts the process of a pool for one of its slots; also returns the pipe with its output. If the future is dropped, the
     /// process is killed as soon as it runs.
     pub(crate) async fn start(&self, pool: u32, place: u32) -> io::Result<Started> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
@@ -119,9 +119,9 @@ impl KeeperChannel {
                 return Ok(inherited);
             }
             self.send(PrivilegedOrder::Start { pool, place })?;
-            waiting.starts.insert((pool, place), tell);
+            waiting.starts.insert((pool, place), sender);
         }
-        told.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Makes a worker of a pool end after its request.
@@ -131,16 +131,16 @@ impl KeeperChannel {
 
     /// Requests another socket to the privileged process, for a Galley that takes over from this one. Cancel-safe.
     pub(super) async fn connect(&self) -> io::Result<OwnedFd> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
                 return Err(gone());
             }
             self.send(PrivilegedOrder::Connect)?;
-            waiting.connections.push_back(tell);
+            waiting.connections.push_back(sender);
         }
-        told.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Copies of the pipes with the output of running processes, by process id.
@@ -225,21 +225,21 @@ impl KeeperChannel {
                 place,
                 process,
             } => {
-                let asked = self.waiting().starts.remove(&(pool, place));
+                let caller = self.waiting().starts.remove(&(pool, place));
                 let started = carried
                     .ok_or_else(|| io::Error::other("it arrived without its pipe"))
                     .and_then(|output| self.started(pool, process, Some(output)));
                 // If the caller no longer waits, the process is dropped here and thereby killed.
-                if let Some(asked) = asked {
-                    let _ = asked.send(started);
+                if let Some(caller) = caller {
+                    let _ = caller.send(started);
                 }
             }
             Report::Failed { pool, place, errno } => {
                 let error = errno_error(errno).unwrap_or_else(|| {
                     io::Error::other("the privileged process could not start it")
                 });
-                if let Some(asked) = self.waiting().starts.remove(&(pool, place)) {
-                    let _ = asked.send(Err(error));
+                if let Some(caller) = self.waiting().starts.remove(&(pool, place)) {
+                    let _ = caller.send(Err(error));
                 }
             }
             Report::Ended {
@@ -256,8 +256,8 @@ impl KeeperChannel {
                     Some(error) => Err(error),
                     None => carried.ok_or_else(|| io::Error::other("it arrived without a socket")),
                 };
-                if let Some(asked) = self.waiting().connections.pop_front() {
-                    let _ = asked.send(socket);
+                if let Some(caller) = self.waiting().connections.pop_front() {
+                    let _ = caller.send(socket);
                 }
             }
             // Usually the process had just ended.
@@ -268,11 +268,11 @@ impl KeeperChannel {
 
     /// Registers a running process. The lock must not be held.
     fn started(&self, pool: u32, process: u32, output: Option<OwnedFd>) -> io::Result<Started> {
-        let (tell, end) = oneshot::channel();
+        let (sender, end) = oneshot::channel();
         let kept = output.as_ref().map(|output| copy(output.as_fd()));
         {
             let mut waiting = self.waiting();
-            waiting.ends.insert(process, tell);
+            waiting.ends.insert(process, sender);
             // Without a copy of the pipe, another Galley only misses the output.
             if let Some(Ok(kept)) = kept {
                 waiting.outputs.insert(process, kept);

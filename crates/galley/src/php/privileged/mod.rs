@@ -6,7 +6,7 @@
 //! - `keep`: the privileged process ([`keep()`]); `step`: becomes a program's user, then the program ([`step()`]);
 //! - `line`: Galley's end of the socket between the two processes, `connections`: the other end; `shutdown`: ends the
 //!   privileged process; `inherit`: hands it over to another Galley;
-//! - `door`: the path to a socket that PHP's own user has created.
+//! - `socket_path`: the path to a socket that PHP's own user has created.
 //!
 //! Neither process forks: the privileged process is this program, executed again while its memory is still empty, so that it
 //! contains no key and no data of a client. The crate `galley_privileged` defines the packets and decides which ones are
@@ -17,22 +17,22 @@
 //! another has taken over, and its programs end with it.
 
 mod connections;
-mod door;
 mod inherit;
 mod keep;
 mod line;
 mod plan;
 mod shutdown;
+mod socket_path;
 mod split;
 mod step;
 
-pub(super) use door::SocketPath;
 pub use inherit::{KeeperOffer, PrivilegedPoolOffer, SocketOffer};
 pub use keep::keep;
 pub use line::KeeperChannel;
 pub(super) use line::PrivilegedProcess;
 use plan::COMMAND;
 pub use shutdown::{KeeperShutdown, KeeperState};
+pub(super) use socket_path::SocketPath;
 pub(super) use split::SplitItem;
 pub use split::{PrivilegeSplit, Privileged, PrivilegedPool};
 pub use step::step;

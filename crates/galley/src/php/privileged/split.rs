@@ -19,7 +19,7 @@ use super::{COMMAND, KeeperChannel, KeeperShutdown, SocketPath};
 use crate::php::master::NOT_FOR_PHP;
 use crate::php::outlook::{self, Outlook};
 use crate::php::pool::SocketAccess;
-use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pieces};
+use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pool_parts};
 use crate::php::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 use crate::sys::{packets, privileges};
@@ -44,8 +44,8 @@ pub struct PrivilegedPool {
 #[derive(Debug)]
 pub(crate) enum SplitItem {
     Fpm {
-        pieces: Box<PreparedPool>,
-        door: SocketPath,
+        parts: Box<PreparedPool>,
+        socket_path: SocketPath,
     },
     Program(Outlook),
 }
@@ -143,8 +143,8 @@ fn is_ready(socket: &OwnedFd) -> io::Result<()> {
     set_socket_timeout(socket, Timeout::Recv, Some(READY_PATIENCE))?;
     let mut packet = [0; BYTES + 1];
     let (length, _) = packets::receive(socket, &mut packet)?;
-    let said = packet.get(..length).and_then(Report::read);
-    if said != Some(Report::Ready) {
+    let report = packet.get(..length).and_then(Report::read);
+    if report != Some(Report::Ready) {
         return Err(io::Error::other("it ended at once"));
     }
     set_socket_timeout(socket, Timeout::Recv, None)?;
@@ -157,48 +157,49 @@ fn fpm(
     account: Account,
 ) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
-    let door = door(directory.path(), &account).map_err(files(directory.path()))?;
-    let (pieces, socket) = fpm_pieces(settings, directory.path(), &door)?;
+    let socket_path =
+        create_folders(directory.path(), &account).map_err(files(directory.path()))?;
+    let (parts, socket) = fpm_parts(settings, directory.path(), &socket_path)?;
     let pool = PlannedPool {
-        program: pieces.binary.clone(),
-        arguments: pieces.arguments.clone(),
+        program: parts.binary.clone(),
+        arguments: parts.arguments.clone(),
         kind: ProgramKind::Fpm {
-            config: pieces.text.clone(),
+            config: parts.text.clone(),
             socket,
         },
         account,
-        root: pieces.root.clone(),
+        root: parts.root.clone(),
         slots: 1,
         folder: directory.path().to_owned(),
-        sandbox: pieces.sandbox.clone(),
+        sandbox: parts.sandbox.clone(),
     };
-    let pieces = Box::new(pieces);
-    Ok((pool, SplitItem::Fpm { pieces, door }, directory))
+    let parts = Box::new(parts);
+    Ok((pool, SplitItem::Fpm { parts, socket_path }, directory))
 }
 
 /// The parameters for starting and watching a PHP-FPM in this folder, and its socket.
-pub(super) fn fpm_pieces(
+pub(super) fn fpm_parts(
     settings: &PhpSettings,
     folder: &Path,
-    door: &SocketPath,
+    socket_path: &SocketPath,
 ) -> Result<(PreparedPool, PathBuf), PhpStartError> {
     let socket = folder.join(INNER).join(SOCKET);
-    let pieces = pieces(
+    let parts = pool_parts(
         settings,
         &Sockets {
             folder,
             listen: &socket,
-            connect: door.path(),
+            connect: socket_path.path(),
             user: None,
             reach: SocketAccess::Folder,
         },
     )?;
-    Ok((pieces, socket))
+    Ok((parts, socket))
 }
 
 /// Creates the inner folder and gives both folders to the user. Uses descriptors, because the runtime folder belongs to
 /// Galley's user, who may run anything.
-fn door(folder: &Path, account: &Account) -> io::Result<SocketPath> {
+fn create_folders(folder: &Path, account: &Account) -> io::Result<SocketPath> {
     let outer = privileges::own_folder(folder)?;
     let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
     mkdirat(&outer, INNER, mode)?;

@@ -23,8 +23,8 @@ pub fn step(pool: usize, place: usize) -> io::Error {
         Ok(mut command) => {
             let program = command.get_program().to_owned();
             let error = command.exec();
-            let said = format!("cannot start `{}`: {error}", program.display());
-            io::Error::new(error.kind(), said)
+            let message = format!("cannot start `{}`: {error}", program.display());
+            io::Error::new(error.kind(), message)
         }
         Err(error) => error,
     }
@@ -36,7 +36,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     let pool = plan.pools.get(pool);
     let pool = pool.ok_or_else(|| io::Error::other("the plan has no such pool"))?;
     privileges::become_account(&pool.account)?;
-    let said = |what: &str, error: io::Error| {
+    let failed = |what: &str, error: io::Error| {
         io::Error::new(
             error.kind(),
             format!("cannot {what} as the site's user: {error}"),
@@ -47,10 +47,10 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     if let Some(sandbox) = &pool.sandbox {
         sandbox
             .enter()
-            .map_err(|error| said("confine PHP", error))?;
+            .map_err(|error| failed("confine PHP", error))?;
     }
     std::env::set_current_dir(&pool.root)
-        .map_err(|error| said(&format!("enter `{}`", pool.root.display()), error))?;
+        .map_err(|error| failed(&format!("enter `{}`", pool.root.display()), error))?;
     let mut command = Command::new(&pool.program);
     command.args(&pool.arguments).stdout(Stdio::null());
     let end = match &pool.kind {
@@ -61,7 +61,7 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
             // After the change of the user: the folder belongs to the user, and a link in it gives no additional access.
             match fs::remove_file(socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(said(&format!("remove `{}`", socket.display()), error));
+                    return Err(failed(&format!("remove `{}`", socket.display()), error));
                 }
                 _ => {}
             }

@@ -42,7 +42,7 @@ impl ProcessGroup {
     }
 
     /// The last lines of the output.
-    pub(super) fn said(&self) -> String {
+    pub(super) fn last_output(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let from = lines.len().saturating_sub(MOST_LINES);

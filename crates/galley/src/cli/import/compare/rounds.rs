@@ -174,9 +174,9 @@ impl TryRun<'_> {
             return;
         }
         let addresses = self.endpoints.of(visit);
-        let asked = [was, is].map(|date| visit.with("if-modified-since", &date));
-        let old = send(&asked[0], addresses.old).await;
-        let galley = send(&asked[1], addresses.galley).await;
+        let revalidations = [was, is].map(|date| visit.with("if-modified-since", &date));
+        let old = send(&revalidations[0], addresses.old).await;
+        let galley = send(&revalidations[1], addresses.galley).await;
         if old.status != galley.status {
             let [was, is] = [&old, &galley].map(SeenResponse::status_text);
             compared.differs(DifferenceKind::Status, was, is);

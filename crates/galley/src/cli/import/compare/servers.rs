@@ -104,7 +104,7 @@ impl OldServer {
         loop {
             if server.process.has_ended() || Instant::now() > deadline {
                 let log = fs::read_to_string(folder.join("error.log")).unwrap_or_default();
-                return Err(TryError::OldServer(server.process.said() + &log));
+                return Err(TryError::OldServer(server.process.last_output() + &log));
             }
             server.listeners = listening(&prepared.copy.listeners).await;
             let is_whole = server.listeners.len() == prepared.copy.listeners.len();
