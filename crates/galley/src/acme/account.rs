@@ -176,7 +176,7 @@ impl AccountOpener {
                     turn.give_back().await;
                     return opened;
                 }
-                Ok(None) if Instant::now() < until => sleep(LOOK_AGAIN).await,
+                Ok(None) if Instant::now() < until => sleep(RETRY_INTERVAL).await,
                 Ok(None) | Err(EngineAway) => return self.register(notes).await,
             }
             if let Some(stored) = self.known().await {
@@ -311,7 +311,7 @@ fn parse(text: &str, directory: &str) -> Result<StoredAccount, String> {
 
 /// The maximum time that a node waits while another one registers.
 const LONGEST_REGISTRATION: Duration = Duration::from_secs(40);
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -103,7 +103,7 @@ impl CertificateKeeper {
         loop {
             self.synchronize().await;
             self.write_again().await;
-            self.ask_for_window().await;
+            self.query_window().await;
             let now = self.parts.clock.wall();
             let wait = self.wait(now);
             let next = now.checked_add(wait);
@@ -147,7 +147,7 @@ impl CertificateKeeper {
                     self.failed(&trouble, None);
                 }
             }
-            OrderTurn::Wait => self.not_before = Instant::now() + LOOK_AGAIN,
+            OrderTurn::Wait => self.not_before = Instant::now() + RETRY_INTERVAL,
             OrderTurn::Shared(turn) => self.get_for_all(turn).await,
         }
     }
@@ -168,7 +168,7 @@ impl CertificateKeeper {
                 let pause = self.failed(&trouble, of_all);
                 turn.keep_for(pause).await;
                 // Gives other nodes the chance to try first.
-                self.not_before += LOOK_AGAIN * 3;
+                self.not_before += RETRY_INTERVAL * 3;
             }
         }
     }
@@ -383,7 +383,7 @@ impl CertificateKeeper {
     }
 
     /// Queries the renewal window of the certificate, as often as the directory permits (RFC 9773 section 4.3).
-    async fn ask_for_window(&mut self) {
+    async fn query_window(&mut self) {
         let Some(held) = self.held.as_ref() else {
             return;
         };
@@ -395,7 +395,7 @@ impl CertificateKeeper {
             return;
         }
         let Some(Ok(opened)) = self.parts.opener.open_existing().await else {
-            self.query_at = now + schedule::ASK_LATER;
+            self.query_at = now + schedule::DEFAULT_QUERY_INTERVAL;
             return;
         };
         let pause = match opened.account.renewal_info(&id).await {
@@ -404,14 +404,14 @@ impl CertificateKeeper {
                     start: info.suggested_window.start.into(),
                     end: info.suggested_window.end.into(),
                 });
-                schedule::ask_again(pause)
+                schedule::query_interval(pause)
             }
             // Renewal information may only be unavailable for now; a window received earlier is kept.
-            Err(Error::Unsupported(_)) => schedule::ASK_LATER,
+            Err(Error::Unsupported(_)) => schedule::DEFAULT_QUERY_INTERVAL,
             Err(error) => {
                 let trouble = OrderError::from(error);
                 tracing::debug!("the directory does not say when to renew: {trouble}");
-                schedule::ASK_LATER
+                schedule::DEFAULT_QUERY_INTERVAL
             }
         };
         self.query_at = now + pause;
@@ -473,7 +473,7 @@ fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
 /// The interval between two checks for certificates of other nodes.
 const SYNCHRONIZE_EVERY: Duration = Duration::from_secs(15);
 /// The interval between two attempts while another node orders, or the engine is unavailable.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time between two readings of the clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(600);
 /// The time limit for an order. A hundred names need two minutes with a slow directory.

@@ -83,7 +83,7 @@ pub(super) fn patience(left: Duration, first: Duration, random: u64) -> Duration
 }
 
 /// The time until the next query for a window: as the directory requests, within the bounds of RFC 9773 section 4.3.2.
-pub(super) fn ask_again(requested: Duration) -> Duration {
+pub(super) fn query_interval(requested: Duration) -> Duration {
     requested.clamp(Duration::from_secs(60), Duration::from_secs(86_400))
 }
 
@@ -96,7 +96,7 @@ fn part(time: Duration, random: u64) -> Duration {
 }
 
 /// The time until the next query if the directory has no window or the query failed: RFC 9773 section 4.3.3.
-pub(super) const ASK_LATER: Duration = Duration::from_secs(6 * 3_600);
+pub(super) const DEFAULT_QUERY_INTERVAL: Duration = Duration::from_secs(6 * 3_600);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(43_200);
 /// The pause after a rate limit. Let's Encrypt counts by the hour and by the week.

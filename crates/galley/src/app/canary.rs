@@ -58,7 +58,7 @@ async fn watch(folder: CanaryFolder, sites: Weak<Vec<Arc<Site>>>, index: usize) 
             let Some(site) = site else { return };
             purge(&site, &folder.path).await;
         }
-        match folder.news().await {
+        match folder.next_event().await {
             Ok(CanaryEvent::Removed) => {}
             Ok(CanaryEvent::Gone) => folder.find_again().await,
             Err(error) => {
@@ -150,12 +150,12 @@ impl CanaryFolder {
         }
     }
 
-    /// Waits until a file is removed. Cancel-safe: unread events are read by the next call.
-    async fn news(&self) -> io::Result<CanaryEvent> {
+    /// Waits for a removal. Cancel-safe: unread events are read by the next call.
+    async fn next_event(&self) -> io::Result<CanaryEvent> {
         loop {
             let mut ready = self.events.readable().await?;
-            if let Ok(news) = ready.try_io(|events| read(events.get_ref())) {
-                return news;
+            if let Ok(event) = ready.try_io(|events| read(events.get_ref())) {
+                return event;
             }
         }
     }
@@ -173,18 +173,18 @@ impl CanaryFolder {
 fn read(events: &OwnedFd) -> io::Result<CanaryEvent> {
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut reader = Reader::new(events, &mut buffer);
-    let mut news = None;
+    let mut found = None;
     loop {
         match reader.next() {
             Ok(event) => {
                 let is_gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
                 if event.events().intersects(is_gone) {
-                    news = Some(CanaryEvent::Gone);
+                    found = Some(CanaryEvent::Gone);
                 }
-                news = news.or(Some(CanaryEvent::Removed));
+                found = found.or(Some(CanaryEvent::Removed));
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return news.ok_or(ErrorKind::WouldBlock.into()),
+            Err(Errno::AGAIN) => return found.ok_or(ErrorKind::WouldBlock.into()),
             Err(error) => return Err(error.into()),
         }
     }
@@ -222,13 +222,13 @@ mod tests {
         let folder = folder(&dir);
         let file = folder.path.join(NAME);
         fs::remove_file(&file).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Removed);
         folder.put_back().unwrap();
         fs::rename(&file, dir.path().join("elsewhere")).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Removed);
         fs::write(folder.path.join("another"), "").unwrap();
         fs::remove_file(folder.path.join("another")).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Removed);
     }
 
     #[tokio::test]
@@ -236,11 +236,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir);
         fs::remove_dir_all(&folder.path).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Gone);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Gone);
         folder.find_again().await;
         assert!(folder.put_back().unwrap());
         fs::remove_file(folder.path.join(NAME)).unwrap();
-        assert!(folder.news().await.is_ok());
+        assert!(folder.next_event().await.is_ok());
     }
 
     #[tokio::test]

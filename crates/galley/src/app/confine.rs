@@ -71,8 +71,8 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     for folder in passwords.filter_map(|(_, file)| file.parent()) {
         sandbox.read(folder);
     }
-    if config.sites.iter().any(asks_for_names) {
-        for path in OF_THE_RESOLVER {
+    if config.sites.iter().any(resolves_names) {
+        for path in RESOLVER_PATHS {
             sandbox.read(Path::new(path));
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
 }
 
 /// Whether an upstream of a site has a host name that must be resolved.
-fn asks_for_names(site: &SiteConfig) -> bool {
+fn resolves_names(site: &SiteConfig) -> bool {
     let is_name = |host: &str| {
         let bare = host.trim_matches(['[', ']']);
         bare.parse::<std::net::IpAddr>().is_err()
@@ -120,7 +120,7 @@ fn asks_for_names(site: &SiteConfig) -> bool {
 }
 
 /// The folders that name resolution reads: settings that other programs replace at any time, and parts of the C library.
-const OF_THE_RESOLVER: &[&str] = &[
+const RESOLVER_PATHS: &[&str] = &[
     "/etc",
     "/lib",
     "/lib64",

@@ -12,12 +12,12 @@ use crate::access::Countries;
 pub(super) fn watch(countries: Option<&Arc<Countries>>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     if let Some(countries) = countries {
-        tasks.spawn(look(Arc::downgrade(countries)));
+        tasks.spawn(check(Arc::downgrade(countries)));
     }
     tasks
 }
 
-async fn look(countries: Weak<Countries>) {
+async fn check(countries: Weak<Countries>) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let Some(countries) = countries.upgrade() else {

@@ -20,7 +20,7 @@ use super::lasting::Lasting;
 use super::listeners::{HeldListeners, Removals};
 use super::php::{RunningPool, SitePhp, stop_pools};
 use super::signals::Signals;
-use super::tls::{self, Looking, TlsBefore};
+use super::tls::{self, CertificateCheckTask, TlsBefore};
 use super::{acme, canary, countries, cron, health};
 use crate::access::Countries;
 use crate::acme::{Acme, AcmeReady};
@@ -85,7 +85,7 @@ struct Tasks {
     health_checks: JoinSet<()>,
     countries: JoinSet<()>,
     keepers: Option<JoinSet<()>>,
-    certificates: Option<Looking>,
+    certificates: Option<CertificateCheckTask>,
     /// The tasks for certificates, until they are started.
     ready: Option<(Option<AcmeReady>, crate::tls::CertificateWatch)>,
 }
@@ -170,7 +170,7 @@ impl Generation {
         self.tasks.schedules = cron::start(&self.sites, lasting.clock);
         // After the listeners, because the authority connects to them. Nothing waits for a certificate.
         if let Some((acme, watch)) = self.tasks.ready.take() {
-            self.tasks.certificates = tls::look_after(watch, lasting.clock);
+            self.tasks.certificates = tls::check_regularly(watch, lasting.clock);
             self.tasks.keepers = acme.map(AcmeReady::start);
         }
     }
@@ -295,7 +295,7 @@ impl Threads {
     /// Returns when no front thread runs.
     async fn all_ended(&self) {
         while !self.fronts.iter().all(JoinHandle::is_finished) {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -358,7 +358,7 @@ async fn join(threads: Vec<JoinHandle<()>>) {
 }
 
 /// The interval between two checks whether threads have ended.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The time for ending threads after the drain.
 const DRAIN_SLACK: Duration = Duration::from_secs(2);

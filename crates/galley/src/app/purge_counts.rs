@@ -43,7 +43,7 @@ pub(super) fn count(current: &Current) {
         if entry.kind == EntryKind::Page
             && let Some(count) = site_mark(entry.key.bytes()).and_then(|mark| counts.get_mut(&mark))
         {
-            count.look(&entry);
+            count.count_page(&entry);
         }
     }
     for (site, _) in &waiting {
@@ -68,7 +68,7 @@ struct PurgeCount<'p> {
 
 /// The state of a page after the purges so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum PageState {
     Valid,
     SoftPurged,
 }
@@ -88,9 +88,9 @@ impl<'p> SiteCount<'p> {
     }
 
     /// Counts a page for each purge that invalidated it.
-    fn look(&mut self, entry: &Entry) {
+    fn count_page(&mut self, entry: &Entry) {
         let url = (entry.scopes.host, entry.scopes.url);
-        let mut left = Left::Valid;
+        let mut state = PageState::Valid;
         for purge in &mut self.0 {
             if !purge.scope.is_match(&entry.scopes) {
                 continue;
@@ -99,7 +99,7 @@ impl<'p> SiteCount<'p> {
                 purge.may_have_more |= !purge.urls.contains(&url);
                 continue;
             }
-            if left == Left::SoftPurged && !purge.is_hard {
+            if state == PageState::SoftPurged && !purge.is_hard {
                 continue;
             }
             if purge.urls.len() < MOST_PAGES {
@@ -110,7 +110,7 @@ impl<'p> SiteCount<'p> {
             if purge.is_hard {
                 return;
             }
-            left = Left::SoftPurged;
+            state = PageState::SoftPurged;
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let countable = purges.countable();
         let mut count = SiteCount::new(&countable, false);
         for page in pages {
-            count.look(page);
+            count.count_page(page);
         }
         purges.counted(&count.found());
         let all = purges.recent().into_iter().rev();

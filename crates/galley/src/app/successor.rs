@@ -61,7 +61,7 @@ impl Program {
         let mut command = Command::new(path);
         let pid = std::process::id().to_string();
         command.args(&self.arguments).env(ENVIRONMENT, pid);
-        for name in OF_SOCKETS {
+        for name in SOCKET_VARIABLES {
             command.env_remove(name);
         }
         command.stdin(Stdio::from(theirs));
@@ -142,7 +142,7 @@ impl Drop for StartingProcess {
 }
 
 /// Variables of systemd that apply to one process only.
-const OF_SOCKETS: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+const SOCKET_VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
 /// The time limit for sending a message. A new process that does not read by then is faulty.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);

@@ -97,9 +97,9 @@ fn is_of_use(entry: &Entry, now: Tick) -> bool {
     let has_validator =
         entry.fields.contains_key(header::ETAG) || entry.fields.contains_key(header::LAST_MODIFIED);
     let longest = if has_validator {
-        ASKED_ABOUT
+        KEPT_WITH_VALIDATOR
     } else {
-        TAKEN_STALE
+        KEPT_WITHOUT_VALIDATOR
     };
     entry.age(now) < entry.life.fresh.saturating_add(longest)
 }
@@ -123,7 +123,7 @@ const BETWEEN_COUNTS: Duration = Duration::from_millis(50);
 const ROUNDS_FOR_OUTLIVED: u32 = 60;
 
 /// How long a stale entry with a validator is kept for revalidation.
-const ASKED_ABOUT: Duration = Duration::from_secs(86_400);
+const KEPT_WITH_VALIDATOR: Duration = Duration::from_secs(86_400);
 
 /// How long a stale entry without a validator is kept for clients that send `max-stale`.
-const TAKEN_STALE: Duration = Duration::from_secs(600);
+const KEPT_WITHOUT_VALIDATOR: Duration = Duration::from_secs(600);

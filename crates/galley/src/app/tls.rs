@@ -135,28 +135,31 @@ impl Tls {
 }
 
 /// Checks the files at intervals until the result is dropped.
-pub(super) fn look_after(watch: CertificateWatch, clock: Clock) -> Option<Looking> {
+pub(super) fn check_regularly(
+    watch: CertificateWatch,
+    clock: Clock,
+) -> Option<CertificateCheckTask> {
     if watch.is_empty() {
         return None;
     }
     watch.tell(clock.wall());
-    Some(Looking(tokio::spawn(look(watch, clock))))
+    Some(CertificateCheckTask(tokio::spawn(check(watch, clock))))
 }
 
-async fn look(mut watch: CertificateWatch, clock: Clock) {
-    let mut looks: u32 = 0;
+async fn check(mut watch: CertificateWatch, clock: Clock) {
+    let mut checks: u32 = 0;
     loop {
-        tokio::time::sleep(LOOK).await;
-        looks = looks.wrapping_add(1);
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        checks = checks.wrapping_add(1);
         // On a helper thread, because the files may be on a slow disk.
-        let looked = tokio::task::spawn_blocking(move || {
+        let checked = tokio::task::spawn_blocking(move || {
             watch.look();
-            if looks.is_multiple_of(LOOKS_A_DAY) {
+            if checks.is_multiple_of(CHECKS_PER_DAY) {
                 watch.tell(clock.wall());
             }
             watch
         });
-        match looked.await {
+        match checked.await {
             Ok(back) => watch = back,
             Err(_) => return tracing::error!("the thread that checks certificates has stopped"),
         }
@@ -164,9 +167,9 @@ async fn look(mut watch: CertificateWatch, clock: Clock) {
 }
 
 /// The task that checks the files. Aborted when this is dropped.
-pub(super) struct Looking(JoinHandle<()>);
+pub(super) struct CertificateCheckTask(JoinHandle<()>);
 
-impl Drop for Looking {
+impl Drop for CertificateCheckTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -235,7 +238,7 @@ fn host_text(host: &HostPattern) -> String {
 const PROTOCOLS: &[&[u8]] = &[H2, b"http/1.1"];
 
 /// The interval between two checks of the files: two system calls for each certificate.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The number of checks after which expiry warnings are repeated: about 24 hours.
-const LOOKS_A_DAY: u32 = 43_200;
+const CHECKS_PER_DAY: u32 = 43_200;

@@ -330,7 +330,7 @@ async fn accepts(plan: &MasterPlan) {
         if UnixStream::connect(&plan.socket).await.is_ok() {
             return;
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(CONNECT_INTERVAL).await;
     }
 }
 
@@ -352,6 +352,6 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than twice the pool's `process_control_timeout`, so that PHP-FPM's own escalation is first.
 pub(super) const END_TIMEOUT: Duration = Duration::from_secs(12);
 
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
 const LOG_PATIENCE: Duration = Duration::from_secs(1);

@@ -52,7 +52,7 @@ pub(super) struct PoolWatch {
     estimate: Estimate,
     /// Workers that have the signal to end and still run.
     leaving: HashSet<u32>,
-    looked: Instant,
+    measured_at: Instant,
     /// The time of the last query for the request counts; `None`: never, or another worker may have to be replaced.
     checked_at: Option<Instant>,
     /// The CPU time of the workers at the last query.
@@ -76,7 +76,7 @@ impl PoolWatch {
             meter: Meter::new(),
             estimate: Estimate::new(USUAL_WORKER),
             leaving: HashSet::new(),
-            looked: Instant::now(),
+            measured_at: Instant::now(),
             checked_at: None,
             ticks: 0,
             has_warned: false,
@@ -86,12 +86,12 @@ impl PoolWatch {
 
     /// Watches the workers of `master` without end. Cancel-safe.
     pub(super) async fn run(&mut self, master: u32) -> Infallible {
-        let mut tick = tokio::time::interval(LOOK_EVERY);
+        let mut tick = tokio::time::interval(MEASURE_INTERVAL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let workers = self.look(master);
-            if self.may_ask(&workers)
+            let workers = self.measure(master);
+            if self.may_query(&workers)
                 && let Some(counts) =
                     counted::requests(&self.settings.socket, &self.settings.page).await
             {
@@ -107,12 +107,12 @@ impl PoolWatch {
         self.numbers.bytes.store(0, Ordering::Relaxed);
     }
 
-    fn look(&mut self, master: u32) -> Vec<Worker> {
+    fn measure(&mut self, master: u32) -> Vec<Worker> {
         let workers = self.meter.workers(master);
         self.leaving
             .retain(|pid| workers.iter().any(|worker| worker.pid == *pid));
-        self.estimate.observe(&workers, self.looked.elapsed());
-        self.looked = Instant::now();
+        self.estimate.observe(&workers, self.measured_at.elapsed());
+        self.measured_at = Instant::now();
         match self.settings.size {
             PoolSizing::Measured => self.set_slots(),
             PoolSizing::Named(workers) => self.check_named(workers),
@@ -181,7 +181,10 @@ impl PoolWatch {
             Surplus::Share => "all workers together exceed their memory limit",
         };
         // A site whose pages are all large has a worker replaced every second in busy hours.
-        if self.warned_at.is_none_or(|last| last.elapsed() > SAY_EVERY) {
+        if self
+            .warned_at
+            .is_none_or(|last| last.elapsed() > LOG_INTERVAL)
+        {
             self.warned_at = Some(Instant::now());
             tracing::info!(
                 site = self.settings.site,
@@ -215,8 +218,8 @@ impl PoolWatch {
     }
 
     /// Whether to query the request counts. An idle pool is not queried, because that would keep its last workers from ending.
-    fn may_ask(&mut self, workers: &[Worker]) -> bool {
-        let is_too_soon = |last: Instant| last.elapsed() < ASK_EVERY;
+    fn may_query(&mut self, workers: &[Worker]) -> bool {
+        let is_too_soon = |last: Instant| last.elapsed() < QUERY_INTERVAL;
         if workers.is_empty() || self.checked_at.is_some_and(is_too_soon) {
             return false;
         }
@@ -245,13 +248,13 @@ impl PoolWatch {
 }
 
 /// The interval between two measurements. Memory can run out within seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The interval between two queries. A busy worker with plain WordPress serves about 300 requests in this time.
-const ASK_EVERY: Duration = Duration::from_secs(10);
+const QUERY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The minimum interval between two log lines about large workers.
-const SAY_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The CPU time of a query itself, in clock ticks of 10 ms.
 const IDLE_TICKS: u64 = 2;

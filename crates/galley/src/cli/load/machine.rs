@@ -74,12 +74,12 @@ fn watch(galley: Option<&AdminAddress>, is_local: bool, ends: &AtomicBool) -> Ve
     let mut samples = Vec::new();
     let mut before = MachineReading::now();
     while samples.len() < MOST_SAMPLES {
-        let next = before.at + EVERY;
+        let next = before.at + SAMPLE_INTERVAL;
         while Instant::now() < next {
             if ends.load(Ordering::Relaxed) {
                 return samples;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(CHECK_INTERVAL);
         }
         let now = MachineReading::now();
         let mut sample = between(&before, &now, is_local);
@@ -135,9 +135,9 @@ fn add_slots(sample: &mut MachineSample, status: &Value) {
     }
 }
 
-const EVERY: Duration = Duration::from_secs(1);
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval between two checks whether the test has ended.
-const GLANCE: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// `USER_HZ`, which is constant for programs on Linux.
 const TICKS_PER_S: f64 = 100.0;
 /// The maximum number of samples: more than an hour.

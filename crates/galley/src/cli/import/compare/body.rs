@@ -18,7 +18,7 @@ impl OwnErrorPages {
     pub(super) fn of(old: &SeenResponse, galley: &SeenResponse) -> Self {
         let is_error = old.status.is_some_and(|status| status >= 400);
         let text = String::from_utf8_lossy(&old.body);
-        let is_old = text.is_empty() || OF_SERVERS.iter().any(|words| text.contains(words));
+        let is_old = text.is_empty() || BUILT_IN_TEXTS.iter().any(|words| text.contains(words));
         if is_error && is_old && is_of_galley(galley) {
             Self::Both
         } else {
@@ -86,7 +86,7 @@ pub(super) fn summary(seen: &SeenResponse) -> String {
 }
 
 /// Texts in the built-in error pages of nginx, Apache and Varnish.
-const OF_SERVERS: &[&str] = &[
+const BUILT_IN_TEXTS: &[&str] = &[
     "<center>nginx",
     "<center>openresty",
     "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">",

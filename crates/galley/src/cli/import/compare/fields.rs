@@ -23,10 +23,10 @@ pub(super) fn compare(
         .collect();
     for name in names {
         let [was, is] = [old, galley].map(|seen| seen.field(name));
-        if was == is || OF_THEIR_OWN.contains(&name) {
+        if was == is || SEPARATE_FIELDS.contains(&name) {
             continue;
         }
-        let why = if old.is_redirect() && !OF_REDIRECTS.contains(&name) {
+        let why = if old.is_redirect() && !REDIRECT_FIELDS.contains(&name) {
             Some("header fields of redirects")
         } else {
             harmless(name)
@@ -233,14 +233,14 @@ fn harmless(name: &str) -> Option<&'static str> {
 const SMALL: usize = 1_200;
 
 /// The fields of a redirect that browsers process.
-const OF_REDIRECTS: &[&str] = &[
+const REDIRECT_FIELDS: &[&str] = &[
     "set-cookie",
     "strict-transport-security",
     "www-authenticate",
 ];
 
 /// Fields that are compared separately, or that differ in every response.
-const OF_THEIR_OWN: &[&str] = &[
+const SEPARATE_FIELDS: &[&str] = &[
     "connection",
     "content-encoding",
     "content-length",
