@@ -1,4 +1,4 @@
-//! Programs that run as a user other than Galley's: started before Galley gives up root, or taken over from the
+//! Programs that run as a user other than Galley's: prepared before Galley gives up root, or taken over from the
 //! previous process.
 
 use std::collections::HashMap;

@@ -94,15 +94,11 @@ impl MemoryDivision {
         self.slots(USUAL_WORKER, USUAL_WORKER)
     }
 
-    /// The reduced number of slots while the machine has only `available` bytes left, whatever uses the rest: half of `places` if
+    /// The reduced number of slots while the machine has only `available` bytes left, whatever uses the rest: half of `slots` if
     /// less than 1/25 of the memory is available, because the kernel then begins to kill processes.
-    pub(super) fn slots_when_short(&self, places: usize, available: Option<u64>) -> usize {
+    pub(super) fn slots_when_short(&self, slots: usize, available: Option<u64>) -> usize {
         let is_short = available.is_some_and(|left| left < self.machine.memory / SHORT_PART);
-        if is_short {
-            (places / 2).max(1)
-        } else {
-            places
-        }
+        if is_short { (slots / 2).max(1) } else { slots }
     }
 
     /// The memory limit of one script: two scripts at their limit fit at the same time, or all of them at their usual size.
@@ -170,7 +166,7 @@ mod tests {
     #[test]
     fn machines_of_all_sizes() {
         // Memory in MiB, cores, pools; opcode cache, share of the workers and limit of a script in MiB, slots at the start.
-        for (memory, cores, pools, opcache, share, limit, places) in [
+        for (memory, cores, pools, opcache, share, limit, slots) in [
             (128, 1, 1, 32, 0, 64, 1),
             (230, 1, 1, 32, 47, 64, 2),
             (256, 1, 1, 32, 59, 64, 2),
@@ -191,7 +187,7 @@ mod tests {
                     budget.memory_limit() / MIB,
                     budget.slots_at_start()
                 ),
-                (opcache, share, limit, places),
+                (opcache, share, limit, slots),
                 "{memory} MiB, {cores} cores, {pools} pools: {budget:?}"
             );
         }
@@ -200,7 +196,7 @@ mod tests {
     #[test]
     fn slots_depend_on_worker_size() {
         let budget = budget(1024, 8, 1);
-        for (worker, largest, places) in [
+        for (worker, largest, slots) in [
             (10, 10, 30),
             (20, 20, 15),
             (60, 60, 5),
@@ -211,7 +207,7 @@ mod tests {
         ] {
             assert_eq!(
                 budget.slots(worker * MIB, largest * MIB),
-                places,
+                slots,
                 "{worker} MiB, the largest {largest}"
             );
         }
@@ -220,7 +216,7 @@ mod tests {
     #[test]
     fn slots_are_halved_while_memory_is_short() {
         let budget = budget(1000, 8, 1);
-        for (places, available, left) in [
+        for (slots, available, left) in [
             (8, None, 8),
             (8, Some(40), 8),
             (8, Some(39), 4),
@@ -229,7 +225,7 @@ mod tests {
         ] {
             let available = available.map(|mib| mib * MIB);
             assert_eq!(
-                budget.slots_when_short(places, available),
+                budget.slots_when_short(slots, available),
                 left,
                 "{available:?}"
             );
@@ -243,8 +239,8 @@ mod tests {
             let budget = budget(memory, cores, pools);
             let all = budget.system + budget.database + budget.galley + (budget.opcache + budget.share) * pools as u64;
             prop_assert!(all <= memory * MIB);
-            let places = budget.slots(worker * MIB, worker * MIB);
-            prop_assert!(places == 1 || places as u64 * worker * MIB <= budget.share);
+            let slots = budget.slots(worker * MIB, worker * MIB);
+            prop_assert!(slots == 1 || slots as u64 * worker * MIB <= budget.share);
         }
     }
 }

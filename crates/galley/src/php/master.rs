@@ -334,7 +334,8 @@ async fn accepts(plan: &MasterPlan) {
     }
 }
 
-/// Variables of the service manager for Galley: PHP-FPM would report readiness in Galley's name, or use Galley's sockets.
+/// Variables that are meant for Galley, most of them from the service manager: PHP-FPM would report readiness in Galley's
+/// name, or use Galley's sockets.
 pub(super) const NOT_FOR_PHP: [&str; 8] = [
     "GALLEY_UPGRADE_FROM",
     "NOTIFY_SOCKET",

@@ -36,11 +36,11 @@ pub struct PoolNumbers {
 
 impl PoolNumbers {
     /// Starts with a number of slots.
-    pub(super) fn new(places: usize, share_bytes: u64) -> Self {
+    pub(super) fn new(slots: usize, share_bytes: u64) -> Self {
         Self {
             sandbox: SandboxLevel::Off,
             limits: Mutex::new(GroupState::Off),
-            slots: Arc::new(AtomicUsize::new(places)),
+            slots: Arc::new(AtomicUsize::new(slots)),
             workers: AtomicUsize::default(),
             worker_bytes: AtomicU64::default(),
             largest_bytes: AtomicU64::default(),
@@ -73,8 +73,8 @@ impl PoolNumbers {
     }
 
     /// Sets the number of slots; returns the previous one.
-    pub(super) fn set_slots(&self, places: usize) -> usize {
-        self.slots.swap(places, Ordering::Relaxed)
+    pub(super) fn set_slots(&self, slots: usize) -> usize {
+        self.slots.swap(slots, Ordering::Relaxed)
     }
 }
 

@@ -119,12 +119,12 @@ fn prepared(parts: PreparedPool, launcher: MasterLauncher) -> Result<Prepared, P
         limits,
         group,
         watch_settings,
-        slots: places,
+        slots,
         most,
         ..
     } = parts;
     let level = sandbox::level(sandbox.as_ref(), &watch_settings.site)?;
-    let numbers = PoolNumbers::new(places, watch_settings.budget.share).confined(level);
+    let numbers = PoolNumbers::new(slots, watch_settings.budget.share).confined(level);
     let group = limited(limits, &group, &watch_settings.site, &numbers);
     let plan = MasterPlan {
         launcher,
@@ -177,7 +177,7 @@ pub(super) fn pool_parts(
         .or_else(binary::find)
         .ok_or(PhpStartError::NoBinary)?;
     let budget = settings.budget;
-    let (size, places, most) = match settings.workers {
+    let (size, slots, most) = match settings.workers {
         0 => (
             PoolSizing::Measured,
             budget.slots_at_start(),
@@ -221,7 +221,7 @@ pub(super) fn pool_parts(
         text,
         root: settings.root.clone(),
         watch_settings,
-        slots: places,
+        slots,
         most,
     })
 }
