@@ -411,7 +411,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_response_or_none(mut bytes: Vec<u8>, has_head: bool) {
+        fn any_bytes_are_read_without_panic(mut bytes: Vec<u8>, has_head: bool) {
             let request = signed(RecordAction::Add);
             if has_head && bytes.len() >= 12 {
                 bytes[..4].copy_from_slice(b"\x12\x34\xa8\x00");

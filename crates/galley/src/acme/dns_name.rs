@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_skipped(text in "[a-z0-9_-]{1,63}(\\.[a-z0-9-]{1,63}){0,3}", rest: Vec<u8>) {
+        fn encoded_names_are_skipped(text in "[a-z0-9_-]{1,63}(\\.[a-z0-9-]{1,63}){0,3}", rest: Vec<u8>) {
             if let Some(name) = DnsName::parse(&text) {
                 let bytes = [name.bytes(), &rest].concat();
                 prop_assert_eq!(skip(&bytes), Some(rest.as_slice()));

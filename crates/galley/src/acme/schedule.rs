@@ -210,7 +210,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_time_and_no_number_breaks_it(
+        fn times_stay_within_bounds_for_any_input(
             from in 0..u64::MAX >> 1, to in 0..u64::MAX >> 1, start in 0..u64::MAX >> 1, end in 0..u64::MAX >> 1,
             random: u64, in_a_row: u32, first: u64, requested: Option<u64>, has_window: bool,
         ) {

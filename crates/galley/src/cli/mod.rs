@@ -1,4 +1,5 @@
-//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `load`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `load`,
+//! `plugin`.
 //!
 //! Data is printed to stdout, messages to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 

@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_has_nothing_that_ends_a_string(name in "(?s).{0,40}") {
+        fn names_contain_no_quotes(name in "(?s).{0,40}") {
             for host in host_names(&name) {
                 prop_assert!(host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.*".contains(&b)));
             }

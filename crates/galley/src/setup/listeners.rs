@@ -181,13 +181,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_table_is_read(table in "(?s).{0,300}", word in "[0-9A-F:é]{0,40}") {
+        fn any_table_is_parsed_without_panic(table in "(?s).{0,300}", word in "[0-9A-F:é]{0,40}") {
             let _ = parse(&table);
             let _ = address(&word);
         }
 
         #[test]
-        fn addresses_survive(ip: [u8; 4], port: u16) {
+        fn addresses_survive_parsing(ip: [u8; 4], port: u16) {
             let text = format!("{:08X}:{port:04X}", u32::from_ne_bytes(ip));
             prop_assert_eq!(address(&text), Some(SocketAddr::new(Ipv4Addr::from(ip).into(), port)));
         }

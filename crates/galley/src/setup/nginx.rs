@@ -508,18 +508,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,300}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,300}") {
             let _ = parse(&text);
         }
 
         #[test]
-        fn any_tokens_are_read(text in "(server|http|listen|root|[{};'\"#\\\\$ \n]|/w|443){0,80}") {
+        fn any_tokens_are_parsed_without_panic(text in "(server|http|listen|root|[{};'\"#\\\\$ \n]|/w|443){0,80}") {
             let sample = SampleMachine::new(&[("etc/nginx/nginx.conf", &text)]);
             let _ = virtual_hosts(&sample.machine(), &[]);
         }
 
         #[test]
-        fn words_come_back(words in proptest::collection::vec("[a-z/.:]{1,8}", 1..5)) {
+        fn words_survive_parsing(words in proptest::collection::vec("[a-z/.:]{1,8}", 1..5)) {
             let text = format!("x {{ {}; }}", words.join(" "));
             let all = parse(&text);
             prop_assert_eq!(&all[0].block[0].words, &words);

@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,200}", lines in "([\\[\\]=;a-z/*. \n]|include|listen){0,60}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,200}", lines in "([\\[\\]=;a-z/*. \n]|include|listen){0,60}") {
             let sample = SampleMachine::new(&[("etc/php-fpm.d/a.conf", &format!("{text}\n{lines}"))]);
             let _ = pools(&sample.machine(), &[]);
         }

@@ -133,17 +133,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,300}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,300}") {
             let _ = WpConfig::parse(&text);
         }
 
         #[test]
-        fn any_tokens_are_read(text in "(define|[(),;'\"#/*\\\\$ a\n]){0,80}") {
+        fn any_tokens_are_parsed_without_panic(text in "(define|[(),;'\"#/*\\\\$ a\n]){0,80}") {
             let _ = WpConfig::parse(&text);
         }
 
         #[test]
-        fn values_come_back(name in "[A-Z_]{1,12}", value in "[^\\\\\0]{0,40}") {
+        fn values_survive_parsing(name in "[A-Z_]{1,12}", value in "[^\\\\\0]{0,40}") {
             let escaped = value.replace('\'', "\\'");
             let config = WpConfig::parse(&format!("<?php define( '{name}', '{escaped}' );"));
             prop_assert_eq!(config.get(&name), Some(value.as_str()));
