@@ -57,8 +57,7 @@ impl HttpClient for AcmeClient {
             let host = request.uri().authority().map(ToString::to_string);
             let host = host.unwrap_or_default();
             let failed = |cause: Cause| Error::Other(format!("`{host}`: {cause}").into());
-            let response =
-                tokio::time::timeout(PATIENCE, exchange(TlsConnector::from(tls), request));
+            let response = tokio::time::timeout(PATIENCE, send(TlsConnector::from(tls), request));
             let response = match response.await {
                 Ok(Ok(response)) => response,
                 Ok(Err(cause)) => return Err(failed(cause)),
@@ -88,7 +87,7 @@ fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
     Ok(())
 }
 
-async fn exchange(
+async fn send(
     tls: TlsConnector,
     mut request: Request<BodyWrapper<Bytes>>,
 ) -> Result<Response<Full<Bytes>>, Cause> {

@@ -94,20 +94,16 @@ impl Managed {
     }
 
     fn supervised(prepared: Prepared, master: Master) -> Managed {
-        let Prepared {
-            plan,
-            watch_settings,
-            most,
-        } = prepared;
+        let Prepared { plan, watch, most } = prepared;
         let numbers = Arc::clone(&plan.numbers);
         tracing::info!(
             site = plan.site,
             pid = master.pid(),
             program = %plan.binary.display(),
             places = numbers.slots().load(std::sync::atomic::Ordering::Relaxed),
-            share_mib = watch_settings.budget.share >> 20,
-            opcache_mib = watch_settings.budget.opcache >> 20,
-            memory_limit_mib = watch_settings.memory_limit >> 20,
+            share_mib = watch.budget.share >> 20,
+            opcache_mib = watch.budget.opcache >> 20,
+            memory_limit_mib = watch.memory_limit >> 20,
             "php-fpm is running"
         );
         let socket = plan.socket.clone();
@@ -119,7 +115,7 @@ impl Managed {
             MasterLauncher::Own(_) => None,
             MasterLauncher::Kept { line, pool, .. } => Some((line.clone(), *pool)),
         };
-        let watch = PoolWatch::new(watch_settings, Arc::clone(&numbers), line);
+        let watch = PoolWatch::new(watch, Arc::clone(&numbers), line);
         let current = Arc::clone(&plan.current);
         let task = tokio::spawn(supervise(plan, master, watch, life_tx, stopped));
         Managed {

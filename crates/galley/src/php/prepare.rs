@@ -21,7 +21,7 @@ use crate::sys::sandbox::Sandbox;
 /// The parts for starting and watching.
 pub(super) struct Prepared {
     pub(super) plan: MasterPlan,
-    pub(super) watch_settings: WatchSettings,
+    pub(super) watch: WatchSettings,
     /// The maximum number of workers.
     pub(super) most: usize,
 }
@@ -40,7 +40,7 @@ pub(crate) struct PreparedPool {
     limits: GroupLimits,
     /// The name of its control group.
     group: String,
-    watch_settings: WatchSettings,
+    watch: WatchSettings,
     slots: usize,
     most: usize,
 }
@@ -118,28 +118,24 @@ fn prepared(parts: PreparedPool, launcher: MasterLauncher) -> Result<Prepared, P
         sandbox,
         limits,
         group,
-        watch_settings,
+        watch,
         slots,
         most,
         ..
     } = parts;
-    let level = sandbox::level(sandbox.as_ref(), &watch_settings.site)?;
-    let numbers = PoolNumbers::new(slots, watch_settings.budget.share).confined(level);
-    let group = limited(limits, &group, &watch_settings.site, &numbers);
+    let level = sandbox::level(sandbox.as_ref(), &watch.site)?;
+    let numbers = PoolNumbers::new(slots, watch.budget.share).confined(level);
+    let group = limited(limits, &group, &watch.site, &numbers);
     let plan = MasterPlan {
         launcher,
         binary,
-        socket: watch_settings.socket.clone(),
-        site: watch_settings.site.clone(),
+        socket: watch.socket.clone(),
+        site: watch.site.clone(),
         numbers: Arc::new(numbers),
         current: Arc::default(),
         group,
     };
-    Ok(Prepared {
-        plan,
-        watch_settings,
-        most,
-    })
+    Ok(Prepared { plan, watch, most })
 }
 
 /// Creates the control group with the site's limits. If that fails, PHP runs without it.
@@ -202,7 +198,7 @@ pub(super) fn pool_parts(
         first_byte_timeout: settings.first_byte_timeout,
         timeout: settings.timeout,
     })?;
-    let watch_settings = WatchSettings {
+    let watch = WatchSettings {
         site: settings.site_name.clone(),
         socket: at.connect.to_owned(),
         page,
@@ -220,7 +216,7 @@ pub(super) fn pool_parts(
         arguments: pool::arguments(budget.opcache),
         text,
         root: settings.root.clone(),
-        watch_settings,
+        watch,
         slots,
         most,
     })

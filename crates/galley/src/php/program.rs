@@ -58,11 +58,8 @@ pub(super) async fn start_privileged(
     line: KeeperChannel,
     pool: u32,
 ) -> Result<RunningProgram, PhpStartError> {
-    run(ProgramSpawner::new(
-        outlook,
-        ProgramLauncher::Kept { line, pool },
-    ))
-    .await
+    let launcher = ProgramLauncher::Kept { line, pool };
+    run(ProgramSpawner::new(outlook, launcher)).await
 }
 
 async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
@@ -109,12 +106,8 @@ async fn supervise(
     let mut slots = JoinSet::new();
     let mut first = Some(first);
     for slot in 0..workers {
-        slots.spawn(run_slot(
-            Arc::clone(&spawner),
-            slot,
-            first.take(),
-            ending.clone(),
-        ));
+        let spawner = Arc::clone(&spawner);
+        slots.spawn(run_slot(spawner, slot, first.take(), ending.clone()));
     }
     if stopped.await == Ok(ManagedEnd::Leave) {
         return;

@@ -181,10 +181,8 @@ impl PoolWatch {
             Surplus::Share => "all workers together exceed their memory limit",
         };
         // A site whose pages are all large has a worker replaced every second in busy hours.
-        if self
-            .warned_at
-            .is_none_or(|last| last.elapsed() > LOG_INTERVAL)
-        {
+        let is_long_ago = |last: Instant| last.elapsed() > LOG_INTERVAL;
+        if self.warned_at.is_none_or(is_long_ago) {
             self.warned_at = Some(Instant::now());
             tracing::info!(
                 site = self.settings.site,
