@@ -1,7 +1,7 @@
-//! The one account at an ACME directory: created with the first certificate, then read from its file.
+//! The account at an ACME directory: created with the first certificate, then read from its file.
 //!
-//! It is opened for each order, because the directory's addresses may have changed in two months; that costs one request.
-//! One task at a time opens it, so that many sites create only one account.
+//! It is opened for each order, because the directory's addresses may have changed within two months; that costs one request.
+//! Only one task at a time opens it, so that many sites create only one account.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,36 +19,36 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::http::{self, AcmeClient, Notes};
+use super::http::{self, AcmeClient, ResponseNotes};
 use super::problem::OrderError;
 use super::sharing::Sharing;
 use super::store::{self, Store};
 use crate::clock::Clock;
 
-/// The address of the account's directory.
-pub(super) struct Office {
+/// Opens the account of one directory.
+pub(super) struct AccountOpener {
     pub(super) settings: Settings,
     store: Arc<Store>,
     tls: Arc<ClientConfig>,
-    /// Name and key of an account elsewhere that the directory wants to know (RFC 8555 section 7.3.4).
+    /// The key id and MAC key for external account binding (RFC 8555 section 7.3.4).
     binding: Option<(String, Vec<u8>)>,
     clock: Clock,
-    /// One at a time opens the account: two would make two.
+    /// Permits one task at a time to open the account: two would create two accounts.
     opening: Semaphore,
-    /// The other nodes.
+    /// The secrets shared with other nodes; `None`: this node has a separate account.
     sharing: Option<Arc<Sharing>>,
-    /// The account that the directory did not know.
+    /// The id of an account that the directory did not know.
     forgotten: Mutex<Option<String>>,
 }
 
-/// The account, for one attempt.
-pub(super) struct Visit {
+/// The opened account, for one attempt.
+pub(super) struct OpenedAccount {
     pub(super) account: Account,
-    notes: Arc<Notes>,
+    notes: Arc<ResponseNotes>,
 }
 
-impl Visit {
-    /// A failure, with further statements of the directory.
+impl OpenedAccount {
+    /// Adds the directory's `Retry-After` to an error.
     pub(super) fn trouble(&self, trouble: OrderError) -> OrderError {
         trouble.with(self.notes.retry_after())
     }
@@ -56,13 +56,13 @@ impl Visit {
 
 #[derive(Serialize, Deserialize)]
 struct StoredAccount {
-    /// What the directory was told; `mailto:` and an address.
+    /// The contact that the directory has: `mailto:` and an address.
     contact: Option<String>,
     account: AccountCredentials,
 }
 
-impl Office {
-    /// Errors: `ca` or the file with the key of the other account cannot be read.
+impl AccountOpener {
+    /// Errors: `ca` or the file with the binding key cannot be read.
     pub(super) fn new(
         settings: Settings,
         store: Arc<Store>,
@@ -89,30 +89,30 @@ impl Office {
         })
     }
 
-    /// The account; created if there is none.
-    pub(super) async fn open(&self) -> Result<Visit, OrderError> {
+    /// Opens the account, or registers one if none exists.
+    pub(super) async fn open(&self) -> Result<OpenedAccount, OrderError> {
         let _turn = self.opening.acquire().await.map_err(OrderError::new)?;
-        let notes = Arc::new(Notes::default());
+        let notes = Arc::new(ResponseNotes::default());
         let opened = match self.known().await {
             Some(stored) => self.enter(stored, &notes).await,
             None => self.register_once(&notes).await,
         };
         let account = opened.map_err(|trouble| trouble.with(notes.retry_after()))?;
-        Ok(Visit { account, notes })
+        Ok(OpenedAccount { account, notes })
     }
 
-    /// The account, if there is one.
-    pub(super) async fn open_existing(&self) -> Option<Result<Visit, OrderError>> {
+    /// Opens the account, if one exists.
+    pub(super) async fn open_existing(&self) -> Option<Result<OpenedAccount, OrderError>> {
         self.known().await?;
         Some(self.open().await)
     }
 
-    /// Sets an account aside that the directory does not know, unless it was replaced already.
+    /// Sets aside an account that the directory does not know, unless it was replaced already.
     pub(super) async fn forget(&self, id: &str) {
         let Ok(_turn) = self.opening.acquire().await else {
             return;
         };
-        // Another node may not know it yet.
+        // The shared account of the nodes may still be this one.
         *self.forgotten() = Some(id.to_owned());
         let (place, id) = (self.store.account(), id.to_owned());
         let forgotten = spawn_blocking(move || {
@@ -127,7 +127,7 @@ impl Office {
     async fn enter(
         &self,
         stored: StoredAccount,
-        notes: &Arc<Notes>,
+        notes: &Arc<ResponseNotes>,
     ) -> Result<Account, OrderError> {
         let StoredAccount { contact, account } = stored;
         let account = Account::builder_with_http(Box::new(self.client(notes)))
@@ -139,7 +139,7 @@ impl Office {
         Ok(account)
     }
 
-    /// The operator has another address now. That the directory does not take it hinders no certificate.
+    /// Sends the operator's new address to the directory. A failure does not prevent a certificate.
     async fn update_contact(&self, account: &Account) {
         let contact = self.contact();
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
@@ -160,8 +160,8 @@ impl Office {
         }
     }
 
-    /// Registers, unless another node does at the moment: then its account counts.
-    async fn register_once(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
+    /// Registers an account, unless another node is registering one: then its account is used.
+    async fn register_once(&self, notes: &Arc<ResponseNotes>) -> Result<Account, OrderError> {
         let Some(sharing) = &self.sharing else {
             return self.register(notes).await;
         };
@@ -176,7 +176,7 @@ impl Office {
                     turn.give_back().await;
                     return opened;
                 }
-                Ok(None) if Instant::now() < until => sleep(LOOK_AGAIN).await,
+                Ok(None) if Instant::now() < until => sleep(RETRY_INTERVAL).await,
                 Ok(None) | Err(EngineAway) => return self.register(notes).await,
             }
             if let Some(stored) = self.known().await {
@@ -185,8 +185,8 @@ impl Office {
         }
     }
 
-    /// Using a directory means agreeing to its terms; the manual says so where `tls = "auto"` is explained.
-    async fn register(&self, notes: &Arc<Notes>) -> Result<Account, OrderError> {
+    /// Registers an account. Using a directory means agreeing to its terms of service; the manual says so for `tls = "auto"`.
+    async fn register(&self, notes: &Arc<ResponseNotes>) -> Result<Account, OrderError> {
         let contact = self.contact();
         let list: Vec<&str> = contact.as_deref().into_iter().collect();
         let binding = self.binding.as_ref();
@@ -209,7 +209,7 @@ impl Office {
         }
         let place = self.store.account();
         let written = spawn_blocking(move || store::write(&place, &text)).await;
-        // Without the file the next order would make another account, and the one after that.
+        // Without the file, each later order would register another account.
         written
             .map_err(OrderError::new)?
             .map_err(|error| OrderError::new(format!("cannot store the account: {error}")))?;
@@ -220,7 +220,7 @@ impl Office {
         Ok(account)
     }
 
-    /// What the file says, or else another node.
+    /// The account from the file, or otherwise from another node.
     async fn known(&self) -> Option<StoredAccount> {
         let Some(stored) = self.stored().await else {
             return self.take_over().await;
@@ -234,7 +234,7 @@ impl Office {
         Some(stored)
     }
 
-    /// The account of another node, which is written to the file.
+    /// The account of another node, which is then written to the file.
     async fn take_over(&self) -> Option<StoredAccount> {
         let text = self.sharing.as_ref()?.account().await.ok()??;
         let stored = parse(&text, &self.settings.directory).ok()?;
@@ -249,7 +249,7 @@ impl Office {
         Some(stored)
     }
 
-    /// What the file says; one that cannot be used is set aside, and a new account is made.
+    /// The account from the file. A file that cannot be used is set aside, and a new account is registered.
     async fn stored(&self) -> Option<StoredAccount> {
         let place = self.store.account();
         let directory = self.settings.directory.clone();
@@ -279,7 +279,7 @@ impl Office {
         email.map(|email| format!("mailto:{email}"))
     }
 
-    fn client(&self, notes: &Arc<Notes>) -> AcmeClient {
+    fn client(&self, notes: &Arc<ResponseNotes>) -> AcmeClient {
         AcmeClient {
             tls: Arc::clone(&self.tls),
             notes: Arc::clone(notes),
@@ -295,7 +295,7 @@ fn read(place: &std::path::Path, directory: &str) -> Result<Option<StoredAccount
     parse(&text, directory).map(Some)
 }
 
-/// What the directory calls an account.
+/// The id of an account at the directory.
 fn id_of(text: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     value["account"]["id"].as_str().map(str::to_owned)
@@ -309,16 +309,16 @@ fn parse(text: &str, directory: &str) -> Result<StoredAccount, String> {
     serde_json::from_value(value).map_err(|e| e.to_string())
 }
 
-/// How long a node waits for another one that registers.
+/// The maximum time that a node waits while another one registers.
 const LONGEST_REGISTRATION: Duration = Duration::from_secs(40);
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_account_of_the_directory_is_refused() {
+    fn invalid_accounts_and_those_of_other_directories_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("account.json");
         assert!(matches!(read(&place, "https://a.test/dir"), Ok(None)));

@@ -1,4 +1,4 @@
-//! One certificate as it is stored and used: private key and chain in PEM, and their properties.
+//! A certificate as it is stored and used: private key and chain in PEM, and their properties.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use siphasher::sip::SipHasher13;
 use super::problem::OrderError;
 use super::schedule::ValidityPeriod;
 
-/// A certificate that can be used.
+/// A certificate that was read and checked.
 pub(super) struct IssuedCertificate {
-    /// Private key and chain, as they are stored.
+    /// The private key and the chain, as they are stored.
     pub(super) pem: String,
-    /// For handshakes.
+    /// The key and the chain for handshakes.
     pub(super) key: Arc<CertifiedKey>,
     pub(super) validity: ValidityPeriod,
-    /// The names it is for.
+    /// The names in the certificate.
     names: CertificateNames,
-    /// Its id at the directory (RFC 9773 section 4.1); `None` if it has no authority key identifier.
+    /// The certificate's id at the directory (RFC 9773 section 4.1); `None` if it has no authority key identifier.
     pub(super) id: Option<CertificateIdentifier<'static>>,
-    /// A number that belongs to this certificate and to no other.
-    pub(super) dice: u64,
+    /// A hash of the certificate, which serves as a random number that is the same each time.
+    pub(super) random: u64,
 }
 
 impl IssuedCertificate {
-    /// Reads private key and chain, and proves that they belong together.
+    /// Reads a private key and a chain, and checks that they belong together.
     pub(super) fn read(pem: &str) -> Result<Self, OrderError> {
         let key = PrivateKeyDer::from_pem_slice(pem.as_bytes())
             .map_err(|e| OrderError::new(format!("no private key: {e}")))?;
@@ -43,8 +43,8 @@ impl IssuedCertificate {
         let found = CertificateChain::new(chain, &key)
             .map_err(|trouble| OrderError::new(format!("a certificate {trouble}")))?;
         let id = CertificateIdentifier::try_from(&first).ok();
-        let mut dice = SipHasher13::new();
-        dice.write(&first);
+        let mut random = SipHasher13::new();
+        random.write(&first);
         Ok(Self {
             pem: pem.to_owned(),
             key: found.certified,
@@ -54,28 +54,28 @@ impl IssuedCertificate {
             },
             names: found.names,
             id: id.map(CertificateIdentifier::into_owned),
-            dice: dice.finish(),
+            random: random.finish(),
         })
     }
 
-    /// Those of `wanted` that it is for.
+    /// The names in `wanted` that the certificate covers.
     pub(super) fn covered(&self, wanted: &[String]) -> Vec<String> {
         let is_covered = |name: &&String| self.names.covers_pattern(name);
         wanted.iter().filter(is_covered).cloned().collect()
     }
 }
 
-/// A new private key with the request for a certificate of these names, in DER.
+/// Creates a private key and a certificate request for these names, in DER.
 pub(super) fn request(names: &[String]) -> Result<(KeyPair, Vec<u8>), OrderError> {
     let mut params = CertificateParams::new(names).map_err(OrderError::new)?;
-    // Names are all that a directory takes; a common name would have to be one of them.
+    // A directory accepts only names; a common name would have to be one of them.
     params.distinguished_name = DistinguishedName::new();
     let key = KeyPair::generate().map_err(OrderError::new)?;
     let request = params.serialize_request(&key).map_err(OrderError::new)?;
     Ok((key, request.der().to_vec()))
 }
 
-/// The certificate that proves a name by TLS-ALPN-01 (RFC 8737 section 3): self-signed, with the digest of the key
+/// Creates the certificate for a TLS-ALPN-01 challenge (RFC 8737 section 3): self-signed, with the digest of the key
 /// authorization in a critical extension.
 pub(super) fn challenge(
     name: &str,
@@ -92,7 +92,7 @@ pub(super) fn challenge(
     Ok(Arc::new(CertifiedKey::new(chain, key)))
 }
 
-/// Of the digest of a key authorization.
+/// The length of the digest of a key authorization.
 pub(super) const SHA256_BYTES: usize = 32;
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A self-signed certificate of these names as it would be stored.
+    /// A self-signed certificate for these names in its stored form.
     pub(in crate::acme) fn stored(names: &[&str]) -> String {
         let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
         let params = CertificateParams::new(names).unwrap();
@@ -118,11 +118,11 @@ pub(super) mod tests {
         assert_eq!(held.covered(&wanted), ["example.com", "a.example.org"]);
         assert!(held.validity.from < held.validity.to);
         let other = IssuedCertificate::read(&stored(&["example.com"])).unwrap();
-        assert_ne!(held.dice, other.dice);
+        assert_ne!(held.random, other.random);
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn invalid_or_mismatched_files_are_rejected() {
         let (one, two) = (stored(&["a.test"]), stored(&["a.test"]));
         let begin = "-----BEGIN CERTIFICATE-----";
         let (key, _) = one.split_once(begin).unwrap();

@@ -1,4 +1,4 @@
-//! A challenge that Galley answers by itself, on this node and on the others of its cluster.
+//! A challenge that Galley answers itself, on this node and on the others of its cluster.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::certificate::{self, SHA256_BYTES};
 use super::problem::OrderError;
 use crate::tls::Certificates;
 
-/// The path that an authority requests, and the response.
+/// The request of an authority, and the data for the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
-    /// A token, and the key authorization that its path shows (RFC 8555 section 8.3).
+    /// HTTP-01: a token, and the key authorization that the response contains (RFC 8555 section 8.3).
     Http { token: String, response: String },
-    /// A name, and the digest that its handshakes show (RFC 8737 section 3).
+    /// TLS-ALPN-01: a name, and the digest in the certificate of the handshake (RFC 8737 section 3).
     Handshake {
         name: String,
         digest: [u8; SHA256_BYTES],
@@ -23,7 +23,7 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// Answers it from now on, until the returned value is dropped.
+    /// Serves the response until the returned value is dropped.
     pub(super) fn post(
         &self,
         acme: &Arc<Acme>,
@@ -48,7 +48,7 @@ impl Challenge {
         })
     }
 
-    /// As other nodes get it: three lines.
+    /// The form in which other nodes receive the challenge: three lines.
     pub(super) fn write(&self) -> Vec<u8> {
         let text = match self {
             Self::Http { token, response } => format!("{HTTP}\n{token}\n{response}"),
@@ -63,26 +63,26 @@ impl Challenge {
         text.into_bytes()
     }
 
-    /// `None`: it is not of this version.
+    /// Reads that form. `None`: the text has another format, possibly of another version.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let (kind, rest) = text.split_once('\n')?;
-        let (subject, answer) = rest.split_once('\n')?;
+        let (subject, response) = rest.split_once('\n')?;
         match kind {
-            HTTP => is_response(subject, answer).then(|| Self::Http {
+            HTTP => is_response(subject, response).then(|| Self::Http {
                 token: subject.to_owned(),
-                response: answer.to_owned(),
+                response: response.to_owned(),
             }),
             HANDSHAKE => Some(Self::Handshake {
                 name: subject.to_owned(),
-                digest: digest(answer)?,
+                digest: digest(response)?,
             }),
             _ => None,
         }
     }
 }
 
-/// A key authorization is the token, a dot and a thumbprint, all base64url (RFC 8555 section 8.1).
+/// Checks a key authorization: the token, a dot and a thumbprint, all base64url (RFC 8555 section 8.1).
 fn is_response(token: &str, response: &str) -> bool {
     let is_word = |text: &str| {
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -105,12 +105,12 @@ fn digest(hex: &str) -> Option<[u8; SHA256_BYTES]> {
     Some(digest)
 }
 
-/// A challenge that is answered as long as this value lives.
+/// A challenge whose response is served until this value is dropped.
 pub(super) struct PostedChallenge {
     pub(super) challenge: Challenge,
     acme: Arc<Acme>,
     handshakes: Arc<Certificates>,
-    /// What handshakes show.
+    /// The certificate for handshakes.
     key: Option<Arc<CertifiedKey>>,
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn challenges_are_read_as_they_were_written() {
+    fn challenges_survive_writing_and_reading() {
         let http = Challenge::Http {
             token: "a-B_1".to_owned(),
             response: "a-B_1.x9".to_owned(),

@@ -1,4 +1,4 @@
-//! The certificates of ACME and the current challenges, as front threads and the admin interface see them.
+//! The automatic certificates and the current challenges, for front threads and the admin interface.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,10 +7,10 @@ use bytes::Bytes;
 
 use super::state::{CertificateStatus, StatusFields};
 
-/// Where the directory's servers look for the answers to HTTP-01 challenges (RFC 8555 section 8.3).
+/// The path prefix of HTTP-01 challenges (RFC 8555 section 8.3).
 pub const CHALLENGES: &str = "/.well-known/acme-challenge/";
 
-/// The automatic certificates, and the current challenges. Outlives its keepers.
+/// The automatic certificates and the current challenges. Outlives its keepers.
 pub struct Acme {
     pub(super) tokens: Tokens,
     pub(super) certificates: Vec<Arc<CertificateStatus>>,
@@ -22,7 +22,7 @@ impl Acme {
         self.tokens.find(path.strip_prefix(CHALLENGES.as_bytes())?)
     }
 
-    /// How each certificate of a site stands.
+    /// The state of each certificate of a site.
     pub fn of_site(&self, number: u32) -> impl Iterator<Item = StatusFields> {
         let all = self.certificates.iter();
         all.filter(move |one| one.wanted.number == number)
@@ -30,7 +30,7 @@ impl Acme {
     }
 }
 
-/// The current HTTP-01 challenges. Written by orders, read by front cores for paths of challenges only; the lock is held for a
+/// The current HTTP-01 challenges. Written by orders; read by front threads only for paths of challenges. The lock is held for one
 /// lookup.
 #[derive(Default)]
 pub(super) struct Tokens(RwLock<HashMap<Vec<u8>, Bytes>>);
@@ -41,9 +41,9 @@ impl Tokens {
         tokens.get(token).cloned()
     }
 
-    pub(super) fn put(&self, token: &str, answer: String) {
+    pub(super) fn put(&self, token: &str, response: String) {
         let mut tokens = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        tokens.insert(token.as_bytes().to_vec(), answer.into());
+        tokens.insert(token.as_bytes().to_vec(), response.into());
     }
 
     pub(super) fn drop(&self, token: &str) {
@@ -57,15 +57,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_tokens_under_way_are_answered() {
+    fn only_current_tokens_have_a_response() {
         let acme = Acme {
             tokens: Tokens::default(),
             certificates: Vec::new(),
         };
         acme.tokens.put("abc", "abc.thumb".to_owned());
-        let answer = |path: &str| acme.response(path.as_bytes());
+        let response = |path: &str| acme.response(path.as_bytes());
         assert_eq!(
-            answer("/.well-known/acme-challenge/abc").as_deref(),
+            response("/.well-known/acme-challenge/abc").as_deref(),
             Some(b"abc.thumb".as_slice())
         );
         for path in [
@@ -76,9 +76,9 @@ mod tests {
             "/x/.well-known/acme-challenge/abc",
             "",
         ] {
-            assert_eq!(answer(path), None, "{path}");
+            assert_eq!(response(path), None, "{path}");
         }
         acme.tokens.drop("abc");
-        assert_eq!(answer("/.well-known/acme-challenge/abc"), None);
+        assert_eq!(response("/.well-known/acme-challenge/abc"), None);
     }
 }

@@ -16,12 +16,12 @@ use super::dns_message::RecordAction;
 use super::dns_update;
 use super::problem::OrderError;
 
-/// A record that was added; dropped, it is removed in a task of its own.
+/// A record that was added. When this is dropped, a background task removes the record.
 pub(super) struct TxtRecord(Option<RecordChange>);
 
 struct RecordChange {
     means: DnsMeans,
-    /// `_acme-challenge.example.com`, for a wildcard too.
+    /// The record's name, `_acme-challenge.example.com`, also for a wildcard.
     name: String,
     value: String,
 }
@@ -29,14 +29,14 @@ struct RecordChange {
 impl TxtRecord {
     /// Adds a record for a host, `example.com` or `*.example.com`.
     ///
-    /// Errors: the program fails, and its last line of standard error is in the text; or why the server does not change it.
+    /// Errors: the program fails (the text contains its last line of standard error), or the server rejects the update.
     pub(super) async fn set(
         means: &DnsMeans,
         host: &str,
         value: String,
     ) -> Result<Self, OrderError> {
         let domain = host.strip_prefix("*.").unwrap_or(host);
-        // What fails may have added it all the same, so that it is removed in any case.
+        // A failed attempt may have added the record, so that it is removed in any case.
         let record = Self(Some(RecordChange {
             means: means.clone(),
             name: format!("_acme-challenge.{domain}"),
@@ -51,7 +51,7 @@ impl TxtRecord {
 }
 
 impl TxtRecord {
-    /// Begins to remove it.
+    /// Starts to remove the record.
     pub(super) fn remove(&mut self) {
         let (Some(change), Ok(runtime)) = (self.0.take(), Handle::try_current()) else {
             return;
@@ -87,9 +87,9 @@ impl RecordChange {
         };
         let program = file.display();
         let failed = |error: std::io::Error| format!("cannot run `{program}`: {error}");
-        // A file takes any amount of output and needs no reader; what a process in the background still writes does not matter.
-        let mut said = tempfile::tempfile().map_err(failed)?;
-        let stderr = said.try_clone().map_err(failed)?;
+        // A file stores any amount of output without a reader, and a background process of the program may continue to write.
+        let mut output = tempfile::tempfile().map_err(failed)?;
+        let stderr = output.try_clone().map_err(failed)?;
         let mut command = Command::new(file);
         command
             .args([verb, &self.name, &self.value])
@@ -105,7 +105,7 @@ impl RecordChange {
         if status.success() {
             return Ok(());
         }
-        let last = last_line(&mut said);
+        let last = last_line(&mut output);
         Err(format!("`{program} {verb}` failed ({status}): {last}"))
     }
 }
@@ -124,7 +124,7 @@ fn last_line(file: &mut File) -> String {
     last.unwrap_or("it printed nothing").trim().to_owned()
 }
 
-/// An interface of a provider may need a minute.
+/// The time limit for the program. The API of a provider may need a minute.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MOST_READ: u64 = 4096;
 
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that notes its arguments, and then does this.
+    /// A program that records its arguments, and then executes the command `then`.
     fn hook(folder: &Path, then: &str) -> PathBuf {
         let (file, calls) = (folder.join("hook"), folder.join("calls"));
         let text = format!("#!/bin/sh\necho \"$@\" >>'{}'\n{then}\n", calls.display());
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_fails_is_quoted_and_removes_what_it_may_have_added() {
+    async fn a_failing_program_is_quoted_and_its_record_removed() {
         let folder = tempfile::tempdir().unwrap();
         let program = hook(
             folder.path(),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_is_not_there_is_named() {
+    async fn a_missing_program_is_named_in_the_error() {
         let means = DnsMeans::Hook(PathBuf::from("/nowhere"));
         let failed = TxtRecord::set(&means, "example.com", "x".to_owned()).await;
         let words = failed.map(|_| ()).unwrap_err().words;

@@ -1,7 +1,8 @@
 //! A dynamic update of the DNS (RFC 2136) with its signature (TSIG, RFC 8945), as bytes.
 //!
-//! One message adds or removes one TXT record; other values of the same name stay. A response counts only with a signature of the
-//! same key over the request's signature, so that nobody on the way can answer for the server.
+//! One message adds or removes one TXT record; other values of the same name are kept. A response counts only with a
+//! signature of the same key that covers the request's signature, so that an attacker on the network cannot respond for the
+//! server.
 //!
 //! ```text
 //! id u16 | flags u16 | zones u16 | prerequisites u16 | updates u16 | additional u16
@@ -18,44 +19,44 @@ use super::tsig::TsigKey;
 pub(super) struct RecordUpdate<'a> {
     pub(super) zone: &'a DnsName,
     pub(super) name: &'a DnsName,
-    /// At most 255 bytes.
+    /// The text of the record, at most 255 bytes.
     pub(super) value: &'a str,
     pub(super) action: RecordAction,
 }
 
-/// What becomes of the record.
+/// The change of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordAction {
     Add,
     Remove,
 }
 
-/// A request with the data for the signature of its response.
+/// A request with the data for verifying the signature of its response.
 pub(super) struct SignedRequest {
     pub(super) message: Vec<u8>,
     id: u16,
     mac: Vec<u8>,
 }
 
-/// What a server says to an update.
+/// The result that a server reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpdateResult {
-    /// It is done.
+    /// The change was made.
     Done,
-    /// It is not for this zone: try another.
+    /// The zone is not the right one: another must be tried.
     OtherZone,
-    /// It may not be done: the code of RFC 2136 section 2.2.
+    /// The server rejected the change: the code of RFC 2136 section 2.2.
     Refused(u16),
-    /// The server takes no request of this key: the code of RFC 8945 section 3.
+    /// The server rejected the signature: the code of RFC 8945 section 3.
     BadSignature(u16),
 }
 
-/// It is not a response to the request, or it is not signed.
+/// The message is not a response to the request, or is not signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the response is not a signed response to the update")]
 pub(super) struct BadUpdateResponse;
 
-/// The request at the time `now_s`, in seconds since 1970. `None`: the value is too long for a record.
+/// Creates the request at the time `now_s`, in seconds since 1970. `None`: the value is too long for a record.
 pub(super) fn request(
     update: &RecordUpdate<'_>,
     id: u16,
@@ -83,7 +84,7 @@ pub(super) fn request(
     let variables = variables(key, &time(now_s), FUDGE_S, 0, &[]);
     let mac = key.sign(&[&out, &variables]);
     let mac_length = u16::try_from(mac.len()).ok()?;
-    // One additional record.
+    // The number of additional records.
     *out.get_mut(11)? = 1;
     out.extend_from_slice(key.name.bytes());
     put(&mut out, &[TYPE_TSIG, CLASS_ANY, 0, 0]);
@@ -115,7 +116,7 @@ pub(super) fn response(
     }
     let code = read.flags & FLAGS_CODE;
     let Some(tsig) = read.tsig else {
-        // For a zone that it does not have, Knot reports that without a signature. Nothing was done, whichever server replied.
+        // Knot reports a zone that it does not have without a signature. No change was made, whoever responded.
         return match code {
             0 => Err(BadUpdateResponse),
             code => Ok(of_code(code)),
@@ -125,7 +126,7 @@ pub(super) fn response(
         return Ok(UpdateResult::BadSignature(tsig.error));
     }
     let mac_length = u16::try_from(request.mac.len()).map_err(|_| BadUpdateResponse)?;
-    // As it was when it was signed: with the id of the request, and without the signature's record.
+    // The signature covers the message with the id of the request, and without the signature record.
     let (head, body) = tsig.before.split_at_checked(12).ok_or(BadUpdateResponse)?;
     let mut head = head.to_vec();
     let signed_records = read.additional - 1;
@@ -155,17 +156,17 @@ fn of_code(code: u16) -> UpdateResult {
     }
 }
 
-/// What of a response matters.
+/// The relevant parts of a response.
 struct UpdateResponse<'a> {
     id: u16,
     flags: u16,
-    /// Records of the last section.
+    /// The number of records in the additional section.
     additional: u16,
     tsig: Option<TsigRecord<'a>>,
 }
 
 struct TsigRecord<'a> {
-    /// All of the message before it.
+    /// The part of the message before the signature record.
     before: &'a [u8],
     time: &'a [u8],
     fudge: u16,
@@ -193,7 +194,7 @@ fn read(message: &[u8]) -> Option<UpdateResponse<'_>> {
         let (content, behind) = content.split_at_checked(usize::from(length))?;
         rest = behind;
         if kind == TYPE_TSIG {
-            // It is the last one (RFC 8945 section 5.2).
+            // The signature record must be the last one (RFC 8945 section 5.2).
             if number != records || additional == 0 {
                 return None;
             }
@@ -227,7 +228,7 @@ fn read_tsig<'a>(before: &'a [u8], content: &'a [u8]) -> Option<TsigRecord<'a>> 
     })
 }
 
-/// The signed part of the signature's own record (RFC 8945 section 4.3.3).
+/// The signed part of the signature record (RFC 8945 section 4.3.3).
 fn variables(key: &TsigKey, time: &[u8], fudge: u16, error: u16, other: &[u8]) -> Vec<u8> {
     let mut out = key.name.bytes().to_vec();
     put(&mut out, &[CLASS_ANY, 0, 0]);
@@ -248,7 +249,7 @@ fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*word), rest))
 }
 
-/// 48 bits.
+/// A time as 48 bits.
 fn time(seconds: u64) -> [u8; 6] {
     let [_, _, rest @ ..] = seconds.to_be_bytes();
     rest
@@ -266,23 +267,23 @@ const CLASS_IN: u16 = 1;
 const CLASS_NONE: u16 = 254;
 const CLASS_ANY: u16 = 255;
 
-/// Opcode 5 (RFC 2136 section 2.2); the rest of the flags is zero in a request.
+/// Opcode 5 (RFC 2136 section 2.2); the other flags are zero in a request.
 const FLAGS_UPDATE: u16 = 5 << 11;
 const FLAG_RESPONSE: u16 = 1 << 15;
-/// Response and opcode.
+/// The response flag and the opcode.
 const FLAGS_KIND: u16 = 0b1111_1000_0000_0000;
 const FLAGS_CODE: u16 = 0b1111;
 
 const NOT_AUTHORITATIVE: u16 = 9;
 const NOT_IN_ZONE: u16 = 10;
 
-/// Seconds for which the record may be cached: it lives for a minute.
+/// The TTL of the record in seconds. The record exists for about a minute.
 const TTL_S: u32 = 60;
 
-/// How far clocks may differ, in seconds, as RFC 8945 section 10 advises.
+/// The permitted difference of the clocks in seconds, as RFC 8945 section 10 recommends.
 const FUDGE_S: u16 = 300;
 
-/// Bytes of a signature's record beside the two that vary: time, fudge, length of the MAC, id, error, length of the rest.
+/// The length of the fixed fields of a signature record in bytes: time, fudge, length of the MAC, id, error, length of other data.
 const TSIG_FIXED: usize = 6 + 2 + 2 + 2 + 2 + 2;
 
 #[cfg(test)]
@@ -308,8 +309,8 @@ mod tests {
         request(&update, 0x1234, NOW_S, &key("c2VjcmV0")).unwrap()
     }
 
-    /// The response that a server with `key` gives at `now_s`.
-    fn answer(request: &SignedRequest, code: u16, now_s: u64, key: &TsigKey) -> Vec<u8> {
+    /// The response of a server with `key` at `now_s`.
+    fn signed_response(request: &SignedRequest, code: u16, now_s: u64, key: &TsigKey) -> Vec<u8> {
         let mut out = Vec::new();
         put(
             &mut out,
@@ -352,21 +353,31 @@ mod tests {
         let request = signed(RecordAction::Add);
         let right = key("c2VjcmV0");
         let read = |message: &[u8]| response(message, &request, NOW_S, &right);
-        let good = answer(&request, 0, NOW_S + 1, &right);
+        let good = signed_response(&request, 0, NOW_S + 1, &right);
         assert_eq!(read(&good), Ok(UpdateResult::Done));
         for (code, result) in [
             (9, UpdateResult::OtherZone),
             (10, UpdateResult::OtherZone),
             (5, UpdateResult::Refused(5)),
         ] {
-            assert_eq!(read(&answer(&request, code, NOW_S, &right)), Ok(result));
+            assert_eq!(
+                read(&signed_response(&request, code, NOW_S, &right)),
+                Ok(result)
+            );
         }
         let bad = Err(BadUpdateResponse);
-        assert_eq!(read(&answer(&request, 0, NOW_S, &key("b3RoZXI="))), bad);
-        assert_eq!(read(&answer(&request, 0, NOW_S - 301, &right)), bad, "old");
+        assert_eq!(
+            read(&signed_response(&request, 0, NOW_S, &key("b3RoZXI="))),
+            bad
+        );
+        assert_eq!(
+            read(&signed_response(&request, 0, NOW_S - 301, &right)),
+            bad,
+            "old"
+        );
         let other = signed(RecordAction::Remove);
         assert_eq!(
-            read(&answer(&other, 0, NOW_S, &right)),
+            read(&signed_response(&other, 0, NOW_S, &right)),
             bad,
             "of another request"
         );
@@ -379,7 +390,7 @@ mod tests {
         for at in 0..good.len() {
             assert_eq!(read(&good[..at]), bad, "{at} bytes");
         }
-        // The head and the signature; behind it are six bytes, of which only the error is signed.
+        // The head and the MAC. The six bytes after the MAC are not tested: only the error code among them is signed.
         let mac = good.len() - 6 - 32..good.len() - 6;
         for at in (0..12).chain(mac) {
             let mut changed = good.clone();
@@ -389,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_what_it_has_against_a_key() {
+    fn a_rejected_key_is_reported_with_its_code() {
         let request = signed(RecordAction::Add);
         let mut message = b"\x12\x34\xa8\x09\0\0\0\0\0\0\0\x01\x06galley\0\0\xfa\0\xff\0\0\0\0\0\x1d\x0bhmac-sha256\0".to_vec();
         message.extend_from_slice(&[0; 6 + 2 + 2]);
@@ -400,7 +411,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_response_or_none(mut bytes: Vec<u8>, has_head: bool) {
+        fn any_bytes_are_read_without_panic(mut bytes: Vec<u8>, has_head: bool) {
             let request = signed(RecordAction::Add);
             if has_head && bytes.len() >= 12 {
                 bytes[..4].copy_from_slice(b"\x12\x34\xa8\x00");

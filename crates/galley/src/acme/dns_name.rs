@@ -1,11 +1,11 @@
 //! DNS names in their wire format and in their canonical form for signatures (RFC 1035 section 3.1, RFC 4034 section 6.2).
 
-/// A name in lower case as bytes: each label after its length, then a zero.
+/// A name in lower case in wire format: each label after its length, then a zero.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DnsName(Vec<u8>);
 
 impl DnsName {
-    /// Reads `_acme-challenge.example.com`, with or without a dot at its end. `None`: it is not a valid name.
+    /// Reads `_acme-challenge.example.com`, with or without a final dot. `None`: the name is invalid.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let mut bytes = Vec::with_capacity(text.len() + 2);
@@ -24,13 +24,13 @@ impl DnsName {
         (bytes.len() <= MOST_OF_NAME).then_some(Self(bytes))
     }
 
-    /// The bytes.
+    /// The name in wire format.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// The bytes behind a name at the beginning of `bytes`, which may end with a pointer. `None`: it is not a valid name.
+/// The bytes after the name at the beginning of `bytes`, which may end with a pointer. `None`: the name is invalid.
 pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     loop {
@@ -44,7 +44,7 @@ pub(super) fn skip(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// RFC 1035 section 2.3.4.
+/// The limits of RFC 1035 section 2.3.4, in bytes.
 const MOST_OF_LABEL: u8 = 63;
 const MOST_OF_NAME: usize = 255;
 
@@ -54,7 +54,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_written_in_labels() {
+    fn names_are_encoded_as_labels() {
         let wanted: &[u8] = b"\x0f_acme-challenge\x07example\x03com\0";
         for text in [
             "_acme-challenge.example.com",
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_skipped_with_their_pointers() {
+    fn skipping_a_name_includes_its_pointer() {
         for (bytes, rest) in [
             (&b"\x01a\0rest"[..], Some(&b"rest"[..])),
             (b"\0rest", Some(b"rest")),
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_skipped(text in "[a-z0-9_-]{1,63}(\\.[a-z0-9-]{1,63}){0,3}", rest: Vec<u8>) {
+        fn encoded_names_are_skipped(text in "[a-z0-9_-]{1,63}(\\.[a-z0-9-]{1,63}){0,3}", rest: Vec<u8>) {
             if let Some(name) = DnsName::parse(&text) {
                 let bytes = [name.bytes(), &rest].concat();
                 prop_assert_eq!(skip(&bytes), Some(rest.as_slice()));

@@ -1,7 +1,7 @@
 //! Changes DNS records by dynamic updates (RFC 2136), signed with a key that the server knows.
 //!
-//! The zone of a name is found by trying: an update for a zone that the server does not have changes nothing. It uses TCP,
-//! so that only somebody who can read the connection could answer.
+//! The zone of a name is found by trying: an update for a zone that the server does not have changes nothing. Updates use TCP,
+//! so that only an attacker who can read the connection could forge a response.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use super::dns_message::{self, RecordAction, RecordUpdate, UpdateResult};
 use super::dns_name::DnsName;
 use super::tsig::TsigKey;
 
-/// Adds or removes the TXT record `name` with this value. Errors: why not, for people.
+/// Adds or removes the TXT record `name` with this value. The error is a text for people.
 pub(super) async fn change(
     server: &DnsServer,
     action: RecordAction,
@@ -43,7 +43,7 @@ pub(super) async fn change(
         match send(&server.address, &update, &key).await? {
             UpdateResult::Done => return Ok(()),
             UpdateResult::OtherZone => {}
-            // Some say so of zones that they do not have.
+            // Some servers use this code for zones that they do not have.
             UpdateResult::Refused(REFUSED) => refused = Some(REFUSED),
             UpdateResult::Refused(code) => return Err(refusal(&server.address, code)),
             UpdateResult::BadSignature(code) => return Err(of_key(&server.address, code)),
@@ -55,7 +55,7 @@ pub(super) async fn change(
     })
 }
 
-/// The name itself and those above it, the nearest first.
+/// The name itself and its parent domains, the nearest first.
 fn zones(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(name), |name| Some(name.split_once('.')?.1)).take(MOST_ZONES)
 }
@@ -77,7 +77,7 @@ async fn send(
         .map_err(|bad| format!("`{address}`: {bad}"))
 }
 
-/// One message and the next, each after its length (RFC 1035 section 4.2.2).
+/// Sends one message and receives one, each with its length in front (RFC 1035 section 4.2.2).
 async fn exchange(address: &str, message: &[u8]) -> io::Result<Vec<u8>> {
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
     let mut stream = TcpStream::connect(address).await?;
@@ -116,10 +116,10 @@ fn of_key(address: &str, code: u16) -> String {
 
 const REFUSED: u16 = 5;
 
-/// For one request. A server that signs its zone may take some seconds.
+/// The time limit for one request. A server that signs its zone may need some seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Zones that are tried for one name.
+/// The maximum number of zones that are tried for one name.
 const MOST_ZONES: usize = 8;
 
 #[cfg(test)]
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_is_named() {
+    async fn errors_name_the_file_or_server() {
         let folder = tempfile::tempdir().unwrap();
         let key_file = folder.path().join("tsig.key");
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -159,7 +159,7 @@ mod tests {
         assert!(bad.contains("which is not a key"), "{bad}");
         let text = "key a { algorithm hmac-sha256; secret c2VjcmV0; };";
         std::fs::write(&key_file, text).unwrap();
-        // It accepts, reads nothing and closes.
+        // The server accepts, reads nothing and closes.
         let closing = tokio::spawn(async move { listener.accept().await.map(|_| ()) });
         let closed = change().await.unwrap_err();
         assert!(

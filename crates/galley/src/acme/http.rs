@@ -1,8 +1,8 @@
 //! Requests to the directory: HTTPS, one connection for each request, with limits on time and size.
 //!
 //! A dozen requests every two months do not need a pool. The directory is an untrusted server with a certificate: its
-//! response is limited to a megabyte and half a minute. The `Retry-After` of an error, which the ACME library does not pass
-//! on, is recorded here.
+//! response is limited to a megabyte and half a minute. The `Retry-After` of an error, which the ACME library does not
+//! return, is recorded here.
 
 use std::future::Future;
 use std::io;
@@ -25,25 +25,25 @@ use tokio_rustls::TlsConnector;
 
 use crate::clock::Clock;
 
-/// Sends one attempt to the directory.
+/// Sends the requests of one attempt to the directory.
 pub(super) struct AcmeClient {
     pub(super) tls: Arc<ClientConfig>,
-    pub(super) notes: Arc<Notes>,
+    pub(super) notes: Arc<ResponseNotes>,
     pub(super) clock: Clock,
 }
 
-/// What answers said beside their bodies.
+/// Values from the heads of responses.
 #[derive(Default)]
-pub(super) struct Notes(Mutex<Option<Duration>>);
+pub(super) struct ResponseNotes(Mutex<Option<Duration>>);
 
-impl Notes {
+impl ResponseNotes {
     /// The `Retry-After` of the last error.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn set(&self, asked: Option<Duration>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+    fn set(&self, pause: Option<Duration>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = pause;
     }
 }
 
@@ -57,27 +57,27 @@ impl HttpClient for AcmeClient {
             let host = request.uri().authority().map(ToString::to_string);
             let host = host.unwrap_or_default();
             let failed = |cause: Cause| Error::Other(format!("`{host}`: {cause}").into());
-            let answer = tokio::time::timeout(PATIENCE, ask(TlsConnector::from(tls), request));
-            let answer = match answer.await {
-                Ok(Ok(answer)) => answer,
+            let response = tokio::time::timeout(PATIENCE, send(TlsConnector::from(tls), request));
+            let response = match response.await {
+                Ok(Ok(response)) => response,
                 Ok(Err(cause)) => return Err(failed(cause)),
                 Err(_elapsed) => return Err(failed("no response in time".into())),
             };
-            let status = answer.status();
+            let status = response.status();
             if status.is_client_error() || status.is_server_error() {
-                notes.set(retry_after(answer.headers(), clock.wall()));
-                if !is_problem(answer.headers()) {
+                notes.set(retry_after(response.headers(), clock.wall()));
+                if !is_problem(response.headers()) {
                     return Err(failed(format!("it responded with status {status}").into()));
                 }
             }
-            Ok(BytesResponse::from(answer))
+            Ok(BytesResponse::from(response))
         })
     }
 }
 
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Gives a request the target and the `Host` of its address (RFC 9112 section 3.2.1).
+/// Sets the target and the `Host` of a request (RFC 9112 section 3.2.1).
 fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
     let target = uri.path_and_query().map_or("/", |target| target.as_str());
     *request.uri_mut() = target.parse()?;
@@ -87,7 +87,7 @@ fn address<B>(request: &mut Request<B>, uri: &Uri) -> Result<(), Cause> {
     Ok(())
 }
 
-async fn ask(
+async fn send(
     tls: TlsConnector,
     mut request: Request<BodyWrapper<Bytes>>,
 ) -> Result<Response<Full<Bytes>>, Cause> {
@@ -97,21 +97,24 @@ async fn ask(
     let stream = tls.connect(ServerName::try_from(host)?, stream).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     address(&mut request, &uri)?;
-    let answer = async move {
+    let response = async move {
         let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MOST_ANSWER).collect().await?.to_bytes();
+        let body = Limited::new(body, MOST_RESPONSE)
+            .collect()
+            .await?
+            .to_bytes();
         Ok::<_, Cause>(Response::from_parts(parts, Full::new(body)))
     };
-    let mut answer = pin!(answer);
+    let mut response = pin!(response);
     tokio::select! {
         biased;
-        answer = &mut answer => answer,
-        // The last of the answer may have come with the end.
-        ended = connection => answer.await.map_err(|cause| ended.err().map_or(cause, Into::into)),
+        response = &mut response => response,
+        // The connection may have ended right after the last part of the response.
+        ended = connection => response.await.map_err(|cause| ended.err().map_or(cause, Into::into)),
     }
 }
 
-/// Host, without the brackets of an IPv6 address, and port.
+/// The host, without the brackets of an IPv6 address, and the port.
 fn destination(uri: &Uri) -> Option<(String, u16)> {
     if uri.scheme_str() != Some("https") {
         return None;
@@ -120,7 +123,7 @@ fn destination(uri: &Uri) -> Option<(String, u16)> {
     Some((host.to_owned(), uri.port_u16().unwrap_or(443)))
 }
 
-/// RFC 7807 section 3.
+/// Whether the media type is that of a problem document (RFC 7807 section 3).
 fn is_problem(fields: &HeaderMap) -> bool {
     let media_type = fields.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     media_type.is_some_and(|text| {
@@ -129,7 +132,7 @@ fn is_problem(fields: &HeaderMap) -> bool {
     })
 }
 
-/// Seconds or a date (RFC 9110 section 10.2.3).
+/// Reads `Retry-After`: seconds or a date (RFC 9110 section 10.2.3).
 fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = fields.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -139,7 +142,7 @@ fn retry_after(fields: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// The authorities for the directory's own certificate: the machine's roots and those in `ca`.
+/// The trusted authorities for the directory's own certificate: the system's roots and those in `ca`.
 ///
 /// Errors: `ca` cannot be read or contains no certificate.
 pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
@@ -161,17 +164,17 @@ pub(super) fn trust(ca: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// For one request, from the look-up of the name to the last byte.
+/// The time limit for one request, from the DNS lookup to the last byte.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A chain of certificates has 10 KB.
-const MOST_ANSWER: usize = 1 << 20;
+/// The maximum size of a response in bytes. A certificate chain has about 10 KB.
+const MOST_RESPONSE: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_https_is_asked() {
+    fn only_https_addresses_are_requested() {
         let found = |uri: &str| destination(&uri.parse().unwrap());
         assert_eq!(
             found("https://ca.test/dir"),
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_is_read_in_both_forms() {
+    fn retry_after_is_parsed_in_both_forms() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 - 10);
         let read = |text: &'static str| {
             let mut fields = HeaderMap::new();

@@ -1,10 +1,10 @@
-//! Keeps one certificate: loads it from disk, orders it, renews it, and keeps using the current one while that fails.
+//! Maintains one certificate: loads it from disk, orders it, renews it, and keeps using the current one while that fails.
 //!
-//! Renewals are due by the wall clock, as certificates are; pauses after failures use the monotonic clock, so that a clock
-//! that jumps cannot cause endless orders. No sleep is longer than ten minutes, so that a machine that was suspended, or
-//! whose clock was set, notices soon.
+//! The time of a renewal is determined by the wall clock, like the validity of certificates; pauses after failures use the
+//! monotonic clock, so that a clock that jumps cannot cause endless orders. No sleep is longer than ten minutes, so that a
+//! machine that was suspended, or whose clock was set, reacts soon.
 //!
-//! In a cluster one node orders for all (`sharing`): a keeper takes the certificate of another node, and orders only when
+//! In a cluster one node orders for all (`sharing`): a keeper uses the certificate of another node, and orders only when
 //! it is this node's turn.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::Acme;
-use super::account::{Office, Visit};
+use super::account::{AccountOpener, OpenedAccount};
 use super::certificate::IssuedCertificate;
 use super::order::OrderRequest;
 use super::problem::OrderError;
@@ -29,44 +29,44 @@ use crate::clock::Clock;
 use crate::sys;
 use crate::tls::Certificates;
 
-/// What a keeper works with.
+/// The parts that a keeper needs.
 pub(super) struct KeeperParts {
     pub(super) acme: Arc<Acme>,
     pub(super) certificate: Arc<CertificateStatus>,
-    pub(super) office: Arc<Office>,
+    pub(super) opener: Arc<AccountOpener>,
     pub(super) store: Arc<Store>,
     pub(super) handshakes: Arc<Certificates>,
-    /// As many orders at a time as this has permits.
+    /// Limits the number of concurrent orders.
     pub(super) turns: Arc<Semaphore>,
     pub(super) clock: Clock,
-    /// The other nodes; `None`: this one orders for itself.
+    /// The secrets shared with other nodes; `None`: this node orders for itself.
     pub(super) sharing: Option<Arc<Sharing>>,
 }
 
 /// Whether this node may order.
 enum OrderTurn {
-    /// It orders for all nodes.
+    /// This node orders for all nodes.
     Shared(SecretTurn),
-    /// It orders for itself: there are no others, or they cannot be reached for long.
+    /// This node orders for itself: there are no other nodes, or the engine has been unavailable for long.
     Alone,
-    /// Another node orders, or the engine may come back.
+    /// This node waits: another node orders, or the engine may become available again.
     Wait,
 }
 
-/// Keeps one certificate.
+/// Maintains one certificate.
 pub(super) struct CertificateKeeper {
     parts: KeeperParts,
-    /// The one in use.
+    /// The certificate in use.
     held: Option<IssuedCertificate>,
-    /// What the directory said about when to renew it, and when it is asked again.
+    /// The directory's renewal window, and the time of the next query for it.
     window: Option<RenewalWindow>,
     query_at: Instant,
-    /// Nothing is ordered before: the pause after a failure, or the rest after a success.
+    /// The earliest time of the next order: after a pause following a failure or a success.
     not_before: Instant,
     failures_in_a_row: u32,
-    /// Whether the one in use is to be written yet.
+    /// Whether the certificate in use must still be written to disk.
     is_unwritten: bool,
-    /// While the engine of the cluster is away: when this node orders without it.
+    /// While the engine of the cluster is unavailable: the time at which this node orders without it.
     alone_at: Option<Instant>,
 }
 
@@ -80,7 +80,7 @@ impl CertificateKeeper {
             next,
             ..
         } = parts.certificate.state();
-        // A keeper of the same certificate may have failed before this one.
+        // A previous keeper of the same certificate may have failed recently.
         let pause = next
             .filter(|_| failures_in_a_row > 0)
             .and_then(|next| next.duration_since(parts.clock.wall()).ok());
@@ -98,12 +98,12 @@ impl CertificateKeeper {
         keeper
     }
 
-    /// Runs until it is dropped.
+    /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
         loop {
             self.synchronize().await;
             self.write_again().await;
-            self.ask_for_window().await;
+            self.query_window().await;
             let now = self.parts.clock.wall();
             let wait = self.wait(now);
             let next = now.checked_add(wait);
@@ -120,17 +120,17 @@ impl CertificateKeeper {
         }
     }
 
-    /// How long nothing is to be ordered.
+    /// The time until the next order.
     fn wait(&self, now: SystemTime) -> Duration {
         let pause = self.not_before.saturating_duration_since(Instant::now());
         let usable = self.held.as_ref().filter(|held| self.is_complete(held));
         let due = usable.map_or(now, |held| {
-            schedule::renewal(held.validity, self.window, held.dice)
+            schedule::renewal(held.validity, self.window, held.random)
         });
         due.duration_since(now).unwrap_or_default().max(pause)
     }
 
-    /// Whether it is for all names that are wanted.
+    /// Whether the certificate covers all wanted names.
     fn is_complete(&self, held: &IssuedCertificate) -> bool {
         let wanted = &self.parts.certificate.wanted.names;
         held.covered(wanted).len() == wanted.len()
@@ -147,7 +147,7 @@ impl CertificateKeeper {
                     self.failed(&trouble, None);
                 }
             }
-            OrderTurn::Wait => self.not_before = Instant::now() + LOOK_AGAIN,
+            OrderTurn::Wait => self.not_before = Instant::now() + RETRY_INTERVAL,
             OrderTurn::Shared(turn) => self.get_for_all(turn).await,
         }
     }
@@ -167,8 +167,8 @@ impl CertificateKeeper {
                 let of_all = turn.count_failure().await;
                 let pause = self.failed(&trouble, of_all);
                 turn.keep_for(pause).await;
-                // Another node may be luckier.
-                self.not_before += LOOK_AGAIN * 3;
+                // Gives other nodes the chance to try first.
+                self.not_before += RETRY_INTERVAL * 3;
             }
         }
     }
@@ -193,16 +193,16 @@ impl CertificateKeeper {
         }
     }
 
-    /// The engine is away: when this node stops waiting for it.
+    /// The time at which this node no longer waits for the unavailable engine.
     fn order_alone_at(&self) -> Instant {
         let now = self.parts.clock.wall();
         let usable = self.held.as_ref().filter(|held| self.is_complete(held));
         let left = usable.and_then(|held| held.validity.to.duration_since(now).ok());
-        let dice = u64::from_ne_bytes(sys::random_bytes());
+        let random = u64::from_ne_bytes(sys::random_bytes());
         let patience = schedule::patience(
             left.unwrap_or_default(),
-            self.parts.office.settings.retry,
-            dice,
+            self.parts.opener.settings.retry,
+            random,
         );
         tracing::warn!(
             site = self.parts.certificate.wanted.site,
@@ -212,7 +212,7 @@ impl CertificateKeeper {
         Instant::now() + patience
     }
 
-    /// Takes the certificate of another node if it is newer, and gives this one to the others if theirs is not.
+    /// Uses the certificate of another node if it is newer, and shares this one if it is newer than theirs.
     async fn synchronize(&mut self) {
         let Some(sharing) = self.parts.sharing.clone() else {
             return;
@@ -232,14 +232,14 @@ impl CertificateKeeper {
         }
     }
 
-    /// Of two certificates the one with the higher rank is used; `None` is the rank of one that is of no use to the nodes.
+    /// The rank of a certificate: the one with the highest rank is used. `None` if it is not usable.
     fn rank(&self, one: Option<&IssuedCertificate>) -> Option<(SystemTime, SystemTime, u64)> {
         let one = one.filter(|one| self.is_complete(one))?;
         let is_valid = one.validity.to > self.parts.clock.wall();
-        is_valid.then_some((one.validity.from, one.validity.to, one.dice))
+        is_valid.then_some((one.validity.from, one.validity.to, one.random))
     }
 
-    /// Takes what another node got into use.
+    /// Uses a certificate that another node has received.
     fn take(&mut self, found: IssuedCertificate) {
         let wanted = &self.parts.certificate.wanted;
         tracing::info!(
@@ -265,29 +265,29 @@ impl CertificateKeeper {
     }
 
     async fn order(&self) -> Result<String, OrderError> {
-        let office = &self.parts.office;
-        let visit = office.open().await?;
-        let ordered = self.order_as(&visit).await;
+        let opener = &self.parts.opener;
+        let opened = opener.open().await?;
+        let ordered = self.order_as(&opened).await;
         match ordered {
-            // The directory has lost it, or was set up again.
+            // The directory has lost the account, or was set up again.
             Err(trouble) if trouble.kind == "accountDoesNotExist" => {
-                office.forget(visit.account.id()).await;
-                let visit = office.open().await?;
-                self.order_as(&visit).await
+                opener.forget(opened.account.id()).await;
+                let opened = opener.open().await?;
+                self.order_as(&opened).await
             }
             ordered => ordered,
         }
     }
 
-    async fn order_as(&self, visit: &Visit) -> Result<String, OrderError> {
-        let settings = &self.parts.office.settings;
-        // What failed once is tried in the next way: a port may be closed.
+    async fn order_as(&self, opened: &OpenedAccount) -> Result<String, OrderError> {
+        let settings = &self.parts.opener.settings;
+        // After a failure the next challenge type is tried: a port may be closed.
         let mut ways = settings.challenges.clone();
         let turn = usize::try_from(self.failures_in_a_row).unwrap_or(0) % ways.len().max(1);
         ways.rotate_left(turn);
-        // The directory may not know the old one, or have seen it replaced: then once more without it.
-        let told = self.held.as_ref().filter(|_| self.window.is_some());
-        let replaces = told.filter(|_| self.failures_in_a_row == 0);
+        // The directory may not know the previous certificate, or it was replaced already. After a failure the order omits it.
+        let known = self.held.as_ref().filter(|_| self.window.is_some());
+        let replaces = known.filter(|_| self.failures_in_a_row == 0);
         let request = OrderRequest {
             names: &self.parts.certificate.wanted.names,
             replaces: replaces.and_then(|held| held.id.clone()),
@@ -298,11 +298,11 @@ impl CertificateKeeper {
             handshakes: &self.parts.handshakes,
             sharing: self.parts.sharing.as_deref(),
         };
-        let ordered = request.run(visit).await;
-        ordered.map_err(|trouble| visit.trouble(trouble))
+        let ordered = request.run(opened).await;
+        ordered.map_err(|trouble| opened.trouble(trouble))
     }
 
-    /// Installs the issued certificate, after checking that it is what was ordered.
+    /// Installs the issued certificate after checking that it covers the ordered names.
     fn accept(&mut self, pem: &str) -> Result<(), OrderError> {
         let held = IssuedCertificate::read(pem)?;
         if !self.is_complete(&held) {
@@ -323,7 +323,7 @@ impl CertificateKeeper {
         Ok(())
     }
 
-    /// A new certificate replaces the one in use.
+    /// Replaces the certificate in use.
     fn put_into_use(&mut self, held: IssuedCertificate) {
         let now = Instant::now();
         self.not_before = now + schedule::rest(held.validity);
@@ -340,7 +340,7 @@ impl CertificateKeeper {
         });
     }
 
-    /// Waits with the next order, for how long. `of_all`: failures in a row of all nodes.
+    /// Records a failure, and returns the pause before the next order. `of_all`: consecutive failures of all nodes.
     fn failed(&mut self, trouble: &OrderError, of_all: Option<u32>) -> Duration {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         let failure = RenewalFailure {
@@ -348,8 +348,8 @@ impl CertificateKeeper {
             retry_after: trouble.retry_after,
             is_rate_limit: trouble.is_rate_limit(),
         };
-        let dice = u64::from_ne_bytes(sys::random_bytes());
-        let pause = schedule::pause(failure, self.parts.office.settings.retry, dice);
+        let random = u64::from_ne_bytes(sys::random_bytes());
+        let pause = schedule::pause(failure, self.parts.opener.settings.retry, random);
         self.not_before = Instant::now() + pause;
         self.parts.certificate.note(|state| {
             state.failures += 1;
@@ -368,7 +368,7 @@ impl CertificateKeeper {
         pause
     }
 
-    /// Hands the certificate in use to the handshakes, for the names that it is for.
+    /// Installs the certificate in use for handshakes, for the wanted names that it covers.
     fn hand_over(&self) {
         let Some(held) = &self.held else { return };
         let names = held.covered(&self.parts.certificate.wanted.names);
@@ -382,8 +382,8 @@ impl CertificateKeeper {
             .note(|state| state.not_after = Some(not_after));
     }
 
-    /// Asks when the certificate should be renewed, as often as the directory permits (RFC 9773 section 4.3).
-    async fn ask_for_window(&mut self) {
+    /// Queries the renewal window of the certificate, as often as the directory permits (RFC 9773 section 4.3).
+    async fn query_window(&mut self) {
         let Some(held) = self.held.as_ref() else {
             return;
         };
@@ -394,30 +394,30 @@ impl CertificateKeeper {
         if now < self.query_at || is_expired {
             return;
         }
-        let Some(Ok(visit)) = self.parts.office.open_existing().await else {
-            self.query_at = now + schedule::ASK_LATER;
+        let Some(Ok(opened)) = self.parts.opener.open_existing().await else {
+            self.query_at = now + schedule::DEFAULT_QUERY_INTERVAL;
             return;
         };
-        let pause = match visit.account.renewal_info(&id).await {
+        let pause = match opened.account.renewal_info(&id).await {
             Ok((info, pause)) => {
                 self.window = Some(RenewalWindow {
                     start: info.suggested_window.start.into(),
                     end: info.suggested_window.end.into(),
                 });
-                schedule::ask_again(pause)
+                schedule::query_interval(pause)
             }
-            // It may be so today and not tomorrow; a window that was told stays.
-            Err(Error::Unsupported(_)) => schedule::ASK_LATER,
+            // Renewal information may only be unavailable for now; a window received earlier is kept.
+            Err(Error::Unsupported(_)) => schedule::DEFAULT_QUERY_INTERVAL,
             Err(error) => {
                 let trouble = OrderError::from(error);
                 tracing::debug!("the directory does not say when to renew: {trouble}");
-                schedule::ASK_LATER
+                schedule::DEFAULT_QUERY_INTERVAL
             }
         };
         self.query_at = now + pause;
     }
 
-    /// Writes the issued certificate; if that fails it is used all the same, and written again with each turn.
+    /// Writes the issued certificate. If that fails, the certificate is used nevertheless, and writing is repeated.
     async fn write_again(&mut self) {
         let Some(held) = self.held.as_ref().filter(|_| self.is_unwritten) else {
             return;
@@ -434,7 +434,7 @@ impl CertificateKeeper {
         }
     }
 
-    /// What names the certificate on disk and among the nodes.
+    /// The name that identifies the certificate on disk and among the nodes.
     fn first_name(&self) -> &str {
         first_name(&self.parts)
     }
@@ -449,7 +449,7 @@ fn place(parts: &KeeperParts) -> std::path::PathBuf {
     parts.store.certificate(first_name(parts))
 }
 
-/// The certificate on disk; one that cannot be used is set aside.
+/// The certificate on disk; a file that cannot be used is set aside.
 fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
     let place = place(parts);
     let read = match store::read(&place) {
@@ -470,11 +470,11 @@ fn stored(parts: &KeeperParts) -> Option<IssuedCertificate> {
     }
 }
 
-/// Between two looks at what other nodes got.
+/// The interval between two checks for certificates of other nodes.
 const SYNCHRONIZE_EVERY: Duration = Duration::from_secs(15);
-/// While another node orders, or the engine is away.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The interval between two attempts while another node orders, or the engine is unavailable.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time between two readings of the clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(600);
-/// A hundred names take two minutes where the directory is slow.
+/// The time limit for an order. A hundred names need two minutes with a slow directory.
 const LONGEST_ORDER: Duration = Duration::from_secs(600);

@@ -1,10 +1,10 @@
 //! Automatic certificates: ACME (RFC 8555) for sites with `tls = "auto"`.
 //!
-//! One task for each certificate (`keeper`) decides by pure rules when to order (`schedule`), orders (`order`) with the one
+//! One task for each certificate (`keeper`) decides by pure rules when to order (`schedule`), orders (`order`) with the
 //! account at the directory (`account`), writes the result to disk (`store`) and installs it for handshakes. Stored
-//! certificates are installed before the first listener opens, so a restart orders nothing. A certificate that is in use
-//! stays in use until there is another one, whatever fails. Visitors never wait for this module: front threads read the
-//! current tokens ([`Acme::response`]) only for requests to [`CHALLENGES`].
+//! certificates are installed before the first listener opens, so that a restart orders nothing. Whatever fails, the
+//! certificate in use remains until there is another one. Visitors never wait for this module: front threads read the current
+//! tokens ([`Acme::response`]) only for requests to [`CHALLENGES`].
 //!
 //! In a cluster with a key, one node orders for all, and every node answers the challenges (`sharing`).
 //!

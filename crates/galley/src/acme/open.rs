@@ -1,4 +1,4 @@
-//! Opens the storage of ACME, installs the stored certificates, and starts their keepers.
+//! Opens the certificate storage, installs the stored certificates, and starts their keepers.
 
 use std::io;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use super::{account, keeper};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
-/// The arguments of a start.
+/// The input for opening.
 pub struct AcmeSpec<'b> {
-    /// `[acme]`.
+    /// The settings in `[acme]`.
     pub settings: Settings,
     /// The wanted certificates.
     pub wanted: Vec<WantedCertificate>,
-    /// Time.
+    /// The clock.
     pub clock: Clock,
-    /// What gets the certificates.
+    /// The store of certificates for handshakes.
     pub handshakes: Arc<Certificates>,
-    /// What the same directory was asked before, if a configuration replaces another: pauses after failures go on.
+    /// The state under the previous configuration, if one is replaced: pauses after failures continue.
     pub before: Option<&'b Acme>,
-    /// The other nodes, with which certificates are shared.
+    /// The secrets that the nodes of a cluster share.
     pub secrets: Option<SharedSecrets>,
 }
 
-/// Everything is loaded and handed over; nothing is ordered yet.
+/// The loaded and installed certificates, before anything is ordered.
 pub struct AcmeReady {
     acme: Arc<Acme>,
     keepers: Vec<CertificateKeeper>,
@@ -42,13 +42,13 @@ pub struct AcmeReady {
 }
 
 impl AcmeReady {
-    /// What front cores and the admin interface look at.
+    /// The state for front threads and the admin interface.
     pub fn acme(&self) -> Arc<Acme> {
         Arc::clone(&self.acme)
     }
 
-    /// Begins to keep the certificates, in tasks of this runtime; they end when the set is dropped. To be called once
-    /// the listeners are open: the directory's servers ask them.
+    /// Starts the keepers, in tasks of this runtime; they end when the set is dropped. Must be called when
+    /// the listeners are open, because the directory's servers connect to them.
     pub fn start(self) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         if let Some(sharing) = self.sharing {
@@ -63,9 +63,9 @@ impl AcmeReady {
     }
 }
 
-/// Opens the storage and hands over the certificates that are there.
+/// Opens the storage and installs the stored certificates for handshakes.
 ///
-/// Errors: the storage folder cannot be made or listed, or a file that `[acme]` names cannot be read.
+/// Errors: the storage folder cannot be created or listed, or a file that `[acme]` names cannot be read.
 pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
     let store = Arc::new(Store::open(
         &spec.settings.storage,
@@ -88,14 +88,14 @@ pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
         Arc::new(Sharing::new(secrets, directory, spec.clock))
     });
     let (settings, clock) = (spec.settings, spec.clock);
-    let office = account::Office::new(settings, Arc::clone(&store), sharing.clone(), clock)?;
-    let office = Arc::new(office);
+    let opener = account::AccountOpener::new(settings, Arc::clone(&store), sharing.clone(), clock)?;
+    let opener = Arc::new(opener);
     let turns = Arc::new(Semaphore::new(ORDERS_AT_A_TIME));
     let keepers = acme.certificates.iter().map(|certificate| {
         CertificateKeeper::open(keeper::KeeperParts {
             acme: Arc::clone(&acme),
             certificate: Arc::clone(certificate),
-            office: Arc::clone(&office),
+            opener: Arc::clone(&opener),
             store: Arc::clone(&store),
             handshakes: Arc::clone(&spec.handshakes),
             turns: Arc::clone(&turns),
@@ -112,5 +112,6 @@ pub fn open(spec: AcmeSpec<'_>) -> io::Result<AcmeReady> {
     })
 }
 
-/// Orders at a time: those of a machine with hundreds of sites neither crowd the directory nor take long.
+/// The maximum number of concurrent orders, so that a machine with hundreds of sites neither overloads the directory nor
+/// needs long.
 const ORDERS_AT_A_TIME: usize = 4;

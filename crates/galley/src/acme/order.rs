@@ -1,8 +1,7 @@
 //! One order, from the list of names to the certificate (RFC 8555 section 7.4).
 //!
 //! Challenge responses are served only while their order is in progress: they are removed with the order, however it ends.
-//! Cancel-safe in this sense: an order that is dropped midway leaves nothing but an order at the directory, which expires
-//! by itself.
+//! An order whose future is dropped leaves only an unfinished order at the directory, which expires.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use instant_acme::{
 };
 
 use super::Acme;
-use super::account::Visit;
+use super::account::OpenedAccount;
 use super::certificate;
 use super::challenge::{Challenge, PostedChallenge};
 use super::dns::TxtRecord;
@@ -26,21 +25,21 @@ use crate::tls::Certificates;
 /// The contents of an order.
 pub(super) struct OrderRequest<'a> {
     pub(super) names: &'a [String],
-    /// The certificate that it replaces (RFC 9773 section 5).
+    /// The certificate that this order replaces (RFC 9773 section 5).
     pub(super) replaces: Option<CertificateIdentifier<'static>>,
     pub(super) profile: Option<&'a str>,
-    /// How names may be proved, the preferred way first.
+    /// The permitted challenge types, the preferred one first.
     pub(super) ways: &'a [AcmeChallenge],
     pub(super) dns: Option<&'a DnsProof>,
     pub(super) acme: &'a Arc<Acme>,
     pub(super) handshakes: &'a Arc<Certificates>,
-    /// The other nodes, which answer challenges too.
+    /// The other nodes, which also answer challenges.
     pub(super) sharing: Option<&'a Sharing>,
 }
 
 impl OrderRequest<'_> {
-    /// Private key and chain in PEM.
-    pub(super) async fn run(self, visit: &Visit) -> Result<String, OrderError> {
+    /// Completes the order. Returns the private key and the chain in PEM.
+    pub(super) async fn run(self, opened: &OpenedAccount) -> Result<String, OrderError> {
         let names: Vec<Identifier> = self.names.iter().cloned().map(Identifier::Dns).collect();
         let mut wanted = NewOrder::new(&names);
         if let Some(replaces) = self.replaces.clone() {
@@ -49,7 +48,7 @@ impl OrderRequest<'_> {
         if let Some(profile) = self.profile {
             wanted = wanted.profile(profile);
         }
-        let mut order = visit.account.new_order(&wanted).await?;
+        let mut order = opened.account.new_order(&wanted).await?;
         let proofs = self.post_all(&mut order).await?;
         if !proofs.is_empty() {
             let notes = self.spread(&proofs).await;
@@ -66,14 +65,14 @@ impl OrderRequest<'_> {
         Ok(format!("{}{chain}", key.serialize_pem()))
     }
 
-    /// Has the other nodes answer too.
+    /// Makes the other nodes answer the challenges, too.
     async fn spread(&self, proofs: &[Proof]) -> Option<PostedNotes> {
         let posted = proofs.iter().filter_map(|proof| proof.posted.as_ref());
         let challenges = posted.map(|posted| &posted.challenge);
         self.sharing?.spread(challenges).await
     }
 
-    /// Says to the directory that there are answers, and waits until it has seen them.
+    /// Tells the directory that the challenges are ready, and waits until it has validated them.
     async fn prove(&self, order: &mut Order, proofs: &[Proof]) -> Result<(), OrderError> {
         let has_records = proofs.iter().any(|proof| proof.record.is_some());
         if let Some(dns) = self.dns.filter(|_| has_records) {
@@ -85,15 +84,15 @@ impl OrderRequest<'_> {
             if authorization.status == AuthorizationStatus::Pending {
                 let name = authorization.identifier().to_string();
                 let mut challenge = choose(&mut authorization, self.ways, &name)?;
-                // The directory may have looked, and found it wrong, before it answers.
-                let told = challenge.set_ready().await;
-                told.map_err(|error| OrderError::about(&name, error))?;
+                // The directory may already have validated the challenge, and found it invalid, before it responds.
+                let sent = challenge.set_ready().await;
+                sent.map_err(|error| OrderError::about(&name, error))?;
             }
         }
         await_proof(order).await
     }
 
-    /// Puts up an answer for each name that is not proved yet.
+    /// Posts a challenge for each name that is not validated yet.
     async fn post_all(&self, order: &mut Order) -> Result<Vec<Proof>, OrderError> {
         let mut proofs = Vec::new();
         let mut authorizations = order.authorizations();
@@ -142,7 +141,7 @@ impl OrderRequest<'_> {
     }
 }
 
-/// The challenge of the first way that the directory offers.
+/// The challenge of the first permitted type that the directory offers.
 fn choose<'a>(
     authorization: &'a mut AuthorizationHandle<'a>,
     ways: &[AcmeChallenge],
@@ -170,9 +169,9 @@ fn kind(way: AcmeChallenge) -> ChallengeType {
     }
 }
 
-/// Waits until the directory has seen all proofs; reports which one it did not accept and why.
+/// Waits until the directory has validated all challenges; the error names the one that it rejected and the reason.
 async fn await_proof(order: &mut Order) -> Result<(), OrderError> {
-    let told = match order.poll_ready(&POLLING).await {
+    let error = match order.poll_ready(&POLLING).await {
         Ok(OrderStatus::Ready | OrderStatus::Valid) => return Ok(()),
         Ok(_) => OrderError::new("the directory refused the order"),
         Err(error) => OrderError::from(error),
@@ -184,10 +183,10 @@ async fn await_proof(order: &mut Order) -> Result<(), OrderError> {
             return Err(refusal(&authorization));
         }
     }
-    Err(told)
+    Err(error)
 }
 
-/// Why a name was not proved: what the directory says of its challenge.
+/// The directory's reason for rejecting the challenge of a name.
 fn refusal(authorization: &AuthorizationHandle<'_>) -> OrderError {
     let name = authorization.identifier().to_string();
     let mut problems = authorization.challenges.iter();
@@ -197,13 +196,13 @@ fn refusal(authorization: &AuthorizationHandle<'_>) -> OrderError {
     }
 }
 
-/// An answer to a challenge, which goes with this value.
+/// A posted challenge or DNS record; removed when this is dropped.
 struct Proof {
     posted: Option<PostedChallenge>,
     record: Option<TxtRecord>,
 }
 
-/// A directory validates from several places in the world; most are satisfied after two seconds.
+/// Polls the order. A directory validates from several places in the world; most need two seconds.
 const POLLING: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)

@@ -1,23 +1,23 @@
-//! Why an order failed, in the directory's own words if it gave a reason.
+//! The error of an order, in the directory's own words if it gave a reason.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use instant_acme::{Error, Problem};
 
-/// Why an order failed.
+/// The reason why an order failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OrderError {
-    /// For people: one line, without control characters, of limited length.
+    /// The text for people: one line, without control characters, of limited length.
     pub(super) words: String,
-    /// The type of the problem document, without the part that is the same for all (RFC 8555 section 6.7).
+    /// The type of the problem document, without the common prefix (RFC 8555 section 6.7).
     pub(super) kind: String,
     /// The pause that the directory requests.
     pub(super) retry_after: Option<Duration>,
 }
 
 impl OrderError {
-    /// One that no directory told of.
+    /// An error without a problem document of the directory.
     pub(super) fn new(words: impl fmt::Display) -> Self {
         Self {
             words: one_line(&words.to_string()),
@@ -26,7 +26,7 @@ impl OrderError {
         }
     }
 
-    /// What a problem document says; `about` is the name that it concerns.
+    /// The error in a problem document; `about` is the name that it concerns.
     pub(super) fn of_problem(about: Option<&str>, problem: &Problem) -> Self {
         let kind = problem.r#type.as_deref().unwrap_or_default();
         let kind = kind.strip_prefix(ERRORS).unwrap_or(kind);
@@ -45,7 +45,7 @@ impl OrderError {
         }
     }
 
-    /// What went wrong with the proof of a name.
+    /// An error with the challenge of a name.
     pub(super) fn about(name: &str, error: Error) -> Self {
         match error {
             Error::Api(problem) => Self::of_problem(Some(name), &problem),
@@ -53,7 +53,7 @@ impl OrderError {
         }
     }
 
-    /// The same, with the pause that the directory requests.
+    /// The same error with the pause that the directory requests.
     pub(super) fn with(self, retry_after: Option<Duration>) -> Self {
         Self {
             retry_after,
@@ -84,7 +84,7 @@ impl fmt::Display for OrderError {
     }
 }
 
-/// The words go to logs and terminals, and anybody's server may be the directory.
+/// Makes a text safe for logs and terminals, because the directory is untrusted.
 fn one_line(text: &str) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut line: String = plain.take(MOST_WORDS + 1).collect();

@@ -1,8 +1,8 @@
-//! What the nodes of a cluster share of ACME: certificates with their keys, the account, challenges, and whose turn it is
-//! to order.
+//! The ACME state that the nodes of a cluster share: certificates with their keys, the account, challenges, and which node's
+//! turn it is to order.
 //!
-//! All of it is encrypted with the key of the cluster. If the engine of the cluster is away, each node continues with the
-//! files on its disk.
+//! Everything is encrypted with the key of the cluster. While the engine of the cluster is unavailable, each node continues
+//! with the files on its disk.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::challenge::{Challenge, PostedChallenge};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
-/// What the nodes share of one directory.
+/// The shared state for one directory.
 pub(super) struct Sharing {
     secrets: SharedSecrets,
     directory: String,
@@ -32,12 +32,12 @@ impl Sharing {
         }
     }
 
-    /// Keeps the connection to the engine until it is dropped.
+    /// Keeps the connection to the engine until the future is dropped.
     pub(super) async fn keep_connected(self: Arc<Self>) {
         self.secrets.keep_connected().await;
     }
 
-    /// The certificate of the nodes whose first name is this one; `None`: there is none that can be parsed.
+    /// The shared certificate with this first name; `None` if there is none that can be parsed.
     pub(super) async fn certificate(
         &self,
         first: &str,
@@ -47,7 +47,7 @@ impl Sharing {
         Ok(found.and_then(|pem| IssuedCertificate::read(&pem).ok()))
     }
 
-    /// Gives the nodes a certificate. False: the engine does not take it.
+    /// Shares a certificate. Returns false if the engine does not store it.
     pub(super) async fn store_certificate(&self, first: &str, held: &IssuedCertificate) -> bool {
         let name = self.name(first);
         let name = SecretName {
@@ -59,7 +59,7 @@ impl Sharing {
         stored.await
     }
 
-    /// Takes the turn to order a certificate; `None`: another node has it.
+    /// Takes the turn to order a certificate; `None` if another node has it.
     pub(super) async fn take_turn(&self, first: &str) -> Result<Option<SecretTurn>, EngineAway> {
         let name = self.name(first);
         let name = SecretName {
@@ -69,12 +69,12 @@ impl Sharing {
         self.secrets.take_turn(name).await
     }
 
-    /// The account of the nodes.
+    /// The shared account.
     pub(super) async fn account(&self) -> Result<Option<String>, EngineAway> {
         self.find(ACCOUNT, &self.directory).await
     }
 
-    /// Gives the nodes an account. Without the engine the next node registers another one.
+    /// Shares an account. Without the engine the next node registers another one.
     pub(super) async fn store_account(&self, text: &str) {
         let name = self.account_name();
         let now = self.clock.wall();
@@ -83,12 +83,12 @@ impl Sharing {
         }
     }
 
-    /// Takes the turn to register an account; `None`: another node has it.
+    /// Takes the turn to register an account; `None` if another node has it.
     pub(super) async fn take_account_turn(&self) -> Result<Option<SecretTurn>, EngineAway> {
         self.secrets.take_turn(self.account_name()).await
     }
 
-    /// Has all nodes answer challenges, and returns when they do; `None`: this node alone answers.
+    /// Makes all nodes answer challenges, and returns when they do; `None`: only this node answers.
     pub(super) async fn spread(
         &self,
         challenges: impl Iterator<Item = &Challenge>,
@@ -113,7 +113,7 @@ impl Sharing {
         }
     }
 
-    /// Answers the challenges of other nodes' orders until it is dropped.
+    /// Answers the challenges of other nodes' orders until the future is dropped.
     pub(super) async fn follow(self: Arc<Self>, acme: Arc<Acme>, handshakes: Arc<Certificates>) {
         let mut answered: HashMap<Vec<u8>, PostedChallenge> = HashMap::new();
         loop {
@@ -141,7 +141,7 @@ impl Sharing {
         Ok(found.and_then(|bytes| String::from_utf8(bytes).ok()))
     }
 
-    /// Certificates of different directories have nothing to do with each other.
+    /// The shared name of a certificate. It includes the directory, so that certificates of different directories are separate.
     fn name(&self, first: &str) -> String {
         format!("{} {first}", self.directory)
     }
@@ -158,14 +158,14 @@ const CERTIFICATE: &str = "certificate";
 const ACCOUNT: &str = "account";
 const CHALLENGE: &str = "challenge";
 
-/// Between two looks for challenges.
+/// The interval between two checks for challenges.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
-/// After so long all nodes have seen a challenge: each has looked five times.
+/// The time after which all nodes have a challenge: five check intervals.
 const SPREAD: Duration = Duration::from_millis(2_500);
 
-/// Longer than an order may take.
+/// Longer than the time limit of an order.
 const CHALLENGE_LIFETIME: Duration = Duration::from_secs(900);
 
-/// Each order renews it.
+/// The lifetime of the shared account; each order renews it.
 const ACCOUNT_LIFETIME: Duration = Duration::from_secs(400 * 86_400);

@@ -1,43 +1,43 @@
-//! The state of a certificate for people. Its keeper writes it, the admin thread reads it.
+//! The state of a certificate for the admin interface. Written by its keeper, read by the admin thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// A certificate that is wanted.
+/// A certificate to obtain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedCertificate {
-    /// How people name the site.
+    /// The site's name for people.
     pub site: String,
-    /// The site's place among all.
+    /// The site's index.
     pub number: u32,
-    /// Canonical host names, none twice; never empty, at most [`MOST_NAMES`].
+    /// Canonical host names without duplicates; never empty, at most [`MOST_NAMES`].
     pub names: Vec<String>,
 }
 
-/// A certificate that is kept, and how it stands.
+/// A managed certificate with its state.
 pub struct CertificateStatus {
     pub(super) wanted: WantedCertificate,
     state: Mutex<StatusFields>,
 }
 
-/// Its present state.
+/// The state of a managed certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusFields {
-    /// The names that it is wanted for.
+    /// The wanted names.
     pub names: Vec<String>,
-    /// Until when the one in use is valid; `None`: there is none.
+    /// The end of validity of the certificate in use; `None` if there is none.
     pub not_after: Option<SystemTime>,
-    /// When it is ordered next.
+    /// The time of the next order.
     pub next: Option<SystemTime>,
     /// Whether an order is in progress.
     pub is_ordering: bool,
-    /// Why the last order failed; `None` after a success.
+    /// The reason why the last order failed; `None` after a success.
     pub trouble: Option<String>,
-    /// Certificates that were issued since the start.
+    /// The number of certificates issued since the start.
     pub issued: u64,
-    /// Orders that failed since the start.
+    /// The number of failed orders since the start.
     pub failures: u64,
-    /// Orders that failed since one did not.
+    /// The number of consecutive failed orders.
     pub failures_in_a_row: u32,
 }
 
@@ -53,7 +53,7 @@ impl CertificateStatus {
         }
     }
 
-    /// The same as `before`, which was a certificate of the same names: the results of its orders are kept.
+    /// Continues `before`, a certificate for the same names: the results of its orders are kept.
     pub(super) fn after(wanted: WantedCertificate, before: &Self) -> Self {
         let state = StatusFields {
             is_ordering: false,
@@ -79,5 +79,5 @@ impl CertificateStatus {
     }
 }
 
-/// What Let's Encrypt puts into one certificate at most; other directories allow no more.
+/// The maximum number of names in one certificate of Let's Encrypt; other directories do not permit more.
 pub const MOST_NAMES: usize = 100;

@@ -1,12 +1,13 @@
-//! The files that survive a restart: the account and the certificates, readable by nobody else.
+//! The files that survive a restart: the account and the certificates, readable only by Galley's user.
 //!
 //! ```text
 //! <storage>/<directory>/account.json       the account's address, its key, what it was registered with
 //! <storage>/<directory>/sites/<name>.pem   private key, then the chain: one file, so that they cannot come apart
 //! ```
 //!
-//! A file is written under a temporary name, synced, and renamed: after a crash the old or the new one is complete. A file
-//! that cannot be parsed is renamed to `.broken` and replaced by its next version. These calls block: not for a front core.
+//! A file is written under a temporary name, synced, and renamed, so that after a crash either the old or the new version is
+//! complete. A file that cannot be parsed is renamed to `.broken` and replaced by its next version. These calls block, so
+//! that front threads must not use them.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Creates missing folders, and removes half-written files of a crash.
+    /// Opens the storage: creates missing folders, and removes incomplete files from a crash.
     pub(super) fn open(storage: &Path, directory: &str) -> io::Result<Self> {
         let store = Self::of(storage, directory);
         let (folder, sites) = (&store.folder, &store.sites);
@@ -44,25 +45,25 @@ impl Store {
         Ok(store)
     }
 
-    /// The same without looking at the disk: nothing is made or cleared away.
+    /// The paths of the storage, without creating or removing anything.
     pub(super) fn of(storage: &Path, directory: &str) -> Self {
         let folder = storage.join(file_name(directory));
         let sites = folder.join("sites");
         Self { folder, sites }
     }
 
-    /// Where the account is.
+    /// The path of the account's file.
     pub(super) fn account(&self) -> PathBuf {
         self.folder.join("account.json")
     }
 
-    /// Where the certificate is whose first name is this one.
+    /// The path of the certificate with this first name.
     pub(super) fn certificate(&self, name: &str) -> PathBuf {
         self.sites.join(format!("{}.pem", file_name(name)))
     }
 }
 
-/// Private keys are not written where other users can replace files.
+/// Checks that other users cannot replace files in the folder, before private keys are written there.
 fn is_ours(folder: &Path) -> io::Result<()> {
     let found = fs::symlink_metadata(folder)?;
     let me = rustix::process::geteuid().as_raw();
@@ -96,48 +97,48 @@ pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
 
 /// Replaces the file by `text`, durably, readable by the owner only.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let beside = beside(path, "tmp");
-    let written = write_beside(path, &beside, text);
+    let temporary = with_suffix(path, "tmp");
+    let written = write_temporary(path, &temporary, text);
     if written.is_err() {
-        // It may not even be there.
-        let _ = fs::remove_file(&beside);
+        // The file may not exist.
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-fn write_beside(path: &Path, beside: &Path, text: &str) -> io::Result<()> {
+fn write_temporary(path: &Path, temporary: &Path, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(beside)?;
+        .open(temporary)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(beside, path)?;
+    fs::rename(temporary, path)?;
     match path.parent() {
         Some(folder) => File::open(folder)?.sync_all(),
         None => Ok(()),
     }
 }
 
-/// Renames a file that cannot be used, so that people can look at it.
+/// Renames a file that cannot be used, and keeps it for examination.
 pub(super) fn set_aside(path: &Path) -> io::Result<()> {
-    fs::rename(path, beside(path, "broken"))
+    fs::rename(path, with_suffix(path, "broken"))
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+fn with_suffix(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(end);
     PathBuf::from(name)
 }
 
-/// A name that is one in any folder: of `https://ca.test/dir`, `ca.test-dir`.
+/// A file name from a text: `ca.test-dir` from `https://ca.test/dir`.
 fn file_name(text: &str) -> String {
     let text = text.strip_prefix("https://").unwrap_or(text);
     let plain = text.chars().map(|c| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => c,
-        // A wildcard does not share the file of the name without it.
+        // The file of a wildcard must differ from that of the name without it.
         '*' => '_',
         _ => '-',
     });
@@ -145,10 +146,10 @@ fn file_name(text: &str) -> String {
     name.trim_matches(['.', '-']).to_owned()
 }
 
-/// A host name has 253 bytes at most, a file's name 255.
+/// The maximum length. A host name has at most 253 bytes, a file name 255.
 const MOST_NAME: usize = 240;
 
-/// The file in which the certificate is kept whose first name is this one: its key, then the chain.
+/// The path of the certificate with this first name: its private key, then the chain.
 pub fn file_of(settings: &AcmeConfig, name: &str) -> PathBuf {
     Store::of(&settings.storage, &settings.directory).certificate(name)
 }
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_whole_and_private() {
+    fn written_files_are_complete_and_private() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(&dir.path().join("a/b"), "https://ca.test:14000/dir").unwrap();
         let place = store.certificate("example.com");
@@ -178,25 +179,25 @@ mod tests {
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1);
         set_aside(&place).unwrap();
         assert_eq!(read(&place).unwrap(), None);
-        assert_eq!(mode(&beside(&place, "broken")), 0o600);
+        assert_eq!(mode(&with_suffix(&place, "broken")), 0o600);
     }
 
     #[test]
-    fn what_a_crash_left_goes_and_the_rest_stays() {
+    fn incomplete_files_of_a_crash_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let open = || Store::open(dir.path(), "https://ca.test/dir").unwrap();
         let place = open().certificate("example.com");
         write(&place, "kept").unwrap();
-        fs::write(beside(&place, "tmp"), "torn").unwrap();
-        fs::write(beside(&open().account(), "tmp"), "torn").unwrap();
+        fs::write(with_suffix(&place, "tmp"), "torn").unwrap();
+        fs::write(with_suffix(&open().account(), "tmp"), "torn").unwrap();
         let store = open();
-        assert!(!beside(&place, "tmp").exists());
-        assert!(!beside(&store.account(), "tmp").exists());
+        assert!(!with_suffix(&place, "tmp").exists());
+        assert!(!with_suffix(&store.account(), "tmp").exists());
         assert_eq!(read(&place).unwrap().as_deref(), Some("kept"));
     }
 
     #[test]
-    fn a_folder_that_others_may_write_to_is_refused() {
+    fn a_folder_that_others_may_write_to_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path(), "https://ca.test/dir").unwrap();
         fs::set_permissions(&store.folder, fs::Permissions::from_mode(0o770)).unwrap();
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_leaves_the_old_file_and_no_other() {
+    fn a_failed_write_keeps_the_old_file_and_no_temporary_one() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("x.pem");
         fs::create_dir(&place).unwrap();

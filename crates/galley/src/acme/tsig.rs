@@ -17,7 +17,7 @@ use super::dns_name::DnsName;
 
 /// A shared key. Its `Debug` does not show the secret.
 pub(super) struct TsigKey {
-    /// Both sides know it by this name.
+    /// The name by which both sides know the key.
     pub(super) name: DnsName,
     /// The name of the algorithm.
     pub(super) algorithm: DnsName,
@@ -30,7 +30,7 @@ impl fmt::Debug for TsigKey {
     }
 }
 
-/// Why a file contains no key. Each text continues after the name of the file.
+/// The reason why a file contains no key. Each text continues after the name of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadTsigKey {
     #[error("which is not a key as `tsig-keygen` prints it")]
@@ -79,7 +79,7 @@ impl TsigKey {
         })
     }
 
-    /// The signature of these pieces in a row.
+    /// The signature of the concatenated pieces.
     pub(super) fn sign(&self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.key);
         for piece in pieces {
@@ -88,13 +88,14 @@ impl TsigKey {
         context.sign().as_ref().to_vec()
     }
 
-    /// Whether `mac` is the whole signature of these pieces; compared in constant time.
+    /// Whether `mac` is the full-length signature of the concatenated pieces; compared in constant time.
     pub(super) fn verifies(&self, pieces: &[&[u8]], mac: &[u8]) -> bool {
         hmac::verify(&self.key, &pieces.concat(), mac).is_ok()
     }
 }
 
-/// Words, texts in quotes, and the signs `{`, `}` and `;`, without comments. `None`: a text or a comment has no end.
+/// Splits a text into words, quoted strings, and the characters `{`, `}` and `;`, without comments. `None`: a string or a
+/// comment has no end.
 fn tokens(text: &str) -> Option<Vec<&str>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -125,7 +126,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn keys_are_read_as_they_are_printed() {
+    fn keys_of_tsig_keygen_are_parsed() {
         for text in [
             "key \"galley\" {\n\talgorithm hmac-sha256;\n\tsecret \"c2VjcmV0\";\n};\n",
             "# a comment\nkey galley { secret \"c2VjcmV0\"; algorithm HMAC-SHA256; }; // more",
@@ -134,7 +135,7 @@ mod tests {
             let key = TsigKey::parse(text).unwrap();
             assert_eq!(key.name, DnsName::parse("galley").unwrap(), "{text}");
             assert_eq!(key.algorithm, DnsName::parse("hmac-sha256").unwrap());
-            // Of `openssl dgst -sha256 -hmac secret`.
+            // The output of `openssl dgst -sha256 -hmac secret`.
             let mac = key.sign(&[b"a", b"b"]);
             assert!(key.verifies(&[b"ab"], &mac) && !key.verifies(&[b"ac"], &mac));
             assert!(!key.verifies(&[b"ab"], &mac[..16]), "a part of it");
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_keys() {
+    fn other_files_are_rejected() {
         for (text, why) in [
             ("", BadTsigKey::Syntax),
             ("galley hmac-sha256 c2VjcmV0", BadTsigKey::Syntax),
@@ -175,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_key_or_none(text in "[a-z{};\"#/*\\n ä-]{0,60}") {
+        fn any_text_is_parsed_without_panic(text in "[a-z{};\"#/*\\n ä-]{0,60}") {
             let _ = TsigKey::parse(&text);
             let _ = TsigKey::parse(&format!("key a {{ {text}"));
         }

@@ -12,7 +12,7 @@ use crate::acme::{self, Acme, AcmeReady, MOST_NAMES, WantedCertificate};
 use crate::clock::Clock;
 use crate::tls::Certificates;
 
-/// Loads the stored certificates and installs them for handshakes; `None` if no site wants any.
+/// Loads the stored certificates and installs them for handshakes; `None` if no site uses automatic certificates.
 pub(super) fn open(
     config: &Config,
     handshakes: &Arc<Certificates>,
@@ -34,7 +34,7 @@ pub(super) fn open(
     acme::open(spec).map(Some).map_err(ServerStartError::Acme)
 }
 
-/// The files of automatic certificates, with their sites.
+/// The sites with automatic certificates and the files of these certificates.
 pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     let Some(settings) = &config.acme else {
         return Vec::new();
@@ -47,8 +47,8 @@ pub fn files(config: &Config) -> Vec<(String, PathBuf)> {
     wanted(&config.sites).into_iter().filter_map(file).collect()
 }
 
-/// One certificate for each site, several if it has more hosts than fit into one. Sites that begin with the same host (on
-/// different addresses) share it, so that neither overwrites the other's file.
+/// The certificates to obtain: one for each site, several if the site has more hosts than fit into one. Sites with the same
+/// first host (on different addresses) share a certificate, so that neither overwrites the other's file.
 fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     let mut all: Vec<WantedCertificate> = Vec::new();
     for (number, site) in (0..).zip(sites).filter(|(_, site)| site.has_auto_tls) {
@@ -75,7 +75,7 @@ fn wanted(sites: &[SiteConfig]) -> Vec<WantedCertificate> {
     all
 }
 
-/// As certificates have it.
+/// The name of a host in a certificate.
 fn name(host: &HostPattern) -> Option<String> {
     match host {
         HostPattern::Exact(name) => Some(name.clone()),
@@ -93,7 +93,7 @@ mod tests {
     fn wanted_of(sites: &[(&str, &[String])]) -> Vec<WantedCertificate> {
         let mut text = "[server]\nlisten_tls = [\"127.0.0.1:0\"]\n".to_owned();
         for (index, (tls, hosts)) in sites.iter().enumerate() {
-            // Addresses of their own, so that sites may have the same hosts.
+            // A separate address for each site, so that sites may have the same hosts.
             let address = format!("127.0.0.{}:8080", index + 1);
             let secure = format!("127.0.0.{}:8443", index + 1);
             let _ = writeln!(
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_site_has_a_certificate_and_shares_it_with_its_like() {
+    fn sites_with_the_same_first_host_share_a_certificate() {
         let hosts = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let (one, other): (Vec<String>, Vec<String>) =
             (hosts(&["a.test", "b.test"]), hosts(&["a.test", "c.test"]));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn more_hosts_than_fit_have_several() {
+    fn a_site_with_many_hosts_gets_several_certificates() {
         let hosts: Vec<String> = (0..250).map(|n| format!("h{n}.test")).collect();
         let all = wanted_of(&[("tls = \"auto\"", &hosts)]);
         let counts: Vec<usize> = all.iter().map(|one| one.names.len()).collect();

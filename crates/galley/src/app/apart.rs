@@ -1,5 +1,5 @@
-//! The programs of other users than that of a Galley that gives up root: collected before it does, or taken over from the
-//! process before.
+//! Programs that run as a user other than Galley's: prepared before Galley gives up root, or taken over from the
+//! previous process.
 
 use std::collections::HashMap;
 
@@ -13,19 +13,19 @@ use crate::php::privileged::{
 };
 use crate::php::{PhpSettings, PhpStartError};
 
-/// The programs of other users than Galley's, and the process that starts them.
+/// The programs of users other than Galley's, and the process that starts them.
 pub(super) enum Apart {
-    /// It was started here.
+    /// The process was started by this Galley.
     Own(Privileged, PrivilegedPools),
-    /// It was started by an earlier Galley.
+    /// The process was started by an earlier Galley.
     Inherited(InheritedKeeper),
 }
 
-/// By the number of the site, and of its upstream: 0 generates its pages, then `SiteConfig::further`.
+/// Pools by the index of the site and of its upstream: 0 generates its pages, then `SiteConfig::further`.
 type PrivilegedPools = HashMap<(usize, usize), PrivilegedPool>;
 
-/// Takes over the privileged process of the process before. If there is none, starts it, if Galley is about to give up root and
-/// some site's `php_user` is another user. To be called while Galley is root and has one thread.
+/// Takes over the privileged process of the previous Galley process. If there is none, starts one, provided that Galley is
+/// about to give up root and some site's `php_user` is another user. Must be called while Galley is root and has one thread.
 pub(super) fn prepare(
     config: &Config,
     inherited: Option<InheritedKeeper>,
@@ -54,7 +54,7 @@ pub(super) fn prepare(
 }
 
 impl Apart {
-    /// Its pools, the line to the process, and its end. Call within a runtime.
+    /// Returns the pools, the channel to the privileged process, and the handle that ends it. Must be called within a runtime.
     pub(super) async fn open(
         self,
         config: &Config,
@@ -82,7 +82,7 @@ impl Apart {
 }
 
 impl ServerStartError {
-    /// Whether a process that takes over cannot do what a restart can.
+    /// Whether a process that takes over cannot apply the configuration, but a restart can.
     pub fn needs_restart(&self) -> bool {
         let cause = match self {
             Self::Php { cause, .. } => Some(cause),
@@ -92,8 +92,8 @@ impl ServerStartError {
     }
 }
 
-/// The pools of the process before, for the sites that want them with the same settings. The privileged process starts only
-/// what was planned for the first Galley.
+/// The pools of the previous process, for the sites that want them with the same settings. The privileged process starts only
+/// the programs in the plan of the first Galley.
 fn inherited_pools(
     config: &Config,
     mut inherited: Vec<InheritedPrivileged>,
@@ -144,7 +144,7 @@ pub(super) fn is_apart(config: &Config, site: &SiteConfig) -> bool {
     own.is_some() && other.is_some() && own != other
 }
 
-/// How many sites have something that runs as another user than a Galley that gives up root.
+/// The number of sites that run a program as a user other than that of a Galley that gives up root.
 pub fn sites_apart(config: &Config) -> usize {
     let has_program = |site: &&SiteConfig| {
         let mut upstreams = upstreams(site).enumerate();

@@ -41,13 +41,13 @@ pub(super) struct Built {
     pub(super) checked: Vec<CheckedServer>,
     /// The countries of clients.
     pub(super) countries: Option<Arc<Countries>>,
-    /// What confines the threads that deal with clients and upstreams.
+    /// The sandbox of the threads that communicate with clients and upstreams.
     pub(super) sandbox: Option<Sandbox>,
-    /// Those of `fetch_threads`.
+    /// The join handles of `fetch_threads`.
     pub(super) threads: Vec<JoinHandle<()>>,
 }
 
-/// Pools and sites of a configuration; `php` is what Galley runs for them, in the order of the sites.
+/// Builds the pools and sites of a configuration. `php`: the programs that Galley runs for the sites, in the order of the sites.
 pub(super) fn build(
     config: &Config,
     php: &[SitePhp],
@@ -128,7 +128,7 @@ fn countries(config: &Config) -> Result<Option<Arc<Countries>>, ServerStartError
     Ok(Some(Arc::new(countries)))
 }
 
-/// How the sites share the memory.
+/// The memory quotas of the sites.
 fn quotas(config: &Config, sites: &[Arc<Site>]) -> Vec<SiteQuota> {
     let quotas = sites.iter().map(|site| SiteQuota {
         mark: site.mark,
@@ -194,7 +194,7 @@ fn dashboard(site: &SiteConfig) -> Option<SiteDashboard> {
     })
 }
 
-/// How the site's scheduled tasks are run, by the first host that is one.
+/// The settings for the site's scheduled tasks. Internal requests name the first host that is not a pattern.
 fn cron(site: &SiteConfig, planned: &Planned, fetch_threads: &[Handle]) -> Option<SiteCron> {
     let (Pace::Every(every), Some(index)) = (site.cron, planned.cron) else {
         return None;
@@ -220,7 +220,7 @@ struct SiteParts {
     php: Option<Arc<PoolNumbers>>,
     number: u32,
     identity: SiteIdentity,
-    /// That of its access log.
+    /// The index of the site's access log.
     log: usize,
     countries: Option<Arc<Countries>>,
 }
@@ -274,7 +274,7 @@ fn folder(
     ))))
 }
 
-/// Limits towards clients.
+/// The limits for client connections.
 pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits {
     let server = &config.server;
     ClientLimits {
@@ -290,7 +290,7 @@ pub(super) fn front_limits(config: &Config, connections: usize) -> ClientLimits 
     }
 }
 
-/// What a token file holds, without the line end.
+/// The content of a token file without the line end.
 pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, ServerStartError> {
     path.map(|path| {
         file::read_text(path, MOST_OF_TOKEN)
@@ -303,7 +303,7 @@ pub(super) fn token(path: Option<&PathBuf>) -> Result<Option<String>, ServerStar
     .transpose()
 }
 
-/// The start of all request ids of one core: random, so that ids of several runs differ.
+/// The start of all request ids of one core: random, so that ids from different runs differ.
 pub(super) fn id_prefix() -> String {
     let random = u64::from_ne_bytes(sys::random_bytes());
     format!("{:010x}", random & 0xff_ffff_ffff)

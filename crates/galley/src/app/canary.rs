@@ -1,9 +1,9 @@
 //! Folders that purge a site when they are emptied.
 //!
-//! nginx-helper purges everything by removing the contents of nginx's cache folder, with PHP's own functions and without a
-//! request. Galley keeps one file in such a folder and watches it; when anything there is removed, the site is purged hard.
-//! The file is written again *before* the purge: if PHP removes the folder's contents once more in between, that removal
-//! causes another purge. If the file is missing at the start, it was removed while Galley was not running.
+//! nginx-helper purges everything by removing the contents of nginx's cache folder with PHP's own functions, without a
+//! request. Galley keeps one file in such a folder and watches the folder. When a file is removed there, Galley purges the
+//! site hard. The file is created again *before* the purge: if PHP removes the folder's contents again in between, that
+//! removal causes another purge. If the file is missing at the start, it was removed while Galley was not running.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -25,7 +25,7 @@ use super::ServerStartError;
 use crate::durable::{FolderOwner, PurgeSource};
 use crate::request::Site;
 
-/// The watchers of all folders that the configuration names; they end when this is dropped.
+/// Starts watching all folders that the configuration names; the watchers end when the result is dropped.
 pub(super) fn start(
     config: &Config,
     sites: &Arc<Vec<Arc<Site>>>,
@@ -47,7 +47,7 @@ pub(super) fn start(
     Ok(watchers)
 }
 
-/// Purges the site whenever something was removed.
+/// Purges the site whenever a file is removed from its folder.
 async fn watch(folder: CanaryFolder, sites: Weak<Vec<Arc<Site>>>, index: usize) {
     let mut was_removed = folder.put_back().unwrap_or(true);
     loop {
@@ -58,7 +58,7 @@ async fn watch(folder: CanaryFolder, sites: Weak<Vec<Arc<Site>>>, index: usize) 
             let Some(site) = site else { return };
             purge(&site, &folder.path).await;
         }
-        match folder.news().await {
+        match folder.next_event().await {
             Ok(CanaryEvent::Removed) => {}
             Ok(CanaryEvent::Gone) => folder.find_again().await,
             Err(error) => {
@@ -83,20 +83,20 @@ async fn purge(site: &Site, path: &Path) {
     receipt.acknowledged().await.log(&site.core.name);
 }
 
-/// A folder that is watched.
+/// A watched folder.
 struct CanaryFolder {
     path: PathBuf,
-    /// The user who must be able to remove files there, if Galley may change the folder's owner.
+    /// The user who must be able to remove files in the folder, if Galley may change the folder's owner.
     owner: Option<FolderOwner>,
     events: AsyncFd<OwnedFd>,
 }
 
-/// What came.
+/// An event in a watched folder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum CanaryEvent {
-    /// Something was removed from the folder.
+    /// A file was removed from the folder.
     Removed,
-    /// The folder itself is not there any more.
+    /// The folder itself was removed or moved.
     Gone,
 }
 
@@ -118,7 +118,7 @@ impl CanaryFolder {
         Ok(folder)
     }
 
-    /// Makes the folder if it is not there, and listens to it.
+    /// Creates the folder if it does not exist, and watches it.
     fn watch(&self) -> io::Result<()> {
         match DirBuilder::new().mode(FOLDER_MODE).create(&self.path) {
             Ok(()) => {
@@ -135,9 +135,9 @@ impl CanaryFolder {
         Ok(())
     }
 
-    /// Sees to it that there is something to be removed. Says whether there was not.
+    /// Creates the file if it is missing. Returns whether it was missing.
     fn put_back(&self) -> io::Result<bool> {
-        // A user who may write here may have put a link in its place: whatever is there is not touched.
+        // A user with write access may have put a link in place of the file, so an existing file is not touched.
         let made = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -150,17 +150,17 @@ impl CanaryFolder {
         }
     }
 
-    /// Waits until something was removed. Cancel-safe: unread events are read next time.
-    async fn news(&self) -> io::Result<CanaryEvent> {
+    /// Waits for a removal. Cancel-safe: unread events are read by the next call.
+    async fn next_event(&self) -> io::Result<CanaryEvent> {
         loop {
             let mut ready = self.events.readable().await?;
-            if let Ok(news) = ready.try_io(|events| read(events.get_ref())) {
-                return news;
+            if let Ok(event) = ready.try_io(|events| read(events.get_ref())) {
+                return event;
             }
         }
     }
 
-    /// Until the folder can be made and watched again.
+    /// Tries to create and watch the folder again until it succeeds.
     async fn find_again(&self) {
         while let Err(error) = self.watch() {
             tracing::warn!(path = %self.path.display(), %error, "the purge folder does not exist any longer");
@@ -169,38 +169,38 @@ impl CanaryFolder {
     }
 }
 
-/// All events so far as one; `WouldBlock` if there are none.
+/// Reads all pending events as one; returns `WouldBlock` if there are none.
 fn read(events: &OwnedFd) -> io::Result<CanaryEvent> {
     let mut buffer = [MaybeUninit::uninit(); BUFFER];
     let mut reader = Reader::new(events, &mut buffer);
-    let mut news = None;
+    let mut found = None;
     loop {
         match reader.next() {
             Ok(event) => {
                 let is_gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
                 if event.events().intersects(is_gone) {
-                    news = Some(CanaryEvent::Gone);
+                    found = Some(CanaryEvent::Gone);
                 }
-                news = news.or(Some(CanaryEvent::Removed));
+                found = found.or(Some(CanaryEvent::Removed));
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return news.ok_or(ErrorKind::WouldBlock.into()),
+            Err(Errno::AGAIN) => return found.ok_or(ErrorKind::WouldBlock.into()),
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// The file whose removal is detected; its name is for people.
+/// The file whose removal is detected. The name is chosen for people who see the folder.
 const NAME: &str = "remove-to-purge-all";
 
-/// For its owner and group, who may be PHP's.
+/// Accessible to its owner and group, which may be those of PHP.
 const FOLDER_MODE: u32 = 0o770;
 const FILE_MODE: u32 = 0o640;
 
-/// Between two attempts to find the folder again.
+/// The pause between two attempts to find the folder again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// One event takes at most 272 bytes.
+/// The size of the event buffer in bytes. One event takes at most 272 bytes.
 const BUFFER: usize = 4096;
 
 #[cfg(test)]
@@ -217,30 +217,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn removals_of_any_kind_are_news() {
+    async fn any_removal_is_detected() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir);
         let file = folder.path.join(NAME);
         fs::remove_file(&file).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Removed);
         folder.put_back().unwrap();
         fs::rename(&file, dir.path().join("elsewhere")).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Removed);
         fs::write(folder.path.join("another"), "").unwrap();
         fs::remove_file(folder.path.join("another")).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Removed);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Removed);
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_removed_is_made_again() {
+    async fn a_removed_folder_is_created_again() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir);
         fs::remove_dir_all(&folder.path).unwrap();
-        assert!(folder.news().await.unwrap() == CanaryEvent::Gone);
+        assert!(folder.next_event().await.unwrap() == CanaryEvent::Gone);
         folder.find_again().await;
         assert!(folder.put_back().unwrap());
         fs::remove_file(folder.path.join(NAME)).unwrap();
-        assert!(folder.news().await.is_ok());
+        assert!(folder.next_event().await.is_ok());
     }
 
     #[tokio::test]

@@ -18,11 +18,11 @@ use crate::clock::Clock;
 use crate::durable::{PurgeSource, Receipt};
 use crate::sys;
 
-/// This node, before its threads start; without a cluster it does nothing.
+/// This node before its threads start; empty without a cluster.
 pub(super) struct Node(Option<Cluster>);
 
 impl Node {
-    /// From the configuration; connects to nothing.
+    /// Prepares the node from the configuration. Does not connect to the engine.
     pub(super) fn prepare(config: &Config) -> Result<Self, ServerStartError> {
         let Some(cluster) = &config.cluster else {
             return Ok(Self(None));
@@ -48,7 +48,7 @@ impl Node {
         Ok(Self(Some(Cluster::new(settings).map_err(refused)?)))
     }
 
-    /// What purges are published through.
+    /// The handle for publishing purges.
     pub(super) fn publisher(&self) -> Option<ClusterPublisher> {
         self.0.as_ref().map(Cluster::publisher)
     }
@@ -79,7 +79,7 @@ impl Node {
     }
 }
 
-/// Looks at the engine. Galley starts without it, so all that is found are notes.
+/// Checks the engine. Galley starts without it, so all findings are notes.
 pub(super) fn examine(config: &Config) -> Vec<MachineFinding> {
     let Some(cluster) = &config.cluster else {
         return Vec::new();
@@ -104,16 +104,16 @@ pub(super) fn examine(config: &Config) -> Vec<MachineFinding> {
     }
 }
 
-/// The sites, as a cluster purges them.
+/// Applies the purges of other nodes to the sites.
 struct SitesSink {
     sites: PurgesByName,
     has_earlier_pages: bool,
-    /// Drives the waits for the disk: the cluster's threads have no runtime.
+    /// The runtime that waits for the disk: the cluster's threads have none.
     runtime: Handle,
 }
 
 impl SitesSink {
-    /// One log for all sites: when the last purge is on the disk, all are.
+    /// Waits until the last purge is on the disk. All sites share one log, so that all earlier purges are on the disk, too.
     fn settle(&self, newest: Option<Receipt>) {
         if let Some(receipt) = newest {
             self.runtime
@@ -171,5 +171,5 @@ impl PurgeSink for SitesSink {
     }
 }
 
-/// The time slice of the thread of shared pages, as for fetch threads: they wait for it a few milliseconds at most.
+/// The time slice of the thread for shared pages, as for fetch threads, which wait for it for a few milliseconds at most.
 const TURN: Duration = Duration::from_micros(200);

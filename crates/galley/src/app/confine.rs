@@ -1,4 +1,4 @@
-//! The user of the process, and what its threads may access, from the configuration.
+//! The user of the process and the sandbox of its threads, from the configuration.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::listeners::NewListeners;
 use crate::sys::sandbox::{Sandbox, SandboxLevel};
 use crate::sys::{cgroup, privileges};
 
-/// Makes the folders that Galley's user will put sockets into.
+/// Creates the folders for sockets that Galley creates after it has become its user.
 pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
     let Some(user) = &config.server.user else {
         return Ok(());
@@ -22,8 +22,8 @@ pub(super) fn make_folders(config: &Config) -> Result<(), ServerStartError> {
     Ok(())
 }
 
-/// Gives Galley's control group to the user that Galley becomes, where limits of PHP need it. Errors are logged for each PHP
-/// when it is started.
+/// Gives Galley's control group to the user that Galley becomes, where resource limits of PHP need it. Errors are logged when
+/// each PHP starts.
 pub(super) fn delegate_group(config: &Config) {
     let is_limited =
         |site: &SiteConfig| site.managed.memory_high.is_some() || site.managed.pids_max.is_some();
@@ -36,7 +36,7 @@ pub(super) fn delegate_group(config: &Config) {
     }
 }
 
-/// Becomes the user that the configuration names. To be called while there is one thread.
+/// Becomes the user that the configuration names. Must be called while there is one thread.
 pub(super) fn give_up_root(
     config: &Config,
     listeners: &NewListeners,
@@ -55,8 +55,8 @@ fn of_user(user: &str, cause: std::io::Error) -> ServerStartError {
     }
 }
 
-/// What confines the threads of fronts and fetch threads, and how far that goes here. `None`: they are not to be confined.
-/// `spool`: the folder for bodies in transit.
+/// The sandbox of front and fetch threads, and the level of protection that this machine supports. `None`: the threads are
+/// not confined. `spool`: the folder for request and response bodies in transit.
 pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>, SandboxLevel) {
     if !config.server.sandbox {
         return (None, SandboxLevel::Off);
@@ -65,14 +65,14 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     for root in config.sites.iter().filter_map(|site| site.root.as_ref()) {
         sandbox.read(root);
     }
-    // Password files are read again for each comparison, and often replaced by another of the same name.
+    // Password files are read again for each comparison, and are often replaced by another file of the same name.
     let sites = config.sites.iter();
     let passwords = sites.flat_map(|site| site.rules.password_files());
     for folder in passwords.filter_map(|(_, file)| file.parent()) {
         sandbox.read(folder);
     }
-    if config.sites.iter().any(asks_for_names) {
-        for path in OF_THE_RESOLVER {
+    if config.sites.iter().any(resolves_names) {
+        for path in RESOLVER_PATHS {
             sandbox.read(Path::new(path));
         }
     }
@@ -80,8 +80,8 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
         sandbox.write(&disk.path);
     }
     if let Some(spool) = spool {
-        // A folder that somebody removes and creates again is a different one: it is accessible through its parent folder,
-        // unless that is a folder of the system.
+        // If the folder is removed and created again, it is a different one. It is accessible through its parent folder,
+        // unless the parent is a system folder.
         let around = spool
             .parent()
             .filter(|around| around.components().count() > 2);
@@ -100,8 +100,8 @@ pub(super) fn sandbox(config: &Config, spool: Option<&Path>) -> (Option<Sandbox>
     }
 }
 
-/// Whether an upstream of a site has a name that must be looked up.
-fn asks_for_names(site: &SiteConfig) -> bool {
+/// Whether an upstream of a site has a host name that must be resolved.
+fn resolves_names(site: &SiteConfig) -> bool {
     let is_name = |host: &str| {
         let bare = host.trim_matches(['[', ']']);
         bare.parse::<std::net::IpAddr>().is_err()
@@ -119,8 +119,8 @@ fn asks_for_names(site: &SiteConfig) -> bool {
     })
 }
 
-/// What looking up a name reads: settings that other programs replace at any time, and parts of the C library.
-const OF_THE_RESOLVER: &[&str] = &[
+/// The folders that name resolution reads: settings that other programs replace at any time, and parts of the C library.
+const RESOLVER_PATHS: &[&str] = &[
     "/etc",
     "/lib",
     "/lib64",

@@ -1,14 +1,14 @@
-//! How many connections each front thread may have.
+//! The number of connections per front thread.
 
 use galley_config::Config;
 
 use crate::sys;
 
-/// Connections per core, from the configuration or from the descriptors there are.
+/// Connections per core, from the configuration or from the available file descriptors.
 pub(super) struct ConnectionShare {
-    /// Front threads.
+    /// The number of front threads.
     pub(super) cores: usize,
-    /// Connections of each.
+    /// The maximum number of connections of each front thread.
     pub(super) connections: usize,
 }
 
@@ -29,8 +29,8 @@ impl ConnectionShare {
     }
 }
 
-/// How many connections so many descriptors are enough for: each takes one for itself and, while it is answered, one for
-/// its file or for PHP.
+/// The number of connections for which `descriptors` suffice. Each connection needs one for its socket and, during a request,
+/// one for a file or for PHP.
 fn connections_within(descriptors: usize) -> usize {
     let reserved = RESERVED_DESCRIPTORS
         .min(descriptors / 2)
@@ -38,8 +38,8 @@ fn connections_within(descriptors: usize) -> usize {
     descriptors.saturating_sub(reserved) / 2
 }
 
-/// Descriptors that are not for clients: files, upstreams, logs.
+/// Descriptors that are reserved for files, upstreams and logs.
 const RESERVED_DESCRIPTORS: usize = 256;
 
-/// What a server without clients has open (37 with two workers, measured), and some for its admin interface.
+/// The open descriptors of a server without clients (37 with two workers, measured), and some for its admin interface.
 const IDLE_DESCRIPTORS: usize = 48;

@@ -1,4 +1,4 @@
-//! The control thread's part while the server runs: what outlives generations, and the change from one to the next.
+//! The control thread while the server runs: owns the state that outlives generations, and changes from one generation to the next.
 //!
 //! A reload has two steps. [`Control::prepare`] reads the configuration and does everything that may fail; if it fails,
 //! nothing has changed. [`Control::switch`] starts the next generation on the same sockets and retires the current one.
@@ -39,7 +39,7 @@ use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::CounterReader;
 use crate::telemetry::errors::{ErrorLog, ErrorTargets, OpenTargets};
 
-/// See the module.
+/// The state of the control thread.
 pub(super) struct Control {
     pub(super) source: ConfigSource,
     pub(super) lasting: Lasting,
@@ -54,22 +54,22 @@ pub(super) struct Control {
     pub(super) last_reload: Arc<LastReload>,
     pub(super) retired: RetiredGenerations,
     pub(super) upkeep: Upkeep,
-    /// The threads that read the purges of other nodes; they end when it is dropped.
+    /// The threads that read the purges of other nodes; they end when this is dropped.
     pub(super) node: Option<RunningCluster>,
     pub(super) watch: Option<ConfigWatch>,
-    /// What an upgrade starts.
+    /// The program that an upgrade starts.
     pub(super) program: Program,
-    /// Folders of the PHP-FPMs that another process takes over.
+    /// The folders of the PHP-FPMs that another process takes over.
     pub(super) left_pools: Vec<PathBuf>,
-    /// Ends when the process has that this one takes over from.
+    /// The task that serves the previous process. Ends when that process has ended.
     pub(super) predecessor: Option<JoinHandle<()>>,
 }
 
-/// Why [`Control::run`] has returned.
+/// The reason why [`Control::run`] has returned.
 pub(super) enum RunEnd {
-    /// The server is to end.
+    /// The server must end.
     Stopped,
-    /// Another process serves.
+    /// Another process has taken over.
     Replaced(Box<Successor>),
 }
 
@@ -79,21 +79,21 @@ enum ControlEvent {
     ConfigChanged,
 }
 
-/// Everything that another configuration needs and that may fail.
+/// The parts of another configuration whose preparation may fail.
 struct Prepared {
     config: Config,
     report: ReloadReport,
     listeners: NewListeners,
     tls: Tls,
     logs: LogChange,
-    /// Of the error logs, if they have changed.
+    /// The targets of the error logs, if they have changed.
     errors: Option<OpenTargets>,
     php: PhpChange,
     watch: Option<ConfigWatch>,
 }
 
 impl Control {
-    /// Returns when the server is to end, or another process has taken over.
+    /// Runs until the server must end or another process has taken over.
     pub(super) async fn run(&mut self, signals: &mut Signals) -> RunEnd {
         let sweeping = sweep::run(Arc::clone(&self.current));
         tokio::pin!(sweeping);
@@ -142,7 +142,7 @@ impl Control {
             return ControlFlow::Break(RunEnd::Stopped);
         };
         if let Some(request) = request {
-            // The requester may be gone.
+            // The requester may no longer wait.
             let _ = request.reply.send(result);
         }
         ControlFlow::Continue(())
@@ -153,7 +153,7 @@ impl Control {
         self.error_log.reopen();
     }
 
-    /// Reads the configuration again; `None` where the server is to end instead.
+    /// Reads the configuration again; `None` if the server must end instead.
     async fn reload(
         &mut self,
         action: ReloadAction,
@@ -171,7 +171,7 @@ impl Control {
                     Err(error) => Err(error),
                 };
                 self.last_reload.note(self.lasting.clock.wall(), &result);
-                tell(&result);
+                log_result(&result);
                 result
             }
         };
@@ -191,7 +191,7 @@ impl Control {
         let changes = differences::changes(running, &config);
         let is_same = changes.is_empty() && restart.is_empty();
         let report = ReloadReport {
-            // Where nothing changes, values are only written in another way.
+            // Without other changes, the values are only written in another way.
             options: if is_same { Vec::new() } else { options },
             changes,
             restart,
@@ -207,7 +207,7 @@ impl Control {
 
     async fn prepare(&mut self) -> Result<Prepared, ReloadError> {
         let (config, mut report) = self.read()?;
-        // At once: later changes are separate ones.
+        // Before everything else, so that a later change of the files is detected as another change.
         let watch = ConfigWatch::new(&config);
         self.check(&config).await?;
         let failed = |error: ServerStartError| failed(&config, &error);
@@ -231,11 +231,11 @@ impl Control {
         })
     }
 
-    /// Whether the machine has what a configuration needs.
+    /// Checks whether the machine meets the requirements of a configuration.
     async fn check(&self, config: &Config) -> Result<(), ReloadError> {
         let urls = self.generation.reached.iter().map(|(url, _)| url.clone());
         let running = RunningGalley::At(urls.collect());
-        // On a helper thread: it reads the disk, and asks the engine of a cluster.
+        // On a helper thread: the check reads the disk and queries the engine of a cluster.
         let tried = config.clone();
         let found = tokio::task::spawn_blocking(move || preflight(&tried, &running).all()).await;
         let found = found.map_err(|error| ReloadError::Failed(error.to_string()))?;
@@ -254,7 +254,7 @@ impl Control {
         Ok(Some(OpenTargets::open(&targets)?))
     }
 
-    /// Puts another configuration into force.
+    /// Applies another configuration.
     async fn switch(&mut self, prepared: Prepared) -> ReloadResult {
         let Prepared {
             config,
@@ -283,7 +283,7 @@ impl Control {
         Ok(report)
     }
 
-    /// Makes a generation the current one, and retires the former one with everything that ends after it.
+    /// Makes a generation the current one, and retires the previous one with the pools and logs that end after it.
     pub(super) async fn replace_generation(
         &mut self,
         next: Generation,
@@ -350,14 +350,14 @@ impl Control {
         self.admin.replace(spec);
     }
 
-    /// Ends what another process does not go on with.
+    /// Ends everything that the other process does not continue.
     pub(super) async fn end_replaced(mut self) {
         self.held.keep_files();
         self.php.leave(&self.left_pools).await;
         self.end().await;
     }
 
-    /// Ends everything, after the exchanges in progress.
+    /// Ends everything after the exchanges in progress.
     pub(super) async fn end(self) {
         let Self {
             mut generation,
@@ -382,7 +382,7 @@ impl Control {
         tokio::join!(ended, all_retired);
         drop(files);
         if let Some(node) = node {
-            // Purges that wait for the engine are sent, or written to the disk.
+            // Sends the purges that wait for the engine, or writes them to the disk.
             let _ = tokio::task::spawn_blocking(|| node.leave()).await;
         }
         close(upkeep, lasting.durable.clone(), php::stop(php)).await;
@@ -391,7 +391,7 @@ impl Control {
     }
 }
 
-/// What the admin interface shows of a generation.
+/// The parts of a generation that the admin interface shows.
 pub(super) fn admin_spec(
     generation: &Generation,
     logs: &Logs,
@@ -414,7 +414,7 @@ pub(super) fn admin_spec(
     }
 }
 
-/// As [`ConfigWatch::changed`]; never, if nothing is watched.
+/// Waits like [`ConfigWatch::changed`]; never returns if nothing is watched.
 async fn changed(watch: &mut Option<ConfigWatch>) {
     match watch {
         Some(watch) => watch.changed().await,
@@ -422,7 +422,7 @@ async fn changed(watch: &mut Option<ConfigWatch>) {
     }
 }
 
-/// An error of the machine, as a complaint about the responsible option if there is one.
+/// An error of the machine, as a complaint about the responsible option if an option is responsible.
 fn failed(config: &Config, error: &ServerStartError) -> ReloadError {
     let finding = error.finding(config);
     ReloadError::Failed(finding.map_or_else(
@@ -431,7 +431,7 @@ fn failed(config: &Config, error: &ServerStartError) -> ReloadError {
     ))
 }
 
-fn tell(result: &ReloadResult) {
+fn log_result(result: &ReloadResult) {
     match result {
         Ok(report) => {
             for warning in &report.warnings {
@@ -470,5 +470,5 @@ async fn close(upkeep: Upkeep, durable: Durable, php_ends: impl Future<Output = 
     }
 }
 
-/// How long pending writes to the disk may take at the end.
+/// The time limit for pending writes to the disk when the server ends.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);

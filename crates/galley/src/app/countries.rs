@@ -1,4 +1,4 @@
-//! Reads the database of countries again when it changes, and determines which features besides access control need it.
+//! Reads the country database again when it changes, and determines which features besides access control need it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tokio::task::{JoinSet, spawn_blocking};
 
 use crate::access::Countries;
 
-/// Looks at the file at intervals, until the result is dropped. Call within a runtime.
+/// Checks the file at intervals until the result is dropped. Must be called within a runtime.
 pub(super) fn watch(countries: Option<&Arc<Countries>>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     if let Some(countries) = countries {
-        tasks.spawn(look(Arc::downgrade(countries)));
+        tasks.spawn(check(Arc::downgrade(countries)));
     }
     tasks
 }
 
-async fn look(countries: Weak<Countries>) {
+async fn check(countries: Weak<Countries>) {
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         let Some(countries) = countries.upgrade() else {
@@ -29,7 +29,7 @@ async fn look(countries: Weak<Countries>) {
     }
 }
 
-/// The countries, if access lines have them.
+/// The country database, if the access log has a field for the country.
 pub(super) fn for_logs(
     config: &Config,
     countries: Option<&Arc<Countries>>,
@@ -40,5 +40,5 @@ pub(super) fn for_logs(
         .cloned()
 }
 
-/// A check reads the file's metadata once.
+/// The interval between two checks. A check reads the file's metadata once.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);

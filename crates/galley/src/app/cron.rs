@@ -1,8 +1,8 @@
-//! When WordPress's scheduler runs: each site at its own interval, one run at a time.
+//! Runs WordPress's scheduler: each site at its own interval, one run at a time.
 //!
-//! The first run is at a random moment, so that many sites, and many machines that started together, do not run at once. A
-//! run that takes longer than the interval is followed by the next one; after a failure the pauses grow longer. A time that
-//! the plugin has announced (a scheduled post) is kept to the second, and the interval starts again from there. The tasks
+//! The first run starts at a random time, so that many sites, and many machines that started together, do not run at once. If a
+//! run takes longer than the interval, the next one follows immediately. After failures the pauses grow. A time that
+//! the plugin has announced (a scheduled post) is met to the second, and the interval starts again from there. The tasks
 //! run on the control thread, which serves no requests.
 
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use crate::fetch::cron::{CronRuns, CronTransition, LastRun};
 use crate::request::{Site, run_cron};
 use crate::sys;
 
-/// The schedules of all sites that have one; they end, and give up what runs, when this is dropped.
+/// Starts the schedules of all sites that have one. When the result is dropped, they end and abandon runs in progress.
 pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
     let mut schedules = JoinSet::new();
     for site in sites.iter() {
@@ -29,7 +29,7 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
     schedules
 }
 
-/// How long until the first run: the rest of the interval that a configuration before this one has begun, or a new one.
+/// The time until the first run: the rest of the interval that the previous configuration has begun, or a new one.
 fn first_run(cron: &CronRuns, every: Duration, clock: Clock) -> Duration {
     let next = cron.state().next;
     if cron.gives_up() {
@@ -64,7 +64,7 @@ async fn keep(site: Weak<Site>, every: Duration, first: Duration, clock: Clock) 
         let failures = site.core.cron.state().failures_in_a_row;
         if next < due {
             latest = Some(began);
-            // The interval starts again here, so that appointments do not add runs.
+            // The interval starts again here, so that announced times do not add runs.
             due = began + pause(began.elapsed(), every, failures);
         } else {
             due += pause(due.elapsed(), every, failures);
@@ -72,7 +72,7 @@ async fn keep(site: Weak<Site>, every: Duration, first: Duration, clock: Clock) 
     }
 }
 
-/// When the next appointment may be kept: not while runs fail, and some time after the one before.
+/// The time of the next announced run: none while runs fail, and some time after the previous run.
 fn appointment(cron: &CronRuns, latest: Option<Instant>) -> Option<Instant> {
     if cron.state().failures_in_a_row > 0 {
         return None;
@@ -108,13 +108,14 @@ async fn run(site: &Site, clock: Clock) {
     }
 }
 
-/// From the start to the first run: between a half and one and a half of the rhythm, by `dice`.
-fn first(every: Duration, dice: u64) -> Duration {
+/// The time from the start to the first run: between 0.5 and 1.5 times the interval, depending on `random`.
+fn first(every: Duration, random: u64) -> Duration {
     let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX).max(1);
-    every / 2 + Duration::from_millis(dice % ms)
+    every / 2 + Duration::from_millis(random % ms)
 }
 
-/// From a run's due moment to the next one's: the rhythm's next beat, or a pause from now on after `failures` in a row.
+/// The time from one run's scheduled time to the next: a multiple of the interval, or a pause from now on after `failures` in
+/// a row.
 fn pause(since_due: Duration, every: Duration, failures: u32) -> Duration {
     if failures > 0 {
         let doubled = every.saturating_mul(2_u32.saturating_pow(failures.min(10)));
@@ -129,13 +130,13 @@ fn later(now: Tick, left: Duration) -> Tick {
     Tick(now.0.saturating_add(ms))
 }
 
-/// WordPress counts in seconds, and does nothing that is not due yet.
+/// WordPress counts in whole seconds, and ignores tasks whose time has not come.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// Whatever a plugin announces, runs for appointments begin no closer together than this.
+/// The minimum time between the starts of two announced runs, whatever a plugin announces.
 const SHORTEST_GAP: Duration = Duration::from_secs(5);
 
-/// A site whose PHP was down for long has its tasks run within ten minutes after it is back.
+/// The longest pause after failures: tasks of a site whose PHP was down for long run within ten minutes after it is back.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn appointments_wait_for_the_one_before_and_for_runs_that_go_well() {
+    fn announced_runs_keep_a_distance_and_wait_while_runs_fail() {
         let cron = CronRuns::default();
         assert_eq!(appointment(&cron, None), None);
         cron.announce(&[s(1), s(20)], s(0));
@@ -171,21 +172,21 @@ mod tests {
     }
 
     #[test]
-    fn sites_begin_at_moments_of_their_own() {
+    fn first_runs_are_spread_over_the_interval() {
         assert_eq!(first(s(60), 0), s(30));
         assert_eq!(first(s(60), 59_999), s(30) + Duration::from_millis(59_999));
         assert_eq!(first(s(60), 60_000), s(30));
     }
 
     #[test]
-    fn the_beat_is_kept_and_long_runs_let_beats_pass() {
+    fn runs_keep_their_interval_and_long_runs_skip_some() {
         for (took, next) in [(0, 60), (59, 60), (60, 120), (61, 120), (600, 660)] {
             assert_eq!(pause(s(took), s(60), 0), s(next), "{took}");
         }
     }
 
     #[test]
-    fn failures_make_pauses_longer_up_to_a_bound() {
+    fn pauses_after_failures_grow_up_to_a_limit() {
         let pauses = [1, 2, 3, 4, 30].map(|failures| pause(s(5), s(60), failures).as_secs());
         assert_eq!(pauses, [125, 245, 485, 605, 605]);
         assert_eq!(pause(s(0), s(86_400), 3), s(86_400));

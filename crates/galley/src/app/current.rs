@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::request::{Services, Site};
 
-/// See the module. Written by the control thread at each change of the configuration.
+/// The current services and sites. The control thread writes them at each change of the configuration.
 pub(super) struct Current(Mutex<InForce>);
 
 struct InForce {
@@ -14,24 +14,24 @@ struct InForce {
 }
 
 impl Current {
-    /// Those of the first configuration.
+    /// Starts with the services and sites of the first configuration.
     pub(super) fn new(services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(InForce::of(services, sites))))
     }
 
-    /// Those of another one from now on.
+    /// Replaces the services and sites.
     pub(super) fn replace(&self, services: &Arc<Services>, sites: &Arc<Vec<Arc<Site>>>) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *now = InForce::of(services, sites);
     }
 
-    /// All sites; `None` when the server has dropped them.
+    /// All current sites; `None` when the server has dropped them.
     pub(super) fn sites(&self) -> Option<Arc<Vec<Arc<Site>>>> {
         let now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         now.sites.upgrade()
     }
 
-    /// What their exchanges share.
+    /// The services that the exchanges of these sites share.
     pub(super) fn services(&self) -> Option<Arc<Services>> {
         let now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         now.services.upgrade()

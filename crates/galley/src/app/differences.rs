@@ -1,4 +1,4 @@
-//! The differences between two configurations, in lines for people; and the options that only a restart can change.
+//! Compares two configurations, in lines for people, and determines which options only a restart can change.
 
 use galley_config::{
     ChangedOption, Config, EffectiveOption, Listen, ServerConfig, SiteConfig, changed_options,
@@ -8,7 +8,7 @@ use super::durable::site_fingerprint;
 use super::site_states::names;
 use crate::admin::{OptionChange, OptionValue};
 
-/// Names of fields whose values differ. Both are shown as text: most have no other comparison, and all have this one.
+/// The names of fields whose values differ. The values are compared as text: every type has `Debug`, but most have no `PartialEq`.
 macro_rules! differing {
     ($before:expr, $after:expr, $($field:ident => $name:literal),+ $(,)?) => {{
         let (before, after) = (&$before, &$after);
@@ -20,7 +20,7 @@ macro_rules! differing {
     }};
 }
 
-/// The same; the second value takes over these fields from the first.
+/// Like `differing`, but then copies the values of these fields from the first value to the second.
 macro_rules! keep {
     ($running:expr, $new:expr, $($field:ident => $name:literal),+ $(,)?) => {{
         let names = differing!($running, $new, $($field => $name),+);
@@ -29,7 +29,8 @@ macro_rules! keep {
     }};
 }
 
-/// Takes over the options of the current configuration that were decided at the start; returns those among them that differ.
+/// Copies the options that were fixed at the start from the current configuration to the new one. Returns the names of those that
+/// differ.
 pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
     let has_root = |config: &Config| config.sites.iter().any(|site| site.root.is_some());
     // There is memory for small files only if the first configuration had some.
@@ -54,7 +55,7 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
     let cluster = keep!(running, new, cluster => "[cluster]");
     let mut fixed = [server, cache, admin, cluster].concat();
     if fixed.contains(&"cache.memory") {
-        // Their defaults are parts of it.
+        // The defaults of these two are fractions of `cache.memory`.
         fixed.retain(|name| !matches!(*name, "server.spool_memory" | "cache.max_object"));
     }
     if needs_memory && !fixed.contains(&"cache.max_file") {
@@ -63,7 +64,7 @@ pub(super) fn keep_fixed(running: &Config, new: &mut Config) -> Vec<String> {
     fixed.into_iter().map(str::to_owned).collect()
 }
 
-/// What `after` changes, one line for each site, listener and section.
+/// The changes from `before` to `after`, one line for each site, listener and section.
 pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
     let mut lines = sections(before, after);
     let (old, new) = (listeners(before), listeners(after));
@@ -84,8 +85,8 @@ pub(super) fn changes(before: &Config, after: &Config) -> Vec<String> {
     lines
 }
 
-/// The options that `after` sets to other values, of sites that both have. A value that is only written in another way counts: it is
-/// compared as text.
+/// The options with other values in `after`, of sites that both configurations have. A value that is only written in another
+/// way counts, because values are compared as text.
 pub(super) fn options(before: &Config, after: &Config) -> Vec<OptionChange> {
     let shared = changed_options(&before.effective(), &after.effective());
     let mut all: Vec<OptionChange> = shared.iter().map(|one| of_option(None, one)).collect();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_has_its_line() {
+    fn changes_are_listed_one_per_line() {
         let before = config(
             "[server]\nlisten = [\"127.0.0.1:8080\"]\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n\
              [[site]]\nhosts = [\"b.test\"]\nroot = \"/\"\n",
@@ -268,11 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn each_option_has_both_values() {
+    fn changed_options_are_listed_with_both_values() {
         let before = config(
             "[server]\nhead_timeout = \"9s\"\n[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 7\n",
         );
-        // Another order of the sites, and another way to write one value.
+        // The sites in another order, and one value written in another way.
         let after = config(
             "[server]\nhead_timeout = \"9000ms\"\n[[site]]\nhosts = [\"b.test\"]\nroot = \"/\"\n\
              [[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\nqueue = 8\n[[site.rule]]\npath = \"/x\"\ncache = false\n",
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_restart_changes_is_named_and_kept() {
+    fn options_that_need_a_restart_are_listed_and_keep_their_values() {
         let site = "[[site]]\nhosts = [\"a.test\"]\nroot = \"/\"\n";
         let running = config(site);
         let mut new = config(&format!(

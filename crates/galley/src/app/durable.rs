@@ -1,5 +1,5 @@
-//! The state that survives a restart, from the configuration: the folder, and the rules of a site that its stored pages
-//! depend on.
+//! The state that survives a restart, from the configuration: the folder, and a fingerprint of the rules of a site on which
+//! its stored pages depend.
 //!
 //! A site is identified by its name, and by a fingerprint of the rules that determine its keys: pages that were written
 //! under other rules are never used. The position of the site in the configuration does not matter.
@@ -21,7 +21,7 @@ use super::ServerStartError;
 use crate::clock::Clock;
 use crate::durable::{Durable, Settings};
 
-/// Opens the folder that the configuration names.
+/// Opens the folder that the configuration names, or none.
 pub(super) fn open(
     config: &Config,
     memory: &Arc<Memory>,
@@ -46,9 +46,9 @@ pub(super) fn open(
     })
 }
 
-/// Identifies the rules that determine keys and scopes, and what is stored under them. Lifetimes are not included, since they
-/// are written with each page, nor are changes of responses when they are sent. The presets' own rules change with the
-/// version.
+/// A hash of the rules that determine keys and scopes, and the stored form of pages. Lifetimes are not included, since they
+/// are written with each page, nor are changes of responses that are made when they are sent. The presets' built-in rules
+/// change with the version.
 pub(super) fn fingerprint(rules: &Policy) -> u64 {
     let rules = rules.clone();
     let shaping = Policy {
@@ -56,7 +56,7 @@ pub(super) fn fingerprint(rules: &Policy) -> u64 {
         home: Home::default(),
         changes: Changes::default(),
         hsts: None,
-        // Made of the rules.
+        // Derived from the other rules.
         guard: Guard::default(),
         rules: rules.rules.into_iter().map(as_stored).collect(),
         ..rules
@@ -64,7 +64,8 @@ pub(super) fn fingerprint(rules: &Policy) -> u64 {
     hash(&format!("{KEY_FORMAT} {shaping:?}"))
 }
 
-/// The same for a site. Pages that were stored without a file in `nginx_cache_path` could not be purged by one, so they are not used.
+/// The fingerprint of a site's rules. Includes `nginx_cache_path`: pages that were stored without a file there could not be
+/// purged by removing one, so they are not used.
 pub(super) fn site_fingerprint(site: &SiteConfig) -> u64 {
     let of_rules = fingerprint(&site.rules);
     match &site.nginx_cache_path {
@@ -83,7 +84,7 @@ fn as_stored(rule: Rule) -> Rule {
     }
 }
 
-/// The same in every run.
+/// A hash that is the same in every run.
 pub(super) fn hash(text: &str) -> u64 {
     let mut hasher = SipHasher13::new();
     hasher.write(text.as_bytes());
@@ -97,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn rules_that_shape_keys_change_the_fingerprint_and_lifetimes_do_not() {
+    fn key_rules_change_the_fingerprint_but_lifetimes_do_not() {
         let rules = Policy::default();
         let same = Policy {
             ttl: TtlTable {

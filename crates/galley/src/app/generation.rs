@@ -1,7 +1,7 @@
-//! One generation: the threads that serve one configuration, with everything that belongs to this configuration alone.
+//! One generation: the threads that serve one configuration, with everything else that only this configuration uses.
 //!
-//! A process has one current generation. A reload starts the next one on the same sockets; the former one accepts no more
-//! connections, and ends with its last exchange. What outlives generations is in [`super::lasting`] and on the control
+//! A process has one current generation. A reload starts the next one on the same sockets. The previous one stops accepting
+//! connections, and ends with its last exchange. State that outlives generations is in [`super::lasting`] and on the control
 //! thread.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::lasting::Lasting;
 use super::listeners::{HeldListeners, Removals};
 use super::php::{RunningPool, SitePhp, stop_pools};
 use super::signals::Signals;
-use super::tls::{self, Looking, TlsBefore};
+use super::tls::{self, CertificateCheckTask, TlsBefore};
 use super::{acme, canary, countries, cron, health};
 use crate::access::Countries;
 use crate::acme::{Acme, AcmeReady};
@@ -32,13 +32,13 @@ use crate::telemetry::access::AccessLog;
 use crate::telemetry::counters::{self, CounterReader};
 use crate::telemetry::fields::LoggedHeaders;
 
-/// See the module.
+/// A generation, current or retiring.
 pub(super) struct Generation {
     pub(super) config: Arc<Config>,
     pub(super) services: Arc<Services>,
     pub(super) sites: Arc<Vec<Arc<Site>>>,
     pub(super) fetch_threads: Vec<Handle>,
-    /// Where each listener is reached, and the sites that are reached there.
+    /// The URL of each listener with its sites.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
     pub(super) removals: Removals,
     pub(super) tls: TlsBefore,
@@ -48,28 +48,28 @@ pub(super) struct Generation {
     checked: Vec<CheckedServer>,
     countries: Option<Arc<Countries>>,
     threads: Threads,
-    /// End when they are dropped.
+    /// The tasks end when this is dropped.
     tasks: Tasks,
 }
 
-/// What a generation is started with.
+/// The input for starting a generation.
 pub(super) struct GenerationParts<'p> {
     pub(super) config: Config,
     pub(super) php: &'p [SitePhp],
     pub(super) tls: tls::Tls,
     pub(super) logs: &'p [AccessLog],
-    /// Of the admin interface.
+    /// The token of the admin interface.
     pub(super) token: Option<String>,
     /// Connections per core.
     pub(super) connections: usize,
-    /// Of the generation before.
+    /// The automatic certificates of the previous generation.
     pub(super) acme: Option<&'p Acme>,
 }
 
 /// The threads of a generation.
 pub(super) struct Threads {
     phase: watch::Sender<Phase>,
-    /// Each closes when its front thread accepts no more.
+    /// One receiver for each front thread; closed when the thread has stopped accepting.
     accepting: Vec<oneshot::Receiver<()>>,
     fronts: Vec<JoinHandle<()>>,
     fetchers: Vec<JoinHandle<()>>,
@@ -77,7 +77,7 @@ pub(super) struct Threads {
     drain: Duration,
 }
 
-/// What a generation does beside answering.
+/// The background tasks of a generation.
 #[derive(Default)]
 struct Tasks {
     _canaries: JoinSet<()>,
@@ -85,13 +85,14 @@ struct Tasks {
     health_checks: JoinSet<()>,
     countries: JoinSet<()>,
     keepers: Option<JoinSet<()>>,
-    certificates: Option<Looking>,
-    /// Until they begin.
+    certificates: Option<CertificateCheckTask>,
+    /// The tasks for certificates, until they are started.
     ready: Option<(Option<AcmeReady>, crate::tls::CertificateWatch)>,
 }
 
 impl Generation {
-    /// Starts its threads on the sockets that `held` has for its configuration. They accept at once.
+    /// Starts the threads of a generation on the sockets that `held` has for its configuration. They accept connections
+    /// immediately.
     pub(super) fn start(
         parts: GenerationParts<'_>,
         lasting: &mut Lasting,
@@ -104,7 +105,7 @@ impl Generation {
         let certificates = Arc::clone(&tls.certificates);
         let built = build::build(&config, parts.php, lasting, certificates, acme.clone())?;
         let open = held.open(&config, &built.sites, tls.acceptor.as_ref())?;
-        // A purge may arrive as soon as there are threads.
+        // A purge may arrive as soon as the threads run.
         let forwarding = forwarding(&config, &built.sites);
         lasting.forwarder.begin(forwarding)?;
         let canaries = canary::start(&config, &built.sites)?;
@@ -161,20 +162,20 @@ impl Generation {
         })
     }
 
-    /// Starts the tasks of one generation: it is the current one from now on.
+    /// Starts the tasks of the current generation.
     pub(super) fn take_over(&mut self, lasting: &Lasting) {
         self.forward_purges(lasting);
         self.tasks.health_checks = health::start(&self.checked);
         self.tasks.countries = countries::watch(self.countries.as_ref());
         self.tasks.schedules = cron::start(&self.sites, lasting.clock);
-        // The authority connects to the listeners, so they come first; nothing waits for a certificate.
+        // After the listeners, because the authority connects to them. Nothing waits for a certificate.
         if let Some((acme, watch)) = self.tasks.ready.take() {
-            self.tasks.certificates = tls::look_after(watch, lasting.clock);
+            self.tasks.certificates = tls::check_regularly(watch, lasting.clock);
             self.tasks.keepers = acme.map(AcmeReady::start);
         }
     }
 
-    /// The caches that get the purges of its sites.
+    /// Sets the caches that get the purges of the sites.
     fn forward_purges(&self, lasting: &Lasting) {
         let sites = forwarding(&self.config, &self.sites);
         if let Err(cause) = lasting.forwarder.configure(sites) {
@@ -182,7 +183,7 @@ impl Generation {
         }
     }
 
-    /// Ends what one generation alone does.
+    /// Ends the tasks of the current generation.
     pub(super) fn hand_over(&mut self) {
         self.tasks = Tasks::default();
     }
@@ -192,13 +193,13 @@ impl Generation {
         self.acme.as_deref()
     }
 
-    /// What its front threads have counted.
+    /// The counters of the front threads.
     pub(super) fn counters(&self) -> &[CounterReader] {
         &self.threads.counters
     }
 
-    /// Accepts no more, and returns when the last exchange has ended, or the time for that is over. Another process accepts. Told to
-    /// stop meanwhile, it is over sooner.
+    /// Stops accepting, because another process accepts. Returns when the last exchange has ended, or when `drain_timeout` has
+    /// expired. A signal to stop cuts the drain short.
     pub(super) async fn drained(&mut self, signals: &mut Signals) {
         self.threads.retire().await;
         let drain = tokio::time::sleep(self.threads.drain);
@@ -209,17 +210,17 @@ impl Generation {
             () = signals.stop() => {}
         }
         threads.phase.send_replace(Phase::Stopping);
-        // As long as it takes to end the remaining threads: `Threads::ended` waits for no more.
+        // Time for the remaining threads to end: `Threads::ended` allows no more.
         let _ = tokio::time::timeout(DRAIN_SLACK, threads.all_ended()).await;
     }
 
-    /// Drops everything but its threads, which end by themselves as soon as nothing else uses their data.
+    /// Drops everything except the threads, which end as soon as nothing else uses their data.
     pub(super) fn into_threads(self) -> Threads {
         self.threads
     }
 }
 
-/// Which caches get the purges of which site.
+/// The sites with the caches that get their purges.
 fn forwarding(config: &Config, sites: &[Arc<Site>]) -> Vec<ForwardingSite> {
     let sites = config.sites.iter().zip(sites);
     let sites = sites.map(|(config, site)| ForwardingSite {
@@ -272,17 +273,17 @@ impl Threads {
         accepting
     }
 
-    /// A handle by which the server's end reaches them while they drain.
+    /// A handle that can change the phase of the threads while they drain.
     pub(super) fn phase(&self) -> watch::Sender<Phase> {
         self.phase.clone()
     }
 
-    /// Has them accept no more, and returns when they do not.
+    /// Makes the threads stop accepting, and returns when they have stopped.
     pub(super) async fn retire(&mut self) {
         self.phase.send_replace(Phase::Retiring);
         let ends = async {
             for accepting in self.accepting.drain(..) {
-                // It is never sent.
+                // Nothing is ever sent: the channel closes.
                 let _ = accepting.await;
             }
         };
@@ -294,18 +295,18 @@ impl Threads {
     /// Returns when no front thread runs.
     async fn all_ended(&self) {
         while !self.fronts.iter().all(JoinHandle::is_finished) {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// Waits for exchanges in progress, then for the threads. When the server stops, only a little longer than the drain
+    /// Waits for exchanges in progress, then for the threads. When the server stops, waits only a little longer than the drain
     /// allows. `between` is called when the front threads have ended.
     pub(super) async fn ended(self, between: impl FnOnce()) {
         let (phase, fronts, fetchers) = (self.phase, self.fronts, self.fetchers);
         let drain = self.drain;
         let mut stopping = phase.subscribe();
         let over = async {
-            // The sender is here.
+            // This function owns the sender, so that the wait cannot fail.
             let _ = stopping.wait_for(|phase| *phase == Phase::Stopping).await;
             tokio::time::sleep(drain + DRAIN_SLACK).await;
         };
@@ -324,7 +325,7 @@ impl Threads {
     }
 }
 
-/// A generation that accepts no more, with everything that ends after it.
+/// A generation that has stopped accepting, with the pools and logs that end after it.
 pub(super) struct Retired {
     pub(super) threads: Threads,
     pub(super) pools: Vec<RunningPool>,
@@ -332,7 +333,7 @@ pub(super) struct Retired {
 }
 
 impl Retired {
-    /// Returns when all has ended.
+    /// Returns when everything has ended.
     pub(super) async fn ended(self) {
         self.threads.ended(|| ()).await;
         stop_pools(self.pools).await;
@@ -356,11 +357,11 @@ async fn join(threads: Vec<JoinHandle<()>>) {
     }
 }
 
-/// Between two looks at threads that end.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The interval between two checks whether threads have ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What ending may take beyond the drain itself.
+/// The time for ending threads after the drain.
 const DRAIN_SLACK: Duration = Duration::from_secs(2);
 
-/// What a front thread may take to hear that it is to accept no more.
+/// The time limit for a front thread to stop accepting.
 const LONGEST_ACCEPT: Duration = Duration::from_secs(2);

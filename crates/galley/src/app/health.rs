@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::sys;
 use crate::upstream::{CheckTarget, CheckThresholds, HealthChange, HealthCheck, ServerState};
 
-/// One server, and how it is checked.
+/// A server and the settings of its check.
 #[derive(Clone, Debug)]
 pub(super) struct CheckedServer {
     pub(super) site: String,
@@ -30,7 +30,7 @@ pub(super) struct CheckPlan {
     pub(super) thresholds: CheckThresholds,
 }
 
-/// The checks of all servers that have one; they end when this is dropped.
+/// Starts the checks of all servers that have one; they end when the result is dropped.
 pub(super) fn start(servers: &[CheckedServer]) -> JoinSet<()> {
     let mut checks = JoinSet::new();
     for server in servers {
@@ -80,14 +80,15 @@ async fn keep(task: CheckTask, plan: CheckPlan) {
             (HealthChange::None | HealthChange::TakenOut, _) => {}
         }
         drop(state);
-        // A check that takes longer than the interval delays the next one, and none is made up for.
+        // A check that takes longer than the interval delays the next one; missed checks are not repeated.
         next = (next + wait(plan.interval, is_first)).max(Instant::now());
         is_first = false;
         tokio::time::sleep_until(next).await;
     }
 }
 
-/// After the first check a random part of the interval, so that the checks of many servers and nodes do not coincide.
+/// The time until the next check. After the first check: a random part of the interval, so that the checks of many servers
+/// and nodes do not coincide.
 fn wait(interval: Duration, is_first: bool) -> Duration {
     if !is_first {
         return interval;

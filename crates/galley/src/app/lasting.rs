@@ -1,4 +1,4 @@
-//! What outlives every configuration of this process: memory and disk, the state of sites, the threads that compress, the
+//! The state that outlives every configuration of this process: memory and disk, the state of sites, the compression threads, the
 //! clock.
 //!
 //! Its sizes and folders are those of the first configuration. `RESTART` names the options that are read only here; a
@@ -34,7 +34,7 @@ use crate::tls::Certificates;
 use crate::upstream::ServerStates;
 use crate::upstream::switch::Tunnels;
 
-/// See the module. Owned by the control thread.
+/// The state that outlives configurations. Owned by the control thread.
 pub(super) struct Lasting {
     pub(super) clock: Clock,
     pub(super) memory: Arc<Memory>,
@@ -47,20 +47,20 @@ pub(super) struct Lasting {
     identity: String,
     http2_memory: MemoryBudget,
     pub(super) cluster: Option<ClusterPublisher>,
-    /// With the limits that they were made with.
+    /// The state of clients, with the limits that it was created with.
     clients: Option<(usize, Vec<IpNet>, Arc<ClientState>)>,
     tunnels: Tunnels,
     dashboards: Arc<DashboardDoor>,
     /// Health and load of the upstreams' servers.
     pub(super) servers: ServerStates,
-    /// Caches of other machines that get purges.
+    /// Forwards purges to caches on other machines.
     pub(super) forwarder: Arc<PurgeForwarder>,
-    /// Where spans go.
+    /// The export of spans.
     pub(super) tracing: Tracing,
 }
 
 impl Lasting {
-    /// As the configuration of the start says.
+    /// Opens the state with the sizes and folders of the first configuration.
     pub(super) fn open(
         config: &Config,
         privileged: KeeperState,
@@ -92,7 +92,7 @@ impl Lasting {
         })
     }
 
-    /// The counters of clients: the former ones, unless the limits have changed.
+    /// The state of clients: the previous one, unless the limits have changed.
     fn clients(&mut self, server: &ServerConfig) -> Arc<ClientState> {
         let (most, exempt) = (server.connections_per_address, &server.limit_exempt);
         match &self.clients {
@@ -107,7 +107,7 @@ impl Lasting {
         }
     }
 
-    /// What the exchanges of one generation share.
+    /// The services that the exchanges of one generation share.
     pub(super) fn services(
         &mut self,
         config: &Config,
@@ -147,14 +147,14 @@ impl Lasting {
         })
     }
 
-    /// What codes the pages or files of a site in `memory`.
+    /// The compression of a site's pages or files in `memory`.
     pub(super) fn compressing(&self, memory: &Arc<Memory>, site: &SiteConfig) -> Compressing {
         let settings = site.compress.clone();
         Compressing::new(Arc::clone(&self.compressor), Arc::clone(memory), settings)
     }
 }
 
-/// The memory of pages, and that of small files where a site may have some.
+/// The memory for pages, and the memory for small files if a site may have some.
 fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>>) {
     let cache = &config.cache;
     let has_files = cache.max_file > 0 && config.sites.iter().any(|site| site.root.is_some());
@@ -174,23 +174,23 @@ fn memory(config: &Config, clock: Clock) -> (Arc<Memory>, Option<Arc<SmallFiles>
     (Arc::new(pages), Some(Arc::new(files)))
 }
 
-/// What part of the memory small files may have. A page costs a hundred times what a file costs to get again, so that
-/// files must not push pages out, and are worth less room.
+/// The part of the memory for small files. Generating a page costs a hundred times as much as reading a file, so that
+/// files must not evict pages, and get less memory.
 const SHARE_OF_FILES: u64 = 8;
 
-/// The part of the memory for pages that streams of HTTP/2 may hold beside it, and how much it is at least.
+/// The memory for HTTP/2 streams, in addition to that for pages: a fraction of the memory for pages, with a minimum in bytes.
 const SHARE_OF_STREAMS: u64 = 8;
 const LEAST_FOR_STREAMS: u64 = 16 * 1024 * 1024;
 
-/// The part of the memory for pages that private fragments may take beside it, and how much it is at least.
+/// The memory for private fragments, in addition to that for pages: a fraction of the memory for pages, with a minimum in bytes.
 const SHARE_OF_PRIVATE: u64 = 16;
 const LEAST_FOR_PRIVATE: u64 = 4 * 1024 * 1024;
 
 /// Pages are compressed once, so few threads suffice.
 const CORES_PER_COMPRESSOR: usize = 4;
 
-/// Lines about failing upstreams per second; an outage under load would otherwise fill the disk.
+/// The maximum number of log lines per second about failing upstreams; an outage under load would otherwise fill the disk.
 const UPSTREAM_WARNINGS_PER_S: u32 = 5;
 
-/// One line of those that any client can cause.
+/// The minimum interval between log lines that any client can cause, in seconds.
 const FLOOD_WARNING_EVERY_S: u32 = 60;

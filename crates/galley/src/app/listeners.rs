@@ -1,7 +1,7 @@
-//! The listeners of a configuration: bound while the process has the rights for it, opened when everything behind them is
+//! The listeners of a configuration: bound while the process has the rights to bind, opened when everything behind them is
 //! ready.
 //!
-//! The control thread holds every socket as long as some configuration names it, and each generation of front threads
+//! The control thread holds every socket as long as some configuration names it. Each generation of front threads
 //! accepts from its own descriptors of the same sockets: closing the last descriptor of one of several sockets on a port
 //! would reset the connections in its queue.
 
@@ -23,7 +23,7 @@ use crate::server::{BoundListener, Listeners};
 use crate::sys::sockets::{self, Bound, Listening, Passed, SocketFile};
 use crate::tls::Acceptor;
 
-/// Sockets that are bound and do not listen yet.
+/// Sockets that are bound but do not listen yet.
 #[derive(Default)]
 pub(super) struct NewListeners(Vec<(OpenListener, Bound)>);
 
@@ -38,13 +38,13 @@ pub(super) struct OpenListener {
 pub(super) struct HeldListeners {
     cores: usize,
     held: BTreeMap<OpenListener, Held>,
-    /// What systemd has handed over and nothing has taken.
+    /// The sockets from systemd that no listener uses yet.
     passed: Passed,
-    /// What the process before has handed over and nothing has taken.
+    /// The sockets from the previous process that no listener uses yet.
     inherited: BTreeMap<ListenerName, InheritedSockets>,
 }
 
-/// The sockets of one listener of another process.
+/// The sockets of one listener of another process, with their file.
 #[derive(Default)]
 pub(super) struct InheritedSockets {
     pub(super) sockets: Vec<OwnedFd>,
@@ -53,19 +53,19 @@ pub(super) struct InheritedSockets {
 
 struct Held {
     per_core: Vec<Vec<Listening>>,
-    /// Dropped with this.
+    /// Removed when this is dropped.
     file: Option<SocketFile>,
 }
 
 impl NewListeners {
-    /// The sockets in the file system.
+    /// The paths of the sockets in the file system.
     pub(super) fn files(&self) -> impl Iterator<Item = &std::path::Path> {
         self.0.iter().filter_map(|(_, bound)| bound.path())
     }
 }
 
 impl HeldListeners {
-    /// None yet. To be called while there is one thread.
+    /// Starts without listeners. Must be called while there is one thread.
     pub(super) fn new(cores: usize) -> Self {
         Self {
             cores,
@@ -75,7 +75,7 @@ impl HeldListeners {
         }
     }
 
-    /// Has listeners take these sockets rather than bind their own.
+    /// Makes listeners use these sockets instead of binding new ones.
     pub(super) fn inherit(&mut self, sockets: BTreeMap<ListenerName, InheritedSockets>) {
         self.inherited = sockets;
     }
@@ -93,13 +93,13 @@ impl HeldListeners {
         })
     }
 
-    /// Leaves the files of sockets to another process.
+    /// Keeps the socket files, for another process.
     pub(super) fn keep_files(&mut self) {
         let files = self.held.values_mut().filter_map(|held| held.file.take());
         files.for_each(SocketFile::keep);
     }
 
-    /// Binds the listeners of a configuration that are not held, each once.
+    /// Binds each listener of a configuration that is not held yet.
     pub(super) fn bind(&mut self, config: &Config) -> Result<NewListeners, ServerStartError> {
         let rows = rows(config);
         let new: Vec<&OpenListener> = rows
@@ -153,15 +153,15 @@ impl HeldListeners {
         Ok(added)
     }
 
-    /// Closes these.
+    /// Closes the given listeners.
     pub(super) fn forget(&mut self, listeners: &[OpenListener]) {
         for listener in listeners {
             self.held.remove(listener);
         }
     }
 
-    /// Descriptors for the threads of one generation, with the sites of its configuration behind them. `tls`: how handshakes are
-    /// answered, if any site has a certificate.
+    /// Duplicates the sockets for the threads of one generation, with the sites of its configuration. `tls`: the acceptor for
+    /// handshakes, if any site has a certificate.
     pub(super) fn open(
         &self,
         config: &Config,
@@ -204,8 +204,8 @@ impl HeldListeners {
         Ok(open)
     }
 
-    /// Closes the listeners that `config` does not name. `removals` are the marks of the generation before, which accepts for
-    /// the last time from them; to be called before it retires.
+    /// Closes the listeners that `config` does not name. `removals`: the flags of the previous generation, which is then the last
+    /// to accept from them. Must be called before that generation retires.
     pub(super) fn keep(&mut self, config: &Config, removals: &Removals) {
         let rows = rows(config);
         let mut kept = BTreeMap::new();
@@ -218,7 +218,7 @@ impl HeldListeners {
         let gone = std::mem::replace(&mut self.held, kept);
         for (name, held) in gone {
             if matches!(name.listen, Listen::Passed(_)) {
-                // This process cannot open it again, and systemd holds it in any case.
+                // This process could not open it again, and systemd keeps it open in any case.
                 self.held.insert(name, held);
                 continue;
             }
@@ -228,7 +228,7 @@ impl HeldListeners {
         }
     }
 
-    /// Closes all of them, so that the front threads are the last to accept; the files of sockets are removed when the result
+    /// Closes all listeners, so that the front threads are the last to accept. The socket files are removed when the result
     /// is dropped.
     pub(super) fn close(self) -> Vec<SocketFile> {
         self.held
@@ -237,7 +237,7 @@ impl HeldListeners {
             .collect()
     }
 
-    /// The socket for a listener: its own, or the one of the same address on which another protocol was spoken and which nothing in
+    /// The socket for a listener: its own, or one on the same address that another protocol used until now and that no entry of
     /// `rows` names any more.
     fn socket(&self, listener: &OpenListener, rows: &Rows) -> Option<(&OpenListener, &Held)> {
         let other = OpenListener {
@@ -251,7 +251,7 @@ impl HeldListeners {
         })
     }
 
-    /// Whether a socket of this process has this port, on any address: then it only shares the port with this process.
+    /// Whether a socket of this process has this port on any address. A new socket then shares the port only with this process.
     fn has_port(&self, port: u16) -> bool {
         let inherited = self.inherited.keys().filter_map(|name| {
             let address: Option<SocketAddr> = name.listen.parse().ok();
@@ -268,10 +268,10 @@ impl HeldListeners {
     }
 }
 
-/// A socket of a listener.
+/// A socket of a listener, for another process.
 pub(super) struct HeldSocket<'h> {
     pub(super) name: ListenerName,
-    /// Its path in the file system.
+    /// The socket's path in the file system.
     pub(super) file: Option<&'h Path>,
     pub(super) socket: BorrowedFd<'h>,
 }
@@ -303,7 +303,7 @@ impl OpenListener {
         }
     }
 
-    /// Its address. The configuration does not allow TLS on a path; sockets from systemd are checked only here.
+    /// The URL of a socket. The configuration does not allow TLS on a path; sockets from systemd are checked only here.
     fn url(&self, socket: &Listening) -> io::Result<String> {
         if self.speaks_tls && matches!(socket, Listening::Unix(_)) {
             let why = "TLS needs an address; name this socket in `listen`";
@@ -313,18 +313,18 @@ impl OpenListener {
     }
 }
 
-/// Listeners that take connections.
+/// The open listeners of a generation.
 pub(super) struct OpenListeners {
     pub(super) per_core: Vec<Listeners>,
-    /// Where each is reached, and the sites that are reached there.
+    /// The URL of each listener with its sites.
     pub(super) reached: Vec<(String, Arc<Sites>)>,
     pub(super) removals: Removals,
 }
 
-/// Tells a generation that nobody accepts from a socket after it.
+/// Flags that tell a generation that no later one accepts from a socket.
 pub(super) type Removals = BTreeMap<OpenListener, Arc<AtomicBool>>;
 
-/// Hosts with the number of their site, by listener.
+/// Hosts with the index of their site, by listener.
 type Rows = BTreeMap<OpenListener, Vec<(HostPattern, usize)>>;
 
 fn rows(config: &Config) -> Rows {

@@ -8,7 +8,7 @@ use galley_config::{Config, LogTarget};
 use super::ServerStartError;
 use crate::telemetry::access::{AccessLog, LineForm};
 
-/// The access logs: the server's first, then those of sites with one of their own, in the order of the sites.
+/// The access logs: the server's first, then those of sites with a separate one, in the order of the sites.
 pub(super) struct Logs(Vec<NamedLog>);
 
 struct NamedLog {
@@ -17,20 +17,20 @@ struct NamedLog {
     log: AccessLog,
 }
 
-/// The logs of another configuration, beside those of this one.
+/// The logs of another configuration, prepared while the current logs are in use.
 pub(super) struct LogChange {
     logs: Logs,
-    /// Whether each of the former logs continues.
+    /// Whether each of the current logs continues.
     stays: Vec<bool>,
 }
 
 impl Logs {
-    /// Those of the first configuration.
+    /// Opens the logs of the first configuration.
     pub(super) fn open(config: &Config) -> Result<Self, ServerStartError> {
         Self(Vec::new()).prepare(config).map(|change| change.logs)
     }
 
-    /// Opens what another configuration names and this one does not.
+    /// Opens the logs of another configuration that are not open yet.
     pub(super) fn prepare(&self, config: &Config) -> Result<LogChange, ServerStartError> {
         let own = config.sites.iter().filter_map(|site| site.access.as_ref());
         let form = LineForm::from(&config.log);
@@ -57,7 +57,7 @@ impl Logs {
         })
     }
 
-    /// The current logs; returns those to be closed when nobody writes to them any more.
+    /// Replaces the current logs; returns those to close when no generation writes to them any more.
     pub(super) fn replace(&mut self, change: LogChange) -> Vec<AccessLog> {
         let before = std::mem::replace(self, change.logs);
         let gone = before.0.into_iter().zip(change.stays);
@@ -66,7 +66,7 @@ impl Logs {
             .collect()
     }
 
-    /// Handles on all of them.
+    /// Handles of all logs.
     pub(super) fn all(&self) -> Vec<AccessLog> {
         self.0.iter().map(|named| named.log.clone()).collect()
     }
@@ -81,7 +81,7 @@ impl Logs {
 }
 
 impl LogChange {
-    /// Handles on all of them.
+    /// Handles of all logs.
     pub(super) fn all(&self) -> Vec<AccessLog> {
         self.logs.all()
     }

@@ -1,4 +1,4 @@
-//! Pauses in walks over all entries, which helper threads make: a long walk takes no core from the threads that send responses.
+//! Pauses in walks over all entries on helper threads, so that a long walk does not occupy a core that sends responses.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) struct WalkPacing(u32);
 
 impl WalkPacing {
-    /// Before each entry.
+    /// Must be called before each entry. Pauses after every [`ENTRIES_AT_ONCE`] entries.
     pub(super) fn step(&mut self) {
         self.0 = self.0.wrapping_add(1);
         if self.0.is_multiple_of(ENTRIES_AT_ONCE) {
@@ -16,7 +16,7 @@ impl WalkPacing {
     }
 }
 
-/// Entries between two pauses: a few tens of microseconds of work.
+/// The number of entries between two pauses: a few tens of microseconds of work.
 const ENTRIES_AT_ONCE: u32 = 256;
 
 const PAUSE: Duration = Duration::from_millis(1);

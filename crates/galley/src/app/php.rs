@@ -1,8 +1,8 @@
-//! The programs that Galley runs for its sites: PHP-FPM and other FastCGI programs, started before anything else and ended
-//! last. `apart` begins with those of other users.
+//! The programs that Galley runs for its sites: PHP-FPM and other FastCGI programs, started first and ended
+//! last. Programs of other users are started in `apart`.
 //!
 //! A pool outlives a configuration: the next one with the same settings for its site continues to use it, with the same
-//! processes and the same opcode cache. Only its share of the memory stays that of its start.
+//! processes and the same opcode cache. Only its share of the memory stays as it was at its start.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use super::predecessor::{InheritedPool, InheritedPrivileged};
 use crate::php::privileged::{KeeperChannel, KeeperShutdown, KeeperState};
 use crate::php::{self, Managed, Ownership, PhpSettings, PoolNumbers};
 
-/// All of it.
+/// All programs that Galley runs.
 pub(super) struct Php {
     running: Vec<RunningPool>,
     line: Option<KeeperChannel>,
     ending: Option<KeeperShutdown>,
 }
 
-/// A PHP-FPM or another program that runs.
+/// A running PHP-FPM or other program.
 pub(super) struct RunningPool {
-    /// As [`super::site_states::names`] calls it.
+    /// The site's name, from [`super::site_states::names`].
     site: String,
     settings: PhpSettings,
-    /// Whether the process that keeps root has started it.
+    /// Whether the privileged process has started it.
     is_apart: bool,
     managed: Managed,
-    /// Of one that the process before has started.
+    /// The ownership of a pool that the previous process has started.
     inherited: Option<Ownership>,
 }
 
@@ -44,27 +44,27 @@ pub(super) struct PhpPool {
     pub(super) numbers: Arc<PoolNumbers>,
 }
 
-/// What runs for one site.
+/// The programs of one site.
 #[derive(Default)]
 pub(super) struct SitePhp {
-    /// What generates its pages.
+    /// The program that generates the site's pages.
     pub(super) primary: Option<PhpPool>,
-    /// The programs of its rules, in the order of `SiteConfig::further`.
+    /// The programs of the site's rules, in the order of `SiteConfig::further`.
     pub(super) further: Vec<Option<PhpPool>>,
 }
 
-/// Pools for another configuration, beside those that run.
+/// The pools of another configuration, prepared while the current pools run.
 pub(super) struct PhpChange {
-    /// In the order of the sites.
+    /// The pools of each site, in the order of the sites.
     pub(super) sites: Vec<SitePhp>,
-    /// Sites whose pools run as they were, because only a restart can change them.
+    /// Sites whose pools keep their settings, because only a restart can change them.
     pub(super) restart: Vec<String>,
     started: Vec<RunningPool>,
-    /// Those that run and stay, by their place.
+    /// Whether each running pool continues, by its index.
     stays: Vec<bool>,
 }
 
-/// Starts all of it, in the order of the sites. `inherited`: the pools of the process before.
+/// Starts all programs, in the order of the sites. `inherited`: the pools of the previous process.
 pub(super) async fn start(
     config: &Config,
     apart: Option<Apart>,
@@ -82,7 +82,7 @@ pub(super) async fn start(
         line,
         ending,
     };
-    let mut change = PhpChange::beside(&php);
+    let mut change = PhpChange::new(&php);
     for (number, wanted) in wanted(config).into_iter().enumerate() {
         let mut all = Vec::with_capacity(wanted.pools.len());
         for (index, settings) in wanted.pools.into_iter().enumerate() {
@@ -129,17 +129,17 @@ pub(super) async fn start(
 }
 
 impl Php {
-    /// Whether a process keeps root for some of it.
+    /// Whether a privileged process starts some of the programs.
     pub(super) fn keeper(&self) -> KeeperState {
         KeeperState::of(self.line.as_ref())
     }
 
-    /// The line to that process.
+    /// The channel to the privileged process.
     pub(super) fn line(&self) -> Option<&KeeperChannel> {
         self.line.as_ref()
     }
 
-    /// What another process needs to go on with the programs of other users: their site, their settings, and the rest.
+    /// The site, the settings and the offer of each program of another user, for another process that continues with it.
     pub(super) fn privileged_offers(&self) -> Vec<InheritedPrivileged> {
         let offers = self.running.iter().filter_map(|pool| {
             Some(InheritedPrivileged {
@@ -151,7 +151,7 @@ impl Php {
         offers.collect()
     }
 
-    /// What another process may go on with.
+    /// The pools that another process may continue with.
     pub(super) fn offers(&self) -> Vec<InheritedPool> {
         let own = self.running.iter().filter(|pool| !pool.is_apart);
         let offers = own.filter_map(|pool| {
@@ -164,7 +164,7 @@ impl Php {
         offers.collect()
     }
 
-    /// Of the programs of the process before.
+    /// The ownership of the pools that were taken over from the previous process.
     pub(super) fn inherited(&self) -> Vec<Ownership> {
         let inherited = self
             .running
@@ -173,7 +173,7 @@ impl Php {
         inherited.collect()
     }
 
-    /// The folders of those.
+    /// The folders of the pools that were taken over from the previous process.
     pub(super) fn inherited_folders(&self) -> Vec<PathBuf> {
         let inherited = self.running.iter().filter(|pool| pool.inherited.is_some());
         inherited.filter_map(RunningPool::folder).collect()
@@ -193,9 +193,9 @@ impl Php {
         }
     }
 
-    /// Starts what another configuration needs and does not run yet. What runs is not touched.
+    /// Starts the programs that another configuration needs and that do not run yet. Running programs are not touched.
     pub(super) async fn prepare(&self, config: &Config) -> Result<PhpChange, ServerStartError> {
-        let mut change = PhpChange::beside(self);
+        let mut change = PhpChange::new(self);
         for wanted in wanted(config) {
             let mut all = Vec::with_capacity(wanted.pools.len());
             for settings in &wanted.pools {
@@ -216,7 +216,7 @@ impl Php {
         Ok(change)
     }
 
-    /// The pool for `settings`: the one that runs with the same, or a new one.
+    /// The pool for `settings`: a running one with the same settings, or a new one.
     async fn pool(
         &self,
         wanted: &WantedPools<'_>,
@@ -254,7 +254,7 @@ impl Php {
         })))
     }
 
-    /// The current programs; returns those to be stopped when nobody uses them any more.
+    /// Replaces the current programs; returns those to stop when no generation uses them any more.
     pub(super) fn replace(&mut self, change: PhpChange) -> Vec<RunningPool> {
         let (mut stay, mut leave) = (Vec::new(), Vec::new());
         let running = std::mem::take(&mut self.running);
@@ -268,7 +268,7 @@ impl Php {
 }
 
 impl PhpChange {
-    fn beside(php: &Php) -> Self {
+    fn new(php: &Php) -> Self {
         Self {
             sites: Vec::new(),
             restart: Vec::new(),
@@ -283,7 +283,7 @@ impl PhpChange {
         shown
     }
 
-    /// Ends the programs that were started for it.
+    /// Ends the programs that were started for this change.
     pub(super) async fn abandon(&mut self) {
         stop_pools(std::mem::take(&mut self.started)).await;
     }
@@ -313,7 +313,7 @@ impl SitePhp {
     }
 }
 
-/// Ends all of it.
+/// Ends all programs.
 pub(super) async fn stop(php: Php) {
     stop_pools(php.running).await;
     if let Some(ending) = php.ending {

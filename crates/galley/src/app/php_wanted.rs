@@ -11,7 +11,7 @@ use crate::php::{self, MachineMemory, MemoryDivision, PhpSettings};
 use crate::sys;
 use crate::sys::cgroup::GroupLimits;
 
-/// The programs of a site: for each upstream its settings, if Galley runs a program for it alone.
+/// The programs of a site. `pools` has one element for each upstream: the settings of its program, if Galley runs one for it alone.
 pub(super) struct WantedPools<'c> {
     pub(super) site: &'c SiteConfig,
     pub(super) name: String,
@@ -39,7 +39,7 @@ pub(super) fn upstreams(site: &SiteConfig) -> impl Iterator<Item = &UpstreamConf
     std::iter::once(&site.upstream).chain(&site.further)
 }
 
-/// Whether something runs for this upstream alone: a rule's `managed` is the site's own.
+/// Whether Galley runs a program for this upstream alone: `managed` in a rule means the site's own PHP.
 pub(super) fn is_own(index: usize, upstream: &UpstreamConfig) -> bool {
     index == 0 || matches!(upstream, UpstreamConfig::Program(_))
 }
@@ -51,7 +51,7 @@ pub(super) fn at(site: &SiteConfig, cause: php::PhpStartError) -> ServerStartErr
     }
 }
 
-/// The memory of this machine, divided for a configuration.
+/// Divides the memory of this machine for a configuration.
 fn budget(config: &Config) -> MemoryDivision {
     let pools = config.managed_pools();
     MemoryDivision::of(MachineMemory::at(
@@ -61,7 +61,7 @@ fn budget(config: &Config) -> MemoryDivision {
     ))
 }
 
-/// `None` for a program that Galley does not run. The program of an upstream; an empty command: PHP-FPM. `None`: nothing.
+/// The program of an upstream, with an empty command for PHP-FPM; `None` if Galley does not run one.
 fn program(site: &SiteConfig, upstream: &UpstreamConfig) -> Option<Program> {
     match upstream {
         UpstreamConfig::Managed => Some(Program {
@@ -102,7 +102,7 @@ fn settings(
     })
 }
 
-/// With the folders in which plugins remove files to purge pages.
+/// The sandbox of a site's program, including the folders in which plugins remove files to purge pages.
 fn sandbox(site: &SiteConfig) -> Option<PhpSandbox> {
     let mut sandbox = site.managed.sandbox.clone()?;
     let folders = [&site.nginx_cache_path, &site.purge_directory];
@@ -110,7 +110,7 @@ fn sandbox(site: &SiteConfig) -> Option<PhpSandbox> {
     Some(sandbox)
 }
 
-/// What the rules of a site say about something.
+/// The values that a site's rules set for one option.
 fn of_rules<T>(site: &SiteConfig, what: impl Fn(&Rule) -> Option<T>) -> impl Iterator<Item = T> {
     site.rules.rules.iter().filter_map(what)
 }

@@ -23,13 +23,13 @@ use crate::upstream::{
     HealthCheck, HttpServer, PoolSpec, ServerStates, UpstreamAddress,
 };
 
-/// The pools that the sites need, for each fetch thread, and which of them each site uses.
+/// Plans the pools that the sites need, for each fetch thread, and the pools that each site uses.
 pub(super) fn plan(
     config: &Config,
     php: &[SitePhp],
     states: &ServerStates,
 ) -> Result<PoolsOfSites, ServerStartError> {
-    let count = sys::cores().div_ceil(CORES_PER_COMPOSITOR);
+    let count = sys::cores().div_ceil(CORES_PER_FETCH_THREAD);
     let mut plan = PoolPlan {
         pools: vec![Vec::new(); count],
         idle: HashMap::new(),
@@ -48,15 +48,15 @@ pub(super) fn plan(
 
 /// The pools of all sites.
 pub(super) struct PoolsOfSites {
-    /// In the order of the sites.
+    /// The pools of each site, in the order of the sites.
     pub(super) sites: Vec<Planned>,
-    /// For each fetch thread.
+    /// The pools of each fetch thread.
     pub(super) pools: Vec<Vec<PoolSpec>>,
     /// All servers, with their health checks.
     pub(super) checked: Vec<CheckedServer>,
 }
 
-/// One fetch thread for each list of pools, and its thread.
+/// Starts one fetch thread for each list of pools. Returns the handles for requests and those for joining.
 pub(super) fn start_fetch_threads(
     pools: Vec<Vec<PoolSpec>>,
     lasting: &Lasting,
@@ -80,12 +80,12 @@ pub(super) fn start_fetch_threads(
     Ok((fetch_threads, threads))
 }
 
-/// Which pools each fetch thread gets.
+/// The pools of each fetch thread, while they are being planned.
 struct PoolPlan<'p> {
     pools: Vec<Vec<PoolSpec>>,
-    /// The kept connections of each HTTP server, by host and port: sites that share one share its idle connections.
+    /// The number of idle connections of each HTTP server, by host and port: sites with the same server share its idle connections.
     idle: HashMap<(String, u16), Arc<AtomicUsize>>,
-    /// How `https` servers are spoken with.
+    /// The TLS clients for `https` servers.
     clients: UpstreamTlsClients,
     states: &'p ServerStates,
     checked: Vec<CheckedServer>,
@@ -96,7 +96,7 @@ pub(super) struct Planned {
     pub(super) fetch_thread: usize,
     pub(super) primary: BackendKind,
     pub(super) further: Vec<BackendKind>,
-    /// The pool of its scheduler.
+    /// The index of the scheduler's pool.
     pub(super) cron: Option<usize>,
 }
 
@@ -115,7 +115,7 @@ impl PoolPlan<'_> {
             .iter()
             .zip(&php.further)
             .map(|(upstream, program)| match upstream {
-                // The same PHP, so the same limit.
+                // The same PHP, and therefore the same limit.
                 Configured::Managed => primary,
                 other => self.pool(fetch_thread, site, other, program.as_ref()),
             })
@@ -132,7 +132,7 @@ impl PoolPlan<'_> {
         }
     }
 
-    /// A pool of its own for the scheduler, to the upstream of `primary`.
+    /// Adds a separate pool for the scheduler, to the upstream of `primary`.
     fn cron_pool(&mut self, fetch_thread: usize, primary: BackendKind) -> Option<usize> {
         let (BackendKind::Php(index) | BackendKind::Http(index)) = primary else {
             return None;
@@ -210,7 +210,7 @@ impl PoolPlan<'_> {
         kind(pools.len() - 1)
     }
 
-    /// States and shares of the servers of a pool; notes how each is checked.
+    /// The states and shares of the servers of a pool. Records the health check of each server.
     fn balanced(
         &mut self,
         site: &SiteConfig,
@@ -259,7 +259,7 @@ impl PoolPlan<'_> {
     }
 }
 
-/// How the servers of a site are checked.
+/// The health check for the servers of a site.
 fn check_plan(site: &SiteConfig) -> Option<CheckPlan> {
     let check = site.balancing.check.as_ref()?;
     let exact = site.hosts.iter().find_map(|host| match host {
@@ -289,5 +289,6 @@ fn php_address(address: &PhpAddress) -> FastCgiAddress {
     }
 }
 
-/// One fetch thread serves this many cores: it moves PHP's responses, which come a thousand times more slowly than hits are sent.
-const CORES_PER_COMPOSITOR: usize = 4;
+/// The number of cores per fetch thread. A fetch thread moves PHP's responses, which arrive a thousand times more slowly than
+/// hits are sent.
+const CORES_PER_FETCH_THREAD: usize = 4;

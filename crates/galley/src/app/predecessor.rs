@@ -1,4 +1,4 @@
-//! A process that takes over from the one that started it: what it receives, and when it reports what.
+//! Takes over from the process that started this one: what this process receives, and when it reports its progress.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,7 +22,7 @@ use crate::php::privileged::{KeeperChannel, KeeperOffer, PrivilegedPoolOffer, So
 use crate::php::{ManagedOffer, MasterHandles, Ownership};
 use crate::tls::CertificateSource;
 
-/// What the process before hands over at once.
+/// The sockets, certificates and programs that the previous process hands over first.
 #[derive(Default)]
 pub struct Inheritance {
     pub(super) sockets: BTreeMap<ListenerName, InheritedSockets>,
@@ -32,32 +32,33 @@ pub struct Inheritance {
     pub(super) keeper: Option<InheritedKeeper>,
 }
 
-/// The process that keeps root, and what it starts.
+/// The privileged process, and the pools that it starts.
 pub(super) struct InheritedKeeper {
     pub(super) keeper: KeeperOffer,
     pub(super) pools: Vec<InheritedPrivileged>,
 }
 
-/// A pool of that process.
+/// A pool of the privileged process.
 pub(super) struct InheritedPrivileged {
-    /// As [`super::site_states::names`] calls it.
+    /// The site's name, from [`super::site_states::names`].
     pub(super) site: String,
-    /// As [`crate::php::PhpSettings::likeness`] gives them.
+    /// The settings, in the form of [`crate::php::PhpSettings::likeness`].
     pub(super) settings: String,
     pub(super) offer: PrivilegedPoolOffer,
 }
 
-/// A PHP-FPM of the process before.
+/// A PHP-FPM of the previous process.
 pub(super) struct InheritedPool {
-    /// As [`super::site_states::names`] calls it.
+    /// The site's name, from [`super::site_states::names`].
     pub(super) site: String,
-    /// As [`crate::php::PhpSettings::likeness`] gives them.
+    /// The settings, in the form of [`crate::php::PhpSettings::likeness`].
     pub(super) settings: String,
     pub(super) offer: ManagedOffer,
 }
 
 impl Inheritance {
-    /// Waits for all of it. If the other process ends meanwhile, the parts that have arrived: nobody else serves then.
+    /// Waits for all parts. If the other process ends during the transfer, returns the parts that have arrived: this process must
+    /// then serve alone.
     pub fn receive(before: &Predecessor) -> io::Result<Self> {
         let mut all = Self::default();
         loop {
@@ -180,23 +181,23 @@ impl InheritedPrivileged {
     }
 }
 
-/// The process before, until it has ended.
+/// The connection to the previous process, until that has ended.
 pub(super) struct Handover {
     channel: UpgradeChannel,
-    /// Of its pages.
+    /// The file with the pages of the previous process.
     file: Option<File>,
-    /// Its position in the purges of other nodes.
+    /// The position of the previous process in the purges of other nodes.
     position: Option<String>,
-    /// Of the PHP-FPMs that this process takes over.
+    /// The PHP-FPMs that this process takes over.
     pools: Vec<Ownership>,
 }
 
 impl Handover {
-    /// Says that everything is there that may fail, and waits until the disk is free. A process before that has ended, ended in any
-    /// case: then this one starts as if it were the first.
+    /// Reports that everything that may fail is prepared, and waits until the disk is free. If the previous process has ended,
+    /// for whatever reason, this one starts as if it were the first.
     pub(super) async fn begin(before: &Predecessor, pools: Vec<Ownership>) -> io::Result<Self> {
         let channel = before.channel()?;
-        // It does not wait for what it can no longer get.
+        // On failure the previous process has ended, and `receive` reports it.
         let _ = channel.send(UpgradeMessage::Prepared, &[]).await;
         let mut position = None;
         let mut received = channel.receive().await;
@@ -229,7 +230,8 @@ impl Handover {
         })
     }
 
-    /// Reads the pages that were handed over, and has every purge sent to the process before as well. Before anything is answered.
+    /// Reads the pages that were handed over, and starts to send every purge to the previous process as well. Must be called
+    /// before the first response.
     pub(super) fn take_pages(&mut self, lasting: &Lasting) -> InheritedPages {
         let purges = lasting.durable.relay().begin(false);
         let now = DiskClock {
@@ -244,7 +246,7 @@ impl Handover {
         InheritedPages { pages, purges }
     }
 
-    /// The part of the process before in its cluster.
+    /// The state of the previous process's node in its cluster.
     pub(super) fn inherited_node(&mut self) -> InheritedNode {
         InheritedNode {
             has_pages: true,
@@ -252,8 +254,8 @@ impl Handover {
         }
     }
 
-    /// Reports that it serves visitors, and shares purges with the process before until that has ended. What remains of it
-    /// then belongs to this process.
+    /// Reports that this process serves visitors, and exchanges purges with the previous process until that has ended. The
+    /// remaining files and programs of the previous process then belong to this one.
     pub(super) async fn serve(self, inherited: InheritedPages, taken: TakenOver) {
         let TakenOver {
             folders,
@@ -270,7 +272,7 @@ impl Handover {
             pages,
         };
         if self.channel.send(serving, &[]).await.is_ok() {
-            // Purges that it did not confirm: it sends no page any more.
+            // Drops the purges that the previous process did not confirm: it does not send pages any more.
             drop(exchange_purges(&self.channel, &mut ours, &purges).await);
         }
         relay.end();
@@ -283,26 +285,26 @@ impl Handover {
     }
 }
 
-/// What the node of the process before leaves.
+/// The state of the previous process's cluster node.
 #[derive(Default)]
 pub(super) struct InheritedNode {
-    /// Whether pages of it may be in the memory.
+    /// Whether pages of the previous process may be in memory.
     pub(super) has_pages: bool,
-    /// Its position; `None`: it is unknown.
+    /// The position of the previous process in the purges; `None` if unknown.
     pub(super) position: Option<String>,
 }
 
-/// The pages that a process takes over.
+/// The pages that this process takes over, and the purges to send to the previous process.
 pub(super) struct InheritedPages {
     pages: u64,
     purges: RelayedPurges,
 }
 
-/// What this process shares with the one before for a while.
+/// The state that this process shares with the previous one until that has ended.
 pub(super) struct TakenOver {
-    /// Of the PHP-FPMs that it takes over.
+    /// The folders of the PHP-FPMs that this process takes over.
     pub(super) folders: Vec<std::path::PathBuf>,
-    /// The line to the process that keeps root.
+    /// The channel to the privileged process.
     pub(super) keeper: Option<KeeperChannel>,
     pub(super) relay: PurgeRelay,
     pub(super) purges: PurgesByName,

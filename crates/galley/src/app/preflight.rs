@@ -1,8 +1,7 @@
-//! What a start would need of this machine, tried without changing anything: for `galley check`.
+//! Checks for `galley check` whether this machine meets the requirements of a start, without changing anything.
 //!
-//! Sockets are bound and closed again without listening; files and folders are only read. A socket that a running Galley
-//! with the same configuration holds is not an error, and what only another user could try is not tried: both are reported
-//! as notes.
+//! Sockets are bound and closed again without listening; files and folders are only read. A socket that a running Galley with
+//! the same configuration holds is not an error. Checks that need another user are skipped. Both are reported as notes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,36 +23,36 @@ use crate::sys::reach::UserIdentity;
 use crate::sys::sockets;
 use crate::sys::{self, account, privileges};
 
-/// The state of a Galley that runs with this configuration.
+/// Whether a Galley runs with this configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunningGalley {
-    /// None answers.
+    /// No Galley responds.
     No,
-    /// One answers at the admin address, and listens here.
+    /// A Galley responds at the admin address, and listens at these URLs.
     At(Vec<String>),
-    /// A server answers there, and does not say where it listens.
+    /// A server responds at the admin address, but does not report where it listens.
     Somewhere,
 }
 
-/// What a start would meet.
+/// The problems that a start would have.
 #[derive(Debug, Default)]
 pub struct Preflight {
-    /// What would end it, and is wrong in the configuration.
+    /// Problems that would prevent the start and are errors in the configuration.
     pub wrong: Vec<MachineFinding>,
-    /// What would end it now, on this machine.
+    /// Problems that would prevent the start on this machine in its present state.
     pub refused: Vec<MachineFinding>,
-    /// What was not tried, or would be missing.
+    /// Skipped checks, and problems that would not prevent the start.
     pub notes: Vec<MachineFinding>,
 }
 
 impl Preflight {
-    /// What would end the start.
+    /// All problems that would prevent the start.
     pub fn all(&self) -> Vec<MachineFinding> {
         self.wrong.iter().chain(&self.refused).cloned().collect()
     }
 }
 
-/// Tries what a start would need. Blocks on the disk.
+/// Checks the requirements of a start. Blocks on the disk.
 pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     let mut found = Preflight::default();
     let who = who(config, running, &mut found);
@@ -70,7 +69,7 @@ pub fn preflight(config: &Config, running: &RunningGalley) -> Preflight {
     found
 }
 
-/// Whose the process will be: the user that the file names, else the one of the Galley that runs, else this one.
+/// The user of the process: the one that the configuration names, otherwise that of the running Galley, otherwise the current one.
 fn who(config: &Config, running: &RunningGalley, found: &mut Preflight) -> UserIdentity {
     let mut who = UserIdentity::this();
     if let AdminListen::Unix(socket) = &config.admin.listen
@@ -115,7 +114,7 @@ fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
         let tried = match listen {
             Listen::Tcp(address) => sockets::is_free(*address),
             Listen::Unix(path) => sockets::is_path_free(path),
-            // Only processes started by systemd have them.
+            // Only processes that systemd has started have them.
             Listen::Passed(_) => Ok(()),
         };
         let Err(cause) = tried else { continue };
@@ -140,7 +139,7 @@ fn listeners(config: &Config, running: &RunningGalley, found: &mut Preflight) {
 }
 
 impl RunningGalley {
-    /// Whether it listens there, or at another address of the same port.
+    /// Whether the running Galley listens at this address, or at another address with the same port.
     fn holds(&self, listen: &Listen) -> bool {
         match self {
             Self::No => false,
@@ -169,7 +168,7 @@ fn admin(config: &Config, running: &RunningGalley, who: &UserIdentity, found: &m
         AdminListen::Off => return,
         AdminListen::Tcp(address) => std::net::TcpListener::bind(address).map(drop),
         AdminListen::Unix(path) => admin::is_free(path, who.uid()).and_then(|()| {
-            // The start creates the folder, as root if it was started as root.
+            // The start creates the folder if it runs as root.
             let folder = path.parent().unwrap_or(Path::new("/"));
             if folder.exists() || !privileges::is_root() {
                 may_make(who, path)
@@ -185,7 +184,7 @@ fn admin(config: &Config, running: &RunningGalley, who: &UserIdentity, found: &m
     }
 }
 
-/// Folders that Galley makes or writes to.
+/// Checks the country database.
 fn countries(config: &Config, found: &mut Preflight) {
     let Some(path) = &config.server.geoip else {
         return;
@@ -230,7 +229,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     {
         let why = format!("which cannot be used: {cause}");
         let finding = MachineFinding::of_path(OptionPath::Acme("storage"), &acme.storage, why, own);
-        // Root checks for another user whom only the service manager knows.
+        // If root runs the check, the service may run as another user that only the service manager knows.
         let is_known = who.uid() != 0 || cause.kind() != io::ErrorKind::PermissionDenied;
         let list = if is_known {
             &mut found.refused
@@ -242,7 +241,7 @@ fn folders(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     if let Some(disk) = &config.cache.disk
         && let Err(cause) = may_make_folder(who, &disk.path)
     {
-        // Galley serves without it.
+        // Galley serves without the disk cache.
         let at = OptionPath::Cache("disk");
         if cause.kind() == io::ErrorKind::NotADirectory {
             let why = "which is not a folder, so no page would survive a restart";
@@ -279,10 +278,10 @@ fn may_make_folder(who: &UserIdentity, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether something of this name may be created or, if it exists, written to.
+/// Whether the user may create a file at this path or, if it exists, write to it.
 fn may_make(who: &UserIdentity, path: &Path) -> io::Result<()> {
     let mut near = path;
-    // A link that leads nowhere is there.
+    // A link to a missing file counts as existing.
     while fs::symlink_metadata(near).is_err() {
         near = match near.parent() {
             Some(above) => above,
@@ -292,7 +291,7 @@ fn may_make(who: &UserIdentity, path: &Path) -> io::Result<()> {
     if near != path && !near.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    // A file here that is not a folder is a socket, which the start replaces.
+    // An existing file that is not a folder is a socket, which the start replaces.
     let is_socket = near == path && !near.is_dir();
     let near = near.parent().filter(|_| is_socket).unwrap_or(near);
     who.may_write(near)
@@ -323,7 +322,7 @@ fn logs(config: &Config, who: &UserIdentity, found: &mut Preflight) {
     }
 }
 
-/// Programs that Galley starts. PHP's missing modules are checked elsewhere.
+/// Checks the programs that Galley starts. Missing PHP modules are checked elsewhere.
 fn programs(index: usize, site: &SiteConfig, found: &mut Preflight) {
     let named = site.further.iter().chain([&site.upstream]);
     let commands = named.filter_map(|upstream| match upstream {

@@ -1,11 +1,11 @@
-//! How many stored pages each purge affected, for the lists of purges. A walk over the entries counts them a moment after the purge, on a
-//! helper thread; a purge itself never searches, and no request waits for this.
+//! Counts the stored pages that each purge affected, for the lists of purges. A walk over the entries counts them shortly
+//! after the purge, on a helper thread. A purge itself never searches, and no request waits for the count.
 //!
-//! - Each page counts for the purge that invalidated it: of several purges of one edit the first that touches it, and a hard purge after a
-//!   soft one again, because the page could still be served before.
-//! - Entries of an uncounted purge are not swept (`super::sweep`), but a request may replace its page before the walk. A page of the scope
-//!   that is newer than the purge may have had a predecessor, so the count is then a minimum. With a disk it is a minimum too, because the disk
-//!   may have pages that are not in memory.
+//! - Each page counts for the purge that invalidated it: of several purges of one edit the first that matches the page, and a
+//!   later hard purge again after a soft one, because the page could still be served before.
+//! - Entries of an uncounted purge are not swept (`super::sweep`), but a request may replace such an entry before the walk. A
+//!   page in the scope that is newer than the purge may have had a predecessor, so the count is then a minimum. With a disk
+//!   cache it is also a minimum, because the disk may have pages that are not in memory.
 //! - Pages of which only a fragment is rendered again stay stored, and are not counted.
 
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use super::pacing::WalkPacing;
 use crate::durable::{CountablePurge, PurgedPages, ScopeMatch};
 use crate::request::{Site, site_mark};
 
-/// Counts what waits to be counted. Blocks.
+/// Counts the pages of all purges that were not counted yet. Blocks.
 pub(super) fn count(current: &Current) {
     let (Some(services), Some(sites)) = (current.services(), current.sites()) else {
         return;
@@ -43,7 +43,7 @@ pub(super) fn count(current: &Current) {
         if entry.kind == EntryKind::Page
             && let Some(count) = site_mark(entry.key.bytes()).and_then(|mark| counts.get_mut(&mark))
         {
-            count.look(&entry);
+            count.count_page(&entry);
         }
     }
     for (site, _) in &waiting {
@@ -53,7 +53,7 @@ pub(super) fn count(current: &Current) {
     }
 }
 
-/// The purges of a site with what they took so far.
+/// The purges of a site with the pages counted so far.
 struct SiteCount<'p>(Vec<PurgeCount<'p>>);
 
 struct PurgeCount<'p> {
@@ -61,20 +61,20 @@ struct PurgeCount<'p> {
     is_hard: bool,
     is_counted: bool,
     scope: ScopeMatch<'p>,
-    /// Variants of one URL are one page.
+    /// The pages that the purge affected. Variants of one URL are one page.
     urls: HashSet<(u64, u64)>,
     may_have_more: bool,
 }
 
-/// What is left of a page.
+/// The state of a page after the purges so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum PageState {
     Valid,
     SoftPurged,
 }
 
 impl<'p> SiteCount<'p> {
-    /// `purges`: by their numbers.
+    /// `purges` must be in the order of their numbers.
     fn new(purges: &'p [CountablePurge], may_have_more: bool) -> Self {
         let counts = purges.iter().map(|one| PurgeCount {
             number: one.number,
@@ -87,10 +87,10 @@ impl<'p> SiteCount<'p> {
         Self(counts.collect())
     }
 
-    /// Counts a page for those that took it.
-    fn look(&mut self, entry: &Entry) {
+    /// Counts a page for each purge that invalidated it.
+    fn count_page(&mut self, entry: &Entry) {
         let url = (entry.scopes.host, entry.scopes.url);
-        let mut left = Left::Valid;
+        let mut state = PageState::Valid;
         for purge in &mut self.0 {
             if !purge.scope.is_match(&entry.scopes) {
                 continue;
@@ -99,7 +99,7 @@ impl<'p> SiteCount<'p> {
                 purge.may_have_more |= !purge.urls.contains(&url);
                 continue;
             }
-            if left == Left::SoftPurged && !purge.is_hard {
+            if state == PageState::SoftPurged && !purge.is_hard {
                 continue;
             }
             if purge.urls.len() < MOST_PAGES {
@@ -110,7 +110,7 @@ impl<'p> SiteCount<'p> {
             if purge.is_hard {
                 return;
             }
-            left = Left::SoftPurged;
+            state = PageState::SoftPurged;
         }
     }
 
@@ -127,7 +127,7 @@ impl<'p> SiteCount<'p> {
     }
 }
 
-/// Addresses of one purge that are counted separately: two megabytes.
+/// The maximum number of URLs that are counted for one purge: two megabytes.
 const MOST_PAGES: usize = 100_000;
 
 #[cfg(test)]
@@ -164,12 +164,12 @@ mod tests {
         drop(purges.publish(&Purge { scope, strength }, PurgeSource::Admin));
     }
 
-    /// Pages and completeness of each purge, the oldest first.
+    /// The number of pages of each purge and whether it is complete, the oldest purge first.
     fn counted(purges: &SitePurges, pages: &[Arc<Entry>]) -> Vec<(u64, bool)> {
         let countable = purges.countable();
         let mut count = SiteCount::new(&countable, false);
         for page in pages {
-            count.look(page);
+            count.count_page(page);
         }
         purges.counted(&count.found());
         let all = purges.recent().into_iter().rev();
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_counts_for_the_purge_that_took_it() {
+    fn a_page_counts_for_the_purge_that_invalidated_it() {
         let purges = purges_in_memory();
         let pages = [
             tagged_page("/a/", 0, &[T]),
@@ -189,13 +189,13 @@ mod tests {
             publish(&purges, Scope::Tag(tag.to_owned()), Strength::Hard);
         }
         assert_eq!(counted(&purges, &pages), [(2, true), (1, true), (0, true)]);
-        // The entries are still there, and taken already.
+        // The entries still exist, but earlier purges have invalidated them.
         publish(&purges, Scope::Site, Strength::Hard);
         assert_eq!(counted(&purges, &pages).last(), Some(&(0, true)));
     }
 
     #[test]
-    fn a_soft_purge_leaves_something_for_a_hard_one() {
+    fn a_page_counts_again_for_a_hard_purge_after_a_soft_one() {
         let purges = purges_in_memory();
         let pages = [tagged_page("/a/", 0, &[T])];
         for strength in [Strength::Soft, Strength::Soft, Strength::Hard] {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_may_have_been_replaced_makes_it_a_least_number() {
+    fn a_page_that_may_have_been_replaced_makes_the_count_a_minimum() {
         let purges = purges_in_memory();
         publish(&purges, Scope::Site, Strength::Hard);
         let pages = [

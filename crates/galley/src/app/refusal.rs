@@ -1,4 +1,4 @@
-//! Why the server does not start: the option that cannot be satisfied on this machine, and the remedy.
+//! Errors that prevent the start: the option that cannot be satisfied on this machine, and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,45 +10,45 @@ use crate::access::CountryFileError;
 use crate::php;
 use crate::telemetry::errors::UnopenedTarget;
 
-/// Why the server did not start.
+/// The reason why the server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerStartError {
-    /// A listener could not be had.
+    /// A listener could not be opened.
     #[error("cannot listen on `{listen}`: {cause}")]
     Listen {
         /// The listener.
         listen: Listen,
         /// The list that names it: `listen` or `listen_tls`.
         list: &'static str,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// Root could not be given up.
+    /// The process could not give up root.
     #[error("cannot become the user `{user}` of `server.user`: {cause}")]
     User {
         /// The user.
         user: String,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// PHP cannot be run as other users.
+    /// PHP cannot run as other users.
     #[error("cannot keep root privileges for PHP as other users than `server.user`: {cause}")]
     Privileged {
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The admin listener could not be had.
+    /// The admin listener could not be opened.
     #[error("cannot open the admin interface on `{address}`: {cause}")]
     Admin {
         /// The address or socket.
         address: String,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The URL of the cluster's engine cannot be used.
     #[error("`cluster.engine` cannot be used: {cause}")]
     Cluster {
-        /// Why.
+        /// The reason.
         cause: String,
     },
     /// A log file could not be opened.
@@ -56,7 +56,7 @@ pub enum ServerStartError {
     Log {
         /// The file.
         target: LogTarget,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// A token file could not be read.
@@ -64,15 +64,15 @@ pub enum ServerStartError {
     Token {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be used.
+        /// The reason.
         cause: FileError,
     },
-    /// The database of countries cannot be used.
+    /// The country database cannot be used.
     #[error("cannot use the database of countries `{path}`: {cause}")]
     Countries {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         cause: CountryFileError,
     },
     /// The folder for bodies in transit cannot be written.
@@ -80,15 +80,15 @@ pub enum ServerStartError {
     Spool {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// A page for errors could not be read.
+    /// An error page could not be read.
     #[error("the error page is `{path}`, {cause}")]
     ErrorPage {
         /// The file.
         path: PathBuf,
-        /// Why it cannot be used.
+        /// The reason.
         cause: FileError,
     },
     /// A site's root could not be opened.
@@ -98,25 +98,25 @@ pub enum ServerStartError {
         site: String,
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The cache's folder belongs to another user.
+    /// The cache folder cannot be used.
     #[error("cannot use the cache folder `{path}`: {cause}")]
     Disk {
         /// The folder.
         path: PathBuf,
-        /// What went wrong.
+        /// The error.
         cause: crate::durable::StorageOpenError,
     },
-    /// A site's purge folder cannot be made or watched.
+    /// A site's purge folder cannot be created or watched.
     #[error("cannot use the purge folder `{path}` of site `{site}`: {cause}")]
     PurgeFolder {
         /// The site.
         site: String,
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// A site's folder of page markers cannot be created or watched.
@@ -126,15 +126,15 @@ pub enum ServerStartError {
         site: String,
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// Managed PHP did not come up.
+    /// Managed PHP did not start.
     #[error("cannot start PHP for site `{site}`: {cause}")]
     Php {
         /// The site.
         site: String,
-        /// What went wrong.
+        /// The error.
         cause: crate::php::PhpStartError,
     },
     /// A site's certificate cannot be used.
@@ -142,10 +142,10 @@ pub enum ServerStartError {
     Certificate {
         /// The site.
         site: String,
-        /// The file, and its problem.
+        /// The file and its problem.
         trouble: String,
     },
-    /// The upstream of a site cannot be spoken with over TLS.
+    /// The TLS settings for a site's upstream cannot be used.
     #[error("site `{site}`: {cause}")]
     UpstreamTls {
         /// The site.
@@ -156,10 +156,10 @@ pub enum ServerStartError {
     /// TLS itself is not usable.
     #[error("TLS cannot be used: {0}")]
     Tls(rustls::Error),
-    /// Certificates cannot be kept.
+    /// The certificate storage cannot be used.
     #[error("`[acme]` cannot be used: {0}")]
     Acme(io::Error),
-    /// A thread or runtime could not be made.
+    /// A thread or runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }
@@ -174,7 +174,7 @@ impl From<UnopenedTarget> for ServerStartError {
 }
 
 impl ServerStartError {
-    /// The same as a finding about the option that is to blame; `None` where none is.
+    /// The error as a finding about the responsible option; `None` if no option is responsible.
     pub fn finding(&self, config: &Config) -> Option<MachineFinding> {
         let (at, value, why, help) = match self {
             Self::Listen {
@@ -237,7 +237,7 @@ impl ServerStartError {
         })
     }
 
-    /// About an option that names a file or a folder.
+    /// The finding for an option that names a file or a folder.
     fn of_path(&self, config: &Config) -> Option<MachineFinding> {
         const READ: &str = "give Galley's user read access";
         const WRITE: &str = "give Galley's user write access, or name another";
@@ -303,13 +303,13 @@ impl ServerStartError {
         Some(MachineFinding::of_path(at, path, why, help))
     }
 
-    /// Whether the configuration is wrong, and not the machine at this moment.
+    /// Whether the configuration is wrong, as opposed to the present state of the machine.
     pub fn is_configuration(&self) -> bool {
         matches!(self, Self::User { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// A listener that cannot be had.
+/// The finding for a listener that cannot be opened.
 pub(super) fn listener(
     config: &Config,
     listen: &Listen,
@@ -355,7 +355,7 @@ pub(super) fn listener(
     }
 }
 
-/// A user or a group that Galley cannot become.
+/// The finding for a user or a group that Galley cannot become.
 pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> MachineFinding {
     let group =
         config.server.group.as_deref().filter(|_| {
@@ -387,7 +387,7 @@ pub(super) fn of_user(config: &Config, user: &str, cause: &io::Error) -> Machine
     }
 }
 
-/// An admin listener that cannot be had.
+/// The finding for an admin listener that cannot be opened.
 pub(super) fn of_admin(address: &str, cause: &io::Error) -> MachineFinding {
     let why = format!("which cannot be opened: {cause}");
     let help = match cause.kind() {
@@ -409,7 +409,7 @@ pub(super) fn of_admin(address: &str, cause: &io::Error) -> MachineFinding {
     }
 }
 
-/// PHP, or another program, that does not come up.
+/// The finding for PHP, or another program, that does not start.
 pub fn of_php(config: &Config, site: usize, cause: &php::PhpStartError) -> MachineFinding {
     let binary = config
         .sites

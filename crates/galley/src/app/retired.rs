@@ -1,4 +1,4 @@
-//! Former generations that drain.
+//! Previous generations that drain.
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -7,13 +7,13 @@ use super::generation::{Generation, Retired};
 use crate::server::Phase;
 use crate::telemetry::counters::CounterReader;
 
-/// Generations that drain.
+/// The draining generations.
 #[derive(Default)]
 pub(super) struct RetiredGenerations {
     pub(super) ending: JoinSet<u64>,
-    /// The oldest first.
+    /// Ordered from the oldest to the newest.
     all: Vec<Draining>,
-    /// What those have counted that have ended.
+    /// The sum of the counters of generations that have ended.
     past: Option<CounterReader>,
     next: u64,
 }
@@ -25,7 +25,7 @@ struct Draining {
 }
 
 impl RetiredGenerations {
-    /// Waits for the end of a generation from now on.
+    /// Adds a generation, and waits for its end in the background.
     pub(super) fn add(
         &mut self,
         retired: Retired,
@@ -39,7 +39,7 @@ impl RetiredGenerations {
             phase,
             counters,
         });
-        // Their threads and connections are bounded, however often somebody reloads.
+        // Limits the number of threads and connections, however often the configuration is reloaded.
         let over = self.all.len().saturating_sub(MOST_DRAINING);
         for oldest in self.all.iter().take(over) {
             oldest.phase.send_replace(Phase::Stopping);
@@ -50,7 +50,7 @@ impl RetiredGenerations {
         });
     }
 
-    /// A generation has ended: its counts are kept.
+    /// Removes a generation that has ended, and keeps its counts.
     pub(super) fn forget(&mut self, number: u64) {
         let Some(at) = self.all.iter().position(|one| one.number == number) else {
             return;
@@ -60,14 +60,14 @@ impl RetiredGenerations {
         self.past = Some(CounterReader::sum(&counters));
     }
 
-    /// The counters of these, of the ones that have ended, and of the current one.
+    /// The counters of the draining generations, of the ended ones, and of the current one.
     pub(super) fn counters(&self, now: &Generation) -> Vec<CounterReader> {
         let draining = self.all.iter().flat_map(|one| &one.counters);
         let all = self.past.iter().chain(draining).chain(now.counters());
         all.cloned().collect()
     }
 
-    /// Ends their idle connections.
+    /// Closes the idle connections of all draining generations.
     pub(super) fn stop(&self) {
         for one in &self.all {
             one.phase.send_replace(Phase::Stopping);
@@ -75,5 +75,6 @@ impl RetiredGenerations {
     }
 }
 
-/// Generations that may drain beside each other; the oldest beyond it have their idle connections ended at once.
+/// The maximum number of generations that drain concurrently. If there are more, the idle connections of the oldest are
+/// closed immediately.
 const MOST_DRAINING: usize = 4;

@@ -26,16 +26,17 @@ use crate::clock::Clock;
 use crate::sys;
 use crate::telemetry::errors::{self, ErrorLog, ErrorTargets};
 
-/// Runs the server until it is stopped. `source`: where `config` is read again. `tell` gets one line per listener, for people
-/// and scripts.
+/// Runs the server until it is stopped. `source`: the source from which `config` is read again. `announce` is called with one
+/// line per listener, for people and scripts.
 ///
-/// `before`: the process that has started this one, to take over from it; `inheritance`: what that has handed over.
+/// `before`: the process that has started this one, to take over from it. `inheritance`: the parts that that process has
+/// handed over.
 pub fn run(
     config: &Config,
     source: ConfigSource,
     before: Option<&Predecessor>,
     mut inheritance: Inheritance,
-    tell: &dyn Fn(&str),
+    announce: &dyn Fn(&str),
 ) -> Result<(), ServerStartError> {
     if galley_config::memory(Path::new("/")).is_some_and(|bytes| bytes <= SMALL_MACHINE) {
         sys::use_small_pages();
@@ -45,7 +46,7 @@ pub fn run(
     let mut held = HeldListeners::new(share.cores);
     held.inherit(std::mem::take(&mut inheritance.sockets));
     let listeners = held.bind(config)?;
-    // Their keys are root's alone, as a rule.
+    // Before root is given up: usually only root can read the keys.
     let tls = tls::open(
         config,
         &TlsBefore::inherited(config, &inheritance.certificates),
@@ -73,20 +74,20 @@ pub fn run(
         };
         let mut control = start(config.clone(), first, clock).await?;
         for (url, _) in &control.generation.reached {
-            tell(&format!("listening on {url}"));
+            announce(&format!("listening on {url}"));
         }
         if let Some(address) = control.admin.address() {
-            tell(&format!("admin on {address}"));
+            announce(&format!("admin on {address}"));
         }
         control.generation.take_over(&control.lasting);
-        tell("ready");
-        // A process that takes over is announced by the one before, the only one that systemd listens to.
+        announce("ready");
+        // A process that takes over is announced by the previous one, the only one whose messages systemd accepts.
         if before.is_none() {
             service_manager::ready();
         }
         while let RunEnd::Replaced(successor) = control.run(&mut signals).await {
             if control
-                .drain_beside(*successor, &mut signals)
+                .drain_for_successor(*successor, &mut signals)
                 .await
                 .is_break()
             {
@@ -98,12 +99,12 @@ pub fn run(
         control.end().await;
         Ok(())
     });
-    // Threads that are still waited for must not hold the end up: the drain is over.
+    // The drain is over, so the end does not wait for blocking threads.
     runtime.shutdown_background();
     result
 }
 
-/// What is created before there is a runtime, while the process has the rights for it.
+/// The parts that are created before the runtime, while the process still has the rights to create them.
 struct FirstParts<'b> {
     source: ConfigSource,
     held: HeldListeners,
@@ -111,13 +112,13 @@ struct FirstParts<'b> {
     tls: Tls,
     apart: Option<Apart>,
     error_log: ErrorLog,
-    /// Connections per core.
+    /// The maximum number of connections per core.
     connections: usize,
     before: Option<&'b Predecessor>,
     inheritance: Inheritance,
 }
 
-/// Starts the first generation, and what outlives it.
+/// Starts the first generation and everything that outlives it.
 async fn start(
     config: Config,
     first: FirstParts<'_>,
@@ -158,10 +159,10 @@ async fn start(
     let node = node.start(&generation.config, purges, clock, &inherited)?;
     let current = Current::new(&generation.services, &generation.sites);
     let upkeep = upkeep::start(lasting.durable.clone(), Arc::clone(&current))?;
-    let orders = mpsc::channel(MOST_ORDERS);
+    let requests = mpsc::channel(MOST_REQUESTS);
     let last_reload = Arc::default();
     let counters = generation.counters().to_vec();
-    let spec = control::admin_spec(&generation, &logs, counters, &orders.0, &last_reload);
+    let spec = control::admin_spec(&generation, &logs, counters, &requests.0, &last_reload);
     let admin = admin::start(spec, inheritance.admin).map_err(|cause| ServerStartError::Admin {
         address: generation.config.admin.listen.to_string(),
         cause,
@@ -186,7 +187,7 @@ async fn start(
         generation,
         current,
         admin,
-        requests: orders,
+        requests,
         last_reload,
         program: successor::Program::this(),
         left_pools: Vec::new(),
@@ -197,8 +198,8 @@ async fn start(
     })
 }
 
-/// Bytes of memory up to which it goes before speed.
+/// The amount of memory in bytes up to which saving memory is more important than speed.
 const SMALL_MACHINE: u64 = 1 << 30;
 
-/// Reloads that may be requested while one is in progress.
-const MOST_ORDERS: usize = 8;
+/// The maximum number of requests to the control thread that may wait while a reload is in progress.
+const MOST_REQUESTS: usize = 8;

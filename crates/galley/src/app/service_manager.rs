@@ -2,17 +2,17 @@
 
 use sd_notify::NotifyState;
 
-/// Visitors are answered.
+/// Reports that this process serves.
 pub(super) fn ready() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
-/// Another process is the service from now on.
+/// Reports that another process is the service from now on.
 pub(super) fn replaced_by(pid: u32) {
-    tell(&[NotifyState::MainPid(pid), NotifyState::Ready]);
+    notify(&[NotifyState::MainPid(pid), NotifyState::Ready]);
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         tracing::warn!(%error, "cannot notify the service manager");
     }

@@ -1,4 +1,4 @@
-//! The limits on clients that the nodes of a cluster count together.
+//! Limits on clients that the nodes of a cluster count together.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use galley_policy::site::Policy;
 use crate::access::ClientState;
 use crate::clock::Clock;
 
-/// Exchanges counts with the other nodes if a limit of the configuration is shared, and else no more.
+/// Exchanges counts with the other nodes if a limit of the configuration is shared; otherwise stops the exchange.
 pub(super) fn exchange(
     cluster: &ClusterPublisher,
     config: &Config,

@@ -1,5 +1,5 @@
-//! Signals: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reloads the configuration, SIGUSR1 reopens the logs, SIGUSR2
-//! starts the program again and hands over to it. SIGWINCH, which ends nginx's workers, changes nothing.
+//! Signal handling: SIGTERM, SIGINT and SIGQUIT drain and end, SIGHUP reloads the configuration, SIGUSR1 reopens the logs, SIGUSR2
+//! starts the program again and hands over to it. SIGWINCH, which ends nginx's workers, has no effect.
 
 use std::io::{self, IsTerminal};
 
@@ -15,7 +15,7 @@ pub(super) struct Signals {
     upgrade: Signal,
 }
 
-/// What a signal says.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignalEvent {
     Stop,
@@ -25,7 +25,7 @@ pub(super) enum SignalEvent {
 }
 
 impl Signals {
-    /// Takes the signals over; from here on they no longer end the process by themselves.
+    /// Installs the handlers; from here on the signals no longer end the process.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -37,14 +37,14 @@ impl Signals {
         })
     }
 
-    /// The next one. Cancel-safe.
+    /// Returns the next event. Cancel-safe.
     pub(super) async fn next(&mut self) -> SignalEvent {
         tokio::select! {
             biased;
             () = stop(&mut self.terminate, &mut self.interrupt, &mut self.quit) => SignalEvent::Stop,
             _ = self.reopen.recv() => SignalEvent::ReopenLogs,
             _ = self.upgrade.recv() => SignalEvent::Upgrade,
-            // On a terminal the signal means that it was closed; elsewhere it is an operator who wants a reload.
+            // With a terminal, the signal means that the terminal was closed; otherwise an operator requests a reload.
             _ = self.hangup.recv() => {
                 if io::stderr().is_terminal() {
                     SignalEvent::Stop
@@ -55,7 +55,7 @@ impl Signals {
         }
     }
 
-    /// The next one that ends the server; others wait. Cancel-safe.
+    /// Waits for a signal that ends the server; other signals stay pending. Cancel-safe.
     pub(super) async fn stop(&mut self) {
         stop(&mut self.terminate, &mut self.interrupt, &mut self.quit).await;
     }

@@ -1,8 +1,8 @@
 //! The state of each site that outlives a configuration: its purges, its counters, the runs of its scheduler.
 //!
-//! A site is identified by its name, its first host; its position in the file does not matter. The state of a site that was
-//! removed from the configuration stays here, so that a site that comes back has the purges that its stored pages must be
-//! compared with: an empty table would call purged pages valid. Keys contain a fingerprint of the name and of the rules
+//! A site is identified by its name, which is its first host; its position in the file does not matter. The state of a site
+//! that was removed from the configuration is kept here. If the site is added again, its stored pages are compared with the
+//! purges from before: an empty table would call purged pages valid. Keys contain a fingerprint of the name and of the rules
 //! that determine keys and scopes, so that a page that was stored under other rules is never found.
 
 use std::collections::{HashMap, HashSet};
@@ -24,10 +24,10 @@ use crate::fetch::cron::CronRuns;
 use crate::fetch::{FetchLimits, FetchSite};
 use crate::sys;
 
-/// See the module. Owned by the control thread.
+/// The states of all sites. Owned by the control thread.
 pub(super) struct SiteStates {
     durable: Durable,
-    /// For what members have of their own.
+    /// The memory budget for private fragments of logged-in members.
     private: MemoryBudget,
     by_name: HashMap<String, SiteState>,
     /// Names with fingerprints, by mark.
@@ -35,29 +35,29 @@ pub(super) struct SiteStates {
     purges: PurgesByName,
 }
 
-/// The purges of all sites that were ever configured, by name, for purges that come from other nodes.
+/// The purges of all sites that were ever configured, by name. Purges from other nodes are applied to them.
 #[derive(Clone, Default)]
 pub(super) struct PurgesByName(Arc<Mutex<NamedPurges>>);
 
 #[derive(Default)]
 struct NamedPurges {
     by_name: HashMap<String, Arc<SitePurges>>,
-    /// Whether other nodes' purges are read, so that those of a site that is new here were missed.
+    /// Whether this node reads the purges of other nodes, so that it has missed those of a site that is added later.
     is_read: bool,
 }
 
 impl PurgesByName {
-    /// Those of a site.
+    /// The purges of a site.
     pub(super) fn find(&self, name: &str) -> Option<Arc<SitePurges>> {
         self.lock().by_name.get(name).cloned()
     }
 
-    /// Those of all sites.
+    /// The purges of all sites.
     pub(super) fn all(&self) -> Vec<Arc<SitePurges>> {
         self.lock().by_name.values().cloned().collect()
     }
 
-    /// From here on the purges of other nodes are read.
+    /// Must be called when this node starts to read the purges of other nodes.
     pub(super) fn are_read(&self) {
         self.lock().is_read = true;
     }
@@ -66,7 +66,7 @@ impl PurgesByName {
         let mut named = self.lock();
         named.by_name.insert(name.to_owned(), Arc::clone(purges));
         if named.is_read {
-            // Pages on the disk may be older than missed purges.
+            // The purges of this site were missed so far, and pages on the disk may be older than those.
             let all = Purge {
                 scope: Scope::Site,
                 strength: Strength::Hard,
@@ -86,24 +86,24 @@ struct SiteState {
     counters: Arc<FetchCounters>,
     acknowledged: Arc<AcknowledgedPurges>,
     cron: Arc<CronRuns>,
-    /// With the fingerprint of the rules that they were rendered under.
+    /// The fragments, with the fingerprint of the rules under which they were rendered.
     fragments: (u64, Arc<FragmentTable>),
     private: Arc<PrivateStore>,
 }
 
-/// What a site is called in counters and keys.
+/// The numbers that identify a site in counters and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SiteIdentity {
-    /// Its row in the counters.
+    /// The site's row in the counters.
     pub(super) row: u32,
-    /// Part of the keys of its pages.
+    /// Part of the keys of the site's pages.
     pub(super) mark: u32,
-    /// Part of the keys of its files.
+    /// Part of the keys of the site's files.
     pub(super) file_mark: u32,
 }
 
 impl SiteStates {
-    /// None yet.
+    /// Starts without sites.
     pub(super) fn new(durable: Durable, private: MemoryBudget) -> Self {
         Self {
             durable,
@@ -114,17 +114,17 @@ impl SiteStates {
         }
     }
 
-    /// The purges of all sites, those of later configurations included.
+    /// The purges of all sites, including those of later configurations.
     pub(super) fn purges(&self) -> PurgesByName {
         self.purges.clone()
     }
 
-    /// Rows that the counters need.
+    /// The number of rows that the counters need.
     pub(super) fn rows(&self) -> usize {
         self.by_name.len()
     }
 
-    /// What fetching needs of the site that is called `name` among all sites.
+    /// The part of a site that fetch threads use, and its identity. `name` is the site's unique name.
     pub(super) fn fetch_site(
         &mut self,
         name: &str,
@@ -137,12 +137,12 @@ impl SiteStates {
             file_mark: file_mark(name, site),
             row: self.state(name, fingerprint).row,
         };
-        let shelved = self.durable.site_disk_cache(name, fingerprint);
+        let disk = self.durable.site_disk_cache(name, fingerprint);
         let state = self.state(name, fingerprint);
         let core = FetchSite {
             name: site.name.clone(),
             rules: site.rules.clone(),
-            disk: shelved,
+            disk,
             compressing,
             purges: Arc::clone(&state.purges),
             counters: Arc::clone(&state.counters),
@@ -151,7 +151,7 @@ impl SiteStates {
                 waiters: site.limits.waiters,
             },
             acknowledged: Arc::clone(&state.acknowledged),
-            // Runs that Galley makes no longer are nothing that WordPress may rely on.
+            // WordPress must not rely on runs that Galley no longer makes.
             cron: match site.cron {
                 Pace::Every(_) => Arc::clone(&state.cron),
                 Pace::Off => Arc::default(),
@@ -187,7 +187,7 @@ impl SiteStates {
         state
     }
 
-    /// The mark of a name and a fingerprint: that of their hash, or the next unused one.
+    /// The mark of a name and a fingerprint: a part of their hash, or the next unused number.
     fn mark(&mut self, name: &str, fingerprint: u64) -> u32 {
         let [a, b, c, d, ..] = hash(&format!("{fingerprint:016x} {name}")).to_be_bytes();
         let mut mark = u32::from_be_bytes([a, b, c, d]);
@@ -204,13 +204,13 @@ impl SiteStates {
     }
 }
 
-/// A key that no other site has.
+/// A random key that no other site has.
 fn secret() -> [u64; 2] {
     [sys::random_bytes(), sys::random_bytes()].map(u64::from_ne_bytes)
 }
 
-/// The names of sites: two may have the same first host on different listeners, and the second gets a suffix. Which is the
-/// second depends on their listeners, not on their position in the file.
+/// The unique names of sites. Two sites may have the same first host on different listeners; the second then gets a suffix.
+/// Which one is the second depends on their listeners, not on their position in the file.
 pub(super) fn names(sites: &[SiteConfig]) -> Vec<String> {
     let mut order: Vec<usize> = (0..sites.len()).collect();
     order.sort_by_cached_key(|&index| sites.get(index).map(listeners));
@@ -236,7 +236,7 @@ fn listeners(site: &SiteConfig) -> Vec<String> {
     all.map(ToString::to_string).collect()
 }
 
-/// Files are kept under what decides which of them are sent.
+/// The mark for files: a hash of the settings that determine which files are sent.
 fn file_mark(name: &str, site: &SiteConfig) -> u32 {
     let (root, allowed, rules) = (&site.root, &site.allow_files, &site.rules.urls);
     let wordpress = (rules.has_wordpress_paths, site.multisite);
@@ -263,13 +263,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_that_of_a_name_and_of_its_rules_for_keys() {
+    fn a_mark_depends_on_the_name_and_the_key_rules() {
         let mut states = states();
         let first = states.mark("example.com", 1);
         assert_eq!(first, states.mark("example.com", 1));
         assert_ne!(first, states.mark("example.com", 2));
         assert_ne!(first, states.mark("example.org", 1));
-        // The same in every run.
+        // The mark is the same in every run.
         assert_eq!(first, self::states().mark("example.com", 1));
         states
             .marks
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_that_comes_back_has_its_purges_and_its_row() {
+    fn a_site_that_is_added_again_has_its_purges_and_its_row() {
         let mut states = states();
         let purges = Arc::clone(&states.state("a.test", 1).purges);
         assert_eq!(states.state("b.test", 1).row, 1);

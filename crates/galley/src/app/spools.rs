@@ -1,6 +1,6 @@
 //! The folder for buffered bodies: the configured one, or the first usual one that is writable.
 //!
-//! `/var/tmp` comes before `/tmp`, which is in memory on many systems, and the files exist to save memory.
+//! `/var/tmp` is tried before `/tmp`: `/tmp` is in memory on many systems, and the files exist to save memory.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn usual() -> Option<PathBuf> {
     found
 }
 
-/// Room for bodies in transit. A folder that the configuration names must do; without one there may be none.
+/// The storage for bodies in transit. A configured folder must be writable; without a configured folder there may be none.
 pub(super) fn open(server: &ServerConfig) -> Result<Arc<BodySpools>, ServerStartError> {
     let folder = match server.spool.clone() {
         None => usual(),

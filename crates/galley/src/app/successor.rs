@@ -1,4 +1,4 @@
-//! The process that takes over from this one: how it is started, and the messages to it.
+//! Starts the process that takes over from this one, and sends messages to it.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,22 +15,22 @@ use crate::binary_upgrade::{ENVIRONMENT, Received, UpgradeChannel, UpgradeMessag
 use crate::durable::RelayedPurges;
 use crate::sys::packets;
 
-/// The program of this process, as it was started: another version may be there since.
+/// The path and arguments with which this process was started. The file may have been replaced by another version since then.
 pub(super) struct Program {
     path: Option<PathBuf>,
     arguments: Vec<OsString>,
 }
 
-/// A process that answers visitors beside this one.
+/// A process that serves visitors while this one drains.
 pub(super) struct Successor {
     pub(super) starting: StartingProcess,
     pub(super) purges: RelayedPurges,
-    /// Of the PHP-FPMs that it takes over.
+    /// The folders of the PHP-FPMs that it takes over.
     pub(super) pools: Vec<PathBuf>,
     pub(super) pages: u64,
 }
 
-/// A process that is not known to serve. Dropped, it is killed.
+/// A process that has not yet reported that it serves. Killed when this is dropped.
 pub(super) struct StartingProcess {
     child: Child,
     pub(super) channel: UpgradeChannel,
@@ -41,7 +41,7 @@ impl Program {
     pub(super) fn this() -> Self {
         let mut arguments = std::env::args_os();
         let name = arguments.next().map(PathBuf::from);
-        // By the name that was given, which may be a link to another version by now.
+        // The path as it was given, which may be a link to another version by now.
         let named = name.filter(|name| name.components().count() > 1);
         let named = named.and_then(|name| std::path::absolute(name).ok());
         Self {
@@ -50,7 +50,7 @@ impl Program {
         }
     }
 
-    /// Starts it, with one end of a channel as standard input.
+    /// Starts the program, with one end of a channel as standard input.
     pub(super) fn start(&self) -> Result<StartingProcess, String> {
         let path = self
             .path
@@ -61,7 +61,7 @@ impl Program {
         let mut command = Command::new(path);
         let pid = std::process::id().to_string();
         command.args(&self.arguments).env(ENVIRONMENT, pid);
-        for name in OF_SOCKETS {
+        for name in SOCKET_VARIABLES {
             command.env_remove(name);
         }
         command.stdin(Stdio::from(theirs));
@@ -75,12 +75,12 @@ impl Program {
 }
 
 impl StartingProcess {
-    /// Process id; 0 of one that has ended.
+    /// The process id; 0 if the process has ended.
     pub(super) fn id(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
 
-    /// The next message within `patience`.
+    /// Waits for the next message, at most as long as `patience`.
     pub(super) async fn receive(
         &mut self,
         patience: Duration,
@@ -112,7 +112,7 @@ impl StartingProcess {
         Err(UpgradeError::Failed(why))
     }
 
-    /// Sends a message. Errors say why it cannot be sent.
+    /// Sends a message. The error is the reason why it cannot be sent.
     pub(super) async fn send(
         &self,
         message: UpgradeMessage,
@@ -121,13 +121,13 @@ impl StartingProcess {
         let sent = timeout(SEND_PATIENCE, self.channel.send(message, carried)).await;
         match sent {
             Ok(Ok(())) => Ok(()),
-            // An earlier message of it is more precise.
+            // An earlier message from the new process is more precise.
             Ok(Err(error)) => Err(format!("cannot reach the new process: {error}")),
             Err(_) => Err("the new process accepts no message".to_owned()),
         }
     }
 
-    /// Kills it, and waits for that: its locks are free then.
+    /// Kills the process and waits for its end, so that its locks are free.
     pub(super) async fn kill(mut self) {
         let _ = timeout(END_PATIENCE, self.child.kill()).await;
     }
@@ -141,11 +141,11 @@ impl Drop for StartingProcess {
     }
 }
 
-/// What systemd says to one process alone.
-const OF_SOCKETS: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+/// Variables of systemd that apply to one process only.
+const SOCKET_VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// A new process that reads nothing has a fault.
+/// The time limit for sending a message. A new process that does not read by then is faulty.
 const SEND_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A process that was killed ends at once.
+/// The time limit for the end of a killed process.
 const END_PATIENCE: Duration = Duration::from_secs(5);

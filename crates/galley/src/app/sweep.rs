@@ -1,8 +1,9 @@
 //! Removes purged and expired pages, so that they do not fill the memory.
 //!
-//! Correctness never waits for this: a dead entry is not served, removed or not. A round runs when purges have come since the
-//! last one, and otherwise now and then for what has outlived all its windows; it pauses as it goes, off every hot thread.
-//! The pages of each purge are counted before they are removed ([`super::purge_counts`]).
+//! Correctness does not depend on this: an invalid entry is not served, whether it was removed or not. A round runs when
+//! purges were published since the last one, and otherwise once a minute for entries past all their windows. It pauses as it
+//! goes, and runs outside of the threads that serve requests. The pages of each purge are counted before they are removed
+//! ([`super::purge_counts`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(super) async fn run(current: Arc<Current>) {
         }
         seen = purges;
         let current = Arc::clone(&current);
-        // On a helper thread: it looks at every entry.
+        // On a helper thread, because it visits every entry.
         let swept = tokio::task::spawn_blocking(move || sweep(&current)).await;
         if swept.is_err() {
             tracing::error!("sweeping the memory ended in a panic");
@@ -42,10 +43,10 @@ pub(super) async fn run(current: Arc<Current>) {
     }
 }
 
-/// Counts the pages of purges as they come.
+/// Counts the pages of new purges until `end`.
 async fn count_until(current: &Arc<Current>, end: Instant) {
     while let Some(signal) = current.services().map(|all| all.durable.purge_signal()) {
-        // The services are not held while it waits: they end with the server.
+        // Does not hold the services while waiting: they end with the server.
         if timeout_at(end, signal.notified()).await.is_err() {
             return;
         }
@@ -54,12 +55,12 @@ async fn count_until(current: &Arc<Current>, end: Instant) {
         if counted.is_err() {
             tracing::error!("counting the pages of purges ended in a panic");
         }
-        // Purges that come close together are counted together.
+        // Purges in quick succession are counted together.
         tokio::time::sleep(BETWEEN_COUNTS).await;
     }
 }
 
-/// The purge counters of all sites. Tells of the warnings that were held back, too.
+/// The newest purge number of each site. Also logs the number of suppressed warnings.
 fn purges(current: &Current) -> Option<Vec<u64>> {
     current.services()?.upstream_warnings.settle();
     let sites = current.sites()?;
@@ -79,31 +80,31 @@ fn sweep(current: &Current) {
     services.memory.sweep(|entry| {
         pacing.step();
         let site = site_mark(entry.key.bytes()).and_then(|mark| by_mark.get(&mark));
-        // What is not counted waits for the next round.
+        // Entries of uncounted purges wait for the next round.
         site.is_none_or(|site| !site.purges.has_uncounted() && is_dead(site, entry, now))
     });
 }
 
-/// Purged, or beyond all use.
+/// Whether an entry is purged, or past every use.
 pub(super) fn is_dead(site: &Site, entry: &Entry, now: Tick) -> bool {
     let is_kept =
         site.core.rules.storage.validation == ValidationPolicy::Origin && is_of_use(entry, now);
     site.purges.prove_waiting(entry) == Validity::Purged || (has_outlived(entry, now) && !is_kept)
 }
 
-/// Without a preset: whether a 304 may still make it young again, or a client may take it stale.
+/// Without a preset: whether a 304 may still make the entry fresh again, or a client may accept it stale.
 fn is_of_use(entry: &Entry, now: Tick) -> bool {
     let has_validator =
         entry.fields.contains_key(header::ETAG) || entry.fields.contains_key(header::LAST_MODIFIED);
     let longest = if has_validator {
-        ASKED_ABOUT
+        KEPT_WITH_VALIDATOR
     } else {
-        TAKEN_STALE
+        KEPT_WITHOUT_VALIDATOR
     };
     entry.age(now) < entry.life.fresh.saturating_add(longest)
 }
 
-/// Beyond every window in which it could still be used.
+/// Whether an entry is past every window in which it could be served.
 fn has_outlived(entry: &Entry, now: Tick) -> bool {
     let grace = entry
         .life
@@ -112,17 +113,17 @@ fn has_outlived(entry: &Entry, now: Tick) -> bool {
     entry.age(now) > entry.life.fresh.saturating_add(grace)
 }
 
-/// Between two looks at the counters.
+/// The interval between two checks for new purges.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Between two counts of purges.
+/// The pause between two counts of purges.
 const BETWEEN_COUNTS: Duration = Duration::from_millis(50);
 
-/// A round without purges runs once a minute.
+/// Without purges, only every 60th round sweeps: once a minute.
 const ROUNDS_FOR_OUTLIVED: u32 = 60;
 
 /// How long a stale entry with a validator is kept for revalidation.
-const ASKED_ABOUT: Duration = Duration::from_secs(86_400);
+const KEPT_WITH_VALIDATOR: Duration = Duration::from_secs(86_400);
 
-/// How long one without waits for a client that says `max-stale`.
-const TAKEN_STALE: Duration = Duration::from_secs(600);
+/// How long a stale entry without a validator is kept for clients that send `max-stale`.
+const KEPT_WITHOUT_VALIDATOR: Duration = Duration::from_secs(600);

@@ -21,11 +21,11 @@ use crate::tls::{
 /// The certificates of a configuration.
 pub(super) struct Tls {
     pub(super) certificates: Arc<Certificates>,
-    /// The certificates that were read, for a configuration that names the same files and may not read them any more.
+    /// The certificates that were read, for a later configuration that names the same files but cannot read them any more.
     pub(super) known: KnownCertificates,
     /// Sites whose certificates could not be read again, and stay as they are.
     pub(super) out_of_reach: Vec<String>,
-    /// How handshakes are answered; `None` if no listener needs it.
+    /// The acceptor for handshakes; `None` if no listener needs it.
     pub(super) acceptor: Option<Acceptor>,
     pub(super) watch: CertificateWatch,
 }
@@ -33,7 +33,7 @@ pub(super) struct Tls {
 /// Certificates by their files.
 pub(super) type KnownCertificates = Vec<(Vec<CertificateFiles>, Arc<Slot>)>;
 
-/// What continues from the configuration before.
+/// The state that continues from the previous configuration.
 #[derive(Clone, Default)]
 pub(super) struct TlsBefore {
     pub(super) known: KnownCertificates,
@@ -41,7 +41,7 @@ pub(super) struct TlsBefore {
 }
 
 impl TlsBefore {
-    /// What the process before has handed over for the sites of `config`.
+    /// The certificates that the previous process has handed over for the sites of `config`.
     pub(super) fn inherited(config: &Config, certificates: &[CertificateSource]) -> Self {
         let slot = |site: &SiteConfig| {
             let find = |files: &CertificateFiles| {
@@ -66,7 +66,7 @@ pub(super) fn open(config: &Config, before: &TlsBefore) -> Result<Tls, ServerSta
     let mut slots = Vec::new();
     for site in &config.sites {
         let read = Watched::read(&site.name, &site.certificates).or_else(|trouble| {
-            // Keys are often root's alone, and root was given up since.
+            // Often only root can read the keys, and the process has given up root in the meantime.
             let files = &site.certificates;
             let is_out_of_reach =
                 |file: &Path| galley_certs::file::open(file).is_err_and(|error| error.is_denied());
@@ -103,7 +103,7 @@ pub(super) fn open(config: &Config, before: &TlsBefore) -> Result<Tls, ServerSta
     })
 }
 
-/// How handshakes are answered, if anybody listens for them; tickets of the configuration before stay good.
+/// The acceptor for handshakes, if any listener uses TLS. Session tickets from the previous configuration remain valid.
 fn acceptor_of(
     config: &Config,
     certificates: &Arc<Certificates>,
@@ -121,59 +121,62 @@ fn acceptor_of(
 }
 
 impl Tls {
-    /// Forgets what can be read again. To be called when root was given up. Blocks on the disk.
+    /// Drops certificates that can be read again. Must be called after root was given up. Blocks on the disk.
     pub(super) fn forget_readable(&self) {
         self.known
             .iter()
             .for_each(|(_, slot)| slot.forget_readable());
     }
 
-    /// Says in the log which files could be read at the start only, since the user has changed.
+    /// Logs which files could be read at the start only, because the user has changed.
     pub(super) fn warn_of_unreadable(&self) {
         self.watch.warn_of_unreadable();
     }
 }
 
-/// Looks at the files now and then, until it is dropped.
-pub(super) fn look_after(watch: CertificateWatch, clock: Clock) -> Option<Looking> {
+/// Checks the files at intervals until the result is dropped.
+pub(super) fn check_regularly(
+    watch: CertificateWatch,
+    clock: Clock,
+) -> Option<CertificateCheckTask> {
     if watch.is_empty() {
         return None;
     }
     watch.tell(clock.wall());
-    Some(Looking(tokio::spawn(look(watch, clock))))
+    Some(CertificateCheckTask(tokio::spawn(check(watch, clock))))
 }
 
-async fn look(mut watch: CertificateWatch, clock: Clock) {
-    let mut looks: u32 = 0;
+async fn check(mut watch: CertificateWatch, clock: Clock) {
+    let mut checks: u32 = 0;
     loop {
-        tokio::time::sleep(LOOK).await;
-        looks = looks.wrapping_add(1);
-        // On a helper thread, as every file may lie on a slow disk.
-        let looked = tokio::task::spawn_blocking(move || {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        checks = checks.wrapping_add(1);
+        // On a helper thread, because the files may be on a slow disk.
+        let checked = tokio::task::spawn_blocking(move || {
             watch.look();
-            if looks.is_multiple_of(LOOKS_A_DAY) {
+            if checks.is_multiple_of(CHECKS_PER_DAY) {
                 watch.tell(clock.wall());
             }
             watch
         });
-        match looked.await {
+        match checked.await {
             Ok(back) => watch = back,
             Err(_) => return tracing::error!("the thread that checks certificates has stopped"),
         }
     }
 }
 
-/// Ends with its drop.
-pub(super) struct Looking(JoinHandle<()>);
+/// The task that checks the files. Aborted when this is dropped.
+pub(super) struct CertificateCheckTask(JoinHandle<()>);
 
-impl Drop for Looking {
+impl Drop for CertificateCheckTask {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// How the `https` upstreams of all sites are spoken with, one way for each name and its authority: what the system trusts is
-/// read once.
+/// The TLS clients for the `https` upstreams of all sites, one for each name and its settings, so that the system's trusted
+/// certificates are read once.
 #[derive(Default)]
 pub(super) struct UpstreamTlsClients(HashMap<(String, UpstreamTls), Arc<UpstreamTlsClient>>);
 
@@ -207,7 +210,7 @@ impl UpstreamTlsClients {
         Ok(())
     }
 
-    /// How a server of a site is spoken with; `None`: in plain.
+    /// The TLS client for a server of a site; `None` for plain HTTP.
     pub(super) fn find(
         &self,
         site: &SiteConfig,
@@ -231,11 +234,11 @@ fn host_text(host: &HostPattern) -> String {
     }
 }
 
-/// The protocols behind a handshake; the first that the client supports is used.
+/// The protocols offered in a handshake; the first one that the client supports is used.
 const PROTOCOLS: &[&[u8]] = &[H2, b"http/1.1"];
 
-/// Between two looks at the files: two questions to the file system for each certificate.
-const LOOK: Duration = Duration::from_secs(2);
+/// The interval between two checks of the files: two system calls for each certificate.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Checks after which bad dates are reported again: some 24 hours.
-const LOOKS_A_DAY: u32 = 43_200;
+/// The number of checks after which expiry warnings are repeated: about 24 hours.
+const CHECKS_PER_DAY: u32 = 43_200;

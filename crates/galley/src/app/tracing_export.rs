@@ -1,6 +1,6 @@
 //! The trace collector of a configuration.
 //!
-//! An exporter outlives a configuration: the next one with the same collector and settings continues to use it. One that no
+//! An exporter outlives a configuration: the next one with the same collector and settings continues to use it. An exporter that no
 //! configuration names any more ends with the last generation that uses its tracer.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use galley_config::OtlpConfig;
 use crate::otlp::{self, Exporter};
 use crate::telemetry::trace::{Tracer, TracerSettings};
 
-/// See the module. Owned by the control thread.
+/// The exporter of the current configuration. Owned by the control thread.
 #[derive(Default)]
 pub(super) struct Tracing(Option<NamedExporter>);
 
@@ -20,7 +20,7 @@ struct NamedExporter {
 }
 
 impl Tracing {
-    /// What begins traces for a configuration; `None`: nothing does.
+    /// The tracer for a configuration; `None` if it has no collector.
     pub(super) fn tracer(&mut self, config: Option<&OtlpConfig>) -> Option<Arc<Tracer>> {
         let Some(config) = config else {
             self.0 = None;
@@ -33,7 +33,7 @@ impl Tracing {
         Some(Arc::clone(named.exporter.tracer()))
     }
 
-    /// Has the last spans sent. Waits for a short time.
+    /// Sends the last spans. Blocks for a short time.
     pub(super) fn close(&mut self) {
         if let Some(named) = self.0.take() {
             named.exporter.close();

@@ -1,4 +1,4 @@
-//! Hands over to another process, and serves again if that one fails. `docs/internals/upgrade.md` describes the steps.
+//! Hands over to another process, and resumes serving if that process fails. `docs/internals/upgrade.md` describes the steps.
 
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,7 +34,7 @@ use crate::sys;
 use crate::tls::CertificateSource;
 
 impl Control {
-    /// Hands over to the program as it is now.
+    /// Hands over to the program in its present version.
     pub(super) async fn upgrade(
         &mut self,
         reply: Option<oneshot::Sender<UpgradeResult>>,
@@ -73,13 +73,13 @@ impl Control {
             }
         };
         if let Some(reply) = reply {
-            // The requester may be gone.
+            // The requester may no longer wait.
             let _ = reply.send(result);
         }
         end
     }
 
-    /// Starts the program again and hands over to it. `Err`: this process continues, and why.
+    /// Starts the program again and hands over to it. `Err`: the reason why this process continues.
     async fn hand_over(&mut self, signals: &mut Signals) -> Result<Successor, HandoverError> {
         let refused = |why: String| HandoverError::Refused(UpgradeError::Failed(why));
         self.can_be_replaced()
@@ -97,7 +97,7 @@ impl Control {
             starting.kill().await;
             return Err(HandoverError::Refused(why));
         }
-        // From here on purges wait for the new process.
+        // From here on purges also wait for the new process.
         let purges = self.lasting.durable.relay().begin(true);
         let serving = self.release(&mut starting).await;
         match serving {
@@ -119,7 +119,7 @@ impl Control {
         }
     }
 
-    /// Waits for the end of the process before: three would not tell each other of all purges.
+    /// Waits for the end of the previous process: with three processes, not every purge would reach all of them.
     async fn is_alone(&mut self) -> Result<(), String> {
         let Some(predecessor) = &mut self.predecessor else {
             return Ok(());
@@ -137,7 +137,7 @@ impl Control {
         }
     }
 
-    /// What keeps another process from taking over.
+    /// Whether another process can take over; the error is the reason why not.
     fn can_be_replaced(&self) -> Result<(), String> {
         if std::process::id() == 1 {
             return Err(
@@ -156,7 +156,7 @@ impl Control {
         Ok(())
     }
 
-    /// Hands over what both may have, and waits until the new process has everything that may fail.
+    /// Hands over everything that both processes may use, and waits until the new process has prepared everything that may fail.
     async fn prepare_successor(&self, starting: &mut StartingProcess) -> Result<(), UpgradeError> {
         let sent = self.send_all(starting).await;
         match (starting.receive(START_PATIENCE).await, sent) {
@@ -240,9 +240,9 @@ impl Control {
         starting.receive(SERVE_PATIENCE).await
     }
 
-    /// Serves the requests in progress while the new process serves the others. `Break`: this process is done. `Continue`: the
-    /// new one has ended, and this one serves as before.
-    pub(super) async fn drain_beside(
+    /// Finishes the requests in progress while the new process serves all others. `Break`: this process can end. `Continue`: the
+    /// new process has ended, and this one serves again.
+    pub(super) async fn drain_for_successor(
         &mut self,
         successor: Successor,
         signals: &mut Signals,
@@ -273,14 +273,14 @@ impl Control {
         ControlFlow::Continue(())
     }
 
-    /// Serves as after a start, on the sockets and with the PHP that are there: the pages of the disk, and no others. `left`: purges
-    /// that no other process has. `purges`: those that requests from before still publish. The pages of the disk do not know of them,
-    /// so they go on to the purge tables that are opened here.
+    /// Serves again like after a start, on the existing sockets and with the running PHP: with the pages on the disk, and no
+    /// others. `left`: purges that no other process has. `purges`: purges that requests in progress still publish. The pages on
+    /// the disk do not reflect them, so they are applied to the purge tables that are opened here.
     async fn restore(&mut self, left: Vec<RelayedPurge>, mut purges: RelayedPurges) {
         self.left_pools.clear();
         let relay = self.lasting.durable.relay().clone();
         if let Err(error) = self.serve_again().await {
-            // Purges and pages are in memory, which is as good as before except for a restart.
+            // Purges and pages are in memory, which is sufficient until a restart.
             relay.end();
             tracing::error!(%error, "the disk cache cannot be used until a restart");
         }
@@ -300,7 +300,7 @@ impl Control {
             for purge in left {
                 publish_again(&tables, purge);
             }
-            // Until nothing of the former state is left.
+            // Until all senders, which belong to the previous state, are dropped.
             while let Some(purge) = purges.recv().await {
                 publish_again(&tables, purge);
             }
@@ -335,7 +335,7 @@ impl Control {
         Ok(())
     }
 
-    /// What the admin interface tells of an upgrade that has worked.
+    /// The report of a successful upgrade for the admin interface.
     fn report(successor: &Successor, began: Instant) -> UpgradeReport {
         UpgradeReport {
             pid: successor.starting.id(),
@@ -346,11 +346,11 @@ impl Control {
     }
 }
 
-/// Why no other process takes over.
+/// The reason why no other process takes over.
 enum HandoverError {
-    /// It cannot, and this one continues.
+    /// The other process cannot take over, and this one continues.
     Refused(UpgradeError),
-    /// This one is to end meanwhile.
+    /// A signal to stop arrived during the handover.
     Stopped,
 }
 
@@ -410,7 +410,7 @@ async fn send_keeper(
     Ok(())
 }
 
-/// Publishes a purge that no other process has; its publisher is notified when that is acknowledged.
+/// Publishes a purge that no other process has, and notifies its publisher when it is acknowledged.
 fn publish_again(tables: &impl PurgeTables, RelayedPurge { record, done }: RelayedPurge) {
     let receipt = tables
         .find(&record.site)
@@ -419,33 +419,34 @@ fn publish_again(tables: &impl PurgeTables, RelayedPurge { record, done }: Relay
         if let Some(receipt) = receipt {
             receipt.acknowledged().await.log(&record.site);
         }
-        // The publisher may be gone.
+        // The publisher may no longer wait.
         let _ = done.send(());
     });
 }
 
-/// Whether a page is one of a site, and no purge touches it.
+/// Whether a page belongs to one of the sites and no purge has invalidated it.
 fn is_valid(sites: &[Arc<Site>], page: &Entry) -> bool {
     let mark = site_mark(page.key.bytes());
     let site = sites.iter().find(|site| Some(site.mark) == mark);
     site.is_some_and(|site| site.purges.prove_waiting(page) == Validity::Valid)
 }
 
-/// The part of the memory that is handed over at most: for a moment both processes have theirs, and the file is in memory too.
+/// The divisor for the part of the memory that may be handed over: for a moment both processes have their pages, and the file
+/// is in memory, too.
 const SHARE_OF_PAGES: u64 = 2;
 
 fn out_of_turn() -> UpgradeError {
     UpgradeError::Failed("the new process sent an unexpected message".to_owned())
 }
 
-/// The new process may have to start PHP of its own.
+/// The time limit for the preparations of the new process, which may have to start PHP.
 const START_PATIENCE: Duration = Duration::from_secs(120);
 
-/// What opening the disk and reading pages may take.
+/// The time limit for opening the disk and reading pages.
 const SERVE_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long pending writes to the disk may take; purges wait meanwhile.
+/// The time limit for pending writes to the disk; purges wait during this time.
 const DISK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The process before is given so long beyond its drain.
+/// The time that the previous process gets in addition to its drain.
 const END_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! Maintains the disk cache: counts the entries after a start, removes purged and expired ones, reports failures.
 //!
-//! It is one thread that works in small steps with pauses. After purges the steps follow each other faster, so that the
-//! space of purged pages is free soon; correctness does not depend on it.
+//! One thread works in small steps with pauses. After purges the pauses are shorter, so that the
+//! space of purged pages is soon free; correctness does not depend on it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use super::sweep;
 use crate::durable::{DiskCache, Durable};
 use crate::request::{Site, site_mark};
 
-/// The thread, if there is a disk.
+/// The maintenance thread, if there is a disk cache.
 pub(super) struct Upkeep {
     thread: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
 impl Upkeep {
-    /// There is nothing to look after.
+    /// No thread.
     pub(super) fn none() -> Self {
         Self { thread: None }
     }
 
-    /// Ends it after the step it is at.
+    /// Ends the thread after its current step.
     pub(super) fn stop(self) {
         if let Some((stop, thread)) = self.thread {
             drop(stop);
@@ -39,15 +39,15 @@ impl Upkeep {
     }
 }
 
-/// Starts looking after the disk.
+/// Starts the thread if there is a disk cache.
 pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, ServerStartError> {
-    let Some(shelf) = durable.shelf().map(Arc::clone) else {
+    let Some(disk) = durable.shelf().map(Arc::clone) else {
         return Ok(Upkeep::none());
     };
     let (stop, stopped) = sync_channel(0);
     let round = UpkeepRound {
         durable,
-        disk: shelf,
+        disk,
         current,
         last_report: LastReport::default(),
         purges: 0,
@@ -66,9 +66,9 @@ struct UpkeepRound {
     disk: Arc<DiskCache>,
     current: Arc<Current>,
     last_report: LastReport,
-    /// Orders of all sites when the round began.
+    /// The number of purges of all sites when the round began.
     purges: u64,
-    /// Whether there were new ones then.
+    /// Whether there were new purges when the round began.
     is_hurried: bool,
 }
 
@@ -86,7 +86,7 @@ impl UpkeepRound {
             } else {
                 is_counted = self.disk.scan_step() == ScanProgress::Done;
                 if is_counted {
-                    // Entries that arrived meanwhile were not stored.
+                    // Entries that arrived during the scan were not stored.
                     self.disk.owe();
                 }
                 HURRIED
@@ -99,7 +99,7 @@ impl UpkeepRound {
         }
     }
 
-    /// Has written what could not be when it came, while the disk has nothing else to do.
+    /// Writes entries that could not be written on arrival, while the disk is otherwise idle.
     fn catch_up(&self, sites: &[Arc<Site>]) {
         let by_mark: HashMap<u32, &Arc<Site>> =
             sites.iter().map(|site| (site.mark, site)).collect();
@@ -126,7 +126,8 @@ impl UpkeepRound {
     }
 }
 
-/// A site that is not configured now may come back; entries that nobody requests are evicted in time.
+/// Whether an entry can be removed. Entries of a site that is not configured now are kept, because the site may be added
+/// again; without requests they are evicted in time.
 fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
     let Some(site) = owners.get(&view.site) else {
         return false;
@@ -135,11 +136,11 @@ fn is_dead(owners: &HashMap<SiteId, &Arc<Site>>, view: &HeaderView) -> bool {
         .core
         .disk
         .as_ref()
-        .is_none_or(|shelved| shelved.fingerprint() != view.fingerprint);
+        .is_none_or(|disk| disk.fingerprint() != view.fingerprint);
     is_foreign || sweep::is_dead(site, &view.entry, view.entry.stored_at)
 }
 
-/// What the operator was told last.
+/// The problems that were last reported to the operator.
 #[derive(Default)]
 struct LastReport {
     is_off: bool,
@@ -147,8 +148,8 @@ struct LastReport {
 }
 
 impl LastReport {
-    fn report(&mut self, shelf: &DiskCache, durable: &Durable) {
-        let health = shelf.health();
+    fn report(&mut self, disk: &DiskCache, durable: &Durable) {
+        let health = disk.health();
         let is_off = matches!(health, Health::Off { .. });
         if let Health::Off { reason, .. } = health
             && !self.is_off
@@ -173,8 +174,8 @@ impl LastReport {
     }
 }
 
-/// Between two steps while there is something to do.
+/// The pause between two steps while there is work.
 const HURRIED: Duration = Duration::from_millis(5);
 
-/// Between two steps of a round that looks for expired entries: 4,096 of them in seven minutes.
+/// The pause between two steps of a round that only looks for expired entries: 4,096 steps in seven minutes.
 const CALM: Duration = Duration::from_millis(100);

@@ -1,8 +1,8 @@
 //! Detects that a file of the configuration has changed, or that a pattern of `include` matches other files
 //! (`server.watch`).
 //!
-//! A change counts when a second check finds the same state: a program that writes a file may not have finished at the
-//! first.
+//! A change counts when a second check finds the same state: at the first check a program may not have finished writing
+//! the file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::sys::stamps::{FileStamp, stamp};
 
-/// See the module.
+/// The watched files and patterns of a configuration.
 pub(super) struct ConfigWatch {
     files: Vec<PathBuf>,
     patterns: Vec<PathBuf>,
-    /// When the configuration was read, or a change was noticed last.
+    /// The state when the configuration was read, or when the last change was reported.
     known: FileStamps,
-    /// At the last check.
+    /// The state at the last check.
     seen: FileStamps,
     checks: Interval,
 }
@@ -28,7 +28,7 @@ pub(super) struct ConfigWatch {
 type FileStamps = BTreeMap<PathBuf, Option<FileStamp>>;
 
 impl ConfigWatch {
-    /// `None` where a configuration is not watched. Call within a runtime.
+    /// Watches the files of a configuration; `None` if `server.watch` is off. Must be called within a runtime.
     pub(super) fn new(config: &Config) -> Option<Self> {
         if !config.server.watch {
             return None;
@@ -73,5 +73,5 @@ fn stamps(files: &[PathBuf], patterns: &[PathBuf]) -> FileStamps {
     .collect()
 }
 
-/// A check reads the metadata of each file and pattern once.
+/// The interval between two checks. A check reads the metadata of each file and pattern once.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);

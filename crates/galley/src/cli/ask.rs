@@ -18,7 +18,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::options::AdminOptions;
 use super::outcome::{DEFAULT_CONFIG, complain, configuration, fail};
 
-/// Where a running server takes orders.
+/// The address of a running server's admin interface, and the token.
 pub(super) struct AdminAddress {
     endpoint: AdminEndpoint,
     token: Option<String>,
@@ -29,7 +29,7 @@ enum AdminEndpoint {
     Unix(PathBuf),
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AdminError {
     #[error("{0}")]
@@ -54,7 +54,7 @@ pub(super) enum AdminError {
 }
 
 impl AdminError {
-    /// Tells the user.
+    /// Prints the error.
     pub(super) fn report(&self) -> ExitCode {
         match self {
             Self::Config(complaints) => complain(complaints),
@@ -65,7 +65,7 @@ impl AdminError {
 
 /// Finds the admin interface from the options or the configuration that they name.
 pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
-    let (door, configured_token) = if let Some(text) = &options.admin {
+    let (endpoint, configured_token) = if let Some(text) = &options.admin {
         (parse(text)?, None)
     } else {
         let path = options
@@ -78,10 +78,10 @@ pub(super) fn admin(options: &AdminOptions) -> Result<AdminAddress, AdminError> 
             config.admin.token_file,
         )
     };
-    with_token(options, door, configured_token)
+    with_token(options, endpoint, configured_token)
 }
 
-/// The same for a configuration that is wrong, and which the running server does not use.
+/// Like [`admin`], for a configuration that is invalid and that the running server does not use.
 pub(super) fn admin_despite(options: &AdminOptions) -> Result<AdminAddress, AdminError> {
     let path = options
         .config
@@ -101,7 +101,7 @@ fn endpoint(listen: AdminListen, path: &Path) -> Result<AdminEndpoint, AdminErro
 
 fn with_token(
     options: &AdminOptions,
-    door: AdminEndpoint,
+    endpoint: AdminEndpoint,
     configured_token: Option<PathBuf>,
 ) -> Result<AdminAddress, AdminError> {
     let token = options
@@ -113,10 +113,7 @@ fn with_token(
         })
         .transpose()?
         .map(|text| text.trim().to_owned());
-    Ok(AdminAddress {
-        endpoint: door,
-        token,
-    })
+    Ok(AdminAddress { endpoint, token })
 }
 
 fn parse(text: &str) -> Result<AdminEndpoint, AdminError> {
@@ -148,12 +145,12 @@ impl AdminAddress {
         self.ask("GET", path, Bytes::new())
     }
 
-    /// Gives an order.
+    /// Sends a command.
     pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, AdminError> {
         self.ask("POST", path, body.to_string().into())
     }
 
-    /// Gives an order that may take as long as this.
+    /// Sends a command with its own time limit.
     pub(super) fn post_within(
         &self,
         patience: Duration,
@@ -181,7 +178,7 @@ impl AdminAddress {
         runtime.block_on(self.exchange_within(patience, method, path, body))
     }
 
-    /// The same for callers with a runtime of their own.
+    /// Like the calls above, for callers with a runtime.
     pub(super) async fn exchange_within(
         &self,
         patience: Duration,
@@ -236,12 +233,12 @@ impl AdminAddress {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body)).map_err(|e| unreadable(&e))?;
-        let answer = sender
+        let response = sender
             .send_request(request)
             .await
             .map_err(|e| unreadable(&e))?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MOST_ANSWER)
+        let status = response.status();
+        let body = Limited::new(response.into_body(), MOST_RESPONSE)
             .collect()
             .await
             .map_err(|e| unreadable(&e))?;
@@ -268,13 +265,13 @@ impl AdminAddress {
     }
 }
 
-/// How long an answer may take.
+/// The time limit for a response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of an answer.
-const MOST_ANSWER: usize = 64 * 1024 * 1024;
+/// The maximum size of a response in bytes.
+const MOST_RESPONSE: usize = 64 * 1024 * 1024;
 
-/// Prints a response of the server, or why there is none.
+/// Prints a response of the server, or the error.
 pub(super) fn response(result: Result<Value, AdminError>, show: impl FnOnce(&Value)) -> ExitCode {
     match result {
         Ok(value) => {

@@ -1,5 +1,5 @@
-//! `check`: reports all errors of a configuration, and the problems that a start would have on this machine. Nothing is
-//! changed.
+//! `check`: reports all errors of a configuration, and the problems that a start would have on this machine. Changes
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,10 +56,10 @@ fn print(complaints: &Complaints, as_json: bool) {
     }
 }
 
-/// What a reload of the running server would change.
+/// The changes that a reload of the running server would make.
 fn differences(path: &Path, config: &Config) -> Result<Value, ExitCode> {
     let report = reload::order(&of_file(path), &json!({ "compare": true }))?;
-    // It reads the file that it was started with.
+    // The running server reads the file that it was started with.
     let read = reload::lines(&report, "files").next().map(Path::new);
     let named = config.files.first().map(PathBuf::as_path);
     if read.map(Path::canonicalize).transpose().ok()
@@ -81,7 +81,7 @@ fn of_file(path: &Path) -> AdminOptions {
     }
 }
 
-/// Queries a Galley of this configuration, if one runs.
+/// Queries whether a Galley with this configuration runs.
 fn running(path: &Path) -> RunningGalley {
     let status = ask::admin(&of_file(path)).and_then(|admin| admin.get("/status"));
     match status {
@@ -97,16 +97,16 @@ fn running(path: &Path) -> RunningGalley {
     }
 }
 
-/// What PHP lacks, for each site whose PHP Galley would run; the file is in order all the same. A PHP that cannot be started is
-/// noted in `found`.
+/// The missing PHP modules, for each site whose PHP Galley would run; the configuration is valid nevertheless. A PHP that
+/// cannot be started is added to `found`.
 fn lacks(config: &Config, found: &mut Preflight) -> Vec<(String, String)> {
     let sites = config.sites.iter().enumerate();
     let managed = sites.filter(|(_, site)| site.upstream == UpstreamConfig::Managed);
     let mut all = Vec::new();
     for (index, site) in managed {
-        let asked =
+        let result =
             runtime().map(|runtime| runtime.block_on(php::lacks(site.managed.binary.as_deref())));
-        let lacks = match asked {
+        let lacks = match result {
             Ok(Ok(lacks)) => lacks,
             Ok(Err(error)) => {
                 found.refused.push(app::of_php(config, index, &error));

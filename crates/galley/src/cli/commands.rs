@@ -38,7 +38,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What the command line accepts, for manual pages and shell completions.
+/// The definition of the command line, for manual pages and shell completions.
 pub fn command() -> clap::Command {
     Cli::command()
 }
@@ -87,7 +87,7 @@ fn run(options: &RunOptions) -> ExitCode {
     }
 }
 
-/// The process that has started this one, if there is one, and what it hands over.
+/// The process that has started this one, if there is one, and the parts that it hands over.
 fn inherited() -> io::Result<(Option<Predecessor>, Inheritance)> {
     let Some(before) = Predecessor::inherited()? else {
         return Ok((None, Inheritance::default()));

@@ -1,6 +1,7 @@
 //! `galley doctor`: problems of the machine, of PHP and of WordPress.
 //!
-//! Exit code 1 if there is a problem; notices do not count. The server does not have to run, except to find PHP that Galley runs itself.
+//! Exit code 1 if there is a problem; notices do not count. The server does not have to run, except to find PHP that Galley
+//! runs itself.
 
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +21,7 @@ use crate::app;
 use crate::doctor::{self, DoctorFinding, MemoryPlan, PhpProbe, ProcFs, Severity};
 use crate::php::{self, MemoryDivision};
 
-/// Looks and prints.
+/// Checks everything and prints the findings.
 pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     let path = options.config.as_deref();
     let path = path.unwrap_or(Path::new(DEFAULT_CONFIG));
@@ -42,16 +43,16 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     for site in &config.sites {
         let certificates = site.certificates.iter();
         findings.extend(certificates.map(|files| doctor::certificate(&site.name, files, now)));
-        let answer = match php_address(site, &status) {
+        let response = match php_address(site, &status) {
             Ok(address) => probe(site, address).map(|probe| {
                 talk(&format!("asking PHP of {}", site.name));
                 runtime().and_then(|runtime| runtime.block_on(doctor::ask(&probe)))
             }),
             Err(why) => Some(Err(why)),
         };
-        if let Some(answer) = answer {
+        if let Some(response) = response {
             findings.extend(
-                doctor::site(&answer, engine.as_ref())
+                doctor::site(&response, engine.as_ref())
                     .into_iter()
                     .map(|finding| DoctorFinding {
                         seen: format!("{}: {}", site.name, finding.seen),
@@ -77,7 +78,7 @@ pub(super) fn doctor(options: &DoctorOptions) -> ExitCode {
     }
 }
 
-/// What the running server says of itself; else why it does not.
+/// The status of the running server; otherwise the reason why it is not available.
 fn status(path: &Path) -> Result<Value, String> {
     let options = AdminOptions {
         config: Some(path.to_path_buf()),
@@ -109,7 +110,7 @@ fn print(finding: &DoctorFinding) {
     }
 }
 
-/// The permissions of the configuration in `file`, and where it writes. `root`: the machine's `/`.
+/// The memory that the configuration in `file` permits, and the folders that it writes to. `root`: the machine's `/`.
 fn plan(config: &Config, file: &Path, root: &Path) -> MemoryPlan {
     let roots = config.sites.iter().filter_map(|site| site.root.clone());
     let logs = config.sites.iter().filter_map(|site| site.access.as_ref());
@@ -153,7 +154,7 @@ fn one_of_each_disk(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     folders
 }
 
-/// Requests of a site that may be at its PHP or Apache on this machine at one time.
+/// The maximum number of concurrent requests of a site to PHP or Apache on this machine.
 fn in_flight(site: &SiteConfig, budget: &MemoryDivision) -> u64 {
     let is_here = match &site.upstream {
         UpstreamConfig::Managed | UpstreamConfig::Program(_) => true,
@@ -182,8 +183,9 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// Where PHP of a site listens; `None`: it cannot be asked, because it runs behind Apache or there is none. PHP that Galley runs has a new
-/// socket each time, which only the running server knows. `Err`: why that is not known.
+/// The address of a site's PHP; `None` if it cannot be queried, because it runs behind Apache or there is none. PHP that
+/// Galley runs has a new socket after each start, which only the running server knows. `Err`: the reason why the socket is
+/// unknown.
 fn php_address(
     site: &SiteConfig,
     status: &Result<Value, String>,
@@ -214,7 +216,7 @@ fn managed_socket(status: &Value, site: &str) -> Option<PathBuf> {
     address.strip_prefix("unix:").map(PathBuf::from)
 }
 
-/// What is asked of PHP; `None` without a root, below which a WordPress could be.
+/// The parameters for querying PHP; `None` without a root, because WordPress would be below it.
 fn probe(site: &SiteConfig, address: Option<PhpAddress>) -> Option<PhpProbe> {
     let host = site.hosts.iter().find_map(|host| match host {
         HostPattern::Exact(name) => Some(name.clone()),

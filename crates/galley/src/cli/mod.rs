@@ -1,6 +1,7 @@
-//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `load`, `plugin`.
+//! The command line: `run`, `check`, `reload`, `upgrade`, `purge`, `status`, `dashboard`, `why`, `doctor`, `setup`, `import`, `load`,
+//! `plugin`.
 //!
-//! Data goes to stdout, talk to stderr. Exit codes: 0 fine, 1 failed, 2 wrong usage or configuration.
+//! Data is printed to stdout, messages to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage or configuration.
 
 mod admin_options;
 mod ask;

@@ -1,4 +1,4 @@
-//! An option that a reload changes, with what is in effect and what the file has.
+//! Prints an option that a reload changes, with the value in effect and the value in the file.
 
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_values_are_in_the_line() {
+    fn a_line_contains_both_values() {
         let set = |value: &str| json!({ "value": value, "set_at": "/etc/galley/galley.toml:3" });
         let default = json!({ "value": "16", "set_at": null });
         let mut option = json!({

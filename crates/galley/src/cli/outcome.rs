@@ -1,4 +1,4 @@
-//! What all commands share: reading the configuration, exit codes, and error messages.
+//! Functions of all commands: reading the configuration, exit codes, error messages.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use galley_config::{Complaints, Config};
 
 use super::show;
 
-/// For commands that wait for something.
+/// The runtime for commands that wait.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, String> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -29,13 +29,13 @@ pub(super) fn talk(line: &str) {
     show::talk_lines(&format!("galley: {line}"));
 }
 
-/// A configuration that the file system package installs.
+/// The configuration file that the package installs.
 pub(super) const DEFAULT_CONFIG: &str = "/etc/galley/galley.toml";
 
-/// Wrong usage or configuration; clap's own code for wrong arguments is the same.
+/// The exit code for wrong usage or configuration, like clap's own for wrong arguments.
 pub(super) const EXIT_USAGE: u8 = 2;
 
-/// The configuration for commands that ask a running server.
+/// Reads the configuration for commands that query a running server.
 pub(super) fn configuration(path: &Path) -> Result<Config, Complaints> {
     galley_config::load(path)
 }

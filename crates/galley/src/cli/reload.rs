@@ -1,4 +1,4 @@
-//! `galley reload`: has the running server reload its configuration, and reports the result.
+//! `galley reload`: makes the running server reload its configuration, and reports the result.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) fn reload(options: &ReloadOptions) -> ExitCode {
             if options.json {
                 show::data(&report);
             } else {
-                tell(&report);
+                print_report(&report);
             }
             ExitCode::SUCCESS
         }
@@ -26,11 +26,11 @@ pub(super) fn reload(options: &ReloadOptions) -> ExitCode {
     }
 }
 
-/// Sends an order to the running server; what went wrong has been said.
+/// Sends a command to the running server. Errors have already been printed.
 pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, ExitCode> {
     let (admin, wrong) = match ask::admin(options) {
         Ok(admin) => (Ok(admin), None),
-        // The server says it too, and notes it.
+        // The server reports and records the error, too.
         Err(AdminError::Config(wrong)) => (ask::admin_despite(options), Some(wrong)),
         Err(trouble) => (Err(trouble), None),
     };
@@ -51,7 +51,7 @@ pub(super) fn order(options: &AdminOptions, order: &Value) -> Result<Value, Exit
     }
 }
 
-fn tell(report: &Value) {
+fn print_report(report: &Value) {
     for warning in lines(report, "warnings") {
         show::talk_lines(warning);
     }
@@ -77,8 +77,8 @@ pub(super) fn lines<'r>(report: &'r Value, list: &str) -> impl Iterator<Item = &
     all.iter().filter_map(Value::as_str)
 }
 
-/// The status of a configuration that is wrong.
+/// The status for an invalid configuration.
 const INVALID: u16 = 422;
 
-/// PHP of further sites is started meanwhile.
+/// The time limit for a reload, which may start PHP of further sites.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! How commands print: data to stdout, messages to stderr.
+//! Prints the output of commands: data to stdout, messages to stderr.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,20 +8,20 @@ use serde_json::{Value, json};
 
 use super::option_change;
 
-/// One JSON value on stdout.
+/// Prints one JSON value to stdout.
 pub(super) fn data(value: &Value) {
     line(&value.to_string());
 }
 
-/// Lines on stderr.
+/// Prints lines to stderr.
 pub(super) fn talk_lines(text: &str) {
     // A closed stderr is not an error.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// What `check` says of a good file.
+/// Prints the result of `check` for a valid file.
 ///
-/// `warnings`: what the sites' PHPs lack, with the site.
+/// `warnings`: the sites with the modules that their PHP lacks.
 pub(super) fn checked(
     path: &Path,
     config: &Config,
@@ -46,7 +46,7 @@ pub(super) fn checked(
     diff.map_or_else(|| sites(config), differences);
 }
 
-/// A good file for scripts.
+/// The result for a valid file, for scripts.
 fn in_order(config: &Config, warnings: &[(String, String)], notes: &[Warning]) -> Value {
     let sites = config.sites.iter();
     let sites: Vec<Value> = sites
@@ -63,7 +63,7 @@ fn in_order(config: &Config, warnings: &[(String, String)], notes: &[Warning]) -
     })
 }
 
-/// A line for each site: its name, its upstream, its listeners.
+/// Prints a line for each site: its name, its upstream, its listeners.
 fn sites(config: &Config) {
     for site in &config.sites {
         let plain = site.listen.iter().map(ToString::to_string);
@@ -79,7 +79,7 @@ fn sites(config: &Config) {
     }
 }
 
-/// What a reload would change.
+/// Prints the changes of a reload.
 fn differences(diff: &Value) {
     let lines = |list: &str| {
         let all = diff[list].as_array().into_iter().flatten();
@@ -100,7 +100,7 @@ fn differences(diff: &Value) {
     }
 }
 
-/// What was not tried, or will be as the reader expects.
+/// Prints notes, such as skipped checks.
 pub(super) fn notes(notes: &[Warning]) {
     talk_of("note", notes);
 }
@@ -116,7 +116,7 @@ fn warning(one: &Warning) -> Value {
     json!({ "spot": one.spot, "option": one.option, "message": one.message, "help": one.help })
 }
 
-/// Complaints for scripts.
+/// The complaints for scripts.
 pub(super) fn complaints(complaints: &Complaints) -> Value {
     let all: Vec<Value> = complaints
         .iter()
@@ -130,7 +130,7 @@ pub(super) fn complaints(complaints: &Complaints) -> Value {
     json!({ "ok": false, "complaints": all })
 }
 
-/// The problems.
+/// The lines about problems.
 fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
     let failed = value["last_reload"]["ok"] == json!(false);
     let reload = failed.then_some(
@@ -146,11 +146,11 @@ fn troubles(value: &Value) -> impl Iterator<Item = &'static str> {
     reload.into_iter().chain(root)
 }
 
-/// The status as a table.
+/// Prints the status as a table.
 pub(super) fn status(value: &Value) {
     let uptime = duration(value["uptime_s"].as_u64().unwrap_or(0));
     line(&format!("galley {}, up {uptime}", text(&value["version"])));
-    // A site's token is not told about the server.
+    // A site's token gives no access to the status of the server.
     if let Some(memory) = value.get("memory") {
         server(value, memory);
     }
@@ -165,14 +165,14 @@ pub(super) fn status(value: &Value) {
         .map(|(word, count)| format!("{word} {count}"))
         .collect();
     line(&format!("answers   {}", answers.join(", ")));
-    for said in upstreams(&sites) {
-        line(&format!("{:<9} {said}", "upstream"));
+    for remark in upstreams(&sites) {
+        line(&format!("{:<9} {remark}", "upstream"));
     }
     line("");
     table(&sites);
 }
 
-/// The parts for the server's token only.
+/// Prints the parts that only the server's token can read.
 fn server(value: &Value, memory: &Value) {
     line(&format!(
         "memory    {} of {} in {} entries, {} evicted",
@@ -195,7 +195,7 @@ fn server(value: &Value, memory: &Value) {
     troubles(value).for_each(line);
 }
 
-/// A row for each site.
+/// Prints a row for each site.
 fn table(sites: &[&Value]) {
     let widest = sites.iter().map(|site| text(&site["name"]).chars().count());
     let width = widest.max().unwrap_or(0).max("SITE".len());
@@ -219,7 +219,7 @@ fn table(sites: &[&Value]) {
     }
 }
 
-/// The line about bodies in transit; none if the server does not report them.
+/// The line about bodies in transit; `None` if the server does not report them.
 fn bodies(spools: &Value) -> Option<String> {
     spools.as_object()?;
     Some(format!(
@@ -233,7 +233,7 @@ fn bodies(spools: &Value) -> Option<String> {
     ))
 }
 
-/// The line of a site whose PHP Galley runs.
+/// The line for a site whose PHP Galley runs.
 fn php(site: &Value) -> Option<String> {
     let php = site.get("php").filter(|php| php.is_object())?;
     Some(format!(
@@ -250,7 +250,7 @@ fn php(site: &Value) -> Option<String> {
     ))
 }
 
-/// The lines of a site whose certificates Galley gets.
+/// The lines for a site whose certificates Galley obtains.
 fn certificates(site: &Value) -> Vec<String> {
     let all = site["certificates"].as_array().into_iter().flatten();
     all.map(certificate).collect()
@@ -279,7 +279,7 @@ fn certificate(one: &Value) -> String {
     format!("{:<9} {names}: {valid}, {next}{trouble}", "cert")
 }
 
-/// Remarks on the sites' upstreams: those that are paused, and those with fewer slots than the maximum.
+/// The lines about upstreams of the sites that are paused or have fewer slots than the maximum.
 fn upstreams(sites: &[&Value]) -> Vec<String> {
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut lines = Vec::new();
@@ -300,7 +300,7 @@ fn upstreams(sites: &[&Value]) -> Vec<String> {
     lines
 }
 
-/// A server that gets no requests; none of another.
+/// The line for a server that gets no requests; `None` for other servers.
 fn unused(site: &str, server: &Value) -> Option<String> {
     let address = text(&server["address"]);
     let since = duration(server["since_s"].as_u64().unwrap_or(0));
@@ -315,7 +315,7 @@ fn unused(site: &str, server: &Value) -> Option<String> {
     }
 }
 
-/// The lines of a site whose pages have parts that cannot be replaced.
+/// The lines for a site with page fragments that cannot be replaced.
 fn fragments(site: &Value) -> Vec<String> {
     let kinds = [
         (
@@ -335,7 +335,7 @@ fn fragments(site: &Value) -> Vec<String> {
     kinds.into_iter().filter_map(line).collect()
 }
 
-/// How a site's scheduled tasks fare.
+/// The state of a site's scheduled tasks.
 fn cron(cron: &Value) -> String {
     if cron.is_null() {
         return "off".to_owned();
@@ -353,7 +353,7 @@ fn cron(cron: &Value) -> String {
     }
 }
 
-/// The lines of caches that do not take the purges of a site at once.
+/// The lines for caches that have not accepted all purges of a site.
 fn forwarded(site: &Value) -> Vec<String> {
     let targets = site["purge_forward"].as_array().into_iter().flatten();
     let waiting = targets.filter(|one| one["pending"] != 0 || !one["error"].is_null());
@@ -373,7 +373,7 @@ fn forwarded(site: &Value) -> Vec<String> {
     lines.collect()
 }
 
-/// The cluster's line; none without a cluster.
+/// The line about the cluster; `None` without one.
 fn cluster(cluster: &Value) -> Option<String> {
     let is_connected = cluster["connected"].as_bool()?;
     let members = cluster["members"].as_array().cloned().unwrap_or_default();
@@ -409,7 +409,7 @@ fn cluster(cluster: &Value) -> Option<String> {
     ))
 }
 
-/// The disk's line; none without a disk.
+/// The line about the disk cache; `None` without one.
 fn disk(disk: &Value) -> Option<String> {
     let state = disk["state"].as_str()?;
     let state = match (state, disk["reason"].as_str()) {
@@ -430,21 +430,21 @@ fn disk(disk: &Value) -> Option<String> {
     ))
 }
 
-/// A ratio for people; `-` if there were no requests.
+/// A ratio in percent; `-` if there were no requests.
 fn percent(ratio: &Value) -> String {
     ratio
         .as_f64()
         .map_or_else(|| "-".to_owned(), |ratio| format!("{:.1}%", ratio * 100.0))
 }
 
-/// Lines of data, as they are.
+/// Prints text to stdout unchanged.
 pub(super) fn verbatim(text: &str) {
     let _ = write!(std::io::stdout().lock(), "{text}");
 }
 
-/// One line of data.
+/// Prints one line to stdout.
 pub(super) fn line(text: &str) {
-    // `galley status | head -1` closes the pipe: no reason to fail.
+    // `galley status | head -1` closes the pipe, which is not an error.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
@@ -494,7 +494,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_that_cannot_be_replaced_are_named() {
+    fn fragments_that_cannot_be_replaced_are_listed() {
         let site = json!({
             "name": "a.test",
             "fragments_switched_off": ["widget/quote-2", "core/rss"],

@@ -1,7 +1,7 @@
-//! `galley upgrade`: has the running server hand over to the program that is installed now, and reports the result.
+//! `galley upgrade`: makes the running server hand over to the program that is installed now, and reports the result.
 //!
 //! Exit codes: 0 the new program serves, 1 the running one continues because the new one does not start, 2 only a restart
-//! can start the new program. The package's scripts restart the service at 2 and never at 1.
+//! can start the new program. The package's scripts restart the service after 2, but not after 1.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
             if options.json {
                 show::data(&report);
             } else {
-                tell(&report);
+                print_report(&report);
             }
             ExitCode::SUCCESS
         }
@@ -40,15 +40,15 @@ pub(super) fn upgrade(options: &UpgradeOptions) -> ExitCode {
     }
 }
 
-fn tell(report: &Value) {
+fn print_report(report: &Value) {
     talk(&format!(
         "upgrade: process {} serves, with {} page(s) of the memory and {} PHP-FPM, after {} ms",
         report["pid"], report["pages"], report["pools"], report["milliseconds"]
     ));
 }
 
-/// The server says so, or is of a version that knows no upgrades.
+/// The statuses for a required restart: 409, and 404 from a version without upgrades.
 const NEEDS_RESTART: [u16; 2] = [409, 404];
 
-/// The new process may have to start PHP of its own.
+/// The time limit for an upgrade. The new process may have to start PHP.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,7 +1,7 @@
 //! `galley why`: the explanation of a request, for people.
 //!
-//! First the result and its reason; then a section for each step of the decision. All of it comes from the running server;
-//! this file only formats it.
+//! The result and its reason are first, followed by a section for each step of the decision. All data comes from the running
+//! server; this file only formats it.
 
 use std::process::ExitCode;
 
@@ -13,12 +13,12 @@ use super::outcome::fail;
 use super::show::{line, text};
 use super::{ask, show};
 
-/// Queries and prints.
+/// Queries the server and prints the explanation.
 pub(super) fn why(options: &WhyOptions) -> ExitCode {
     let mut headers = Vec::with_capacity(options.headers.len());
     for header in &options.headers {
         let Some((name, value)) = header.split_once(':') else {
-            // Not repeated: it may be the value of a cookie whose name was forgotten.
+            // The header is not printed: it may be the value of a cookie whose name was omitted by mistake.
             return fail("a header has no `:`: write -H 'Name: value'");
         };
         headers.push((name.trim(), value.trim()));
@@ -106,29 +106,29 @@ fn rule(rule: &Value) -> String {
     if rule.is_null() {
         return "none applies".to_owned();
     }
-    let mut says = vec![format!(
+    let mut notes = vec![format!(
         "number {}, `{}`",
         rule["number"],
         text(&rule["path"])
     )];
     let countries: Vec<&str> = items(&rule["countries"]).map(text).collect();
     if !countries.is_empty() {
-        says.push(format!("for clients from {}", countries.join(", ")));
+        notes.push(format!("for clients from {}", countries.join(", ")));
     }
     if let Some(cache) = rule["cache"].as_bool() {
-        says.push(format!("cache = {cache}"));
+        notes.push(format!("cache = {cache}"));
     }
     if let Some(ttl) = rule["ttl_s"].as_u64() {
-        says.push(format!("ttl = {ttl} s"));
+        notes.push(format!("ttl = {ttl} s"));
     }
     let ignored: Vec<&str> = items(&rule["ignore"]).map(text).collect();
     if !ignored.is_empty() {
-        says.push(format!("ignore {}", ignored.join(", ")));
+        notes.push(format!("ignore {}", ignored.join(", ")));
     }
     if rule["upstream"] == true {
-        says.push("an upstream of its own".to_owned());
+        notes.push("an upstream of its own".to_owned());
     }
-    says.join("; ")
+    notes.join("; ")
 }
 
 fn access(access: &Value) -> String {
@@ -136,9 +136,9 @@ fn access(access: &Value) -> String {
     if let Some(option) = barred["option"].as_str() {
         return format!("barred: `{option}` of {}", text(&barred["by"]));
     }
-    let mut says = vec![format!("open to {}", text(&access["client"]))];
+    let mut notes = vec![format!("open to {}", text(&access["client"]))];
     for limit in items(&access["limits"]) {
-        says.push(format!(
+        notes.push(format!(
             "`{}` of {}: {}, {} at once",
             text(&limit["option"]),
             text(&limit["by"]),
@@ -147,12 +147,12 @@ fn access(access: &Value) -> String {
         ));
     }
     if let Some(by) = access["password"].as_str() {
-        says.push(format!("with a password, by {by}"));
+        notes.push(format!("with a password, by {by}"));
     }
     if let Some(check) = access["body"].as_str() {
-        says.push(format!("its body is checked for {check}"));
+        notes.push(format!("its body is checked for {check}"));
     }
-    says.join("; ")
+    notes.join("; ")
 }
 
 fn key(key: &Value) -> String {
@@ -253,7 +253,7 @@ fn standing(word: &str) -> &str {
     }
 }
 
-/// Its parts.
+/// Prints the tags, fragments, includes and fields of an entry.
 fn parts(entry: &Value) {
     let tags: Vec<&str> = items(&entry["tags"]).map(text).collect();
     let tags = Some(tags.join(" ")).filter(|tags| !tags.is_empty());
@@ -270,7 +270,7 @@ fn parts(entry: &Value) {
     fields("field", &entry["fields"]);
 }
 
-/// What a purge of a part of the page does.
+/// The effect of purging a part of the page.
 fn fate(part: &Value) -> &'static str {
     let has = |property: &str| part[property] == true;
     if has("switched_off") {
@@ -352,7 +352,7 @@ fn load(load: &Value, class: &str) {
     );
 }
 
-/// What a server's state means for this request.
+/// The effect of a server's state on this request.
 fn state(word: &str) -> &str {
     match word {
         "paused" => {
@@ -376,7 +376,7 @@ fn row(name: &str, value: &str) {
     line(&format!("  {name:<10}  {}", plain(value)));
 }
 
-/// Text that may come from the network must not control the terminal.
+/// Replaces control characters: text from the network must not control the terminal.
 fn plain(value: &str) -> String {
     value
         .chars()

@@ -1,5 +1,5 @@
-//! How long to wait before PHP-FPM is started again: 100 ms, doubled each time up to 10 s. After a master has lived for a
-//! minute the pauses start again at 100 ms, so a rare crash costs a tenth of a second and a broken installation little CPU.
+//! The pause before PHP-FPM is restarted: 100 ms, doubled each time up to 10 s. After a master has run for a
+//! minute the pauses start again at 100 ms, so that a rare crash costs 0.1 s and a broken installation little CPU time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ impl Backoff {
         Backoff { next: FIRST }
     }
 
-    /// The pause after a master that lived for `lived`; zero for one that could not be started.
+    /// The pause after a master that ran for `lived`; zero for one that could not be started.
     pub(super) fn pause(&mut self, lived: Duration) -> Duration {
         if lived >= STABLE {
             self.next = FIRST;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_and_start_anew_after_a_good_life() {
+    fn pauses_double_and_restart_after_a_stable_minute() {
         let mut backoff = Backoff::new();
         let pauses: Vec<u128> = [0, 1, 59, 0, 0, 0, 0, 0, 0, 60, 0]
             .map(|lived| backoff.pause(Duration::from_secs(lived)).as_millis())

@@ -1,10 +1,10 @@
-//! Which PHP-FPM to run if none is named: among `php-fpm*` in the usual places, one without a version in its name (the
-//! choice of the administrator or the container image), otherwise the newest version. `8.10` is newer than `8.9`; Alpine's
-//! `83` means 8.3.
+//! Chooses the PHP-FPM binary if the configuration names none: among `php-fpm*` in the usual folders, one without a version
+//! in its name (the choice of the administrator or the container image), otherwise the newest version. `8.10` is newer than
+//! `8.9`; Alpine's `83` means 8.3.
 
 use std::path::{Path, PathBuf};
 
-/// The program found on this machine.
+/// The PHP-FPM binary of this machine.
 pub(super) fn find() -> Option<PathBuf> {
     let found = PLACES
         .iter()
@@ -24,7 +24,7 @@ fn newest(paths: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
         .map(|(_, path)| path)
 }
 
-/// Order of choice; `None` for a name that is not one of PHP-FPM's.
+/// The rank of a binary, higher is better; `None` if the name is not one of PHP-FPM.
 fn rank(path: &Path) -> Option<(bool, u32, u32)> {
     let version = path.file_name()?.to_str()?.strip_prefix("php-fpm")?;
     if version.is_empty() {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_is_chosen_unless_one_has_no_version() {
+    fn a_binary_without_version_is_preferred_then_the_newest() {
         for (names, chosen) in [
             (&["/usr/sbin/php-fpm8.2"][..], Some("/usr/sbin/php-fpm8.2")),
             (

@@ -1,29 +1,29 @@
-//! Divides the machine's memory, and computes how many PHP workers fit. Pure arithmetic; the table in the manual is
-//! generated with it.
+//! Divides the machine's memory, and computes how many PHP workers fit. Pure arithmetic; the table in the manual is generated
+//! with it.
 //!
-//! The system and the database get a part of the whole, Galley the size of its cache and a little more, PHP the rest: first
-//! each pool's opcode cache, which its workers share, then the workers. Several pools have equal shares. A worker counts as
+//! The system and the database get a fixed part of the memory, Galley the size of its cache and a little more, PHP the rest: first
+//! the opcode cache of each pool, which its workers share, then the workers. All pools have equal shares. A worker counts as
 //! [`USUAL_WORKER`] until it has been measured.
 //!
-//! The memory is that of the machine or of the tightest control group of this process, whichever is less.
+//! The memory is that of the machine or the smallest limit of this process's control groups, whichever is less.
 
 use std::path::Path;
 
-/// What there is to divide.
+/// The memory and cores to divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineMemory {
     /// Memory, in bytes.
     pub memory: u64,
-    /// Cores that may be used.
+    /// The number of cores that may be used.
     pub cores: usize,
-    /// What the cache may take (`[cache] memory`), in bytes.
+    /// The size of the cache (`[cache] memory`), in bytes.
     pub cache: u64,
-    /// Pools that Galley runs: one per site and program.
+    /// The number of pools that Galley runs: one per site and program.
     pub pools: usize,
 }
 
 impl MachineMemory {
-    /// The one whose `/` is `root`.
+    /// The memory of the machine whose file system is below `root`.
     pub fn at(root: &Path, cache: u64, pools: usize) -> Self {
         Self {
             memory: galley_config::memory(root).unwrap_or(UNKNOWN_MEMORY),
@@ -34,29 +34,29 @@ impl MachineMemory {
     }
 }
 
-/// The limits of memory, in bytes.
+/// The parts of the memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryDivision {
     /// The memory to divide.
     pub machine: MachineMemory,
-    /// The kernel, its file cache, and what else runs.
+    /// The part for the kernel, its file cache, and other programs.
     pub system: u64,
-    /// MariaDB or another database on this machine.
+    /// The part for MariaDB or another database on this machine.
     pub database: u64,
-    /// Galley with its cache.
+    /// The part for Galley with its cache.
     pub galley: u64,
-    /// The opcode cache of each pool.
+    /// The size of the opcode cache of each pool.
     pub opcache: u64,
-    /// All workers of one pool together.
+    /// The part for all workers of one pool together.
     pub share: u64,
 }
 
 impl MemoryDivision {
-    /// Divides.
+    /// Divides the memory of a machine.
     pub fn of(machine: MachineMemory) -> Self {
         let system = (machine.memory / 10).max(LEAST_SYSTEM);
         let database = machine.memory / 5;
-        // Bookkeeping of stored pages is an eighth of them at most.
+        // The metadata of stored pages needs at most an eighth of their size.
         let galley = machine.cache + machine.cache / 8 + GALLEY;
         let php = machine.memory.saturating_sub(system + database + galley);
         let pool = php / (machine.pools.max(1) as u64);
@@ -71,7 +71,7 @@ impl MemoryDivision {
         }
     }
 
-    /// Workers that one pool may ever have: a worker waits for the database much of its time, so a few per core.
+    /// The maximum number of workers of a pool: a few per core, because a worker spends much of its time waiting for the database.
     pub fn ceiling(&self) -> usize {
         self.machine
             .cores
@@ -79,7 +79,8 @@ impl MemoryDivision {
             .clamp(1, MOST_WORKERS)
     }
 
-    /// Requests that one pool may work at, where a worker takes `worker` bytes and one of them `largest`; at least 1.
+    /// The maximum number of concurrent requests of a pool whose workers use `worker` bytes each, the largest of them `largest`;
+    /// at least 1.
     pub fn slots(&self, worker: u64, largest: u64) -> usize {
         let room = self.share.saturating_sub(largest.saturating_sub(worker));
         let fitting = room.checked_div(worker).unwrap_or(0);
@@ -88,50 +89,48 @@ impl MemoryDivision {
             .clamp(1, self.ceiling())
     }
 
-    /// The same before anything was measured.
+    /// The maximum number of concurrent requests before any measurement.
     pub fn slots_at_start(&self) -> usize {
         self.slots(USUAL_WORKER, USUAL_WORKER)
     }
 
-    /// The part of `places` that remains while the machine has only `available` bytes, whatever uses the rest: half of them
-    /// below a twenty-fifth of the memory, where the kernel begins to end processes.
-    pub(super) fn slots_when_short(&self, places: usize, available: Option<u64>) -> usize {
+    /// The reduced number of slots while the machine has only `available` bytes left, whatever uses the rest: half of `slots` if
+    /// less than 1/25 of the memory is available, because the kernel then begins to kill processes.
+    pub(super) fn slots_when_short(&self, slots: usize, available: Option<u64>) -> usize {
         let is_short = available.is_some_and(|left| left < self.machine.memory / SHORT_PART);
-        if is_short {
-            (places / 2).max(1)
-        } else {
-            places
-        }
+        if is_short { (slots / 2).max(1) } else { slots }
     }
 
     /// The memory limit of one script: two scripts at their limit fit at the same time, or all of them at their usual size.
-    /// Below the least WordPress does not work, the most it never needs.
+    /// WordPress does not work with less than the lower bound, and never needs more than the upper one.
     pub fn memory_limit(&self) -> u64 {
         (self.share / 2).clamp(LEAST_SCRIPT, MOST_SCRIPT) >> 20 << 20
     }
 
-    /// A worker that holds more than this is replaced once it is free.
+    /// The size above which a worker is replaced once it is idle.
     pub fn grown(&self, memory_limit: u64) -> u64 {
         (memory_limit / 2).max(LEAST_GROWN)
     }
 }
 
-/// A worker with WordPress and some plugins, without the opcode cache, before this site's have been measured. One of WordPress
-/// 6.1 alone was measured at 6 MiB to 12 MiB (and at 46 MiB to 58 MiB resident, most of it shared).
+/// The assumed size of a worker with WordPress and some plugins, without the opcode cache, before this site's workers have
+/// been measured. A worker with WordPress 6.1 alone was measured at 6 MiB to 12 MiB (46 MiB to 58 MiB resident, most of it
+/// shared).
 pub const USUAL_WORKER: u64 = 20 << 20;
 
-/// If nothing can be determined: a small machine, as in the configuration's defaults.
+/// The assumed memory if it cannot be determined: that of a small machine, as for the configuration's defaults.
 const UNKNOWN_MEMORY: u64 = 256 << 20;
 
 const LEAST_SYSTEM: u64 = 24 << 20;
 
-/// Galley without its cache: code, buffers of connections, queues.
+/// The memory of Galley without its cache: code, connection buffers, queues.
 const GALLEY: u64 = 16 << 20;
 
-/// WordPress without plugins fills 26 MiB of it, its administration included (measured: 6.1, 551 scripts).
+/// The minimum size of the opcode cache. WordPress without plugins uses 26 MiB, including its administration (measured: 6.1,
+/// 551 scripts).
 const LEAST_OPCACHE: u64 = 32 << 20;
 
-/// A shop with fifty plugins does not fill it.
+/// The maximum size of the opcode cache. A shop with fifty plugins does not fill it.
 const MOST_OPCACHE: u64 = 256 << 20;
 
 const LEAST_SCRIPT: u64 = 64 << 20;
@@ -166,8 +165,8 @@ mod tests {
 
     #[test]
     fn machines_of_all_sizes() {
-        // Memory in MiB, cores, pools; opcode cache, share of the workers and limit of a script in MiB, places at start.
-        for (memory, cores, pools, opcache, share, limit, places) in [
+        // Memory in MiB, cores, pools; opcode cache, share of the workers and limit of a script in MiB, slots at the start.
+        for (memory, cores, pools, opcache, share, limit, slots) in [
             (128, 1, 1, 32, 0, 64, 1),
             (230, 1, 1, 32, 47, 64, 2),
             (256, 1, 1, 32, 59, 64, 2),
@@ -188,16 +187,16 @@ mod tests {
                     budget.memory_limit() / MIB,
                     budget.slots_at_start()
                 ),
-                (opcache, share, limit, places),
+                (opcache, share, limit, slots),
                 "{memory} MiB, {cores} cores, {pools} pools: {budget:?}"
             );
         }
     }
 
     #[test]
-    fn places_follow_what_workers_take() {
+    fn slots_depend_on_worker_size() {
         let budget = budget(1024, 8, 1);
-        for (worker, largest, places) in [
+        for (worker, largest, slots) in [
             (10, 10, 30),
             (20, 20, 15),
             (60, 60, 5),
@@ -208,16 +207,16 @@ mod tests {
         ] {
             assert_eq!(
                 budget.slots(worker * MIB, largest * MIB),
-                places,
+                slots,
                 "{worker} MiB, the largest {largest}"
             );
         }
     }
 
     #[test]
-    fn half_as_many_while_the_machine_is_short_of_memory() {
+    fn slots_are_halved_while_memory_is_short() {
         let budget = budget(1000, 8, 1);
-        for (places, available, left) in [
+        for (slots, available, left) in [
             (8, None, 8),
             (8, Some(40), 8),
             (8, Some(39), 4),
@@ -226,7 +225,7 @@ mod tests {
         ] {
             let available = available.map(|mib| mib * MIB);
             assert_eq!(
-                budget.slots_when_short(places, available),
+                budget.slots_when_short(slots, available),
                 left,
                 "{available:?}"
             );
@@ -234,14 +233,14 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever there is, no more is given out than that, but for the leasts of a machine that is too small for WordPress.
+        /// The parts never exceed the memory, except for the minimums on a machine that is too small for WordPress.
         #[test]
         fn parts_never_exceed_the_whole(memory in 512_u64..1 << 20, cores in 1_usize..256, pools in 1_usize..5, worker in 1_u64..2048) {
             let budget = budget(memory, cores, pools);
             let all = budget.system + budget.database + budget.galley + (budget.opcache + budget.share) * pools as u64;
             prop_assert!(all <= memory * MIB);
-            let places = budget.slots(worker * MIB, worker * MIB);
-            prop_assert!(places == 1 || places as u64 * worker * MIB <= budget.share);
+            let slots = budget.slots(worker * MIB, worker * MIB);
+            prop_assert!(slots == 1 || slots as u64 * worker * MIB <= budget.share);
         }
     }
 }

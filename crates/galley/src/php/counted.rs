@@ -1,9 +1,9 @@
-//! How many requests each worker has served: from PHP-FPM's own status page, requested on the pool's socket like any
+//! The number of requests that each worker has served, from PHP-FPM's status page, which is requested on the pool's socket like a
 //! script.
 //!
-//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, so all are replaced at about the
-//! same time. So Galley replaces each a little earlier, at a number of its own ([`is_worn`]), and PHP-FPM's number is the
-//! last resort.
+//! PHP-FPM replaces a worker after a number of requests that is the same for all of them, so that all would be replaced at
+//! about the same time. Galley therefore replaces each worker earlier, after a number that depends on its process id
+//! ([`is_worn`]). PHP-FPM's limit is the last resort.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// Process ids of workers with the requests that each has answered; `None` when the pool does not say so in time.
+/// The process ids of workers with the number of requests that each has served; `None` if the pool does not report them in time.
 pub(super) async fn requests(socket: &Path, page: &str) -> Option<Vec<(u32, u64)>> {
-    let answer = timeout(PATIENCE, ask(socket, page)).await.ok()??;
-    read(&answer)
+    let response = timeout(PATIENCE, query(socket, page)).await.ok()??;
+    read(&response)
 }
 
-/// Whether a worker has answered as many as one of them may: between [`FEWEST`] and [`MOST`], by its process id.
+/// Whether a worker has reached its limit of requests, which depends on its process id and is between [`FEWEST`] and [`MOST`].
 pub(super) fn is_worn(pid: u32, requests: u64) -> bool {
-    // Fibonacci hashing spreads neighbouring ids; the upper half is the better one.
+    // Fibonacci hashing spreads consecutive ids; the upper half of the product is better distributed.
     let spread = u64::from(pid).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     requests >= FEWEST + spread % (MOST - FEWEST)
 }
 
-async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
+async fn query(socket: &Path, page: &str) -> Option<Vec<u8>> {
     let variables = [
         ("REQUEST_METHOD", "GET"),
         ("SCRIPT_NAME", page),
@@ -40,22 +40,22 @@ async fn ask(socket: &Path, page: &str) -> Option<Vec<u8>> {
         body_length: 0,
     };
     connection.send(&request).await.ok()?;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     loop {
         match connection.event(&mut NoBody).await.ok()? {
-            FastCgiEvent::Stdout(bytes) if answer.len() + bytes.len() <= MOST_BYTES => {
-                answer.extend_from_slice(&bytes);
+            FastCgiEvent::Stdout(bytes) if response.len() + bytes.len() <= MOST_BYTES => {
+                response.extend_from_slice(&bytes);
             }
             FastCgiEvent::Stdout(_) => return None,
             FastCgiEvent::Stderr(_) => {}
-            FastCgiEvent::End(_) => return Some(answer),
+            FastCgiEvent::End(_) => return Some(response),
         }
     }
 }
 
-fn read(answer: &[u8]) -> Option<Vec<(u32, u64)>> {
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let status: Value = serde_json::from_slice(answer.get(head + 4..)?).ok()?;
+fn read(response: &[u8]) -> Option<Vec<(u32, u64)>> {
+    let head = response.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let status: Value = serde_json::from_slice(response.get(head + 4..)?).ok()?;
     let processes = status.get("processes")?.as_array()?;
     let counted = processes.iter().filter_map(|process| {
         let pid = u32::try_from(process.get("pid")?.as_u64()?).ok()?;
@@ -64,17 +64,17 @@ fn read(answer: &[u8]) -> Option<Vec<(u32, u64)>> {
     Some(counted.collect())
 }
 
-/// Extensions and plugins leak a little per request; a worker that is replaced now and then gives it back, and after so many
-/// requests the new process costs nothing that could be measured.
+/// Extensions and plugins leak a little memory per request; replacing the worker frees it. With this many requests per process,
+/// starting a new one has no measurable cost.
 const FEWEST: u64 = 750;
 const MOST: u64 = 1250;
 
-/// PHP-FPM's own limit (`pm.max_requests`): a worker gets so far only between two looks, or where the page is not answered.
+/// PHP-FPM's own limit (`pm.max_requests`). A worker reaches it only between two checks, or if the status page is not available.
 pub(super) const LAST_RESORT: u64 = 1500;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Some 500 bytes a worker.
+/// The maximum size of the status page. A worker needs about 500 bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_read_and_nonsense_is_nothing() {
+    fn status_pages_are_parsed_and_invalid_ones_rejected() {
         let page = b"Content-Type: application/json\r\n\r\n{\"pool\":\"galley\",\"processes\":[{\"pid\":12,\"requests\":3},{\"pid\":-1},{},{\"pid\":13,\"requests\":1000}]}";
         assert_eq!(read(page), Some(vec![(12, 3), (13, 1000)]));
         for nonsense in [
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_began_together_do_not_end_together() {
+    fn workers_have_different_request_limits() {
         let ends = |pid| {
             (0..=MOST)
                 .find(|requests| is_worn(pid, *requests))

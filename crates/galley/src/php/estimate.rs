@@ -1,27 +1,27 @@
-//! How much memory a worker of this site needs, and which worker has to be replaced. Pure decisions over the meter's
-//! values.
+//! Estimates how much memory a worker of this site needs, and decides which worker must be replaced. Pure decisions on the
+//! meter's values.
 //!
-//! The usual size is the upper quartile of the peaks of the last workers, running ones and some that have ended: it rises
-//! at once, because memory can run out at once, and falls slowly. For one request that needs far more than all others, such
-//! as the resizing of a photograph, memory is reserved once beside them, and not for every worker.
+//! The usual size is the upper quartile of the peaks of the last workers, running ones and some that have ended. It rises
+//! immediately, because memory can run out immediately, and falls slowly. For a single request that needs far more memory
+//! than all others, such as resizing a photograph, extra memory is reserved once, not for every worker.
 
 use std::time::Duration;
 
 use super::meter::Worker;
 
-/// Sizes in bytes, high-water marks that sink slowly.
+/// Sizes of workers in bytes: high-water marks that fall slowly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Estimate {
-    /// Of most workers.
+    /// The size of most workers.
     pub(super) usual: u64,
-    /// Of the largest.
+    /// The size of the largest worker.
     pub(super) largest: u64,
-    /// Process ids and peaks; at most [`REMEMBERED`] if there are no more workers, the oldest first.
+    /// Process ids and peaks, the oldest first. At most [`REMEMBERED`], or more if there are more workers.
     last: Vec<(u32, u64)>,
 }
 
 impl Estimate {
-    /// If nothing has been measured yet.
+    /// Starts with an assumed size.
     pub(super) fn new(assumed: u64) -> Self {
         Self {
             usual: assumed,
@@ -30,7 +30,7 @@ impl Estimate {
         }
     }
 
-    /// Adds a measurement, `elapsed` after the one before. Without workers nothing changes.
+    /// Adds a measurement, `elapsed` after the previous one. Without workers nothing changes.
     pub(super) fn observe(&mut self, workers: &[Worker], elapsed: Duration) {
         let Some(largest) = workers.iter().map(|worker| worker.peak).max() else {
             return;
@@ -61,7 +61,7 @@ impl Estimate {
     }
 }
 
-/// Up at once; down by the fraction that `elapsed` is of [`SINKING`].
+/// The new high-water mark: rises immediately, and falls by the fraction `elapsed` / [`SINKING`] of the difference.
 fn follow(mark: u64, seen: u64, elapsed: Duration) -> u64 {
     if seen >= mark {
         return seen;
@@ -77,17 +77,17 @@ fn follow(mark: u64, seen: u64, elapsed: Duration) -> u64 {
     mark - step
 }
 
-/// Why a worker is replaced before its time.
+/// The reason why a worker is replaced early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Surplus {
-    /// It holds more than a worker may.
+    /// The worker uses more memory than a worker may.
     Grown,
-    /// All of them together hold more than their share, and it most.
+    /// All workers together use more than their share, and this one the most.
     Share,
 }
 
-/// The worker to be replaced, if one has to: one at a time, so that the others serve meanwhile. `leaving` are those that were
-/// told to end and finish their request; their memory counts as free.
+/// The worker to replace, if any: one at a time, so that the others continue to serve. `leaving`: workers that have the
+/// signal to end and finish their request; their memory counts as free.
 pub(super) fn surplus(
     workers: &[Worker],
     leaving: impl Fn(u32) -> bool,
@@ -99,15 +99,15 @@ pub(super) fn surplus(
     if largest.now > grown {
         return Some((largest, Surplus::Grown));
     }
-    // A single worker that is larger than the share would come back as large.
+    // The replacement of a single worker that is larger than the share would soon be as large.
     let all: u64 = staying().map(|worker| worker.now).sum();
     (all > share && staying().nth(1).is_some()).then_some((largest, Surplus::Share))
 }
 
-/// No worker is taken for less: PHP itself, before a script is read.
+/// The minimum estimate for a worker: PHP itself, before a script is read.
 const LEAST: u64 = 8 << 20;
 
-/// Workers whose peaks count, those that have ended included: the last one of an idle pool may be the odd one.
+/// The number of workers whose peaks count, including ended ones: the last worker of an idle pool may be untypical.
 const REMEMBERED: usize = 16;
 
 /// The time in which a mark falls to the measured value.
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_rise_at_once_and_sink_slowly() {
+    fn estimates_rise_immediately_and_fall_slowly() {
         let second = Duration::from_secs(1);
         for (peaks, usual, largest) in [
             (&[][..], 24, 24),
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn the_last_worker_of_an_idle_pool_does_not_stand_for_all() {
+    fn the_last_worker_of_an_idle_pool_does_not_determine_the_estimate() {
         let mut estimate = Estimate::new(24 * MIB);
         let mut all = workers(&[30, 30, 30, 30, 30, 300]);
         estimate.observe(&all, Duration::ZERO);
         estimate.observe(&all.split_off(5), Duration::ZERO);
         assert_eq!((estimate.usual / MIB, estimate.largest / MIB), (30, 300));
-        // Old values are forgotten when enough others have come.
+        // Old values are forgotten after enough new ones.
         for pid in 100..200 {
             let worker = Worker {
                 pid,
@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_goes_and_one_at_a_time() {
-        for (held, leaving, share, grown, goes) in [
+    fn only_the_largest_worker_is_replaced_at_a_time() {
+        for (held, leaving, share, grown, expected) in [
             (&[10, 20][..], 0, 100, 64, None),
             (&[10, 70, 80], 0, 1000, 64, Some((3, Surplus::Grown))),
             (&[10, 70, 80], 3, 1000, 64, Some((2, Surplus::Grown))),
@@ -201,7 +201,7 @@ mod tests {
             );
             assert_eq!(
                 chosen.map(|(worker, why)| (worker.pid, why)),
-                goes,
+                expected,
                 "{held:?}, {leaving} leaves"
             );
         }

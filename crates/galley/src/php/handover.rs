@@ -1,4 +1,4 @@
-//! A PHP-FPM that is handed from one Galley process to the next, with its workers and its opcode cache.
+//! Hands a running PHP-FPM over from one Galley process to the next, with its workers and its opcode cache.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -6,33 +6,33 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What another process needs to go on with a PHP-FPM.
+/// The processes and pipes that another process needs in order to continue with a PHP-FPM.
 #[derive(Debug)]
 pub struct MasterHandles {
-    /// Process id of the master.
+    /// The process id of the master.
     pub master: u32,
-    /// The same as a descriptor, which stays its own.
+    /// A process descriptor of the master, which is valid even if the id is reused.
     pub process: OwnedFd,
-    /// The process that ends it when no Galley is left.
+    /// The watcher, which ends the master when no Galley process is left.
     pub watcher: OwnedFd,
-    /// What that process waits for the end of.
+    /// The pipe that the watcher waits on: its end means the end of Galley.
     pub pipe: OwnedFd,
-    /// What the master says.
+    /// The pipe with the log output of the master.
     pub output: OwnedFd,
 }
 
-/// A PHP-FPM that runs, for another process.
+/// A running PHP-FPM that is offered to another process.
 #[derive(Debug)]
 pub struct ManagedOffer {
-    /// What holds its socket and its configuration, and nothing else.
+    /// The folder with its socket and its configuration.
     pub folder: PathBuf,
-    /// The processes.
+    /// The processes and pipes.
     pub handles: MasterHandles,
-    /// Whose it is.
+    /// Which Galley process owns the PHP-FPM.
     pub ownership: Ownership,
 }
 
-/// The handles of the current master; `None` if there is none, or none that could be handed over.
+/// The handles of the current master; `None` if there is no master, or if it cannot be handed over.
 #[derive(Debug, Default)]
 pub(super) struct CurrentMaster(Mutex<Option<MasterHandles>>);
 
@@ -41,7 +41,7 @@ impl CurrentMaster {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = handles;
     }
 
-    /// Copies of the descriptors.
+    /// Duplicates the handles.
     pub(super) fn copy(&self) -> Option<MasterHandles> {
         let handles = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let MasterHandles {
@@ -61,52 +61,52 @@ impl CurrentMaster {
     }
 }
 
-/// Copies a descriptor.
+/// Duplicates a descriptor.
 pub(super) fn copy(descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     descriptor.try_clone_to_owned()
 }
 
-/// Whether this process is to end a PHP-FPM and remove its files. Clones are the same.
+/// Whether this process must end a PHP-FPM and remove its files. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Ownership(Arc<AtomicBool>);
 
 impl Ownership {
-    /// It is.
+    /// This process owns it.
     pub(super) fn ours() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// It is another process's still.
+    /// Another process still owns it.
     pub fn not_yet() -> Self {
         Self(Arc::new(AtomicBool::new(false)))
     }
 
-    /// The other process leaves it to this one.
+    /// Takes ownership, after the other process has given it up.
     pub fn take(&self) {
         self.0.store(true, Ordering::Release);
     }
 
-    /// This process leaves it to another one.
+    /// Gives up ownership in favor of another process.
     pub(super) fn leave(&self) {
         self.0.store(false, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Whether this process owns it.
     pub fn is_ours(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// How a PHP-FPM, or another program, stops being this process's.
+/// How this process ends its supervision of a PHP-FPM or another program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ManagedEnd {
-    /// It ends.
+    /// Stops the program.
     Stop,
-    /// Another process takes it over.
+    /// Leaves the running program to another process.
     Leave,
 }
 
-/// The folder of a pool; removed with this, unless it is another process's.
+/// The folder of a pool. Removed when this is dropped, unless another process owns it.
 #[derive(Debug)]
 pub(super) struct PoolFolder {
     path: PathBuf,
@@ -126,7 +126,7 @@ impl PoolFolder {
 impl Drop for PoolFolder {
     fn drop(&mut self) {
         if self.ownership.is_ours() {
-            // A folder that cannot be removed is as harmless as an empty one: it has a random name.
+            // A folder that cannot be removed is harmless: it has a random name.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

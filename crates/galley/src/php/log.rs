@@ -1,6 +1,6 @@
-//! PHP-FPM's own log (its stderr): each line goes to Galley's diagnostics at its level, and the last few are kept to
-//! explain why a start failed. A worker that was ended after its deadline is counted, with the name of its script. Messages
-//! of scripts arrive over FastCGI with the response, not here.
+//! Reads PHP-FPM's own log (its stderr): each line is logged by Galley at the same level, and the last few are kept to
+//! explain why a start failed. Workers that were killed after their deadline are counted, and logged with the name of the
+//! script. Messages of scripts are received over FastCGI with the response, not here.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,14 +9,14 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
 use super::numbers::{PoolNumbers, count};
 
-/// The last lines.
+/// The last lines of a program's output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecentLines {
     lines: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl RecentLines {
-    /// In one line, oldest first.
+    /// All lines as one, the oldest first.
     pub(super) fn text(&self) -> String {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.is_empty() {
@@ -38,7 +38,7 @@ impl RecentLines {
     }
 }
 
-/// Whose lines they are.
+/// The source of the lines.
 #[derive(Clone, Debug)]
 pub(super) struct Speaker {
     pub(super) site: String,
@@ -47,12 +47,12 @@ pub(super) struct Speaker {
     pub(super) numbers: Arc<PoolNumbers>,
 }
 
-/// Passes the lines on until the last process has closed the pipe.
-pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said: RecentLines) {
+/// Logs the lines until the last process has closed the pipe.
+pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, recent: RecentLines) {
     let mut pipe = BufReader::new(pipe);
     let mut line = Vec::new();
     loop {
-        // No line may grow without end: a longer one continues in pieces.
+        // The length of a line is limited: a longer line continues in pieces.
         let (taken, is_whole) = match pipe.fill_buf().await {
             Ok([]) | Err(_) => break,
             Ok(bytes) => {
@@ -69,16 +69,16 @@ pub(super) async fn forward(pipe: impl AsyncRead + Unpin, speaker: Speaker, said
         };
         pipe.consume(taken);
         if is_whole {
-            pass_on(&line, &speaker, &said);
+            pass_on(&line, &speaker, &recent);
             line.clear();
         }
     }
     if !line.is_empty() {
-        pass_on(&line, &speaker, &said);
+        pass_on(&line, &speaker, &recent);
     }
 }
 
-fn pass_on(line: &[u8], speaker: &Speaker, said: &RecentLines) {
+fn pass_on(line: &[u8], speaker: &Speaker, recent: &RecentLines) {
     let text = String::from_utf8_lossy(line);
     let entry = parse(&text);
     let Speaker {
@@ -102,19 +102,19 @@ fn pass_on(line: &[u8], speaker: &Speaker, said: &RecentLines) {
         FpmLevel::Notice => tracing::debug!(site, "{program}: {}", entry.message),
     }
     if entry.level != FpmLevel::Notice {
-        said.push(entry.message.to_owned());
+        recent.push(entry.message.to_owned());
     }
 }
 
-/// What a worker was at when PHP-FPM ended it.
+/// The request of a worker that PHP-FPM has killed.
 #[derive(Debug, PartialEq, Eq)]
 struct Overdue<'a> {
     script: &'a str,
-    /// Method and path.
+    /// The method and the path.
     request: &'a str,
 }
 
-/// `[pool a] child 1, script '/x.php' (request: "GET /x.php") execution timed out (2.1 sec), terminating`: the wording of
+/// Parses `[pool a] child 1, script '/x.php' (request: "GET /x.php") execution timed out (2.1 sec), terminating`: the wording of
 /// `fpm_request_check_timed_out` since PHP 5.4.
 fn overdue(message: &str) -> Option<Overdue<'_>> {
     let (rest, _) = message.rsplit_once("\") execution timed out (")?;
@@ -123,7 +123,7 @@ fn overdue(message: &str) -> Option<Overdue<'_>> {
     Some(Overdue { script, request })
 }
 
-/// One line, `[date] LEVEL: message`; without that shape the whole line is a warning.
+/// One line, `[date] LEVEL: message`. A line with another format is a warning as a whole.
 #[derive(Debug, PartialEq, Eq)]
 struct FpmLogLine<'a> {
     level: FpmLevel,
@@ -134,7 +134,7 @@ struct FpmLogLine<'a> {
 enum FpmLevel {
     Error,
     Warning,
-    /// Starts and ends of processes, which Galley reports in its own words.
+    /// Starts and ends of processes, which Galley reports itself.
     Notice,
 }
 
@@ -166,7 +166,7 @@ fn parse(line: &str) -> FpmLogLine<'_> {
 
 const KEPT_LINES: usize = 5;
 
-/// PHP-FPM itself cuts its lines at 1,024 bytes.
+/// The maximum length of a line. PHP-FPM itself truncates its lines at 1,024 bytes.
 const LINE_BYTES: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_read() {
+    fn log_levels_are_parsed() {
         for (line, level, message) in [
             (
                 "[21-Nov-2026 07:56:32] NOTICE: fpm is running, pid 1",
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn workers_that_were_ended_are_named_by_their_script() {
-        let said = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
+    fn killed_workers_are_reported_with_their_script() {
+        let line = r#"[pool galley] child 12332, script '/r/it's hang.php' (request: "GET /hang.php?a=") execution timed out (2.1 sec), terminating"#;
         let seen = Overdue {
             script: "/r/it's hang.php",
             request: "GET /hang.php?a=",
         };
-        assert_eq!(overdue(said), Some(seen));
+        assert_eq!(overdue(line), Some(seen));
         for other in [
             "",
             "[pool galley] child 12332 exited on signal 15 (SIGTERM) after 4.6 seconds from start",
@@ -232,8 +232,8 @@ mod tests {
 
     #[tokio::test]
     async fn long_lines_are_cut_and_the_last_ones_kept() {
-        let said = RecentLines::default();
-        assert_eq!(said.text(), "it printed nothing");
+        let recent = RecentLines::default();
+        assert_eq!(recent.text(), "it printed nothing");
         let mut log = vec![b'x'; LINE_BYTES + 10];
         log.extend_from_slice(b"\n[now] NOTICE: left out\none\ntwo\nthree\nfour");
         let speaker = Speaker {
@@ -241,9 +241,9 @@ mod tests {
             program: "php-fpm".to_owned(),
             numbers: Arc::new(PoolNumbers::new(1, 0)),
         };
-        forward(&log[..], speaker, said.clone()).await;
+        forward(&log[..], speaker, recent.clone()).await;
         assert_eq!(
-            said.text(),
+            recent.text(),
             format!("{}; one; two; three; four", "x".repeat(10))
         );
     }

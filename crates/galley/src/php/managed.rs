@@ -1,8 +1,8 @@
-//! The public handle: a PHP-FPM, or another program, that runs from [`Managed::start`] to [`Managed::stop`], however often
-//! it dies.
+//! The public handle of a PHP-FPM, or of another program, that runs from [`Managed::start`] to [`Managed::stop`] and is restarted
+//! whenever it dies.
 //!
-//! One task owns the master and the files, watches it and starts it again. It ends on [`Managed::stop`], or when [`Managed`]
-//! is dropped; if the runtime shuts down first, dropping the master kills its processes.
+//! One task owns the master and its files, watches the master and restarts it. The task ends on [`Managed::stop`], or when
+//! [`Managed`] is dropped. If the runtime shuts down first, dropping the master kills its processes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::program;
 use super::watch::PoolWatch;
 use super::{PhpSettings, PhpStartError, modules};
 
-/// A PHP-FPM or another FastCGI program of our own.
+/// A PHP-FPM or another FastCGI program that Galley runs.
 #[derive(Debug)]
 pub struct Managed {
     socket: PathBuf,
@@ -32,13 +32,14 @@ pub struct Managed {
     stop: oneshot::Sender<ManagedEnd>,
     task: JoinHandle<()>,
     current: Arc<CurrentMaster>,
-    /// If the privileged process has started it.
+    /// The offer for another process, if the privileged process has started the program.
     privileged: Option<PrivilegedPoolOffer>,
 }
 
 impl Managed {
-    /// Writes the pool's configuration, starts PHP-FPM or the program and returns when its socket accepts. Later deaths are
-    /// logged and repaired automatically. Dropped midway, nothing is left. Call within a tokio runtime that lives as long.
+    /// Writes the pool's configuration, starts PHP-FPM or the program, and returns when its socket accepts. If it dies later,
+    /// this is logged and it is restarted. If the future is dropped, no process or file remains. Must be called within a tokio
+    /// runtime that lives as long.
     pub async fn start(settings: PhpSettings) -> Result<Managed, PhpStartError> {
         if !settings.command.is_empty() {
             return program::start(settings).await.map(Self::of_program);
@@ -46,7 +47,7 @@ impl Managed {
         Self::run(prepare(settings)?).await
     }
 
-    /// The same for a pool that was prepared before root was given up, by way of the privileged process.
+    /// Like [`Managed::start`] for a pool that was prepared before Galley gave up root, using the privileged process.
     pub async fn start_privileged(
         kept: PrivilegedPool,
         line: &KeeperChannel,
@@ -54,8 +55,8 @@ impl Managed {
         let privileged = PrivilegedPoolOffer::of(&kept);
         let (pool, line) = (kept.pool, line.clone());
         let managed = match kept.what {
-            SplitItem::Fpm { pieces, door } => {
-                Self::run(prepare::privileged(*pieces, line, pool, door)?).await
+            SplitItem::Fpm { parts, socket_path } => {
+                Self::run(prepare::privileged(*parts, line, pool, socket_path)?).await
             }
             SplitItem::Program(program) => program::start_privileged(program, line, pool)
                 .await
@@ -67,8 +68,8 @@ impl Managed {
         })
     }
 
-    /// Takes over a program that another process has started with the same settings. Call within a tokio runtime that lives as
-    /// long.
+    /// Takes over a program that another process has started with the same settings. Must be called within a tokio runtime that
+    /// lives as long.
     pub fn adopt(settings: PhpSettings, offer: ManagedOffer) -> Result<Managed, PhpStartError> {
         let prepared =
             prepare::in_folder(settings, PoolFolder::new(offer.folder, offer.ownership))?;
@@ -85,7 +86,7 @@ impl Managed {
         let plan = &prepared.plan;
         let (master, lacks) = tokio::join!(Master::start(plan), modules::lacks(Some(&plan.binary)));
         let master = master?;
-        // It runs, so a missing report cannot be serious.
+        // PHP-FPM runs, so that a failed check cannot be serious.
         for lack in lacks.unwrap_or_default() {
             tracing::warn!(site = plan.site, "{lack}");
         }
@@ -93,16 +94,16 @@ impl Managed {
     }
 
     fn supervised(prepared: Prepared, master: Master) -> Managed {
-        let Prepared { plan, post, most } = prepared;
+        let Prepared { plan, watch, most } = prepared;
         let numbers = Arc::clone(&plan.numbers);
         tracing::info!(
             site = plan.site,
             pid = master.pid(),
             program = %plan.binary.display(),
             places = numbers.slots().load(std::sync::atomic::Ordering::Relaxed),
-            share_mib = post.budget.share >> 20,
-            opcache_mib = post.budget.opcache >> 20,
-            memory_limit_mib = post.memory_limit >> 20,
+            share_mib = watch.budget.share >> 20,
+            opcache_mib = watch.budget.opcache >> 20,
+            memory_limit_mib = watch.memory_limit >> 20,
             "php-fpm is running"
         );
         let socket = plan.socket.clone();
@@ -110,11 +111,11 @@ impl Managed {
             master: master.pid(),
         });
         let (stop, stopped) = oneshot::channel();
-        let line = match &plan.means {
+        let line = match &plan.launcher {
             MasterLauncher::Own(_) => None,
             MasterLauncher::Kept { line, pool, .. } => Some((line.clone(), *pool)),
         };
-        let watch = PoolWatch::new(post, Arc::clone(&numbers), line);
+        let watch = PoolWatch::new(watch, Arc::clone(&numbers), line);
         let current = Arc::clone(&plan.current);
         let task = tokio::spawn(supervise(plan, master, watch, life_tx, stopped));
         Managed {
@@ -142,33 +143,34 @@ impl Managed {
         }
     }
 
-    /// The unix socket; the same for the whole life. While the master is down, connecting to it fails.
+    /// The unix socket, which never changes. Connecting to it fails while the master is down.
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// Worker processes at most. How many requests it may work at is [`PoolNumbers::slots`].
+    /// The maximum number of worker processes. [`PoolNumbers::slots`] limits the number of concurrent requests.
     pub fn most_workers(&self) -> usize {
         self.most
     }
 
-    /// Its figures.
+    /// The figures of the pool.
     pub fn numbers(&self) -> Arc<PoolNumbers> {
         Arc::clone(&self.numbers)
     }
 
-    /// Whether it runs, to be read or waited on.
+    /// The state of the master, to read or to wait on.
     pub fn life(&self) -> watch::Receiver<MasterState> {
         self.life.clone()
     }
 
-    /// Ends it and returns when all its processes and files are gone: at once when no request is running, after 12 s at most.
-    /// Close kept connections first, since a worker does not close one that is open. Dropped midway, the end continues.
+    /// Ends the program, and returns when all its processes and files are gone: immediately if no request is running, after 12 s
+    /// at most. Close idle connections first, because a worker does not close an open one. If the future is dropped, the program
+    /// still ends.
     pub async fn stop(self) {
         self.end(ManagedEnd::Stop).await;
     }
 
-    /// The folder of its socket.
+    /// The folder of the socket.
     pub fn folder(&self) -> Option<&Path> {
         match &self.privileged {
             Some(privileged) => Some(&privileged.folder),
@@ -176,13 +178,13 @@ impl Managed {
         }
     }
 
-    /// What another process needs to go on with it, if the privileged process has started it; `None`: it has not, or it cannot
-    /// be handed over.
+    /// The offer of a program that the privileged process has started, for another process; `None` for other programs, or if it
+    /// cannot be handed over.
     pub fn privileged_offer(&self) -> Option<PrivilegedPoolOffer> {
         self.privileged.as_ref()?.copy()
     }
 
-    /// What another process needs to go on with it; `None`: it cannot be handed over, or does not run.
+    /// The offer for another process; `None` if the program cannot be handed over or does not run.
     pub fn offer(&self) -> Option<ManagedOffer> {
         Some(ManagedOffer {
             folder: self.folder()?.to_owned(),
@@ -191,13 +193,13 @@ impl Managed {
         })
     }
 
-    /// Leaves it to another process, which has an offer of it.
+    /// Leaves the program to another process, which has accepted the offer.
     pub async fn leave(self) {
         self.end(ManagedEnd::Leave).await;
     }
 
     async fn end(self, how: ManagedEnd) {
-        // The task may have ended by itself only if it panicked; then the master has been killed.
+        // The task has ended already only if it panicked; then the master has been killed.
         let _ = self.stop.send(how);
         if let Err(error) = self.task.await {
             tracing::error!("supervising php-fpm failed: {error}");
@@ -205,7 +207,7 @@ impl Managed {
     }
 }
 
-/// Runs until `stop` is sent or dropped.
+/// Supervises the master until `stop` is sent or dropped.
 async fn supervise(
     plan: MasterPlan,
     first: Master,
@@ -243,7 +245,7 @@ async fn supervise(
             ),
         }
         master.bury().await;
-        // Stopping takes precedence over a start in progress, which leaves nothing behind when it is dropped.
+        // Stopping takes precedence over a start in progress, which cleans up when it is dropped.
         master = tokio::select! {
             master = again(&plan, &mut backoff, since.elapsed()) => master,
             _ = &mut stop => break,
@@ -254,12 +256,12 @@ async fn supervise(
         });
     }
     tracing::info!(site, "php-fpm has ended");
-    // The directory is removed before the end is reported.
+    // Removes the folder before the end is reported.
     drop(plan);
     life.send_replace(MasterState::Ended);
 }
 
-/// Tries until one runs; the pauses grow.
+/// Starts a master, with growing pauses between the attempts.
 async fn again(plan: &MasterPlan, backoff: &mut Backoff, mut lived: Duration) -> Master {
     loop {
         tokio::time::sleep(backoff.pause(lived)).await;

@@ -1,12 +1,12 @@
 //! One master process of PHP-FPM from its start to its end, with its workers and its watcher process.
 //!
-//! The master leads a process group of its own, in which its workers stay. So one signal reaches all of them, even when the
-//! master is gone (its workers would wait for connections for ever), and an interrupt from the terminal does not reach it
+//! The master leads a separate process group, in which its workers stay. One signal therefore reaches all of them, even after the
+//! master has ended (its workers would wait for connections forever), and an interrupt from the terminal does not reach them
 //! before Galley has drained.
 //!
-//! If Galley is killed, only another process can clean up, its `watcher`: a shell waits on a pipe whose other end only
-//! Galley holds. The kernel closes that end however Galley dies; the shell then ends the group and removes the files. A
-//! parent-death signal would need code between fork and exec, which is unsafe, and it would fire when the thread that
+//! If Galley is killed, only another process can clean up: the `watcher`, a shell that waits on a pipe whose other end only
+//! Galley holds. The kernel closes that end however Galley ends; the shell then kills the group and removes the files. A
+//! parent-death signal would need code between fork and exec, which is unsafe, and it would be sent when the thread that
 //! started the master ends, not the process. Programs that the privileged process has started need no shell: see
 //! `privileged`.
 
@@ -39,20 +39,20 @@ use crate::sys::sandbox::Sandbox;
 /// Everything that is needed to start a master repeatedly.
 #[derive(Debug)]
 pub(super) struct MasterPlan {
-    pub(super) means: MasterLauncher,
+    pub(super) launcher: MasterLauncher,
     pub(super) binary: PathBuf,
-    /// Its address.
+    /// The address to connect to.
     pub(super) socket: PathBuf,
     pub(super) site: String,
     pub(super) numbers: Arc<PoolNumbers>,
-    /// What another process needs to go on with it.
+    /// The handles of the running master, for another process.
     pub(super) current: Arc<CurrentMaster>,
-    /// Where the kernel limits it.
+    /// The control group, if the kernel limits the master.
     pub(super) group: Option<ProgramGroup>,
 }
 
 impl MasterPlan {
-    /// Has the kernel limit a master that has just begun. One that cannot be limited serves all the same.
+    /// Applies the control group's limits to a new master. If that fails, the master serves without them.
     fn limit(&self, master: u32) {
         let Some(group) = &self.group else {
             return;
@@ -65,43 +65,43 @@ impl MasterPlan {
     }
 
     fn ownership(&self) -> Ownership {
-        match &self.means {
+        match &self.launcher {
             MasterLauncher::Own(own) => own.directory.ownership.clone(),
             MasterLauncher::Kept { line, .. } => line.ownership().clone(),
         }
     }
 }
 
-/// The process that starts it, and its arguments.
+/// The process that starts the master, and its parameters.
 #[derive(Debug)]
 pub(super) enum MasterLauncher {
-    /// Galley.
+    /// Galley starts it.
     Own(MasterCommand),
-    /// The process that keeps root, which knows the rest.
+    /// The privileged process starts it, and knows the parameters.
     Kept {
         line: KeeperChannel,
         pool: u32,
-        door: SocketPath,
+        socket_path: SocketPath,
     },
 }
 
-/// What Galley starts one with.
+/// The parameters with which Galley starts a master.
 #[derive(Debug)]
 pub(super) struct MasterCommand {
-    /// Before those that name the configuration.
+    /// The arguments before those for the configuration file.
     pub(super) arguments: Vec<String>,
-    /// Removed with the plan.
+    /// Removed when the plan is dropped.
     pub(super) directory: PoolFolder,
     pub(super) config: PathBuf,
     pub(super) root: PathBuf,
     pub(super) sandbox: Option<Sandbox>,
 }
 
-/// A running master. Dropped, it and its group are killed.
+/// A running master. When this is dropped, the master and its group are killed.
 #[derive(Debug)]
 pub(super) struct Master {
     process: MasterProcess,
-    /// Of programs that Galley has started itself.
+    /// The watcher of a master that Galley has started.
     watcher: Option<Watcher>,
     log: JoinHandle<()>,
     output: RecentLines,
@@ -109,11 +109,11 @@ pub(super) struct Master {
 }
 
 impl Master {
-    /// Starts one and waits until its socket accepts. Dropped midway, nothing is left behind.
+    /// Starts a master and waits until its socket accepts. If the future is dropped, no process remains.
     pub(super) async fn start(plan: &MasterPlan) -> Result<Master, PhpStartError> {
-        let mut master = match &plan.means {
+        let mut master = match &plan.launcher {
             MasterLauncher::Own(own) => {
-                // A master that was killed leaves its socket, and the next would take it for that of a living one.
+                // A killed master leaves its socket behind, and the next one would assume that another master uses it.
                 match tokio::fs::remove_file(&plan.socket).await {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         return Err(PhpStartError::Files {
@@ -126,15 +126,15 @@ impl Master {
                 Master::spawn(plan, own)?
             }
             MasterLauncher::Kept { line, pool, .. } => {
-                let (process, said) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
+                let (process, pipe) = line.start(*pool, 0).await.map_err(failed(&plan.binary))?;
                 plan.limit(process.id());
-                Master::new(plan, MasterProcess::Kept(process), None, said)
+                Master::new(plan, MasterProcess::Kept(process), None, pipe)
             }
         };
         tokio::select! {
             () = accepts(plan) => Ok(master),
             status = master.process.wait() => {
-                // All it said is in the pipe; the pipe ends with the last process of the group.
+                // The pipe holds the whole output; it ends with the last process of the group.
                 master.process.kill_group();
                 let _ = tokio::time::timeout(LOG_PATIENCE, &mut master.log).await;
                 let status = status.map_err(failed(&plan.binary))?;
@@ -146,17 +146,17 @@ impl Master {
         }
     }
 
-    /// Process id of the master.
+    /// The process id of the master.
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Waits for its end. Cancel-safe.
+    /// Waits for the end of the master. Cancel-safe.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         self.process.wait().await
     }
 
-    /// Ends it: SIGQUIT, on which workers finish their requests, then SIGKILL for the rest.
+    /// Ends the master: SIGQUIT, after which workers finish their requests, then SIGKILL for the rest.
     pub(super) async fn end(mut self) {
         if self.process.is_running() {
             self.process.signal(How::Quit);
@@ -165,7 +165,7 @@ impl Master {
         self.bury().await;
     }
 
-    /// Takes over one that another process has started.
+    /// Takes over a master that another process has started.
     pub(super) fn adopt(plan: &MasterPlan, handles: MasterHandles) -> io::Result<Master> {
         plan.current.set(None);
         let watched = MasterHandles {
@@ -187,19 +187,19 @@ impl Master {
         ))
     }
 
-    /// Leaves it to another process, which has its handles.
+    /// Leaves the master to another process, which has its handles.
     pub(super) fn leave(self) {
         self.ownership.leave();
     }
 
-    /// Removes what a dead or dying master leaves: workers, process table entry, watcher.
+    /// Cleans up after a dead or dying master: workers, process table entry, watcher.
     pub(super) async fn bury(mut self) {
         self.process.kill_group();
         let _ = self.process.wait().await;
         if let Some(watcher) = self.watcher.take() {
             watcher.end().await;
         }
-        // What its last words were is worth a moment.
+        // Waits briefly for the last lines of the log.
         let _ = tokio::time::timeout(LOG_PATIENCE, &mut self.log).await;
     }
 
@@ -228,7 +228,7 @@ impl Master {
         let (process, (watcher, handles)) = match (leader(&child), handles) {
             (Ok(group), Ok(handles)) => (MasterProcess::Own(child, group), handles),
             (Err(error), _) | (_, Err(error)) => {
-                // It has no workers yet.
+                // The master has no workers yet.
                 let _ = child.start_kill();
                 return Err(failed(&plan.binary)(error));
             }
@@ -237,7 +237,7 @@ impl Master {
         Ok(Master::new(plan, process, Some(watcher), pipe))
     }
 
-    /// The watcher of a new master, and what another process would need of both.
+    /// Starts the watcher of a new master, and returns the handles for another process.
     fn handles(child: &Child, own: &MasterCommand) -> io::Result<(Watcher, MasterHandles)> {
         let missing = || io::Error::other("it ended before it was checked");
         let master = child.id().ok_or_else(missing)?;
@@ -260,8 +260,8 @@ impl Master {
         watcher: Option<Watcher>,
         pipe: Option<impl AsyncRead + Unpin + Send + 'static>,
     ) -> Master {
-        let said = RecentLines::default();
-        let kept = said.clone();
+        let output = RecentLines::default();
+        let recent = output.clone();
         let speaker = Speaker {
             site: plan.site.clone(),
             program: "php-fpm".to_owned(),
@@ -269,14 +269,14 @@ impl Master {
         };
         let log = tokio::spawn(async move {
             if let Some(pipe) = pipe {
-                log::forward(pipe, speaker, kept).await;
+                log::forward(pipe, speaker, recent).await;
             }
         });
         Master {
             process,
             watcher,
             log,
-            output: said,
+            output,
             ownership: plan.ownership(),
         }
     }
@@ -284,7 +284,7 @@ impl Master {
 
 impl Drop for Master {
     fn drop(&mut self) {
-        // After `bury` nothing answers to the id of the master, and the group is empty.
+        // After `bury` no process has the master's id, and the group is empty.
         if self.process.is_running() && self.ownership.is_ours() {
             self.process.kill_group();
         }
@@ -292,7 +292,7 @@ impl Drop for Master {
     }
 }
 
-/// Calls `start` on a thread that is confined, where something confines it: what it starts is, too.
+/// Calls `start`, on a sandboxed thread if there is a sandbox, so that the started process inherits it.
 fn confined(
     sandbox: Option<&Sandbox>,
     mut start: impl FnMut() -> io::Result<Child> + Send,
@@ -320,21 +320,22 @@ fn failed(program: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
     |source| PhpStartError::Spawn { program, source }
 }
 
-/// Returns when a connection is accepted. Asking is the only sign that does not depend on the wording of a log.
+/// Returns when a connection is accepted. Connecting is the only test that does not depend on the wording of a log.
 async fn accepts(plan: &MasterPlan) {
     loop {
-        // An error means that there is none yet; the former one does not accept any more.
-        if let MasterLauncher::Kept { door, .. } = &plan.means {
-            let _ = door.look();
+        // On failure there is no socket yet; the previous one does not accept any more.
+        if let MasterLauncher::Kept { socket_path, .. } = &plan.launcher {
+            let _ = socket_path.look();
         }
         if UnixStream::connect(&plan.socket).await.is_ok() {
             return;
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(CONNECT_INTERVAL).await;
     }
 }
 
-/// Galley's place with the service manager: PHP-FPM would report readiness in our name, or take our sockets for its own.
+/// Variables that are meant for Galley, most of them from the service manager: PHP-FPM would report readiness in Galley's
+/// name, or use Galley's sockets.
 pub(super) const NOT_FOR_PHP: [&str; 8] = [
     "GALLEY_UPGRADE_FROM",
     "NOTIFY_SOCKET",
@@ -346,12 +347,12 @@ pub(super) const NOT_FOR_PHP: [&str; 8] = [
     "FPM_SOCKETS",
 ];
 
-/// Starting takes 50 ms on an idle machine; opcache preloading and slow disks take seconds.
+/// The time limit for a start: 50 ms on an idle machine, seconds with opcache preloading or slow disks.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Longer than twice `process_control_timeout` of the pool, so that PHP-FPM's own escalation comes first.
+/// Longer than twice the pool's `process_control_timeout`, so that PHP-FPM's own escalation is first.
 pub(super) const END_TIMEOUT: Duration = Duration::from_secs(12);
 
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+const CONNECT_INTERVAL: Duration = Duration::from_millis(10);
 
 const LOG_PATIENCE: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
-//! Whether a managed PHP runs, for its observers.
+//! The state of a managed PHP, for observers.
 
-/// Where a managed PHP stands; anyone may watch.
+/// The state of a managed PHP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MasterState {
     /// The socket accepts connections.
     Running {
-        /// Process id of the master; of a program, of the process that watches over it.
+        /// The process id of the master; for other programs, of the process that supervises them.
         master: u32,
     },
     /// The master died; another is started after a pause.

@@ -1,28 +1,28 @@
 //! The memory of PHP workers, read from `/proc`.
 //!
-//! A worker's own memory is its proportional set size without shared memory: shared memory is the opcode cache, which all
-//! workers of a pool share and the budget counts once. Pages that a worker shares with its master are counted
-//! proportionally. If the kernel does not report it (before Linux 5.4, or without permission), the worker's anonymous
-//! memory counts whole.
+//! The memory of a worker is its proportional set size without shared memory. Shared memory is the opcode cache, which all
+//! workers of a pool share and the budget counts once. Pages that a worker shares with its master count proportionally. If
+//! the kernel does not report the proportional size (before Linux 5.4, or without permission), the worker's anonymous memory
+//! counts in full.
 //!
-//! A peak between two measurements is not missed: the kernel keeps the highest resident size of each process (`VmHWM`), and
-//! the difference to the present size is added.
+//! A peak between two measurements is not missed: the kernel records the highest resident size of each process (`VmHWM`), and
+//! its difference to the current size is added.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// One worker.
+/// A worker with its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Worker {
     pub(super) pid: u32,
-    /// Its own memory now, in bytes.
+    /// The current size, in bytes.
     pub(super) now: u64,
-    /// The most it had in its life, in bytes.
+    /// The highest size since the worker's start, in bytes.
     pub(super) peak: u64,
 }
 
-/// Looks at the children of a master, and remembers what has not changed since.
+/// Measures the children of a master, and remembers values that have not changed since.
 #[derive(Debug)]
 pub(super) struct Meter {
     proc: PathBuf,
@@ -37,7 +37,7 @@ impl Meter {
         }
     }
 
-    /// The workers of `master` as they are. Reads two small files for each at most.
+    /// Measures the workers of `master`. Reads at most two small files per worker.
     pub(super) fn workers(&mut self, master: u32) -> Vec<Worker> {
         let workers: Vec<Worker> = self
             .children(master)
@@ -49,7 +49,7 @@ impl Meter {
         workers
     }
 
-    /// CPU time that these processes have used, in clock ticks.
+    /// The CPU time that these processes have used, in clock ticks.
     pub(super) fn ticks(&self, workers: &[Worker]) -> u64 {
         workers
             .iter()
@@ -60,7 +60,7 @@ impl Meter {
             .sum()
     }
 
-    /// Memory that programs could still have, in bytes.
+    /// The available memory of the machine, in bytes.
     pub(super) fn available(&self) -> Option<u64> {
         field(
             &fs::read_to_string(self.proc.join("meminfo")).ok()?,
@@ -68,7 +68,7 @@ impl Meter {
         )
     }
 
-    /// Process ids of the workers.
+    /// The process ids of the workers.
     pub(super) fn children(&self, master: u32) -> Vec<u32> {
         let path = self.proc.join(format!("{master}/task/{master}/children"));
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -99,7 +99,7 @@ impl Meter {
     }
 }
 
-/// Of `/proc/PID/status`, in bytes.
+/// Values from `/proc/PID/status`, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Resident {
     highest: u64,
@@ -117,20 +117,20 @@ impl Resident {
     }
 }
 
-/// Of `/proc/PID/smaps_rollup`.
+/// The proportional size without shared memory, from `/proc/PID/smaps_rollup`.
 fn own(rollup: &str) -> Option<u64> {
     let all = field(rollup, "Pss:")?;
     Some(all.saturating_sub(field(rollup, "Pss_Shmem:")?))
 }
 
-/// `Name:  123 kB`, in bytes.
+/// Reads a field `Name:  123 kB`, in bytes.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// User and system time of `/proc/PID/stat`: the 14th and 15th field, counted behind the name, which may hold anything.
+/// User and system time of `/proc/PID/stat`: the 14th and 15th field, counted after the name, which may contain any character.
 fn cpu(stat: &str) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_texts_are_nothing() {
+    fn malformed_texts_are_rejected() {
         for text in [
             "",
             "VmHWM: x kB",

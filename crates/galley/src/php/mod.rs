@@ -1,15 +1,15 @@
-//! Programs that Galley runs itself (`php = "managed"`): PHP-FPM, or another FastCGI program. It writes the pool
-//! configuration, starts it, fits it to the memory, keeps it running and ends it.
+//! Programs that Galley runs itself (`php = "managed"`): PHP-FPM, or another FastCGI program. Galley writes the pool
+//! configuration, starts the program, adapts it to the memory, restarts it after a crash and ends it.
 //!
-//! - [`PhpSettings`]: the settings of a site; [`Managed`]: what runs for it; [`PoolNumbers`]: its figures;
-//! - [`MemoryDivision`], `pool`, `binary`: how much fits, the configuration text, which program. Pure decisions;
+//! - [`PhpSettings`]: the settings of a site; [`Managed`]: the running program; [`PoolNumbers`]: its figures;
+//! - [`MemoryDivision`], `pool`, `binary`: the sizes, the text of the configuration, the choice of the binary. Pure decisions;
 //! - `watch` observes the workers with `meter` and `counted`, and decides with `estimate`;
-//! - `sandbox`: the folders that a confined PHP-FPM may access;
+//! - `sandbox`: the folders that a sandboxed PHP-FPM may access;
 //! - [`privileged`]: programs of other users, if Galley has given up root;
 //! - `master`: one PHP-FPM from its start to its end, and the cleanup afterwards; `program`: the processes of another
 //!   FastCGI program; [`lacks`]: PHP modules that WordPress needs and PHP does not have.
 //!
-//! Invariant: however Galley ends, also by SIGKILL, none of its PHP processes is left behind. How requests reach the socket
+//! Invariant: however Galley ends, including by SIGKILL, none of its PHP processes remains. How requests reach the socket
 //! is decided elsewhere.
 
 mod backoff;

@@ -1,4 +1,4 @@
-//! The PHP modules that would be loaded: `php-fpm -m`, which takes 30 ms and starts nothing.
+//! The modules that PHP would load, from `php-fpm -m`, which takes 30 ms and does not start a server.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use super::{PhpStartError, binary};
 
-/// The modules that a program lacks for WordPress, one sentence each; empty if it lacks none.
+/// One sentence for each kind of module that WordPress uses and the program lacks; empty if none is missing.
 ///
 /// Errors: there is no program, or it does not report within five seconds.
 pub async fn lacks(named: Option<&Path>) -> Result<Vec<String>, PhpStartError> {
@@ -44,7 +44,7 @@ async fn modules(program: &Path) -> Result<String, PhpStartError> {
     Ok(String::from_utf8_lossy(&output.stdout).to_lowercase())
 }
 
-/// `listed`: one name a line, lower case.
+/// `listed`: one name per line, in lower case.
 fn sentences(listed: &str) -> Vec<String> {
     let has = |name: &str| listed.lines().any(|line| line.trim() == name);
     let missing = extensions::missing(has);
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_modules_are_listed() {
         let all = "[php modules]\ncurl\ndom\nexif\nfileinfo\ngd\nintl\njson\nmbstring\nmysqli\nopenssl\nxml\nzip\n\n[zend modules]\nzend opcache\n";
         assert_eq!(sentences(all), Vec::<String>::new());
         let without = |name: &str| sentences(&all.replace(name, ""));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_installed_one_answers_and_others_fail_with_their_name() {
+    async fn installed_php_reports_modules_and_other_programs_fail_with_their_name() {
         assert!(lacks(None).await.is_ok());
         for program in ["/nowhere/php-fpm", "/bin/false"] {
             let error = lacks(Some(Path::new(program))).await.unwrap_err();

@@ -1,5 +1,5 @@
-//! The figures of a running pool, readable by any thread: slots for requests, workers, their memory, and how often
-//! something had to be repaired. Written by the pool's own task and, for the counters, by the readers of its log.
+//! The figures of a running pool, readable by any thread: slots for requests, workers, their memory, and counters of
+//! replacements and restarts. Written by the pool's task and, for the counters, by the readers of its log.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,40 +7,40 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::sys::cgroup::GroupState;
 use crate::sys::sandbox::SandboxLevel;
 
-/// Of one pool. Sizes in bytes.
+/// The figures of one pool. Sizes are in bytes.
 #[derive(Debug)]
 pub struct PoolNumbers {
-    /// How far the kernel confines it.
+    /// The level of protection by the sandbox.
     pub sandbox: SandboxLevel,
-    /// Whether the kernel limits it as a group.
+    /// Whether the kernel limits the pool's control group.
     limits: Mutex<GroupState>,
-    /// Requests that the pool may work at now.
+    /// The current limit of concurrent requests.
     slots: Arc<AtomicUsize>,
-    /// Processes that live.
+    /// The number of running workers.
     pub workers: AtomicUsize,
-    /// What most workers take at their highest.
+    /// The highest memory use of most workers.
     pub worker_bytes: AtomicU64,
-    /// What the largest does.
+    /// The highest memory use of the largest worker.
     pub largest_bytes: AtomicU64,
-    /// What all of them hold now, the opcode cache left out.
+    /// The current memory use of all workers, without the opcode cache.
     pub bytes: AtomicU64,
-    /// What all of them may hold.
+    /// The memory that all workers may use.
     pub share_bytes: AtomicU64,
-    /// Workers that were replaced because they had grown or done their number of requests.
+    /// Workers that were replaced because of their size or their number of requests.
     pub replaced: AtomicU64,
-    /// Workers that were ended because a request took too long.
+    /// Workers that were killed because a request took too long.
     pub overdue: AtomicU64,
-    /// How often the master, or a process of a program, ended by itself and was started again.
+    /// How often the master, or a process of a program, ended unexpectedly and was restarted.
     pub restarts: AtomicU64,
 }
 
 impl PoolNumbers {
-    /// With a number of places.
-    pub(super) fn new(places: usize, share_bytes: u64) -> Self {
+    /// Starts with a number of slots.
+    pub(super) fn new(slots: usize, share_bytes: u64) -> Self {
         Self {
             sandbox: SandboxLevel::Off,
             limits: Mutex::new(GroupState::Off),
-            slots: Arc::new(AtomicUsize::new(places)),
+            slots: Arc::new(AtomicUsize::new(slots)),
             workers: AtomicUsize::default(),
             worker_bytes: AtomicU64::default(),
             largest_bytes: AtomicU64::default(),
@@ -52,12 +52,12 @@ impl PoolNumbers {
         }
     }
 
-    /// The same of a pool that is confined so far.
+    /// Sets the level of protection by the sandbox.
     pub(super) fn confined(self, sandbox: SandboxLevel) -> Self {
         Self { sandbox, ..self }
     }
 
-    /// Whether the kernel limits it as a group.
+    /// Whether the kernel limits the pool's control group.
     pub fn limits(&self) -> GroupState {
         let limits = self.limits.lock();
         limits.unwrap_or_else(PoisonError::into_inner).clone()
@@ -67,18 +67,18 @@ impl PoolNumbers {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// Requests that the pool may work at now: changes while it runs.
+    /// The current limit of concurrent requests, which changes while the pool runs.
     pub fn slots(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.slots)
     }
 
-    /// Sets the places; returns the number before.
-    pub(super) fn set_slots(&self, places: usize) -> usize {
-        self.slots.swap(places, Ordering::Relaxed)
+    /// Sets the number of slots; returns the previous one.
+    pub(super) fn set_slots(&self, slots: usize) -> usize {
+        self.slots.swap(slots, Ordering::Relaxed)
     }
 }
 
-/// One more.
+/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

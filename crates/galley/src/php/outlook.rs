@@ -1,10 +1,10 @@
-//! What is known about a program before it runs.
+//! The properties of a program that are known before it runs.
 
 use std::path::{Path, PathBuf};
 
 use super::PhpSettings;
 
-/// What is known about a program before it runs.
+/// The properties of a program that are known before it runs.
 #[derive(Debug)]
 pub(crate) struct Outlook {
     pub(super) site: String,
@@ -15,7 +15,7 @@ pub(crate) struct Outlook {
 }
 
 impl Outlook {
-    /// Of a program whose socket is in `folder`.
+    /// The properties of a program whose socket is in `folder`.
     pub(super) fn new(settings: &PhpSettings, folder: &Path) -> Self {
         Self {
             site: settings.site_name.clone(),
@@ -30,13 +30,13 @@ impl Outlook {
     }
 }
 
-/// Requests after which a process of `php-cgi` ends: as many as PHP-FPM's workers answer, and not the same for all.
+/// The number of requests after which a process of `php-cgi` ends: as many as for a worker of PHP-FPM, and different for each slot.
 pub(super) fn requests(slot: usize) -> usize {
     750 + slot * 191 % 500
 }
 
-/// In its directory, and in the shell's script.
+/// The name of the socket in its folder; also used in the shell script.
 pub(super) const SOCKET: &str = "program.sock";
 
-/// For scripts that call other programs.
+/// The `PATH` for scripts that call other programs.
 pub(super) const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

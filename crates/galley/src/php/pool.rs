@@ -1,4 +1,4 @@
-//! The configuration text of the managed PHP-FPM: one pool, private to Galley. Pure. Values that could end a quoted string
+//! The text of the configuration for the managed PHP-FPM: one pool, private to Galley. Pure. Values that could end a quoted string
 //! or be expanded by PHP-FPM's parser are rejected, not escaped, because the parser has no escapes.
 
 use std::fmt::Write;
@@ -9,38 +9,38 @@ use super::PhpStartError;
 use super::counted::LAST_RESORT;
 use super::watch::PoolSizing;
 
-/// What the text depends on.
+/// The input for the text.
 #[derive(Debug)]
 pub(super) struct PoolConfig<'a> {
     pub(super) socket: &'a Path,
     pub(super) reach: SocketAccess,
     pub(super) size: PoolSizing,
-    /// The most workers where their number is measured.
+    /// The maximum number of workers if their size is measured.
     pub(super) ceiling: usize,
-    /// The address of its status page: a name that no script has, and that nobody can guess.
+    /// The path of the status page: a name that no script has and that cannot be guessed.
     pub(super) page: &'a str,
-    /// The user of the workers; `None` leaves them as they are started.
+    /// The user of the workers; `None`: the user who starts them.
     pub(super) user: Option<&'a str>,
-    /// Bytes.
+    /// The maximum size of a request body, in bytes.
     pub(super) request_body: u64,
-    /// Bytes of one script.
+    /// The memory limit of one script, in bytes.
     pub(super) memory_limit: u64,
-    /// Until its first byte.
+    /// The time limit until the first byte of the response.
     pub(super) first_byte_timeout: Duration,
-    /// All of a request.
+    /// The time limit for the whole request.
     pub(super) timeout: Duration,
 }
 
-/// Which users may connect to the socket, by its own mode.
+/// Which users may connect to the socket, by its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SocketAccess {
-    /// The master creates it, as Galley's user.
+    /// Only Galley's user, who also runs the master that creates the socket.
     Owner,
-    /// Any user: the folder around it admits only the right ones.
+    /// Any user: the folder around the socket restricts access.
     Folder,
 }
 
-/// The whole file.
+/// The text of the whole file.
 pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
     let socket = quotable(pool.socket)?;
     let user = pool.user.map(user_name).transpose()?;
@@ -50,7 +50,7 @@ pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
         let _ = writeln!(text, "{name} = {value}");
     };
     if let Some(user) = user {
-        // The group is the user's own. The socket belongs to its creator, the master: Galley's user.
+        // The group is that of the user. The socket belongs to the master that creates it: Galley's user.
         line("user", &user);
     }
     line("listen", &format_args!("\"{socket}\""));
@@ -59,8 +59,8 @@ pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
             line("pm", &"static");
             line("pm.max_children", &workers);
         }
-        // Workers begin when a request finds none free, and end when they had none for a while: an idle site holds no
-        // memory, and fewer places soon mean fewer workers.
+        // A worker starts when a request finds no idle one, and ends after being idle for a while: an idle site uses no
+        // memory, and a lower limit of slots soon reduces the number of workers.
         PoolSizing::Measured => {
             line("pm", &"ondemand");
             line("pm.max_children", &pool.ceiling);
@@ -69,17 +69,17 @@ pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
     }
     line("pm.max_requests", &LAST_RESORT);
     line("pm.status_path", &pool.page);
-    // A started second is a whole one: never earlier than Galley's own deadline.
+    // Rounded up to whole seconds, so that PHP-FPM never ends a request before Galley's own deadline.
     let seconds = |time: Duration| time.as_millis().div_ceil(1000);
     line(
         "request_terminate_timeout",
         &format_args!("{}s", seconds(pool.timeout)),
     );
-    // What Galley lets through must not fail in PHP, where the visitor would see an empty form instead of an answer.
+    // PHP must accept every body that Galley accepts; otherwise the visitor would see an empty form instead of an error.
     line("php_admin_value[post_max_size]", &pool.request_body);
     line("php_admin_value[upload_max_filesize]", &pool.request_body);
     line("php_admin_value[memory_limit]", &pool.memory_limit);
-    // CPU time. WordPress requests more while it updates, and may.
+    // CPU time. WordPress raises the limit during updates, which is permitted.
     line(
         "php_value[max_execution_time]",
         &seconds(pool.first_byte_timeout),
@@ -93,24 +93,24 @@ pub(super) fn text(pool: &PoolConfig<'_>) -> Result<String, PhpStartError> {
     Ok(text)
 }
 
-/// Settings that PHP-FPM takes before it reads the file, since its master makes the opcode cache: as `-d` arguments, which
-/// win over `php.ini`. `opcache` in bytes.
+/// Settings that PHP-FPM needs before it reads the file, because its master creates the opcode cache: `-d` arguments, which
+/// override `php.ini`. `opcache` is in bytes.
 pub(super) fn arguments(opcache: u64) -> Vec<String> {
     let megabytes = opcache >> 20;
-    // Its table takes some 200 bytes a script. WordPress alone has 1,000 scripts, a shop with fifty plugins 15,000.
+    // The table of scripts needs about 200 bytes per script. WordPress alone has 1,000 scripts, a shop with fifty plugins 15,000.
     let scripts = (megabytes * 125).clamp(4_000, 32_000);
     let settings = [
         ("opcache.enable", 1),
         ("opcache.memory_consumption", megabytes),
-        // A part of the memory: names and texts that scripts have in common.
+        // A part of the opcode cache: names and texts that scripts have in common.
         (
             "opcache.interned_strings_buffer",
             (megabytes / 8).clamp(4, 32),
         ),
         ("opcache.max_accelerated_files", scripts),
-        // Compiles to machine code: nothing for WordPress, which waits for its database, and memory of its own.
+        // Compiling to machine code does not help WordPress, which waits for its database, and needs extra memory.
         ("opcache.jit_buffer_size", 0),
-        // Of each worker: some 7,000 paths that need not be looked up again, for two minutes.
+        // In each worker: caches about 7,000 paths for two minutes.
         ("realpath_cache_size", 2 << 20),
         ("realpath_cache_ttl", 120),
     ];
@@ -156,11 +156,11 @@ fn user_name(user: &str) -> Result<&str, PhpStartError> {
     Ok(user)
 }
 
-/// `sun_path` has 108 bytes on Linux, one for the final NUL.
+/// The maximum length of a socket path: `sun_path` has 108 bytes on Linux, including the final NUL.
 const SOCKET_PATH_BYTES: usize = 107;
 
-/// Up to the lines that depend on the site. `process_control_timeout` is what workers get for finishing their request on
-/// SIGQUIT, and again on the SIGTERM that follows; `master::END_PATIENCE` is longer than both.
+/// The start of the text, up to the lines that depend on the site. `process_control_timeout` is the time for workers to
+/// finish their request after SIGQUIT, and again after the SIGTERM that follows; `master::END_TIMEOUT` is longer than both.
 const GLOBAL: &str = "\
 ; Written by Galley at each start; changes are lost.
 [global]
@@ -171,9 +171,9 @@ process_control_timeout = 5s
 [galley]
 ";
 
-/// The environment of Galley (tokens of the service manager, for example) must not reach a plugin: it stays cleared.
+/// Galley's environment (tokens of the service manager, for example) must not reach a plugin, so it is cleared.
 ///
-/// `track_finished` (PHP 7.3): scheduled tasks, which WordPress begins after its response, can hang as well as pages.
+/// `track_finished` (PHP 7.3): scheduled tasks, which WordPress starts after its response, can hang as well as pages.
 const POOL: &str = "\
 request_terminate_timeout_track_finished = yes
 catch_workers_output = yes
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_carries_the_settings() {
+    fn the_configuration_contains_the_settings() {
         let text = text(&pool("/run/galley/php-a/fpm.sock", Some("www-data"))).unwrap();
         let (global, galley) = text.split_once("[galley]\n").unwrap();
         assert!(global.contains("daemonize = no\n"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_number_of_workers_runs_all_the_time() {
+    fn a_configured_number_of_workers_is_static() {
         let mut named = pool("/run/a.sock", None);
         named.size = PoolSizing::Named(3);
         let text = text(&named).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opcode_cache_is_sized() {
+    fn the_opcode_cache_size_follows_the_budget() {
         for (mib, strings, scripts) in [(32, 4, 4000), (103, 12, 12_875), (256, 32, 32_000)] {
             let all = arguments(mib << 20).join(" ");
             for wanted in [
@@ -259,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn without_a_user_none_is_named() {
+    fn without_a_user_the_configuration_has_none() {
         assert!(!text(&pool("/run/a.sock", None)).unwrap().contains("user ="));
     }
 
     #[test]
-    fn a_folder_may_say_who_connects() {
+    fn a_socket_in_a_restricted_folder_is_open_to_all_users() {
         let mut other = pool("/run/a.sock", None);
         other.reach = SocketAccess::Folder;
         assert!(text(&other).unwrap().contains("listen.mode = 0666\n"));
     }
 
     #[test]
-    fn values_that_break_the_text_are_refused() {
+    fn values_that_break_the_configuration_are_rejected() {
         let long = format!("/run/{}", "x".repeat(103));
         for socket in [
             "/run/\"\nuser = root",

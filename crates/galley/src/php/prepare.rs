@@ -1,6 +1,7 @@
-//! Turns the settings of a site into what starts and watches its PHP-FPM: sizes, the text of the configuration, a folder.
+//! Derives the parameters for starting and watching a site's PHP-FPM from its settings: sizes, the text of the configuration,
+//! a folder.
 //!
-//! A PHP-FPM of Galley's own user is prepared when it is started. One that the privileged process starts is prepared in two
+//! A PHP-FPM of Galley's user is prepared when it is started. One that the privileged process starts is prepared in two
 //! steps: the first as root, the rest after Galley has given up root.
 
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use super::master::{MasterCommand, MasterLauncher, MasterPlan};
 use super::numbers::PoolNumbers;
 use super::pool::{self, PoolConfig, SocketAccess};
 use super::privileged::{KeeperChannel, SocketPath};
-use super::watch::{PoolSizing, Post};
+use super::watch::{PoolSizing, WatchSettings};
 use super::{PhpSettings, PhpStartError, binary, sandbox};
 use crate::sys::cgroup::{GroupLimits, GroupState, ProgramGroup};
 use crate::sys::sandbox::Sandbox;
@@ -20,8 +21,8 @@ use crate::sys::sandbox::Sandbox;
 /// The parts for starting and watching.
 pub(super) struct Prepared {
     pub(super) plan: MasterPlan,
-    pub(super) post: Post,
-    /// Workers at most.
+    pub(super) watch: WatchSettings,
+    /// The maximum number of workers.
     pub(super) most: usize,
 }
 
@@ -29,22 +30,22 @@ pub(super) struct Prepared {
 #[derive(Debug)]
 pub(crate) struct PreparedPool {
     pub(super) binary: PathBuf,
-    /// Before those that name the configuration.
+    /// The arguments before those for the configuration file.
     pub(super) arguments: Vec<String>,
-    /// The configuration.
+    /// The text of the configuration.
     pub(super) text: String,
     pub(super) root: PathBuf,
-    /// What confines it.
+    /// The sandbox for its processes.
     pub(super) sandbox: Option<Sandbox>,
     limits: GroupLimits,
-    /// Of its group in the kernel.
+    /// The name of its control group.
     group: String,
-    post: Post,
+    watch: WatchSettings,
     slots: usize,
     most: usize,
 }
 
-/// Where PHP-FPM listens, as which user, and how Galley connects.
+/// The paths of the socket for PHP-FPM and for Galley, and the user of PHP-FPM.
 pub(super) struct Sockets<'a> {
     /// The folder with the random name.
     pub(super) folder: &'a Path,
@@ -54,7 +55,7 @@ pub(super) struct Sockets<'a> {
     pub(super) reach: SocketAccess,
 }
 
-/// Makes the directory and writes the configuration. A few small files at start, so plain blocking calls.
+/// Creates the folder and writes the configuration. Only a few small files at the start, so that blocking calls suffice.
 pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> {
     let directory = directory(&settings)?;
     in_folder(
@@ -63,14 +64,14 @@ pub(super) fn prepare(settings: PhpSettings) -> Result<Prepared, PhpStartError> 
     )
 }
 
-/// The same in a folder that is there, whatever it holds.
+/// Prepares a PHP-FPM in an existing folder, whatever it contains.
 pub(super) fn in_folder(
     settings: PhpSettings,
     directory: PoolFolder,
 ) -> Result<Prepared, PhpStartError> {
     let folder = directory.path();
     let (config, socket) = (folder.join("fpm.conf"), folder.join(SOCKET));
-    let pieces = pieces(
+    let parts = pool_parts(
         &settings,
         &Sockets {
             folder,
@@ -80,57 +81,64 @@ pub(super) fn in_folder(
             reach: SocketAccess::Owner,
         },
     )?;
-    std::fs::write(&config, &pieces.text).map_err(|source| PhpStartError::Files {
+    std::fs::write(&config, &parts.text).map_err(|source| PhpStartError::Files {
         path: config.clone(),
         source,
     })?;
     let own = MasterCommand {
-        arguments: pieces.arguments.clone(),
+        arguments: parts.arguments.clone(),
         directory,
         config,
         root: settings.root,
-        sandbox: pieces.sandbox.clone(),
+        sandbox: parts.sandbox.clone(),
     };
-    prepared(pieces, MasterLauncher::Own(own))
+    prepared(parts, MasterLauncher::Own(own))
 }
 
-/// The remaining steps for one that the privileged process starts.
+/// The remaining steps for a pool that the privileged process starts.
 pub(super) fn privileged(
-    pieces: PreparedPool,
+    parts: PreparedPool,
     line: KeeperChannel,
     pool: u32,
-    door: SocketPath,
+    socket_path: SocketPath,
 ) -> Result<Prepared, PhpStartError> {
-    prepared(pieces, MasterLauncher::Kept { line, pool, door })
+    prepared(
+        parts,
+        MasterLauncher::Kept {
+            line,
+            pool,
+            socket_path,
+        },
+    )
 }
 
-fn prepared(pieces: PreparedPool, means: MasterLauncher) -> Result<Prepared, PhpStartError> {
+fn prepared(parts: PreparedPool, launcher: MasterLauncher) -> Result<Prepared, PhpStartError> {
     let PreparedPool {
         binary,
         sandbox,
         limits,
         group,
-        post,
-        slots: places,
+        watch,
+        slots,
         most,
         ..
-    } = pieces;
-    let level = sandbox::level(sandbox.as_ref(), &post.site)?;
-    let numbers = PoolNumbers::new(places, post.budget.share).confined(level);
-    let group = limited(limits, &group, &post.site, &numbers);
+    } = parts;
+    let level = sandbox::level(sandbox.as_ref(), &watch.site)?;
+    let numbers = PoolNumbers::new(slots, watch.budget.share).confined(level);
+    let group = limited(limits, &group, &watch.site, &numbers);
     let plan = MasterPlan {
-        means,
+        launcher,
         binary,
-        socket: post.socket.clone(),
-        site: post.site.clone(),
+        socket: watch.socket.clone(),
+        site: watch.site.clone(),
         numbers: Arc::new(numbers),
         current: Arc::default(),
         group,
     };
-    Ok(Prepared { plan, post, most })
+    Ok(Prepared { plan, watch, most })
 }
 
-/// The group with the limits that the site wants; without one PHP runs all the same.
+/// Creates the control group with the site's limits. If that fails, PHP runs without it.
 fn limited(
     limits: GroupLimits,
     name: &str,
@@ -154,8 +162,8 @@ fn limited(
     }
 }
 
-/// Sizes and the text.
-pub(super) fn pieces(
+/// Computes the sizes and the text of the configuration.
+pub(super) fn pool_parts(
     settings: &PhpSettings,
     at: &Sockets<'_>,
 ) -> Result<PreparedPool, PhpStartError> {
@@ -165,7 +173,7 @@ pub(super) fn pieces(
         .or_else(binary::find)
         .ok_or(PhpStartError::NoBinary)?;
     let budget = settings.budget;
-    let (size, places, most) = match settings.workers {
+    let (size, slots, most) = match settings.workers {
         0 => (
             PoolSizing::Measured,
             budget.slots_at_start(),
@@ -176,7 +184,7 @@ pub(super) fn pieces(
     let memory_limit = settings
         .memory_limit
         .unwrap_or_else(|| budget.memory_limit());
-    // The directory's name is random already.
+    // The folder's name is random.
     let page = format!("/galley-status-{}", file_name_of(at.folder));
     let text = pool::text(&PoolConfig {
         socket: at.listen,
@@ -190,7 +198,7 @@ pub(super) fn pieces(
         first_byte_timeout: settings.first_byte_timeout,
         timeout: settings.timeout,
     })?;
-    let post = Post {
+    let watch = WatchSettings {
         site: settings.site_name.clone(),
         socket: at.connect.to_owned(),
         page,
@@ -208,13 +216,13 @@ pub(super) fn pieces(
         arguments: pool::arguments(budget.opcache),
         text,
         root: settings.root.clone(),
-        post,
-        slots: places,
+        watch,
+        slots,
         most,
     })
 }
 
-/// The user of the workers, if it can be chosen.
+/// The user of the workers; `None` if Galley cannot choose it.
 pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
     settings
         .user
@@ -223,10 +231,10 @@ pub(super) fn user(settings: &PhpSettings) -> Option<&str> {
         .filter(|_| rustix::process::geteuid().is_root())
 }
 
-/// A directory for the socket and its files.
+/// Creates a folder for the socket and its files.
 ///
-/// It is new each time, with a random name and private: a PHP-FPM that is still ending (of a Galley that was killed, or of the
-/// configuration before a reload) removes its own socket, never the current one.
+/// The folder is private and has a new random name each time: a PHP-FPM that is still ending (of a Galley that was killed, or
+/// of the previous configuration) removes its own socket, never the current one.
 pub(super) fn directory(settings: &PhpSettings) -> Result<tempfile::TempDir, PhpStartError> {
     let files = |path: &Path| {
         let path = path.to_owned();
@@ -254,7 +262,7 @@ fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A site's name as a part of a file name: short, and without odd characters (`*`, `[::1]`).
+/// A site's name as a part of a file name: short, and without special characters (`*`, `[::1]`).
 fn file_name(site: &str) -> String {
     site.chars()
         .map(|c| {
@@ -268,11 +276,11 @@ fn file_name(site: &str) -> String {
         .collect()
 }
 
-/// In its directory; also in the watcher's script.
+/// The name of the socket in its folder; also used in the watcher's script.
 pub(super) const SOCKET: &str = "fpm.sock";
 
-/// The folder around the socket where PHP's user makes that.
+/// The folder around the socket if PHP's user creates the socket.
 pub(super) const INNER: &str = "s";
 
-/// Debian's and Alpine's user for web content.
+/// The user for web content on Debian and Alpine.
 const DEFAULT_USER: &str = "www-data";

@@ -1,6 +1,6 @@
-//! A main process that Galley runs, started by Galley itself or by the privileged process.
+//! A main process, started by Galley itself or by the privileged process.
 //!
-//! It leads a process group. When this value is dropped, the process is killed, and also its group if it is not a child of
+//! The process leads a process group. When this value is dropped, the process is killed, and also its group if it is not a child of
 //! Galley.
 
 use std::io;
@@ -16,25 +16,25 @@ use super::privileged;
 
 #[derive(Debug)]
 pub(super) enum MasterProcess {
-    /// A child of Galley, of this group.
+    /// A child of Galley, and its group.
     Own(Child, Pid),
-    /// A child of the process that keeps root.
+    /// A child of the privileged process.
     Kept(privileged::PrivilegedProcess),
-    /// A child of the Galley before this one.
+    /// A child of the previous Galley process.
     Adopted(AdoptedProcess),
 }
 
-/// A process that another one has started, and that leads its group.
+/// A process that another Galley has started, and that leads its group.
 #[derive(Debug)]
 pub(super) struct AdoptedProcess {
-    /// Becomes readable when it ends, as a pipe does; tokio has no type of its own for it.
+    /// Becomes readable when the process ends, like a pipe; tokio has no separate type for it.
     descriptor: pipe::Receiver,
     group: Pid,
     has_ended: bool,
 }
 
 impl AdoptedProcess {
-    /// Call within a runtime.
+    /// Must be called within a runtime.
     pub(super) fn new(id: u32, descriptor: OwnedFd) -> io::Result<Self> {
         let group = i32::try_from(id).ok().and_then(Pid::from_raw);
         Ok(Self {
@@ -44,7 +44,7 @@ impl AdoptedProcess {
         })
     }
 
-    /// Its status is its parent's to know.
+    /// Waits for the end. Returns an error instead of the status, which only the parent can read.
     async fn wait(&mut self) -> io::Result<ExitStatus> {
         if !self.has_ended {
             self.descriptor.readable().await?;
@@ -59,7 +59,7 @@ impl AdoptedProcess {
 }
 
 impl MasterProcess {
-    /// Process id.
+    /// The process id.
     pub(super) fn id(&self) -> u32 {
         match self {
             Self::Own(_, group) => group.as_raw_nonzero().get().unsigned_abs(),
@@ -68,7 +68,7 @@ impl MasterProcess {
         }
     }
 
-    /// Whether its number is its own still.
+    /// Whether the process has not been reaped, so that its id cannot have been reused.
     pub(super) fn is_running(&self) -> bool {
         match self {
             Self::Own(child, _) => child.id().is_some(),
@@ -77,7 +77,7 @@ impl MasterProcess {
         }
     }
 
-    /// Waits for its end. Cancel-safe.
+    /// Waits for the end of the process. Cancel-safe.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Self::Own(child, _) => child.wait().await,
@@ -86,7 +86,7 @@ impl MasterProcess {
         }
     }
 
-    /// Tells only it, not the others of its group, to end. An error would mean that it has just ended.
+    /// Signals the process to end, but not its group. On failure it has just ended.
     pub(super) fn signal(&self, how: How) {
         let signal = match how {
             How::Quit => Signal::QUIT,
@@ -104,8 +104,8 @@ impl MasterProcess {
         }
     }
 
-    /// Also reaches the rest of a group whose leader is gone; the number is theirs as long as one of them lives. With none
-    /// left the kernel reports that, and the number cannot have been reused within the moment since. A process whose end the
+    /// Kills the group, even if its leader has ended: the id belongs to the group as long as a member exists. If none
+    /// is left, the kernel reports that, and the id cannot have been reused in such a short time. A process whose end the
     /// privileged process has reported has no group any more.
     pub(super) fn kill_group(&self) {
         match self {

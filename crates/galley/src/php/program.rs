@@ -1,11 +1,11 @@
-//! Another FastCGI program than PHP-FPM, kept running: `php-cgi`, `fcgiwrap`, and any program that takes its listening
-//! socket as standard input, as `spawn-fcgi` passes it (FastCGI specification 1.0, section 2.2).
+//! Runs a FastCGI program other than PHP-FPM: `php-cgi`, `fcgiwrap`, and any program that gets its listening
+//! socket as standard input, like from `spawn-fcgi` (FastCGI specification 1.0, section 2.2).
 //!
-//! Galley holds the socket itself. While one process ends and another starts, connections wait in the socket's queue, and
-//! no visitor notices: `php-cgi` ends by itself after `PHP_FCGI_MAX_REQUESTS`. Each process handles one request at a time.
+//! Galley holds the socket. While one process ends and another starts, connections wait in the socket's queue, and
+//! visitors do not notice: `php-cgi` regularly ends after `PHP_FCGI_MAX_REQUESTS`. Each process handles one request at a time.
 //!
-//! All processes are in the group of a shell that waits for Galley's end, for the reasons given in `master`. Those that the
-//! privileged process has started are not: it holds the socket for them, and ends each with its children.
+//! All processes are in the group of a shell that waits for Galley's end, for the reasons in `master`. Processes of the
+//! privileged process are not: it holds the socket for them, and ends each with its children.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,7 +37,7 @@ use super::watcher::SHELL;
 use super::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 
-/// A program whose processes run.
+/// A program with running processes.
 pub(super) struct RunningProgram {
     pub(super) socket: PathBuf,
     pub(super) workers: usize,
@@ -47,42 +47,43 @@ pub(super) struct RunningProgram {
     pub(super) task: JoinHandle<()>,
 }
 
-/// Starts it. Its processes begin within a moment; connections are taken from now on.
+/// Starts the program. Its processes start within a moment; connections are accepted from now on.
 pub(super) async fn start(settings: PhpSettings) -> Result<RunningProgram, PhpStartError> {
-    run(Troop::own(settings)?).await
+    run(ProgramSpawner::own(settings)?).await
 }
 
-/// The same by way of the process that keeps root.
+/// Starts the program with the privileged process.
 pub(super) async fn start_privileged(
     outlook: Outlook,
     line: KeeperChannel,
     pool: u32,
 ) -> Result<RunningProgram, PhpStartError> {
-    run(Troop::new(outlook, ProgramLauncher::Kept { line, pool })).await
+    let launcher = ProgramLauncher::Kept { line, pool };
+    run(ProgramSpawner::new(outlook, launcher)).await
 }
 
-async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
-    let troop = Arc::new(troop);
-    // One is started here, so that a missing program is reported at once.
-    let first = troop.spawn(0).await?;
+async fn run(spawner: ProgramSpawner) -> Result<RunningProgram, PhpStartError> {
+    let spawner = Arc::new(spawner);
+    // The first process is started here, so that a missing program is reported immediately.
+    let first = spawner.spawn(0).await?;
     let Outlook {
         workers, socket, ..
-    } = &troop.outlook;
+    } = &spawner.outlook;
     let (workers, socket) = (*workers, socket.clone());
     tracing::info!(
-        site = troop.outlook.site,
+        site = spawner.outlook.site,
         workers,
-        program = troop.name(),
+        program = spawner.name(),
         "a FastCGI program is running"
     );
-    let numbers = Arc::clone(&troop.numbers);
-    let master = match &troop.means {
+    let numbers = Arc::clone(&spawner.numbers);
+    let master = match &spawner.launcher {
         ProgramLauncher::Own(own) => own.group.as_raw_nonzero().get().unsigned_abs(),
         ProgramLauncher::Kept { .. } => first.id(),
     };
     let (life_tx, life) = watch::channel(MasterState::Running { master });
     let (stop, stopped) = oneshot::channel();
-    let task = tokio::spawn(keep(troop, first, workers, life_tx, stopped));
+    let task = tokio::spawn(supervise(spawner, first, workers, life_tx, stopped));
     Ok(RunningProgram {
         socket,
         workers,
@@ -93,9 +94,9 @@ async fn run(troop: Troop) -> Result<RunningProgram, PhpStartError> {
     })
 }
 
-/// Keeps all of them until `stopped` is sent or dropped.
-async fn keep(
-    troop: Arc<Troop>,
+/// Supervises all processes until `stopped` is sent or dropped.
+async fn supervise(
+    spawner: Arc<ProgramSpawner>,
     first: MasterProcess,
     workers: usize,
     life: watch::Sender<MasterState>,
@@ -105,55 +106,56 @@ async fn keep(
     let mut slots = JoinSet::new();
     let mut first = Some(first);
     for slot in 0..workers {
-        slots.spawn(one(Arc::clone(&troop), slot, first.take(), ending.clone()));
+        let spawner = Arc::clone(&spawner);
+        slots.spawn(run_slot(spawner, slot, first.take(), ending.clone()));
     }
     if stopped.await == Ok(ManagedEnd::Leave) {
         return;
     }
     let _ = end.send(true);
-    if let ProgramLauncher::Own(own) = &troop.means {
-        // An error says that they have just ended.
+    if let ProgramLauncher::Own(own) = &spawner.launcher {
+        // On failure they have just ended.
         let _ = rustix::process::kill_process_group(own.group, Signal::TERM);
     }
     let all = async { while slots.join_next().await.is_some() {} };
     if tokio::time::timeout(END_TIMEOUT, all).await.is_err() {
         slots.shutdown().await;
     }
-    tracing::info!(site = troop.outlook.site, "{} has ended", troop.name());
+    tracing::info!(site = spawner.outlook.site, "{} has ended", spawner.name());
     // Kills the rest of the group, and removes the files, before the end is reported.
     drop(slots);
-    drop(troop);
+    drop(spawner);
     life.send_replace(MasterState::Ended);
 }
 
-/// One process after another, until `ending` says so.
-async fn one(
-    troop: Arc<Troop>,
+/// Runs the processes of one slot one after another, until `ending` is set.
+async fn run_slot(
+    spawner: Arc<ProgramSpawner>,
     slot: usize,
     mut ready: Option<MasterProcess>,
     mut ending: watch::Receiver<bool>,
 ) {
-    let mut rest = Rest::new();
+    let mut pauses = RestartPauses::new();
     while !*ending.borrow() {
         let since = Instant::now();
         let started = match ready.take() {
             Some(process) => Ok(process),
-            None => troop.spawn(slot).await,
+            None => spawner.spawn(slot).await,
         };
         let ended = match started {
             Ok(mut process) => {
-                troop.numbers.workers.fetch_add(1, Ordering::Relaxed);
+                spawner.numbers.workers.fetch_add(1, Ordering::Relaxed);
                 let status = tokio::select! {
                     status = process.wait() => status,
                     _ = ending.changed() => {
-                        // Those of Galley's own were told as a group.
+                        // Galley's own children were signalled as a group.
                         if matches!(process, MasterProcess::Kept(_)) {
                             process.signal(How::Terminate);
                         }
                         process.wait().await
                     }
                 };
-                troop.numbers.workers.fetch_sub(1, Ordering::Relaxed);
+                spawner.numbers.workers.fetch_sub(1, Ordering::Relaxed);
                 status
             }
             Err(error) => Err(io::Error::other(error)),
@@ -161,8 +163,8 @@ async fn one(
         if *ending.borrow() {
             return;
         }
-        count(&troop.numbers.restarts);
-        let pause = rest.after(&troop, ended, since.elapsed());
+        count(&spawner.numbers.restarts);
+        let pause = pauses.after(&spawner, ended, since.elapsed());
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = ending.changed() => {}
@@ -170,14 +172,14 @@ async fn one(
     }
 }
 
-/// How long to wait before the next process.
-struct Rest {
+/// Computes the pause before the next process.
+struct RestartPauses {
     backoff: Backoff,
-    /// Processes in a row that ended well and lived for less than a second.
+    /// The number of consecutive processes that ended successfully in less than a second.
     brief: u32,
 }
 
-impl Rest {
+impl RestartPauses {
     fn new() -> Self {
         Self {
             backoff: Backoff::new(),
@@ -185,11 +187,16 @@ impl Rest {
         }
     }
 
-    /// One that has done its requests is followed at once; one that failed, after a pause that grows.
-    fn after(&mut self, troop: &Troop, ended: io::Result<ExitStatus>, lived: Duration) -> Duration {
-        let (site, name) = (&troop.outlook.site, troop.name());
+    /// No pause after a process that has served its requests; a growing pause after a failure.
+    fn after(
+        &mut self,
+        spawner: &ProgramSpawner,
+        ended: io::Result<ExitStatus>,
+        lived: Duration,
+    ) -> Duration {
+        let (site, name) = (&spawner.outlook.site, spawner.name());
         let status = match ended {
-            Ok(status) if status.success() => return self.after_success(troop, lived),
+            Ok(status) if status.success() => return self.after_success(spawner, lived),
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
@@ -197,7 +204,7 @@ impl Rest {
         self.backoff.pause(lived)
     }
 
-    fn after_success(&mut self, troop: &Troop, lived: Duration) -> Duration {
+    fn after_success(&mut self, spawner: &ProgramSpawner, lived: Duration) -> Duration {
         if lived >= BRIEF {
             self.brief = 0;
             return Duration::ZERO;
@@ -205,9 +212,9 @@ impl Rest {
         self.brief = self.brief.saturating_add(1);
         if self.brief >= SUSPICIOUS && self.brief.is_power_of_two() {
             tracing::warn!(
-                site = troop.outlook.site,
+                site = spawner.outlook.site,
                 "{} ended by itself within a second, {} times in a row: it may need an option that keeps it in the foreground, or a higher number of requests for each process",
-                troop.name(),
+                spawner.name(),
                 self.brief
             );
         }
@@ -215,39 +222,39 @@ impl Rest {
     }
 }
 
-/// What the processes have in common. Dropped, they are killed and their files removed.
-struct Troop {
+/// The state that all processes share. When it is dropped, they are killed and their files removed.
+struct ProgramSpawner {
     outlook: Outlook,
-    means: ProgramLauncher,
+    launcher: ProgramLauncher,
     numbers: Arc<PoolNumbers>,
 }
 
 /// The process that starts them.
 enum ProgramLauncher {
-    /// Galley.
+    /// Galley starts them.
     Own(Box<ProgramCommand>),
-    /// The process that keeps root, which knows the rest.
+    /// The privileged process starts them, and knows the parameters.
     Kept { line: KeeperChannel, pool: u32 },
 }
 
-/// What Galley starts them with.
+/// The parameters with which Galley starts the processes.
 struct ProgramCommand {
     account: Option<Account>,
     root: PathBuf,
-    /// Removed at the end.
+    /// Removed when this is dropped.
     _directory: tempfile::TempDir,
     listener: UnixListener,
-    /// The shell that waits for Galley's end, and its group, which is that of all processes.
+    /// The shell that waits for Galley's end. All processes are in its group.
     watcher: Child,
     group: Pid,
 }
 
-impl Troop {
-    fn new(outlook: Outlook, means: ProgramLauncher) -> Self {
+impl ProgramSpawner {
+    fn new(outlook: Outlook, launcher: ProgramLauncher) -> Self {
         let numbers = Arc::new(PoolNumbers::new(outlook.workers, outlook.share));
         Self {
             outlook,
-            means,
+            launcher,
             numbers,
         }
     }
@@ -297,13 +304,13 @@ impl Troop {
         Ok(Self::new(outlook, ProgramLauncher::Own(Box::new(own))))
     }
 
-    /// The program without its folder.
+    /// The file name of the program.
     fn name(&self) -> &str {
         let program = self.outlook.command.first().map_or("", String::as_str);
         program.rsplit('/').next().unwrap_or(program)
     }
 
-    /// One process with the socket as its standard input.
+    /// Starts one process with the socket as its standard input.
     async fn spawn(&self, slot: usize) -> Result<MasterProcess, PhpStartError> {
         let program = self.outlook.command.first();
         let program = program.map(PathBuf::from).unwrap_or_default();
@@ -311,7 +318,7 @@ impl Troop {
             program: program.clone(),
             source,
         };
-        match &self.means {
+        match &self.launcher {
             ProgramLauncher::Own(own) => {
                 let mut child = own.spawn(&self.outlook, slot).map_err(failed)?;
                 if let Some(pipe) = child.stderr.take() {
@@ -333,7 +340,7 @@ impl Troop {
         }
     }
 
-    /// Passes on what a process says. Ends with it, whose end of the pipe is waited for.
+    /// Logs the output of a process. The task ends when the process has closed the pipe.
     fn listen(&self, pipe: impl AsyncRead + Unpin + Send + 'static) {
         let speaker = Speaker {
             site: self.outlook.site.clone(),
@@ -369,14 +376,14 @@ impl ProgramCommand {
 
 impl Drop for ProgramCommand {
     fn drop(&mut self) {
-        // As long as the shell has not been waited for, the group's number cannot be reused.
+        // The group's id cannot be reused until the shell is reaped.
         if self.watcher.id().is_some() {
             let _ = rustix::process::kill_process_group(self.group, Signal::KILL);
         }
     }
 }
 
-/// Starts the shell that ends the group when Galley is gone.
+/// Starts the shell that ends the group when Galley has ended.
 fn watcher(directory: &Path) -> io::Result<Child> {
     let mut command = Command::new(SHELL);
     command
@@ -391,7 +398,7 @@ fn watcher(directory: &Path) -> io::Result<Child> {
     command.spawn()
 }
 
-/// As the one of `master`: `read` ends when Galley does. The shell leads the group, so it has to outlive its own signals.
+/// As in `master`: `read` ends when Galley does. The shell leads the group, so it must ignore its own signal.
 const WATCH: &str = r#"
 trap '' TERM
 read -r line
@@ -402,11 +409,11 @@ rmdir -- "$1"
 kill -s KILL 0
 "#;
 
-/// A process that ends well sooner than this is looked at twice.
+/// The duration below which a successful process counts as brief.
 const BRIEF: Duration = Duration::from_secs(1);
 
-/// Keeps a program that ends at once from taking a core.
+/// The pause after a brief process, so that a program that ends immediately does not occupy a core.
 const AFTER_BRIEF: Duration = Duration::from_millis(50);
 
-/// Brief lives in a row that are worth a line.
+/// The number of consecutive brief processes after which a warning is logged.
 const SUSPICIOUS: u32 = 64;

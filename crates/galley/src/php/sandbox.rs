@@ -1,8 +1,8 @@
 //! The folders that a PHP-FPM of a site with `php_sandbox` may access, from the settings.
 //!
-//! The kernel's rules apply to the files to which the paths lead when PHP is started. So a link that PHP can write must not decide
-//! what it may access at its next start: `wp-content` counts only if it is in the root itself, and a path
-//! of `php_paths` in a folder that PHP may write is accessible through that folder alone.
+//! The kernel's rules apply to the files that the paths refer to when PHP is started. A link that PHP can write must
+//! therefore not decide what PHP may access after its next start: `wp-content` counts only if it is in the root itself, and a
+//! path of `php_paths` in a folder that PHP may write is accessible through that folder alone.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ pub(super) fn sandbox(wanted: &PhpSandbox, root: &Path, program: &Path, pool: &P
     }
     sandbox.write(pool);
     sandbox.read_target(root);
-    // WordPress takes its configuration from the folder around its own, too.
+    // WordPress also reads its configuration from the parent folder.
     let target = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     if let Some(around) = target.parent() {
         sandbox.read_target(&around.join("wp-config.php"));
@@ -51,7 +51,7 @@ pub(super) fn sandbox(wanted: &PhpSandbox, root: &Path, program: &Path, pool: &P
     sandbox
 }
 
-/// How much of the sandbox the kernel enforces, for log and status.
+/// The part of the sandbox that the kernel enforces, for log and status.
 pub(super) fn level(sandbox: Option<&Sandbox>, site: &str) -> Result<SandboxLevel, PhpStartError> {
     let Some(sandbox) = sandbox else {
         return Ok(SandboxLevel::Off);
@@ -75,32 +75,32 @@ pub(super) fn level(sandbox: Option<&Sandbox>, site: &str) -> Result<SandboxLeve
     Ok(level)
 }
 
-/// `wp-content`, where it is in the root and no link leads away.
+/// `wp-content`, if it is in the root and not a link to another place.
 fn content(root: &Path) -> Option<PathBuf> {
     let around = root.canonicalize().ok()?;
     let content = around.join(CONTENT).canonicalize().ok()?;
     (content == around.join(CONTENT)).then_some(content)
 }
 
-/// What was installed together with a program that is not in a folder of the system's: `/opt/php` of `/opt/php/sbin/php-fpm`.
+/// The installation folder of a program outside of the system folders: `/opt/php` for `/opt/php/sbin/php-fpm`.
 fn prefix(program: &Path) -> PathBuf {
     let folder = program.parent().filter(|folder| {
         let name = folder.file_name().and_then(|name| name.to_str());
         matches!(name, Some("bin" | "sbin"))
     });
     let around = folder.and_then(Path::parent);
-    // Never all of the file system.
+    // Never the whole file system.
     let around = around.filter(|around| around.parent().is_some());
     around.unwrap_or(program).to_owned()
 }
 
 const CONTENT: &str = "wp-content";
 
-/// Programs, libraries, certificates, time zones.
+/// Folders with programs, libraries, certificates, time zones.
 const PROGRAMS: &[&str] = &["/usr", "/lib", "/lib64", "/bin", "/sbin"];
 
 /// Settings of PHP, of the resolver and of libraries, which other programs replace at any time, so that a rule for a single file
-/// would soon mean an old one; what `/proc` and `/sys` tell of the machine.
+/// would soon refer to an old file; and information about the machine in `/proc` and `/sys`.
 const SETTINGS: &[&str] = &[
     "/etc",
     "/run/systemd/resolve",
@@ -114,7 +114,7 @@ const SETTINGS: &[&str] = &[
     "/dev/urandom",
 ];
 
-/// Where PHP keeps uploads, sessions and locks by default, and devices that hold nothing.
+/// The default folders of PHP for uploads, sessions and locks, and devices without content.
 const TEMPORARY: &[&str] = &[
     "/tmp",
     "/var/tmp",
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_its_folders() {
+    fn installation_folders_are_found() {
         for (program, folder) in [
             ("/opt/php/sbin/php-fpm", "/opt/php"),
             ("/usr/sbin/php-fpm", "/usr"),

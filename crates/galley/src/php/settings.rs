@@ -1,4 +1,4 @@
-//! A site's settings for its PHP-FPM, or for another FastCGI program, and why it could not be started.
+//! The settings of a site for its PHP-FPM, or for another FastCGI program, and the errors of a start.
 
 use std::fmt::Write;
 use std::io;
@@ -11,42 +11,42 @@ use galley_config::PhpSandbox;
 use super::MemoryDivision;
 use crate::sys::cgroup::GroupLimits;
 
-/// What a site wants of its PHP-FPM, or of another FastCGI program.
+/// The settings of a site for its PHP-FPM, or for another FastCGI program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhpSettings {
-    /// PHP-FPM; `None`: the one found in the usual places, see [`PhpStartError::NoBinary`].
+    /// The PHP-FPM binary; `None`: the one found in the usual folders, see [`PhpStartError::NoBinary`].
     pub binary: Option<PathBuf>,
-    /// Another program in its place, with its arguments; empty: none.
+    /// Another program instead of PHP-FPM, with its arguments; empty for PHP-FPM.
     pub command: Vec<String>,
-    /// Worker processes; 0: as many as fit into the memory.
+    /// The number of worker processes; 0: as many as fit into the memory.
     pub workers: usize,
     /// The memory of the machine, divided.
     pub budget: MemoryDivision,
-    /// How long Galley waits for the first byte of a response: a script of PHP-FPM may run as long, unless it requests more.
+    /// The time limit for the first byte of a response, and for a script in PHP-FPM, unless the script raises it.
     pub first_byte_timeout: Duration,
-    /// How long a request may take in PHP-FPM before its worker is ended.
+    /// The time limit for a request in PHP-FPM, after which its worker is killed.
     pub timeout: Duration,
-    /// What a script of PHP-FPM may take, in bytes; `None`: what fits.
+    /// The memory limit of a script in PHP-FPM, in bytes; `None`: computed from the available memory.
     pub memory_limit: Option<u64>,
     /// The user of the workers. `None`: `www-data` if Galley runs as root. Only root can change it.
     pub user: Option<String>,
-    /// Where a directory for the socket and the pool's configuration is made; created if it is missing.
+    /// The folder in which a subfolder for the socket and the configuration is created; created if it does not exist.
     pub runtime_dir: PathBuf,
-    /// For names and log lines.
+    /// The site's name, for file names and log lines.
     pub site_name: String,
-    /// Largest request body in bytes that Galley lets through; PHP's own limits are set to it.
+    /// The maximum size of a request body in bytes; PHP's own limits are set to it.
     pub request_body: u64,
-    /// Root of the site; the working directory of the processes.
+    /// The site's root, which is the working directory of the processes.
     pub root: PathBuf,
-    /// What PHP-FPM may reach; `None`: what its user may.
+    /// The sandbox of PHP-FPM; `None`: only the permissions of its user apply.
     pub sandbox: Option<PhpSandbox>,
-    /// What the kernel limits for all processes of PHP-FPM together.
+    /// The kernel's limits for all processes of PHP-FPM together.
     pub limits: GroupLimits,
 }
 
 impl PhpSettings {
-    /// Whether a pool of these can be used for `other`: all is equal but the share of the memory, which changes with the
-    /// number of pools, and the path of its socket.
+    /// Whether a pool with these settings can be used for `other`: everything is equal except the share of the memory, which
+    /// depends on the number of pools, and the path of the socket.
     pub fn is_like(&self, other: &Self) -> bool {
         let other = Self {
             budget: self.budget,
@@ -56,7 +56,7 @@ impl PhpSettings {
         *self == other
     }
 
-    /// The same as a text that another process may compare: its version may know other settings.
+    /// The settings as a text that another process can compare, whose version may have other settings.
     pub fn likeness(&self) -> String {
         let Self {
             binary,
@@ -81,7 +81,7 @@ impl PhpSettings {
                 (memory_limit, user, site_name, request_body, root)
             )
         );
-        // A version that does not know them has the same text without them.
+        // Defaults are omitted, so that versions without these settings have the same text.
         if let Some(sandbox) = sandbox {
             let _ = write!(text, "{sandbox:?}");
         }
@@ -92,10 +92,10 @@ impl PhpSettings {
     }
 }
 
-/// Why PHP-FPM is not running.
+/// The reason why PHP-FPM does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum PhpStartError {
-    /// No program was named and none is installed in the usual places.
+    /// No binary was named and none is installed in the usual folders.
     #[error(
         "no php-fpm found in /usr/sbin, /usr/local/sbin: install PHP-FPM (Debian: package `php-fpm`) or name the program"
     )]
@@ -103,52 +103,52 @@ pub enum PhpStartError {
     /// A setting cannot be written into the pool's configuration.
     #[error("{what} `{value}` cannot be used for PHP: {why}")]
     Setting {
-        /// Which one.
+        /// The name of the setting.
         what: &'static str,
-        /// As given.
+        /// The value as given.
         value: String,
-        /// The problem with it.
+        /// The problem.
         why: &'static str,
     },
-    /// The directory or the configuration could not be written.
+    /// The folder or the configuration could not be written.
     #[error("cannot prepare PHP in `{}`", path.display())]
     Files {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A program could not be started at all.
+    /// A program could not be started.
     #[error("cannot start `{}`", program.display())]
     Spawn {
-        /// PHP-FPM, or the shell that watches over it.
+        /// PHP-FPM, or the watcher shell.
         program: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is to run as another user, and Galley has given up root.
+    /// The program must run as another user, and Galley has given up root.
     #[error(
         "only a restart of Galley can start PHP as another user than `server.user`, or with other settings as that user"
     )]
     Apart,
-    /// It could not be confined.
+    /// The program could not be sandboxed.
     #[error("cannot confine PHP (`php_sandbox`)")]
     Confine {
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It ended before its socket accepted connections.
+    /// The program ended before its socket accepted connections.
     #[error("php-fpm ended at once ({status}): {said}")]
     Exited {
-        /// How.
+        /// The exit status.
         status: ExitStatus,
         /// The last lines of its log.
         said: String,
     },
-    /// Its socket did not accept connections in time.
+    /// The socket did not accept connections in time.
     #[error("php-fpm did not accept connections within {patience:?}: {said}")]
     NotReady {
-        /// How long it was waited for.
+        /// The time limit.
         patience: Duration,
         /// The last lines of its log.
         said: String,

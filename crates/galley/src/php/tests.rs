@@ -1,4 +1,4 @@
-//! Against the real PHP-FPM: start, death, end. What is left is read from `/proc`.
+//! Tests with the real PHP-FPM: start, crash, end. `/proc` shows the remaining processes.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::{MachineMemory, Managed, MasterState, MemoryDivision, PhpSettings, Ph
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A site's root and a runtime directory.
+/// A site's root and a runtime folder.
 struct Site {
     place: TempDir,
 }
@@ -28,7 +28,7 @@ impl Site {
             .prefix("galley-php-")
             .tempdir()
             .unwrap();
-        // For the unprivileged workers.
+        // Readable for the unprivileged workers.
         std::fs::set_permissions(
             place.path(),
             std::os::unix::fs::PermissionsExt::from_mode(0o755),
@@ -55,13 +55,13 @@ impl Site {
         path
     }
 
-    /// Directories of PHP-FPMs below the runtime directory.
+    /// The number of PHP-FPM folders in the runtime folder.
     fn left(&self) -> usize {
         std::fs::read_dir(self.place.path().join("run")).map_or(0, Iterator::count)
     }
 }
 
-/// Two workers all the time, below `place`.
+/// Settings with two permanent workers, below `place`.
 fn settings(place: &Path) -> PhpSettings {
     PhpSettings {
         binary: None,
@@ -93,7 +93,7 @@ fn master_of(managed: &Managed) -> u32 {
     }
 }
 
-/// What a script prints, head included, and the connection that is left.
+/// The output of a script including the head, and the connection, which stays open.
 async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStream>) {
     let variables = [
         ("REQUEST_METHOD", "GET"),
@@ -110,21 +110,21 @@ async fn run(socket: &Path, script: &Path) -> (String, FastCgiConnection<UnixStr
         })
         .await
         .unwrap();
-    let mut answer = Vec::new();
+    let mut output = Vec::new();
     loop {
         match tokio::time::timeout(PATIENCE, connection.event(&mut NoBody))
             .await
             .expect("no answer")
             .unwrap()
         {
-            FastCgiEvent::Stdout(bytes) => answer.extend_from_slice(&bytes),
+            FastCgiEvent::Stdout(bytes) => output.extend_from_slice(&bytes),
             FastCgiEvent::Stderr(bytes) => eprintln!("{}", String::from_utf8_lossy(&bytes)),
-            FastCgiEvent::End(_) => return (String::from_utf8(answer).unwrap(), connection),
+            FastCgiEvent::End(_) => return (String::from_utf8(output).unwrap(), connection),
         }
     }
 }
 
-/// Living processes (no zombies) with a field of `/proc/PID/stat` after the name equal to `value`: field 1 is the parent,
+/// Running processes (no zombies) with a field of `/proc/PID/stat` after the name equal to `value`: field 1 is the parent,
 /// field 2 the group.
 fn processes(field: usize, value: u32) -> Vec<u32> {
     let mut found = Vec::new();
@@ -147,7 +147,7 @@ fn group(leader: u32) -> Vec<u32> {
     processes(2, leader)
 }
 
-/// The watcher of a master, by its arguments.
+/// Whether a master has a watcher, determined by the watcher's arguments.
 fn has_watcher(master: u32) -> bool {
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -157,7 +157,7 @@ fn has_watcher(master: u32) -> bool {
     })
 }
 
-/// Waits for a condition on processes that are not ours to wait for.
+/// Waits for a condition on processes that are not children of this one.
 fn wait_for(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
@@ -172,7 +172,7 @@ fn kill(pid: u32) {
 }
 
 #[tokio::test]
-async fn it_answers_with_its_settings() {
+async fn scripts_run_with_the_configured_settings() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     assert_eq!(managed.most_workers(), 2);
@@ -187,9 +187,9 @@ async fn it_answers_with_its_settings() {
               opcache_get_status(false)['opcache_enabled'], '|', ini_get('opcache.jit_buffer_size'), '|',
               var_export(getenv('PATH'), true), '|', fileowner($file = tempnam(sys_get_temp_dir(), 'galley')); unlink($file);",
     );
-    let (answer, connection) = run(managed.socket(), &script).await;
+    let (output, connection) = run(managed.socket(), &script).await;
     drop(connection);
-    let body = answer.split("\r\n\r\n").nth(1).unwrap();
+    let body = output.split("\r\n\r\n").nth(1).unwrap();
     let (settings, owner) = body.rsplit_once('|').unwrap();
     assert_eq!(
         settings,
@@ -198,7 +198,7 @@ async fn it_answers_with_its_settings() {
             site.root().display()
         )
     );
-    // Root is for the master alone.
+    // Only the master runs as root.
     assert_ne!(owner, "0");
     managed.stop().await;
 }
@@ -220,7 +220,7 @@ async fn nothing_is_left_after_stop() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_cannot_hold_up_the_end() {
+async fn an_idle_connection_does_not_delay_the_stop() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let script = site.script("echo 'hello';");
@@ -235,7 +235,7 @@ async fn a_kept_connection_cannot_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn dropping_it_ends_it_too() {
+async fn dropping_the_handle_ends_php() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let (master, mut life) = (master_of(&managed), managed.life());
@@ -251,7 +251,7 @@ async fn dropping_it_ends_it_too() {
 }
 
 #[test]
-fn the_end_of_the_runtime_ends_it_too() {
+fn the_end_of_the_runtime_ends_php() {
     let site = Site::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -267,14 +267,14 @@ fn the_end_of_the_runtime_ends_it_too() {
 }
 
 #[tokio::test]
-async fn a_killed_master_comes_back() {
+async fn a_killed_master_is_restarted() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let script = site.script("echo 'hello';");
     let mut life = managed.life();
     let mut master = master_of(&managed);
     for _ in 0..2 {
-        // Its workers hold the old socket and would live on.
+        // The workers hold the old socket and would continue to run.
         wait_for("both workers", || group(master).len() == 3);
         kill(master);
         let running = |now: &MasterState| matches!(now, MasterState::Running { master: new } if *new != master);
@@ -295,7 +295,7 @@ async fn a_killed_master_comes_back() {
 }
 
 #[tokio::test]
-async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
+async fn galley_replaces_a_worker_before_php_fpm_does() {
     let site = Site::new();
     let settings = PhpSettings {
         workers: 1,
@@ -304,26 +304,26 @@ async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
     let managed = Managed::start(settings).await.unwrap();
     let numbers = managed.numbers();
     let replaced = || numbers.replaced.load(Ordering::Relaxed);
-    // An idle pool is not looked into, so each request takes some CPU time.
+    // An idle pool is not queried, so each request uses some CPU time.
     let script = site.script("for ($i = 0; $i < 50000; $i++); echo getmypid();");
-    let pid = |answer: String| answer.rsplit("\r\n").next().unwrap().to_owned();
+    let pid = |output: String| output.rsplit("\r\n").next().unwrap().to_owned();
     let first = pid(run(managed.socket(), &script).await.0);
-    let mut asked = 1;
+    let mut requests = 1;
     let deadline = Instant::now() + PATIENCE * 4;
     while replaced() == 0 {
         assert!(
             Instant::now() < deadline,
-            "not replaced after {asked} requests"
+            "not replaced after {requests} requests"
         );
-        // PHP-FPM itself would do it at 1500.
-        if asked < 1400 {
+        // PHP-FPM itself would replace the worker at 1500.
+        if requests < 1400 {
             let now = pid(run(managed.socket(), &script).await.0);
-            assert!(now == first || replaced() == 1, "{asked} requests");
-            asked += 1;
+            assert!(now == first || replaced() == 1, "{requests} requests");
+            requests += 1;
         }
         tokio::task::yield_now().await;
     }
-    assert!(asked >= 750, "replaced after {asked} requests");
+    assert!(requests >= 750, "replaced after {requests} requests");
     let master = master_of(&managed);
     wait_for("its end", || {
         !group(master).iter().any(|pid| pid.to_string() == first)
@@ -333,7 +333,7 @@ async fn a_worker_is_replaced_before_php_fpm_does_it_by_itself() {
 }
 
 #[tokio::test]
-async fn it_can_be_stopped_while_it_cannot_be_started() {
+async fn stopping_works_while_restarts_fail() {
     let site = Site::new();
     let managed = Managed::start(site.settings()).await.unwrap();
     let master = master_of(&managed);
@@ -355,7 +355,7 @@ async fn it_can_be_stopped_while_it_cannot_be_started() {
 }
 
 #[tokio::test]
-async fn failures_to_start_say_why() {
+async fn start_errors_contain_the_reason() {
     let site = Site::new();
     let binary = |path: &str| PhpSettings {
         binary: Some(path.into()),
@@ -384,7 +384,7 @@ async fn failures_to_start_say_why() {
     assert_eq!(site.left(), 0);
 }
 
-/// Plays the Galley that is killed, in a process of its own.
+/// Plays the Galley that is killed, in a separate process.
 #[tokio::test]
 #[ignore = "started by `a_killed_galley_leaves_nothing`, waits to be killed"]
 async fn victim() {

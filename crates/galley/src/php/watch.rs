@@ -1,8 +1,8 @@
 //! Observes the running workers, sets the number of slots by their memory, and replaces workers that use too much or have
 //! served their number of requests.
 //!
-//! SIGQUIT ends a worker: it finishes its request first, and PHP-FPM starts another in its place. So this
-//! costs no request, and the pool is never reloaded, which would empty its opcode cache.
+//! SIGQUIT ends a worker after its current request, and PHP-FPM starts another in its place. A replacement therefore
+//! fails no request, and the pool is never reloaded, which would empty its opcode cache.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -20,63 +20,63 @@ use super::meter::{Meter, Worker};
 use super::numbers::{PoolNumbers, count};
 use super::privileged::KeeperChannel;
 
-/// How the number of places is found.
+/// The source of the number of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PoolSizing {
-    /// The file names it.
+    /// The number is configured.
     Named(usize),
-    /// By the memory of workers.
+    /// The number depends on the measured memory of workers.
     Measured,
 }
 
-/// What the watch is over.
+/// The parameters for watching a pool.
 #[derive(Debug)]
-pub(super) struct Post {
+pub(super) struct WatchSettings {
     pub(super) site: String,
     pub(super) socket: PathBuf,
-    /// Where the pool answers with its status.
+    /// The path of the status page.
     pub(super) page: String,
     pub(super) size: PoolSizing,
     pub(super) budget: MemoryDivision,
-    /// What a script may take, in bytes.
+    /// The memory limit of a script, in bytes.
     pub(super) memory_limit: u64,
 }
 
-/// The watch over one pool, whichever master it has.
+/// Watches one pool, whichever master it has.
 #[derive(Debug)]
 pub(super) struct PoolWatch {
-    post: Post,
+    settings: WatchSettings,
     line: Option<(KeeperChannel, u32)>,
     numbers: Arc<PoolNumbers>,
     meter: Meter,
     estimate: Estimate,
-    /// Workers that were told to end and have not yet.
+    /// Workers that have the signal to end and still run.
     leaving: HashSet<u32>,
-    looked: Instant,
-    /// When the pool was last queried for its counts; `None`: never, or there may be another worker to be replaced.
+    measured_at: Instant,
+    /// The time of the last query for the request counts; `None`: never, or another worker may have to be replaced.
     checked_at: Option<Instant>,
-    /// The CPU time of the workers then.
+    /// The CPU time of the workers at the last query.
     ticks: u64,
     has_warned: bool,
-    /// When a replacement was last put into the log.
+    /// The time of the last log line about a replacement.
     warned_at: Option<Instant>,
 }
 
 impl PoolWatch {
-    /// `line`: the line over which workers are ended, with the number of the pool, if Galley cannot signal them itself.
+    /// `line`: the channel by which workers are ended, with the number of the pool, if Galley cannot signal them itself.
     pub(super) fn new(
-        post: Post,
+        settings: WatchSettings,
         numbers: Arc<PoolNumbers>,
         line: Option<(KeeperChannel, u32)>,
     ) -> Self {
         Self {
-            post,
+            settings,
             line,
             numbers,
             meter: Meter::new(),
             estimate: Estimate::new(USUAL_WORKER),
             leaving: HashSet::new(),
-            looked: Instant::now(),
+            measured_at: Instant::now(),
             checked_at: None,
             ticks: 0,
             has_warned: false,
@@ -86,33 +86,34 @@ impl PoolWatch {
 
     /// Watches the workers of `master` without end. Cancel-safe.
     pub(super) async fn run(&mut self, master: u32) -> Infallible {
-        let mut tick = tokio::time::interval(LOOK_EVERY);
+        let mut tick = tokio::time::interval(MEASURE_INTERVAL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let workers = self.look(master);
-            if self.may_ask(&workers)
-                && let Some(counts) = counted::requests(&self.post.socket, &self.post.page).await
+            let workers = self.measure(master);
+            if self.may_query(&workers)
+                && let Some(counts) =
+                    counted::requests(&self.settings.socket, &self.settings.page).await
             {
                 self.replace_worn(master, &counts);
             }
         }
     }
 
-    /// The master is dead, and its workers with it.
+    /// Must be called when the master and its workers have ended.
     pub(super) fn forget(&mut self) {
         self.leaving.clear();
         self.numbers.workers.store(0, Ordering::Relaxed);
         self.numbers.bytes.store(0, Ordering::Relaxed);
     }
 
-    fn look(&mut self, master: u32) -> Vec<Worker> {
+    fn measure(&mut self, master: u32) -> Vec<Worker> {
         let workers = self.meter.workers(master);
         self.leaving
             .retain(|pid| workers.iter().any(|worker| worker.pid == *pid));
-        self.estimate.observe(&workers, self.looked.elapsed());
-        self.looked = Instant::now();
-        match self.post.size {
+        self.estimate.observe(&workers, self.measured_at.elapsed());
+        self.measured_at = Instant::now();
+        match self.settings.size {
             PoolSizing::Measured => self.set_slots(),
             PoolSizing::Named(workers) => self.check_named(workers),
         }
@@ -129,46 +130,46 @@ impl PoolWatch {
 
     fn set_slots(&mut self) {
         let Estimate { usual, largest, .. } = self.estimate;
-        let fitting = self.post.budget.slots(usual, largest);
+        let fitting = self.settings.budget.slots(usual, largest);
         let available = self.meter.available();
-        let places = self.post.budget.slots_when_short(fitting, available);
+        let places = self.settings.budget.slots_when_short(fitting, available);
         let before = self.numbers.set_slots(places);
         if places != before {
             tracing::info!(
-                site = self.post.site,
+                site = self.settings.site,
                 places,
                 before,
                 worker_mib = usual >> 20,
                 largest_mib = largest >> 20,
-                share_mib = self.post.budget.share >> 20,
+                share_mib = self.settings.budget.share >> 20,
                 machine_is_short = places < fitting,
                 "adjusted the number of concurrent requests to the memory of PHP's workers"
             );
         }
     }
 
-    /// Warns once of workers that do not fit into the memory for them.
+    /// Warns once if the workers do not fit into their share of the memory.
     fn check_named(&mut self, workers: usize) {
         let usual = self.estimate.usual;
         let wanted = usual.saturating_mul(workers as u64);
-        if wanted > self.post.budget.share && !self.has_warned {
+        if wanted > self.settings.budget.share && !self.has_warned {
             self.has_warned = true;
             tracing::warn!(
-                site = self.post.site,
+                site = self.settings.site,
                 "`php_workers = {workers}` with {} MiB each need more than the {} MiB available to them; remove the option, and Galley adjusts the number to the memory",
                 usual >> 20,
-                self.post.budget.share >> 20
+                self.settings.budget.share >> 20
             );
         }
     }
 
     /// Replaces a worker that uses too much memory.
     fn relieve(&mut self, master: u32, workers: &[Worker]) {
-        let budget = &self.post.budget;
-        let grown = budget.grown(self.post.memory_limit);
-        let share = match self.post.size {
+        let budget = &self.settings.budget;
+        let grown = budget.grown(self.settings.memory_limit);
+        let share = match self.settings.size {
             PoolSizing::Measured => budget.share,
-            // So many were requested: replacing them repeatedly would not make them fit.
+            // The number of workers is configured: replacing them repeatedly would not make them fit.
             PoolSizing::Named(_) => u64::MAX,
         };
         let leaving = |pid| self.leaving.contains(&pid);
@@ -179,11 +180,12 @@ impl PoolWatch {
             Surplus::Grown => "it has exceeded the memory limit of a worker",
             Surplus::Share => "all workers together exceed their memory limit",
         };
-        // A site whose pages are all large has one replaced every second in its busy hours.
-        if self.warned_at.is_none_or(|said| said.elapsed() > SAY_EVERY) {
+        // A site whose pages are all large has a worker replaced every second in busy hours.
+        let is_long_ago = |last: Instant| last.elapsed() > LOG_INTERVAL;
+        if self.warned_at.is_none_or(is_long_ago) {
             self.warned_at = Some(Instant::now());
             tracing::info!(
-                site = self.post.site,
+                site = self.settings.site,
                 worker = worker.pid,
                 holds_mib = worker.now >> 20,
                 "replacing a worker of php-fpm: {why}"
@@ -193,11 +195,11 @@ impl PoolWatch {
     }
 
     fn replace(&mut self, master: u32, pid: u32) {
-        // Its number may have been reused by now.
+        // The id may have been reused by now.
         if !self.meter.children(master).contains(&pid) {
             return;
         }
-        let told = match &self.line {
+        let sent = match &self.line {
             Some((line, pool)) => line.replace(*pool, pid),
             None => match i32::try_from(pid).ok().and_then(Pid::from_raw) {
                 Some(process) => {
@@ -206,16 +208,16 @@ impl PoolWatch {
                 None => return,
             },
         };
-        // An error says that it has just ended.
-        if told.is_ok() {
+        // On failure the worker has just ended.
+        if sent.is_ok() {
             self.leaving.insert(pid);
             count(&self.numbers.replaced);
         }
     }
 
-    /// An idle pool is not queried: that would keep its last workers from ending.
-    fn may_ask(&mut self, workers: &[Worker]) -> bool {
-        let is_too_soon = |asked: Instant| asked.elapsed() < ASK_EVERY;
+    /// Whether to query the request counts. An idle pool is not queried, because that would keep its last workers from ending.
+    fn may_query(&mut self, workers: &[Worker]) -> bool {
+        let is_too_soon = |last: Instant| last.elapsed() < QUERY_INTERVAL;
         if workers.is_empty() || self.checked_at.is_some_and(is_too_soon) {
             return false;
         }
@@ -231,26 +233,26 @@ impl PoolWatch {
             .find(|(pid, requests)| is_worn(*pid, *requests) && !self.leaving.contains(pid));
         if let Some((pid, requests)) = worn {
             tracing::debug!(
-                site = self.post.site,
+                site = self.settings.site,
                 worker = pid,
                 requests,
                 "a worker of php-fpm has reached its number of requests"
             );
             self.replace(master, *pid);
-            // One at a time: the next is looked for at the next measurement, when the count of CPU time begins again.
+            // One at a time: the next one is searched at the next measurement, when the count of CPU time starts again.
             (self.checked_at, self.ticks) = (None, 0);
         }
     }
 }
 
-/// Memory can run out within seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The interval between two measurements. Memory can run out within seconds.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A worker that does nothing but WordPress answers some 300 requests meanwhile.
-const ASK_EVERY: Duration = Duration::from_secs(10);
+/// The interval between two queries. A busy worker with plain WordPress serves about 300 requests in this time.
+const QUERY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Between two lines about workers that hold too much.
-const SAY_EVERY: Duration = Duration::from_secs(60);
+/// The minimum interval between two log lines about large workers.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What being asked itself takes, in clock ticks of 10 ms.
+/// The CPU time of a query itself, in clock ticks of 10 ms.
 const IDLE_TICKS: u64 = 2;

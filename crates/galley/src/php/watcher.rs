@@ -1,6 +1,6 @@
-//! The shell that ends the processes of Galley when Galley is gone.
+//! The shell that ends the managed processes when Galley has ended.
 //!
-//! It waits on a pipe into which nothing is written, so `read` ends when the last process that holds the other end does.
+//! The shell waits on a pipe to which nothing is written, so that `read` ends when the last process that holds the other end does.
 //! During an upgrade two processes hold it.
 
 use std::io;
@@ -12,19 +12,20 @@ use tokio::process::{Child, Command};
 
 use super::handover::{Ownership, PoolFolder};
 
-/// A running watcher. Dropped, it is killed.
+/// A running watcher. Killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Watcher {
     process: OwnedFd,
-    /// Its end is the watcher's signal.
+    /// The pipe whose end signals Galley's end to the watcher.
     pipe: OwnedFd,
-    /// Where this process has started it.
+    /// The child, if this process has started the watcher.
     child: Option<Child>,
     ownership: Ownership,
 }
 
 impl Watcher {
-    /// Starts the shell that ends `group` when Galley is gone. Its own group, so that the terminal's interrupt does not reach it.
+    /// Starts the shell that ends `group` when Galley has ended. It has a separate group, so that an interrupt from the terminal
+    /// does not reach it.
     pub(super) fn start(group: u32, directory: &PoolFolder) -> io::Result<Self> {
         let (reader, writer) = io::pipe()?;
         let mut command = Command::new(SHELL);
@@ -47,7 +48,7 @@ impl Watcher {
         })
     }
 
-    /// The watcher that another process has started.
+    /// Takes over a watcher that another process has started.
     pub(super) fn adopt(process: OwnedFd, pipe: OwnedFd, ownership: Ownership) -> Self {
         Self {
             process,
@@ -57,17 +58,17 @@ impl Watcher {
         }
     }
 
-    /// Its process, for the next.
+    /// The process descriptor, for the next Galley.
     pub(super) fn process(&self) -> BorrowedFd<'_> {
         self.process.as_fd()
     }
 
-    /// Its pipe, for the next.
+    /// The pipe, for the next Galley.
     pub(super) fn pipe(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
 
-    /// Ends it, and nothing else.
+    /// Ends only the watcher, not the group.
     pub(super) async fn end(mut self) {
         self.kill();
         if let Some(child) = &mut self.child {
@@ -76,7 +77,7 @@ impl Watcher {
     }
 
     fn kill(&self) {
-        // An error says that it has ended.
+        // On failure it has ended already.
         let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 }
@@ -89,7 +90,7 @@ impl Drop for Watcher {
     }
 }
 
-/// A descriptor for a child of this process.
+/// A process descriptor for a child of this process.
 pub(super) fn pidfd(id: Option<u32>) -> io::Result<OwnedFd> {
     let pid = id.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let pid = pid.ok_or_else(|| io::Error::other("it ended before it was checked"))?;
@@ -98,8 +99,8 @@ pub(super) fn pidfd(id: Option<u32>) -> io::Result<OwnedFd> {
 
 pub(super) const SHELL: &str = "/bin/sh";
 
-/// `$1`: the group, `$2`: the directory. SIGQUIT to the master alone: it lets its workers finish what they are writing to the
-/// database. Only built-in commands of every POSIX shell, and `sleep` and `rm`.
+/// `$1`: the group, `$2`: the folder. SIGQUIT is sent to the master only, which lets its workers finish what they are writing
+/// to the database. Uses only built-in commands of every POSIX shell, `sleep` and `rm`.
 const WATCH: &str = r#"
 read -r line
 kill -s QUIT "$1"

@@ -1,6 +1,6 @@
 //! The virtual hosts in Apache's configuration.
 //!
-//! It reads only the directives that a first configuration of Galley needs. Conditions (`<IfModule>`) count as true. Lines
+//! Reads only the directives that a first configuration of Galley needs. Conditions (`<IfModule>`) count as true. Lines
 //! that cannot be parsed are skipped.
 
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) fn virtual_hosts(machine: &Machine, processes: &[MachineProcess]) -> 
 
 fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
     let folder = file.parent().unwrap_or(Path::new("/"));
-    // Fedora's file is in /etc/httpd/conf, and names start at /etc/httpd.
+    // On Fedora the file is in /etc/httpd/conf, and relative paths start at /etc/httpd.
     let folder = if folder.ends_with("conf") {
         folder.parent().unwrap_or(folder)
     } else {
@@ -143,7 +143,7 @@ impl ConfigReader<'_> {
             "sslcertificatekeyfile" => draft.key = path(),
             "sslengine" => draft.is_tls = first.eq_ignore_ascii_case("on"),
             "limitrequestbody" => draft.request_body = first.parse().ok().filter(|n| *n > 0),
-            // `SetHandler "proxy:unix:/run/php/x.sock|fcgi://localhost"`; the same targets in ProxyPassMatch.
+            // `SetHandler "proxy:unix:/run/php/x.sock|fcgi://localhost"`; ProxyPassMatch has the same targets.
             "sethandler" | "proxypassmatch" | "proxypass" => {
                 let target = arguments.iter().find_map(|argument| php_backend(argument));
                 // PHP-FPM for all hosts has precedence over a module that is loaded as well.
@@ -155,7 +155,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// Words of a line, quotes removed and `${NAME}` replaced; the `>` of a section is dropped.
+    /// The words of a line, without quotes and the final `>` of a section, with `${NAME}` replaced.
     fn words(&self, line: &str) -> Vec<String> {
         let line = line.trim();
         if line.starts_with('#') || line.is_empty() {
@@ -212,7 +212,7 @@ impl HostDraft {
             .addresses
             .iter()
             .map(|listen| VirtualHostListen { is_tls, ..*listen });
-        // Debian's default certificate has one file.
+        // Debian's default certificate is in one file.
         let key = self.key.or_else(|| self.cert.clone());
         VirtualHost {
             server: WebServer::Apache,
@@ -229,7 +229,7 @@ impl HostDraft {
     }
 }
 
-/// `*:80`, `_default_:443`, `192.0.2.1:80`, `[::1]:80`, `80`.
+/// Parses `*:80`, `_default_:443`, `192.0.2.1:80`, `[::1]:80`, `80`.
 fn address(text: &str) -> Option<VirtualHostListen> {
     let whole = |ip, port| {
         Some(VirtualHostListen {
@@ -251,7 +251,7 @@ fn address(text: &str) -> Option<VirtualHostListen> {
     whole(None, port.parse().ok()?)
 }
 
-/// `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/path`.
+/// Parses `proxy:unix:/run/php.sock|fcgi://localhost` and `fcgi://127.0.0.1:9000/path`.
 fn php_backend(target: &str) -> Option<PhpBackend> {
     let target = target.strip_prefix("proxy:").unwrap_or(target);
     if let Some(rest) = target.strip_prefix("unix:") {
@@ -265,7 +265,7 @@ fn php_backend(target: &str) -> Option<PhpBackend> {
     (is_host && port.parse::<u16>().is_ok()).then(|| PhpBackend::Tcp(address.to_owned()))
 }
 
-/// Debian's, Fedora's, and that of a build from source.
+/// The main files of Debian, of Fedora, and of a build from source.
 const INSTALLED: &[&str] = &[
     "/etc/apache2/apache2.conf",
     "/etc/httpd/conf/httpd.conf",
@@ -336,7 +336,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,200}", lines in "(<VirtualHost|</VirtualHost>|Listen|Define|Include|[a-z$\\{\\}\"' >\n]){0,60}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,200}", lines in "(<VirtualHost|</VirtualHost>|Listen|Define|Include|[a-z$\\{\\}\"' >\n]){0,60}") {
             let sample = SampleMachine::new(&[("etc/apache2/apache2.conf", &format!("{text}\n{lines}"))]);
             let _ = virtual_hosts(&sample.machine(), &[]);
         }

@@ -9,9 +9,9 @@ use super::machine::Machine;
 /// A certificate in certbot's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertbotCertificate {
-    /// Its name there: `example.com`, also `example.com-0001`.
+    /// The certificate's name: `example.com`, also `example.com-0001`.
     pub name: String,
-    /// Where certificate and key are.
+    /// The paths of the certificate and the key.
     pub files: CertificateFiles,
 }
 
@@ -29,14 +29,14 @@ pub(super) fn certificates(machine: &Machine) -> Vec<CertbotCertificate> {
     all.collect()
 }
 
-/// The name of certbot's certificate to which a file belongs.
+/// The name of certbot's certificate that contains a file.
 pub(super) fn name_of(cert: &Path) -> Option<String> {
     let inner = cert.strip_prefix(LIVE).ok()?;
     let folder: PathBuf = inner.parent()?.to_owned();
     Some(folder.to_str()?.to_owned()).filter(|name| !name.is_empty() && !name.contains('/'))
 }
 
-/// The hook that copies renewed certificates to where Galley may read them.
+/// The hook that copies renewed certificates to a folder that Galley can read.
 pub fn renewal_hook() -> String {
     HOOK.replace("COPIES", COPIES).replace("LIVE", LIVE)
 }
@@ -50,10 +50,10 @@ pub fn certificate_copies(name: &str) -> CertificateFiles {
     }
 }
 
-/// Where certbot runs programs after a renewal.
+/// The path of the hook, in the folder of programs that certbot runs after a renewal.
 pub const HOOK_FILE: &str = "/etc/letsencrypt/renewal-hooks/deploy/galley";
 
-/// Readable by Galley's group, unlike certbot's folders.
+/// The folder of the copies. Readable by Galley's group, unlike certbot's folders.
 const COPIES: &str = "/etc/galley/certificates";
 
 const HOOK: &str = r#"#!/bin/sh
@@ -69,7 +69,7 @@ for folder in COPIES/*/; do
 done
 "#;
 
-/// Readable by root alone, as are the files that its links lead to.
+/// Certbot's folder. Readable only by root, like the files that its links refer to.
 const LIVE: &str = "/etc/letsencrypt/live";
 
 #[cfg(test)]

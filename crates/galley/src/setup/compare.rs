@@ -2,32 +2,32 @@
 
 use super::fetch::PageSummary;
 
-/// One path at the server of today and at Galley.
+/// One path at the current server and at Galley.
 #[derive(Clone, Debug)]
 pub struct PageComparison {
     /// The host in the request.
     pub host: String,
     /// The path.
     pub path: String,
-    /// The response of the present server; `None`: there is none.
+    /// The response of the current server; `None` without such a server.
     pub current: Option<PageSummary>,
-    /// What Galley sends.
+    /// The response of Galley.
     pub galley: PageSummary,
 }
 
-/// Where two responses differ.
+/// A difference between two responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// `status`, `redirect`, `type` or `title`.
     pub what: &'static str,
-    /// In the response of today's server.
+    /// The value in the response of the current server.
     pub current: String,
-    /// In Galley's.
+    /// The value in Galley's response.
     pub galley: String,
 }
 
 impl PageComparison {
-    /// What differs. Without a server of today, an error status of a page that must exist.
+    /// The differences. Without a current server: an error status for a page that must exist.
     pub fn differences(&self) -> Vec<Difference> {
         let Some(current) = &self.current else {
             let is_fine =
@@ -62,7 +62,7 @@ impl PageComparison {
         let is_page = [current, &self.galley].map(|page| page.media_type.as_deref() == html);
         let different = all.into_iter().filter(|(what, current, galley)| {
             let counts = match *what {
-                // Servers name the types of files differently, and write the text of redirects themselves.
+                // Servers use different names for media types of files, and different texts in redirects.
                 "type" => is_page[0] != is_page[1] && self.galley.location.is_none(),
                 "title" => self.galley.location.is_none(),
                 _ => true,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs() {
+    fn differences_are_found() {
         assert!(differences("/", Some(page(200, "a")), page(200, "a")).is_empty());
         assert_eq!(
             differences("/", Some(page(200, "a")), page(200, "b")),

@@ -1,4 +1,4 @@
-//! Fetches a page of a server on this machine, with the host of the site.
+//! Fetches a page from a server on this machine, with the host of the site.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,20 +17,20 @@ use crate::tls::UpstreamTlsClient;
 /// A server on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerEndpoint {
-    /// Its address.
+    /// The server's address.
     pub address: SocketAddr,
-    /// Whether connections begin with TLS. The certificate is not verified: the connection does not leave the machine.
+    /// Whether connections use TLS. The certificate is not verified, because the connection is local.
     pub is_tls: bool,
-    /// Whether requests say that the visitor uses `https`.
+    /// Whether requests declare that the visitor uses `https`.
     pub is_forwarded_https: bool,
 }
 
-/// What a comparison looks at.
+/// The parts of a response that are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageSummary {
     /// The status.
     pub status: u16,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub location: Option<String>,
     /// The media type without parameters.
     pub media_type: Option<String>,
@@ -38,11 +38,11 @@ pub struct PageSummary {
     pub title: Option<String>,
     /// `Cache-Status`, if the server sends it.
     pub cache_status: Option<String>,
-    /// Paths of further pages.
+    /// Paths of linked pages.
     pub links: Vec<String>,
 }
 
-/// Fetches a page. Error: why there is none, for people. Cancel-safe: nothing is kept.
+/// Fetches a page. The error is a text for people. Cancel-safe.
 pub async fn fetch_page(
     server: ServerEndpoint,
     host: &str,
@@ -120,7 +120,7 @@ async fn exchange(
     })
 }
 
-/// A first page of a cold WordPress takes seconds.
+/// The time limit for a response. A page of a cold WordPress may need seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const MOST_BODY: usize = 4 << 20;

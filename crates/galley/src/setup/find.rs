@@ -1,4 +1,4 @@
-//! Everything that `galley setup` finds on a machine.
+//! Detects everything on a machine that `galley setup` needs to know.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,28 +16,28 @@ use super::{apache, nginx, processes};
 pub struct DetectedSite {
     /// The WordPress.
     pub wordpress: DetectedWordPress,
-    /// The virtual hosts whose root it is; those with PHP first.
+    /// The virtual hosts with this root; those with PHP first.
     pub hosts: Vec<VirtualHost>,
 }
 
-/// What a machine has.
+/// The findings on a machine.
 #[derive(Clone, Debug)]
 pub struct Detection {
     /// Each WordPress once.
     pub sites: Vec<DetectedSite>,
     /// The pools of PHP-FPM.
     pub pools: Vec<FpmPool>,
-    /// Whether a PHP-FPM program is installed, which Galley could run.
+    /// Whether a PHP-FPM program is installed that Galley could run.
     pub has_fpm_program: bool,
     /// The owners of ports 80 and 443.
     pub ports: Vec<PortOwner>,
-    /// Certificates of certbot.
+    /// The certificates of certbot.
     pub certificates: Vec<CertbotCertificate>,
     /// Whether the package with its units and folders is installed.
     pub has_package: bool,
 }
 
-/// Looks at a machine. `named`: consider only the WordPress in these folders. Blocks on the disk.
+/// Examines a machine. `named`: consider only the WordPress in these folders. Blocks on the disk.
 pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
     let processes = processes::all(machine);
     let mut hosts = nginx::virtual_hosts(machine, &processes);
@@ -55,7 +55,7 @@ pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
     let sites = folders
         .iter()
         .filter_map(|folder| DetectedWordPress::at(machine, folder))
-        // Debian's package, which is of use only with a configuration in /etc/wordpress.
+        // Debian's package is useful only with a configuration in /etc/wordpress.
         .filter(|found| found.config.is_some() || !named.is_empty())
         .map(|wordpress| {
             let is_own = |host: &&VirtualHost| {
@@ -82,7 +82,7 @@ pub fn detect(machine: &Machine, named: &[PathBuf]) -> Detection {
     }
 }
 
-/// The folder behind links, as a path of the machine.
+/// The folder with links resolved, as a path of the machine.
 fn real(machine: &Machine, folder: &Path) -> PathBuf {
     let top = machine.path(Path::new("/"));
     let found = machine.path(folder).canonicalize();
@@ -96,7 +96,7 @@ fn real(machine: &Machine, folder: &Path) -> PathBuf {
     inner.unwrap_or_else(|| folder.to_owned())
 }
 
-/// Where distributions, control panels and images have WordPress.
+/// The usual folders of WordPress on distributions, control panels and images.
 const USUAL: &[&str] = &[
     "/var/www",
     "/var/www/*",
@@ -145,7 +145,7 @@ mod tests {
             ("usr/share/wordpress/wp-load.php", ""),
             ("usr/sbin/php-fpm8.2", ""),
         ]);
-        // The same folder by another name.
+        // The same folder under another name.
         sample.link("var/www/a", "../../srv/sites/a");
         let found = detect(&sample.machine(), &[]);
         let roots: Vec<_> = found

@@ -1,11 +1,11 @@
-//! A virtual host as the configurations of nginx and Apache have it.
+//! A virtual host in the configuration of nginx or Apache.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use galley_certs::CertificateFiles;
 
-/// Which web server.
+/// The kind of a web server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebServer {
     /// nginx.
@@ -15,7 +15,7 @@ pub enum WebServer {
 }
 
 impl WebServer {
-    /// Its name for people.
+    /// The server's name for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -24,30 +24,30 @@ impl WebServer {
     }
 }
 
-/// How a web server reaches PHP.
+/// The address of PHP in a web server's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhpBackend {
     /// PHP-FPM on a unix socket.
     Unix(PathBuf),
     /// PHP-FPM on an address, `host:port`.
     Tcp(String),
-    /// Apache runs PHP itself.
+    /// A module in Apache.
     Module,
 }
 
-/// Where a virtual host listens; `None`: on all addresses.
+/// A listener of a virtual host; `ip` is `None` for all addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualHostListen {
     /// The address.
     pub ip: Option<IpAddr>,
     /// The port.
     pub port: u16,
-    /// Whether connections begin with TLS.
+    /// Whether connections use TLS.
     pub is_tls: bool,
 }
 
 impl VirtualHostListen {
-    /// An address of this machine at which it can be reached.
+    /// An address at which this machine can connect to the listener.
     pub fn reachable(&self) -> SocketAddr {
         let ip = match self.ip {
             None => Ipv4Addr::LOCALHOST.into(),
@@ -62,9 +62,9 @@ impl VirtualHostListen {
 /// One virtual host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualHost {
-    /// Whose configuration.
+    /// The web server whose configuration defines it.
     pub server: WebServer,
-    /// Its listeners.
+    /// The listeners.
     pub listen: Vec<VirtualHostListen>,
     /// Host names in the form of Galley's `hosts`.
     pub names: Vec<String>,
@@ -72,13 +72,13 @@ pub struct VirtualHost {
     pub root: Option<PathBuf>,
     /// Certificate and key.
     pub certificate: Option<CertificateFiles>,
-    /// How it reaches PHP.
+    /// The address of PHP.
     pub php: Option<PhpBackend>,
-    /// The largest upload in bytes, if it is configured.
+    /// The maximum size of an upload in bytes, if it is configured.
     pub request_body: Option<u64>,
 }
 
-/// A host name in the form of Galley's `hosts`, if it is one: patterns of other kinds and placeholders are not.
+/// A name in the form of Galley's `hosts`; empty for patterns of other kinds and placeholders.
 pub(super) fn host_names(name: &str) -> Vec<String> {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let (bare, prefixes): (&str, &[&str]) = if let Some(bare) = name.strip_prefix("*.") {
@@ -127,7 +127,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_has_nothing_that_ends_a_string(name in "(?s).{0,40}") {
+        fn names_contain_no_quotes(name in "(?s).{0,40}") {
             for host in host_names(&name) {
                 prop_assert!(host.bytes().all(|b| b.is_ascii_alphanumeric() || b"-.*".contains(&b)));
             }

@@ -1,7 +1,7 @@
 //! The changes of `galley setup`, so that `--undo` can revert them.
 //!
-//! Each step is on the disk before it is taken. The file is beside the configuration and readable by its owner only: its
-//! contents are executed with the rights of the user who runs `--undo`, so only somebody with these rights may write it.
+//! Each step is on the disk before it is made. The file is next to the configuration and readable only by its owner: its
+//! contents are executed with the rights of the user who runs `--undo`, so that only a user with these rights may write it.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,33 +11,33 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// One step, with what restores the state before it.
+/// One step, with the data for undoing it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum UndoStep {
     /// A file was written.
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// Its text before; none: it did not exist.
+        /// The previous text; `None`: the file did not exist.
         before: Option<String>,
-        /// Its permissions before.
+        /// The previous permissions.
         mode: u32,
-        /// SHA-256 of the written file, to detect changes since.
+        /// SHA-256 of the written file, to detect later changes.
         written: String,
     },
-    /// A file or an empty folder was made that means nothing without the rest.
+    /// A file or an empty folder was created that is useless without the rest.
     Made {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
     /// A unit of systemd was started, stopped, enabled or disabled.
     Unit {
-        /// Which.
+        /// The name of the unit.
         unit: String,
-        /// Whether it ran before.
+        /// Whether the unit was running.
         was_active: bool,
-        /// Whether it started with the machine.
+        /// Whether the unit was enabled.
         was_enabled: bool,
     },
     /// The plugin was installed.
@@ -47,12 +47,12 @@ pub enum UndoStep {
     },
 }
 
-/// What became of a step that was to be undone.
+/// The result of undoing a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// As before.
+    /// The previous state was restored.
     Restored,
-    /// The file was changed by somebody since, so it stays.
+    /// The file was changed by another program since, so that it was kept.
     Kept,
 }
 
@@ -61,14 +61,14 @@ pub enum Undone {
 pub struct SetupJournal {
     path: PathBuf,
     steps: Vec<UndoStep>,
-    /// How many of them are of earlier runs.
+    /// The number of steps from earlier runs.
     earlier: usize,
 }
 
 impl SetupJournal {
-    /// That of a configuration file; empty if there is none.
+    /// Opens the journal of a configuration file; it is empty if it does not exist.
     ///
-    /// Error: it cannot be read, or somebody else could have written it.
+    /// Error: it cannot be read, or another user could have written it.
     pub fn open(configuration: &Path) -> io::Result<Self> {
         let mut name = configuration.file_name().unwrap_or_default().to_owned();
         name.push(".undo");
@@ -95,8 +95,8 @@ impl SetupJournal {
         &self.steps
     }
 
-    /// Records a step before it is taken. One that does not change what is restored is recorded once. A change of a unit is
-    /// recorded in each run, because a run that fails is undone alone.
+    /// Records a step before it is made. A step that is recorded already is not recorded again. Changes of units are
+    /// recorded in each run, because a run that fails is undone separately.
     pub fn record(&mut self, step: UndoStep) -> io::Result<()> {
         let since = match step {
             UndoStep::Unit { .. } => self.earlier.min(self.steps.len()),
@@ -109,7 +109,7 @@ impl SetupJournal {
         self.save()
     }
 
-    /// Removes the last step, which has been undone; the file goes with the first.
+    /// Removes the last step, which has been undone. Removing the first step also removes the file.
     pub fn forget_last(&mut self) -> io::Result<()> {
         self.steps.pop();
         if self.steps.is_empty() {
@@ -118,7 +118,7 @@ impl SetupJournal {
         self.save()
     }
 
-    /// Whether the file is as this journal's last step about it has left it.
+    /// Whether the file is unchanged since this journal's last step for it.
     pub fn has_written(&self, path: &Path) -> bool {
         let last = self.steps.iter().rev().find_map(|step| match step {
             UndoStep::File {
@@ -131,7 +131,7 @@ impl SetupJournal {
             .is_some_and(|(written, text)| *written == sha256(&text))
     }
 
-    /// Writes a file in one step, after recording the former one.
+    /// Writes a file atomically, after recording the previous one.
     pub fn write(&mut self, path: &Path, text: &str, mode: u32) -> io::Result<()> {
         let before = match fs::read_to_string(path) {
             Ok(before) => Some(before),
@@ -157,7 +157,7 @@ impl SetupJournal {
 }
 
 impl UndoStep {
-    /// Restores a file or removes a created one; other steps are those of programs.
+    /// Restores a file or removes a created one. Other steps are undone by programs.
     pub fn undo_file(&self) -> io::Result<Undone> {
         match self {
             Self::File {
@@ -167,7 +167,7 @@ impl UndoStep {
                 written,
             } => {
                 let found = existing(fs::read(path))?;
-                // Created again by a crash between the record and the file: that is as before, too.
+                // A crash between the record and the change leaves the previous state, which also counts as restored.
                 let is_before = found.as_deref() == before.as_ref().map(String::as_bytes);
                 if !is_before && found.is_some_and(|found| sha256(&found) != *written) {
                     return Ok(Undone::Kept);
@@ -185,7 +185,7 @@ impl UndoStep {
     }
 }
 
-/// Removes what was created, but no folder that others use by now.
+/// Removes a created file or folder, unless the folder is not empty.
 fn undo_made(path: &Path) -> io::Result<Undone> {
     let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
     if !is_folder {
@@ -200,7 +200,7 @@ fn remove(path: &Path) -> io::Result<()> {
     existing(fs::remove_file(path)).map(drop)
 }
 
-/// `None` if there is no such file.
+/// `None` if the file does not exist.
 fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -209,7 +209,7 @@ fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Writes beside the place and renames: a reader sees the old file or the new one.
+/// Writes a temporary file in the same folder and renames it, so that a reader sees either the old or the new file.
 fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let folder = if folder.as_os_str().is_empty() {
@@ -264,7 +264,7 @@ mod tests {
         fs::create_dir(&other).unwrap();
         journal.write(&config, "one", 0o644).unwrap();
         journal.write(&other.join("new"), "new", 0o600).unwrap();
-        // A second run continues where the first ended.
+        // A second run continues after the first one.
         let mut journal = SetupJournal::open(&config).unwrap();
         assert!(journal.has_written(&config));
         journal.write(&config, "two", 0o644).unwrap();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_units_are_noted_in_each_run() {
+    fn changes_of_units_are_recorded_in_each_run() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("galley.toml");
         let step = UndoStep::Unit {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_has_changed_stays() {
+    fn a_file_that_was_changed_since_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("galley.toml");
         SetupJournal::open(&config)
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_others_may_write_is_refused() {
+    fn a_journal_that_others_may_write_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("galley.toml");
         let file = dir.path().join("galley.toml.undo");

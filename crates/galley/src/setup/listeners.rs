@@ -1,4 +1,4 @@
-//! What listens on a TCP port, from `/proc/net/tcp` and the descriptors of the processes.
+//! Finds the programs that listen on TCP ports, from `/proc/net/tcp` and the descriptors of the processes.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,22 +10,22 @@ use super::processes::MachineProcess;
 /// The owner of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortOwner {
-    /// Where.
+    /// The address.
     pub address: SocketAddr,
-    /// The program's name; `None` if this user may not see whose socket it is.
+    /// The program's name; `None` if the current user has no access to the owner of the socket.
     pub program: Option<String>,
-    /// Its unit of systemd.
+    /// The systemd unit of the program.
     pub unit: Option<String>,
 }
 
 impl PortOwner {
-    /// Whether it is a Galley, or systemd that holds the port for one.
+    /// Whether the program is a Galley.
     pub fn is_galley(&self) -> bool {
         self.program.as_deref() == Some("galley")
     }
 }
 
-/// A listening socket as the kernel lists it.
+/// A listening socket in the kernel's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Listening {
     address: SocketAddr,
@@ -70,7 +70,7 @@ fn listening(machine: &Machine, ports: &[u16]) -> Vec<Listening> {
     listening
 }
 
-/// Which process has a socket, by its inode.
+/// The processes that have sockets open, by inode.
 fn holders<'p>(
     machine: &Machine,
     processes: &'p [MachineProcess],
@@ -79,7 +79,7 @@ fn holders<'p>(
     for process in processes {
         for inode in process.sockets(machine) {
             let holder = holders.entry(inode).or_insert(process);
-            // A socket of systemd belongs to the service that it was passed to, if that runs.
+            // A socket of systemd belongs to the service that got it, if that runs.
             if holder.id == 1 {
                 *holder = process;
             }
@@ -93,7 +93,8 @@ fn parse(table: &str) -> Vec<Listening> {
     table.lines().skip(1).filter_map(row).collect()
 }
 
-/// `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...` (`proc_net_tcp` in the kernel's documentation).
+/// Parses `sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...` (`proc_net_tcp` in the kernel's
+/// documentation).
 fn row(line: &str) -> Option<Listening> {
     let mut fields = line.split_whitespace();
     let address = address(fields.nth(1)?)?;
@@ -102,7 +103,7 @@ fn row(line: &str) -> Option<Listening> {
     (state == LISTEN).then_some(Listening { address, inode })
 }
 
-/// Words of 32 bits in the machine's byte order, then the port.
+/// Parses an address: words of 32 bits in the machine's byte order, then the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -122,7 +123,7 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// `TCP_LISTEN`.
+/// The state `TCP_LISTEN`.
 const LISTEN: &str = "0A";
 
 #[cfg(test)]
@@ -180,13 +181,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_table_is_read(table in "(?s).{0,300}", word in "[0-9A-F:é]{0,40}") {
+        fn any_table_is_parsed_without_panic(table in "(?s).{0,300}", word in "[0-9A-F:é]{0,40}") {
             let _ = parse(&table);
             let _ = address(&word);
         }
 
         #[test]
-        fn addresses_survive(ip: [u8; 4], port: u16) {
+        fn addresses_survive_parsing(ip: [u8; 4], port: u16) {
             let text = format!("{:08X}:{port:04X}", u32::from_ne_bytes(ip));
             prop_assert_eq!(address(&text), Some(SocketAddr::new(Ipv4Addr::from(ip).into(), port)));
         }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
-/// The machine whose `/` is a folder; tests use one that they have made.
+/// A machine whose `/` is a folder; tests create one.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -16,7 +16,7 @@ impl Machine {
         Self { root: root.into() }
     }
 
-    /// Where a path of the machine is for this process.
+    /// The path for this process of a path of the machine.
     pub fn path(&self, path: &Path) -> PathBuf {
         let inner = path.components().filter_map(|part| match part {
             Component::Normal(name) => Some(name),
@@ -26,12 +26,12 @@ impl Machine {
         inner.fold(self.root.clone(), |all, name| all.join(name))
     }
 
-    /// The text of a regular file of at most `MOST_BYTES`; other bytes than UTF-8 are replaced.
+    /// The text of a regular file of at most `MOST_BYTES`; invalid UTF-8 is replaced.
     pub(super) fn text(&self, path: &Path) -> Option<String> {
         self.read(path).filter(|file| file.is_whole).map(|f| f.text)
     }
 
-    /// The first bytes of a regular file, or of a file of `/proc`.
+    /// The first bytes of a regular file, or of a file of `/proc`, as text.
     pub(super) fn head(&self, path: &Path) -> Option<String> {
         self.read(path).map(|file| file.text)
     }
@@ -65,7 +65,7 @@ impl Machine {
         self.path(path).exists()
     }
 
-    /// The names in a folder, sorted; at most `MOST_NAMES` of them.
+    /// The names in a folder, sorted; at most `MOST_NAMES`.
     pub(super) fn names(&self, folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(self.path(folder)).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -74,7 +74,7 @@ impl Machine {
         names
     }
 
-    /// The existing paths that a pattern with `*` and `?` matches, sorted; a path without these is returned as it is.
+    /// The existing paths that match a pattern with `*` and `?`, sorted. A path without these characters is returned unchanged.
     pub(super) fn matching(&self, pattern: &Path) -> Vec<PathBuf> {
         let mut found = vec![PathBuf::from("/")];
         for part in pattern.components() {
@@ -117,7 +117,7 @@ struct ReadFile {
     is_whole: bool,
 }
 
-/// Whether a name matches a pattern of `*` (any characters) and `?` (one). Linear for one star, quadratic at most.
+/// Whether a name matches a pattern of `*` (any characters) and `?` (one character). Linear for one star, at most quadratic.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
@@ -149,15 +149,15 @@ fn matches(pattern: &str, name: &str) -> bool {
         .all(|c| *c == '*')
 }
 
-/// Of one file: configurations have some kilobytes.
+/// The maximum size of a file in bytes: configurations have some kilobytes.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// In one folder, and of one pattern.
+/// The maximum number of names in a folder, and of matches of a pattern.
 const MOST_NAMES: usize = 20_000;
 
 #[cfg(test)]
 pub(super) mod sample {
-    //! A machine made of files.
+    //! A machine that consists of files.
 
     use std::path::Path;
 
@@ -168,7 +168,7 @@ pub(super) mod sample {
     }
 
     impl SampleMachine {
-        /// Files below the root, and their texts.
+        /// Creates files below the root, with their texts.
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
             let dir = tempfile::tempdir().unwrap();
             let sample = Self { dir };
@@ -184,7 +184,7 @@ pub(super) mod sample {
             std::fs::write(path, text).unwrap();
         }
 
-        /// A symbolic link, also one that leads nowhere.
+        /// Creates a symbolic link, whose target need not exist.
         pub(crate) fn link(&self, name: &str, target: &str) {
             let path = self.dir.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

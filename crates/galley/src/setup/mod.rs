@@ -1,9 +1,9 @@
-//! Finds the WordPress of a machine, and the server that serves it today, for `galley setup`.
+//! Detects the WordPress sites of a machine and the servers that serve them now, for `galley setup`.
 //!
 //! Detection reads files below a root folder and decides nothing: processes and listeners from `/proc`, the configuration
-//! of nginx, Apache and PHP-FPM, `wp-config.php`, and certificates of certbot. Every reader is total and bounded: if a file
+//! of nginx, Apache and PHP-FPM, `wp-config.php`, and certificates of certbot. Every reader is total and has limits: if a file
 //! is missing, unreadable or malformed, less is found. A plan turns the findings into a configuration, and a trial runs
-//! that configuration on a loopback port beside the present server. Only the journal writes: files that it can restore.
+//! that configuration on a loopback port next to the current server. Only the journal writes files, which it can restore.
 
 mod apache;
 mod certbot;

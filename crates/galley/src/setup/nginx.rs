@@ -1,6 +1,6 @@
 //! The virtual hosts in nginx's configuration.
 //!
-//! It reads only the directives that a first configuration of Galley needs: `listen`, `server_name`, `root`,
+//! Reads only the directives that a first configuration of Galley needs: `listen`, `server_name`, `root`,
 //! `fastcgi_pass`, `upstream`, certificates and `client_max_body_size`. Everything else is skipped. A syntax error ends the
 //! file; everything before it counts.
 
@@ -61,7 +61,7 @@ fn hosts_of(machine: &Machine, file: &Path) -> Vec<VirtualHost> {
         .collect()
 }
 
-/// What a `server` has from the `http` around it.
+/// The settings that a `server` inherits from the `http` block.
 #[derive(Clone, Default)]
 struct Inherited {
     root: Option<String>,
@@ -147,7 +147,7 @@ fn named<'b>(block: &'b [Directive], name: &'static str) -> impl Iterator<Item =
     block.iter().filter(move |one| one.name() == name)
 }
 
-/// Where a host listens: on port 80 if it does not say.
+/// The listeners of a host; port 80 if it has no `listen`.
 fn listeners(block: &[Directive]) -> Vec<VirtualHostListen> {
     let is_tls = named(block, "ssl").any(|one| one.argument() == Some("on"));
     if named(block, "listen").next().is_none() {
@@ -162,7 +162,7 @@ fn listeners(block: &[Directive]) -> Vec<VirtualHostListen> {
         .collect()
 }
 
-/// The root of `location /`, for configurations that name it only there.
+/// The root in `location /`, for configurations that have it only there.
 fn location_root(block: &[Directive]) -> Option<PathBuf> {
     let mut locations = block.iter().filter(|one| one.name() == "location");
     let location = locations.find(|one| one.argument() == Some("/"))?;
@@ -170,7 +170,7 @@ fn location_root(block: &[Directive]) -> Option<PathBuf> {
     roots.find_map(|one| absolute(one.argument()?))
 }
 
-/// The first `fastcgi_pass` in the block or in the blocks in it.
+/// The first `fastcgi_pass` in the block or in nested blocks.
 fn fastcgi(block: &[Directive], upstreams: &HashMap<&str, &str>) -> Option<PhpBackend> {
     block.iter().find_map(|one| {
         if one.name() == "fastcgi_pass" {
@@ -191,7 +191,7 @@ fn php_backend(target: &str) -> Option<PhpBackend> {
     (is_host && port.parse::<u16>().is_ok()).then(|| PhpBackend::Tcp(target.to_owned()))
 }
 
-/// `listen [address:]port [ssl] ...`; unix sockets are not for visitors.
+/// Parses `listen [address:]port [ssl] ...`; ignores unix sockets, which are not for visitors.
 fn address(words: &[String], is_tls: bool) -> Option<VirtualHostListen> {
     let text = words.get(1)?;
     let is_tls = is_tls || words.iter().skip(2).any(|word| word == "ssl");
@@ -221,7 +221,7 @@ fn absolute(path: &str) -> Option<PathBuf> {
     (path.starts_with('/') && !path.contains('$')).then(|| PathBuf::from(path))
 }
 
-/// `64m`; 0 means no limit, so it is not a size.
+/// Parses a size such as `64m`; `None` for 0, which means no limit.
 fn size(text: &str) -> Option<u64> {
     let lower = text.to_ascii_lowercase();
     let (number, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
@@ -243,7 +243,7 @@ fn size(text: &str) -> Option<u64> {
 
 struct ConfigReader<'m> {
     machine: &'m Machine,
-    /// Relative paths start here.
+    /// The folder for relative paths.
     folder: &'m Path,
     files_left: usize,
 }
@@ -260,7 +260,7 @@ impl ConfigReader<'_> {
         self.includes(parse(&text), depth)
     }
 
-    /// Puts the directives of included files in place of `include`.
+    /// Replaces `include` by the directives of the included files.
     fn includes(&mut self, all: Vec<Directive>, depth: usize) -> Vec<Directive> {
         let mut whole = Vec::with_capacity(all.len());
         for mut directive in all {
@@ -277,7 +277,7 @@ impl ConfigReader<'_> {
     }
 }
 
-/// Reads directives. A syntax error ends the text.
+/// Parses directives. A syntax error ends the text.
 fn parse(text: &str) -> Vec<Directive> {
     let mut rest = text;
     let mut open = vec![Directive::default()];
@@ -303,7 +303,7 @@ fn parse(text: &str) -> Vec<Directive> {
             Token::Open | Token::Close => break,
         }
     }
-    // Blocks that an error left open.
+    // Closes blocks that an error left open.
     while open.len() > 1 {
         let closed = open.pop().unwrap_or_default();
         add(&mut open, closed);
@@ -326,7 +326,7 @@ enum Token {
     Close,
 }
 
-/// Takes a token off the text; `None` at its end and at a quote without an end.
+/// Reads the next token; `None` at the end of the text and at an unterminated quote.
 fn next(rest: &mut &str) -> Option<Token> {
     loop {
         *rest = rest.trim_start();
@@ -398,7 +398,7 @@ fn word(rest: &mut &str) -> Token {
     Token::Word(word.to_owned())
 }
 
-/// Of packages, of builds from source, and of `OpenResty`.
+/// The main files of packages, of builds from source, and of `OpenResty`.
 const INSTALLED: &[&str] = &[
     "/etc/nginx/nginx.conf",
     "/usr/local/nginx/conf/nginx.conf",
@@ -508,18 +508,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,300}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,300}") {
             let _ = parse(&text);
         }
 
         #[test]
-        fn any_tokens_are_read(text in "(server|http|listen|root|[{};'\"#\\\\$ \n]|/w|443){0,80}") {
+        fn any_tokens_are_parsed_without_panic(text in "(server|http|listen|root|[{};'\"#\\\\$ \n]|/w|443){0,80}") {
             let sample = SampleMachine::new(&[("etc/nginx/nginx.conf", &text)]);
             let _ = virtual_hosts(&sample.machine(), &[]);
         }
 
         #[test]
-        fn words_come_back(words in proptest::collection::vec("[a-z/.:]{1,8}", 1..5)) {
+        fn words_survive_parsing(words in proptest::collection::vec("[a-z/.:]{1,8}", 1..5)) {
             let text = format!("x {{ {}; }}", words.join(" "));
             let all = parse(&text);
             prop_assert_eq!(&all[0].block[0].words, &words);

@@ -1,4 +1,4 @@
-//! What a comparison needs of an HTML page: its title, and links to further pages of the site.
+//! The parts of an HTML page that a comparison needs: its title, and links to other pages of the site.
 
 /// The text of the first `<title>`, on one line.
 pub(super) fn title(html: &str) -> Option<String> {
@@ -10,7 +10,7 @@ pub(super) fn title(html: &str) -> Option<String> {
     Some(words.join(" ").chars().take(MOST_TITLE).collect())
 }
 
-/// Paths of pages on this host, each once, in the order of the page; neither files, nor the administration, nor addresses with a query.
+/// Paths of linked pages on this host, each once, in order. Excludes files, the administration, and URLs with a query.
 pub fn links(html: &str, host: &str, most: usize) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut rest = html;
@@ -70,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_page_is_read(html in "(?s).{0,200}", tags in "(<title>|</title>|href=|[\"'/aé:< ]){0,60}") {
+        fn any_page_is_parsed_without_panic(html in "(?s).{0,200}", tags in "(<title>|</title>|href=|[\"'/aé:< ]){0,60}") {
             for html in [html, tags] {
                 let _ = title(&html);
                 let _ = links(&html, "e.com", 5);

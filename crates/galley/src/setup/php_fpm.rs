@@ -1,4 +1,4 @@
-//! The pools of PHP-FPM: of running ones and of installed configurations.
+//! The pools of PHP-FPM, from running processes and installed configurations.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use super::host::PhpBackend;
 use super::machine::Machine;
 use super::processes::MachineProcess;
 
-/// One pool.
+/// A pool of PHP-FPM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FpmPool {
-    /// Its name: the section in the file.
+    /// The pool's name: the section in the file.
     pub name: String,
-    /// The file.
+    /// The configuration file.
     pub file: PathBuf,
-    /// Its listener.
+    /// The listener.
     pub listen: PhpBackend,
-    /// The user of its workers.
+    /// The user of the workers.
     pub user: Option<String>,
     /// `pm.max_children`.
     pub workers: Option<u32>,
-    /// `8.2`, from the path of the file, where a distribution has it there.
+    /// The version, such as `8.2`, if the path of the file contains it.
     pub version: Option<String>,
-    /// Whether its socket exists. Always true for an address.
+    /// Whether the socket exists. Always true for a TCP address.
     pub has_socket: bool,
 }
 
-/// The pools that this machine has.
+/// The pools of this machine.
 pub(super) fn pools(machine: &Machine, processes: &[MachineProcess]) -> Vec<FpmPool> {
     let masters = processes.iter().filter(|p| p.name.starts_with("php-fpm"));
     let mut files: Vec<PathBuf> = masters.filter_map(main_file).collect();
@@ -43,7 +43,8 @@ pub(super) fn pools(machine: &Machine, processes: &[MachineProcess]) -> Vec<FpmP
         .collect()
 }
 
-/// `php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)`, or an argument of one that runs in the foreground.
+/// The main file of a process: from its title `php-fpm: master process (/etc/php/8.2/fpm/php-fpm.conf)`, or from an option if
+/// it runs in the foreground.
 fn main_file(process: &MachineProcess) -> Option<PathBuf> {
     let words = &process.words;
     let title = words.iter().find_map(|word| {
@@ -55,7 +56,7 @@ fn main_file(process: &MachineProcess) -> Option<PathBuf> {
     file.starts_with('/').then(|| PathBuf::from(file))
 }
 
-/// A section of a file.
+/// A section of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PoolDraft {
     file: PathBuf,
@@ -137,7 +138,7 @@ fn read(machine: &Machine, file: &Path, all: &mut Vec<PoolDraft>, depth: usize) 
     all.extend(current);
 }
 
-/// Of Debian, of Fedora, of builds from source and of the image `php:fpm`.
+/// The files of Debian, of Fedora, of builds from source and of the image `php:fpm`.
 const INSTALLED: &[&str] = &[
     "/etc/php/*/fpm/php-fpm.conf",
     "/etc/php/*/fpm/pool.d/*.conf",
@@ -197,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,200}", lines in "([\\[\\]=;a-z/*. \n]|include|listen){0,60}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,200}", lines in "([\\[\\]=;a-z/*. \n]|include|listen){0,60}") {
             let sample = SampleMachine::new(&[("etc/php-fpm.d/a.conf", &format!("{text}\n{lines}"))]);
             let _ = pools(&sample.machine(), &[]);
         }

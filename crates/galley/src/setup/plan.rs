@@ -10,27 +10,27 @@ use super::find::{DetectedSite, Detection};
 use super::host::{PhpBackend, VirtualHost};
 use super::wordpress::{NetworkKind, WordPressInfo};
 
-/// How Galley reaches PHP.
+/// The upstream for PHP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhpChoice {
-    /// A PHP-FPM that runs: `unix:/path` or `host:port`.
+    /// A running PHP-FPM: `unix:/path` or `host:port`.
     Fpm(String),
     /// Galley runs PHP-FPM.
     Managed,
-    /// Apache with PHP in it: `http://address:port`.
+    /// Apache with its PHP module: `http://address:port`.
     Http(String),
 }
 
-/// How a site gets its certificate.
+/// The source of a site's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsChoice {
     /// No HTTPS.
     Off,
     /// Galley obtains the certificate.
     Auto,
-    /// Files that exist.
+    /// Existing files.
     Files(CertificateFiles),
-    /// Copies of certbot's files with this name, which a hook of certbot renews.
+    /// Copies of certbot's certificate with this name, which a hook of certbot renews.
     Certbot(String),
 }
 
@@ -39,34 +39,34 @@ pub enum TlsChoice {
 pub struct SiteDraft {
     /// The folder of WordPress.
     pub root: PathBuf,
-    /// WordPress's own host first.
+    /// The hosts, WordPress's own host first.
     pub hosts: Vec<String>,
     /// Whether visitors use `https`.
     pub is_https: bool,
-    /// How PHP is reached.
+    /// The upstream for PHP.
     pub php: PhpChoice,
-    /// Workers of PHP, if they are known.
+    /// The number of PHP workers, if known.
     pub in_flight: Option<u32>,
     /// The certificate.
     pub tls: TlsChoice,
-    /// Whether it is a network in sub-directories.
+    /// Whether the site is a multisite network with subdirectories.
     pub is_folder_network: bool,
-    /// The largest upload in bytes, if the server of today has one.
+    /// The maximum size of an upload in bytes, if the current server has a limit.
     pub request_body: Option<u64>,
     /// Explanations, one line each.
     pub notes: Vec<String>,
 }
 
 impl SiteDraft {
-    /// Plans from the findings. Error: why this WordPress cannot be set up, for people.
+    /// Plans a site from the findings. The error is the reason why this WordPress cannot be set up, for people.
     pub fn new(
         site: &DetectedSite,
         info: Option<&WordPressInfo>,
         detection: &Detection,
         wishes: &SetupWishes,
     ) -> Result<Self, String> {
-        let told = info.map(|info| info.home.as_str());
-        let home = told
+        let reported = info.map(|info| info.home.as_str());
+        let home = reported
             .or(site.wordpress.address.as_deref())
             .map(Address::parse);
         let home = home.transpose()?;
@@ -119,7 +119,7 @@ impl SiteDraft {
         })
     }
 
-    /// The host that requests of the test name.
+    /// The host for requests of the test.
     pub fn host(&self) -> &str {
         self.hosts.first().map_or("localhost", String::as_str)
     }
@@ -172,23 +172,23 @@ fn write_files(text: &mut String, files: &CertificateFiles) {
     let _ = writeln!(text, "tls = {{ cert = {cert}, key = {key} }}");
 }
 
-/// What the user has decided.
+/// The user's choices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetupWishes {
-    /// Certificates.
+    /// The certificates.
     pub tls: TlsWish,
-    /// The PHP-FPM of the sites; `None`: the one that is found.
+    /// The PHP-FPM of the sites; `None`: the detected one.
     pub php: Option<String>,
 }
 
-/// Which certificates the user wants.
+/// The certificates that the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsWish {
-    /// Those that exist.
+    /// Existing certificates.
     Found,
     /// Galley obtains them.
     Auto,
-    /// None.
+    /// No certificates.
     Off,
 }
 
@@ -255,7 +255,7 @@ fn choose_php(
         .iter()
         .filter(|pool| pool.has_socket)
         .collect();
-    // That of WordPress's user, then the newest version.
+    // Prefers a pool with the user of WordPress's files, then the newest version.
     pools.sort_by_key(|pool| {
         let is_other_user = pool.user.is_none() || pool.user != site.wordpress.owner;
         let version = version_key(pool.version.as_deref());
@@ -304,7 +304,7 @@ fn workers(php: &PhpChoice, detection: &Detection) -> Option<u32> {
         .filter(|workers| (1..=65_536).contains(workers))
 }
 
-/// `https://example.com/path`.
+/// A URL such as `https://example.com/path`.
 struct Address {
     is_https: bool,
     host: String,
@@ -339,7 +339,7 @@ impl Address {
 pub struct SetupPlan {
     /// Listeners without TLS.
     pub listen: Vec<String>,
-    /// Why these, a comment in the file.
+    /// The reason for these listeners, as a comment in the file.
     pub listen_note: String,
     /// Listeners with TLS, if a site has a certificate.
     pub listen_tls: Vec<String>,
@@ -378,7 +378,7 @@ impl SetupPlan {
         text
     }
 
-    /// The same sites for a test: on a free loopback port, without TLS, disk, logs and scheduled tasks. Requests may name their scheme.
+    /// The same sites for a test: on a free loopback port, without TLS, disk, logs and scheduled tasks. Requests may set a scheme.
     pub(super) fn trial(&self, user: Option<&str>) -> String {
         let mut text = String::from(
             "[server]\nlisten = [\"127.0.0.1:0\"]\ntrusted_proxies = [\"127.0.0.1\"]\nworkers = 1\n",
@@ -396,7 +396,7 @@ impl SetupPlan {
     }
 }
 
-/// A string of TOML. What JSON escapes, TOML escapes alike; it forbids one more character.
+/// A list of TOML strings. JSON's escapes are valid in TOML, which additionally forbids U+007F.
 fn list(all: &[String]) -> String {
     let all: Vec<String> = all.iter().map(|one| quoted(one)).collect();
     all.join(", ")
@@ -419,7 +419,7 @@ const PACKAGE: &str = "\n[admin]\n# For galley status, galley purge and the Word
     \n[cache]\n# Stored pages survive a restart.\ndisk = \"/var/cache/galley\"\n\
     \n[log]\naccess = \"/var/log/galley/access.log\"\n";
 
-/// Of `request_body`.
+/// The default of `request_body`.
 const DEFAULT_BODY: u64 = 32 << 20;
 
 #[cfg(test)]
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wordpress_below_a_folder_or_without_php_is_refused() {
+    fn a_wordpress_in_a_url_path_or_without_php_is_rejected() {
         let sample = sample();
         sample.write(
             "var/www/e/wp-config.php",
@@ -574,16 +574,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn strings_of_any_path_are_read_back(text in "[^\0]{0,40}") {
+        fn quoted_strings_are_well_formed(text in "[^\0]{0,40}") {
             let config = format!("[[site]]\nhosts = [\"e.com\"]\nerror_page = {}\n", quoted(&text));
-            // Whatever it names: the file itself is well formed.
+            // Whatever the option names, the file must be well-formed TOML.
             if let Err(wrong) = galley_config::from_text("t.toml", &config) {
                 prop_assert!(!wrong.to_string().contains("TOML"), "{wrong}\n{config}");
             }
         }
 
         #[test]
-        fn any_address_is_read(text in "(?s).{0,60}", tail in "[a-z./:@\\[\\]0-9]{0,30}") {
+        fn any_address_is_parsed_without_panic(text in "(?s).{0,60}", tail in "[a-z./:@\\[\\]0-9]{0,30}") {
             let _ = Address::parse(&text);
             let _ = Address::parse(&format!("https://{tail}"));
         }

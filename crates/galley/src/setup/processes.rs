@@ -5,25 +5,25 @@ use std::path::{Path, PathBuf};
 
 use super::machine::Machine;
 
-/// One process.
+/// A process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MachineProcess {
     pub(super) id: u32,
     /// The program's name, at most 15 bytes.
     pub(super) name: String,
-    /// The command line's words. A program that has written a title of its own is split at spaces.
+    /// The words of the command line. If the program has replaced it by a title, the title is split at spaces.
     pub(super) words: Vec<String>,
 }
 
 impl MachineProcess {
-    /// The word behind an option: `-c FILE`.
+    /// The word after an option: `-c FILE`.
     pub(super) fn option(&self, name: &str) -> Option<&str> {
         let mut words = self.words.iter();
         words.find(|word| *word == name)?;
         words.next().map(String::as_str)
     }
 
-    /// The unit of systemd whose process this is, from its control group.
+    /// The systemd unit of the process, from its control group.
     pub(super) fn unit(&self, machine: &Machine) -> Option<String> {
         let groups = machine.head(&self.folder().join("cgroup"))?;
         let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
@@ -31,7 +31,7 @@ impl MachineProcess {
         Some(unit.to_owned())
     }
 
-    /// The numbers of the sockets that it has open. Only root and the process's own user can read them.
+    /// The inodes of the process's open sockets. Only root and the process's own user can read them.
     pub(super) fn sockets(&self, machine: &Machine) -> Vec<u64> {
         let folder = machine.path(&self.folder().join("fd"));
         let entries = fs::read_dir(folder).into_iter().flatten();
@@ -50,7 +50,7 @@ impl MachineProcess {
     }
 }
 
-/// All processes, by number.
+/// All processes, sorted by id.
 pub(super) fn all(machine: &Machine) -> Vec<MachineProcess> {
     let names = machine.names(Path::new("/proc"));
     let ids = names.iter().filter_map(|name| name.parse::<u32>().ok());
@@ -72,7 +72,7 @@ pub(super) fn all(machine: &Machine) -> Vec<MachineProcess> {
     all
 }
 
-/// A web server has one socket for each connection.
+/// The maximum number of sockets of a process. A web server has one for each connection.
 const MOST_SOCKETS: usize = 100_000;
 
 #[cfg(test)]

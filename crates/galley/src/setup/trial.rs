@@ -1,4 +1,4 @@
-//! Runs a planned configuration on a loopback port, beside the present server, and compares pages.
+//! Runs a planned configuration on a loopback port, next to the current server, and compares pages.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::compare::PageComparison;
 use super::fetch::{PageSummary, ServerEndpoint, fetch_page};
 use super::plan::{SetupPlan, SiteDraft};
 
-/// A Galley that runs for a test. It ends when this is dropped.
+/// A running Galley for a test. Killed when this is dropped.
 #[derive(Debug)]
 pub struct Trial {
     child: Child,
@@ -22,37 +22,37 @@ pub struct Trial {
     _folder: tempfile::TempDir,
 }
 
-/// Its address.
+/// The listeners of the test instance.
 #[derive(Clone, Copy, Debug, Default)]
 struct TrialListeners {
     plain: Option<SocketAddr>,
     tls: Option<SocketAddr>,
 }
 
-/// Why a test did not take place.
+/// The reason why a test failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
-    /// The folder or the program.
+    /// The folder cannot be created, or the program cannot be started.
     #[error("the test does not start: {0}")]
     Start(#[from] std::io::Error),
-    /// What the server wrote.
+    /// The server ended; contains its output.
     #[error("Galley does not start with this configuration:\n{0}")]
     Ended(String),
-    /// A request of the test.
+    /// A request of the test failed.
     #[error("{0}")]
     Fetch(String),
 }
 
 impl Trial {
-    /// Starts it, as `user` where this process is root.
+    /// Starts a plan, as `user` if this process is root.
     pub async fn start(plan: &SetupPlan, user: Option<&str>) -> Result<Self, TrialError> {
         Self::run(&plan.trial(user)).await
     }
 
-    /// Starts it with a configuration that listens on loopback ports only.
+    /// Starts a configuration that listens only on loopback ports.
     pub async fn run(configuration: &str) -> Result<Self, TrialError> {
         let folder = tempfile::Builder::new().prefix("galley-setup-").tempdir()?;
-        // The user must pass to the sockets of a managed PHP.
+        // The user needs access to the sockets of a managed PHP.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
         let file = folder.path().join("galley.toml");
         fs::write(&file, configuration)?;
@@ -82,10 +82,10 @@ impl Trial {
         })
     }
 
-    /// Its URL, for a site whose visitors use `https` or not.
+    /// The endpoint for requests to a site, depending on whether its visitors use `https`.
     pub fn endpoint(&self, is_https: bool) -> ServerEndpoint {
         ServerEndpoint {
-            // `ready` waited for it.
+            // `ready` has waited for this listener.
             address: self.plain().unwrap_or(NOWHERE),
             is_tls: false,
             is_forwarded_https: is_https,
@@ -102,18 +102,18 @@ impl Trial {
         self.listeners.tls
     }
 
-    /// Ends it, with its PHP.
+    /// Ends the server and its PHP.
     pub async fn stop(mut self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         if let Some(pid) = id.and_then(Pid::from_raw) {
-            // Not reaped yet, so the number is still its own.
+            // Not reaped yet, so the id has not been reused.
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let _ = tokio::time::timeout(STOP_PATIENCE, self.child.wait()).await;
     }
 }
 
-/// Reads what the server reports until it is ready; continues to read afterwards, so that the server never blocks on it.
+/// Reads the server's output until it is ready; a task continues to read afterwards, so that the server never blocks on its output.
 async fn ready(child: &mut Child) -> Result<TrialListeners, TrialError> {
     let Some(errors) = child.stderr.take() else {
         return Err(TrialError::Ended(String::new()));
@@ -152,7 +152,7 @@ async fn fetched(
         .map_err(TrialError::Fetch)
 }
 
-/// Compares the pages of a site: the front page, pages that it links to, the login, a file, and a page that does not exist.
+/// Compares pages of a site: the front page, pages that it links to, the login, a file, and a page that does not exist.
 pub async fn compare_pages(
     site: &SiteDraft,
     current: Option<ServerEndpoint>,
@@ -190,13 +190,13 @@ const FURTHER: &[&str] = &[
     "/galley-setup-looks-for-a-page-that-does-not-exist/",
 ];
 
-/// Of WordPress itself; the first that exists.
+/// Files of WordPress, of which the first existing one is requested.
 const FILES: &[&str] = &[
     "/wp-includes/js/wp-embed.min.js",
     "/wp-includes/css/buttons.min.css",
 ];
 
-/// Nothing listens there.
+/// An address without a listener.
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 const START_PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! WordPress on the disk, and what it reports through PHP.
+//! WordPress on the disk, and the data that it reports through PHP.
 
 use std::fs;
 use std::io;
@@ -13,12 +13,12 @@ use serde::Deserialize;
 use super::machine::Machine;
 use super::wp_config::WpConfig;
 
-/// A WordPress as its files show it.
+/// A WordPress, as detected from its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectedWordPress {
     /// The folder with `wp-load.php`.
     pub root: PathBuf,
-    /// The file `wp-config.php`: in the folder or, as WordPress allows, in the one above.
+    /// The path of `wp-config.php`: in the folder or, as WordPress permits, in its parent.
     pub config: Option<PathBuf>,
     /// WordPress's version.
     pub version: Option<String>,
@@ -26,9 +26,9 @@ pub struct DetectedWordPress {
     pub address: Option<String>,
     /// `DB_NAME` and `DB_HOST`, as `name on host`.
     pub database: Option<String>,
-    /// Whether it is a network, and whether its sites are subdomains.
+    /// The kind of the multisite network, if it is one.
     pub network: Option<NetworkKind>,
-    /// The name of the user who owns its content.
+    /// The name of the user who owns `wp-content`.
     pub owner: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl DetectedWordPress {
     }
 }
 
-/// The owner of `wp-content`, by name.
+/// The name of the owner of `wp-content`.
 fn owner(machine: &Machine, root: &Path) -> Option<String> {
     let content = fs::metadata(machine.path(&root.join("wp-content"))).ok()?;
     let users = machine.text(Path::new("/etc/passwd"))?;
@@ -76,7 +76,7 @@ fn owner(machine: &Machine, root: &Path) -> Option<String> {
     line.split(':').next().map(str::to_owned)
 }
 
-/// `$wp_version = '6.6';`
+/// The kind of a network.
 fn network_kind(values: &WpConfig) -> NetworkKind {
     if values.is_true("SUBDOMAIN_INSTALL") {
         NetworkKind::Subdomains
@@ -85,7 +85,7 @@ fn network_kind(values: &WpConfig) -> NetworkKind {
     }
 }
 
-/// In the folder, or above it if no other WordPress is there.
+/// The path of `wp-config.php`: in the folder, or in its parent if that is not another WordPress.
 fn config_file(machine: &Machine, root: &Path) -> Option<PathBuf> {
     let own = root.join("wp-config.php");
     if machine.is_file(&own) {
@@ -108,10 +108,10 @@ fn version(machine: &Machine, root: &Path) -> Option<String> {
     (is_plain && version.len() < 32).then(|| version.to_owned())
 }
 
-/// What WordPress and its database report.
+/// The data that WordPress and its database report.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct WordPressInfo {
-    /// The option `home`: the address that visitors use.
+    /// The option `home`: the URL that visitors use.
     #[serde(default)]
     pub home: String,
     /// PHP's version.
@@ -123,7 +123,7 @@ pub struct WordPressInfo {
     /// Whether a page cache in PHP is in use.
     #[serde(default)]
     pub has_page_cache: bool,
-    /// Whether it is a network, and whether its sites are subdomains.
+    /// Whether it is a multisite network.
     #[serde(default)]
     pub is_network: bool,
     /// Whether the network's sites are subdomains.
@@ -133,7 +133,7 @@ pub struct WordPressInfo {
 
 /// Runs a query in the WordPress in `root` through the `php` command, as the owner of its content: never as root.
 ///
-/// Error: why there is no answer, for people. Not cancel-safe; PHP is ended after `PATIENCE`.
+/// The error is a text for people. Not cancel-safe; PHP is killed after `PATIENCE`.
 pub async fn ask_wordpress(root: &Path, host: &str) -> Result<WordPressInfo, String> {
     let mut command = tokio::process::Command::new("php");
     command
@@ -193,7 +193,7 @@ fn php_owner(root: &Path) -> Option<PhpOwner> {
     })
 }
 
-/// Loads no plugin and no theme.
+/// The query. Loads no plugin and no theme.
 const SCRIPT: &str = r#"
 define( 'SHORTINIT', true );
 $_SERVER['HTTP_HOST'] = getenv( 'GALLEY_SETUP_HOST' );
@@ -214,7 +214,7 @@ if ( is_string( $galley_home ) && '' !== $galley_home ) {
 }
 "#;
 
-/// The text before the answer; WordPress may print in front of it.
+/// The text before the result, because WordPress may print text in front of it.
 const MARK: &str = "\u{1}galley\u{1}";
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(found.database.as_deref(), Some("n on localhost"));
         assert_eq!(found.network, Some(NetworkKind::Folders));
         assert_eq!(DetectedWordPress::at(&machine, Path::new("/srv")), None);
-        // That file belongs to another WordPress.
+        // The file belongs to another WordPress.
         sample.write("srv/wp-settings.php", "");
         let found = DetectedWordPress::at(&machine, Path::new("/srv/site")).unwrap();
         assert_eq!(found.config, None);

@@ -1,17 +1,17 @@
 //! The constants in `wp-config.php`, without running it.
 //!
-//! Only `define( 'NAME', literal );` and `$table_prefix = 'literal';` outside comments count. A value that PHP would have to compute is unknown.
+//! Only `define( 'NAME', literal );` outside comments counts. A value that PHP would have to compute is unknown.
 
 use std::collections::HashMap;
 
-/// What the file defines.
+/// The constants that the file defines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct WpConfig {
     constants: HashMap<String, String>,
 }
 
 impl WpConfig {
-    /// Reads the file's text.
+    /// Parses the text of the file.
     pub(super) fn parse(text: &str) -> Self {
         let plain = without_comments(text);
         let mut constants = HashMap::new();
@@ -19,7 +19,7 @@ impl WpConfig {
         while let Some((_, after)) = rest.split_once("define") {
             rest = after;
             if let Some((name, value)) = definition(after) {
-                // The first definition of a constant counts in PHP.
+                // In PHP the first definition of a constant counts.
                 if constants.len() < MOST_CONSTANTS {
                     constants.entry(name).or_insert(value);
                 }
@@ -28,7 +28,7 @@ impl WpConfig {
         Self { constants }
     }
 
-    /// A constant's value; `true` and `false` are words.
+    /// The value of a constant; `true` and `false` are returned as words.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.constants.get(name).map(String::as_str)
     }
@@ -38,7 +38,7 @@ impl WpConfig {
     }
 }
 
-/// `( 'NAME', literal )`.
+/// Parses `( 'NAME', literal )`.
 fn definition(text: &str) -> Option<(String, String)> {
     let (name, rest) = string(text.trim_start().strip_prefix('(')?)?;
     let rest = rest.trim_start().strip_prefix(',')?.trim_start();
@@ -51,7 +51,7 @@ fn definition(text: &str) -> Option<(String, String)> {
     is_literal.then_some((name, word))
 }
 
-/// A string literal in quotes, and the text after it. One in double quotes with a variable is not a literal.
+/// A string literal in quotes, and the text after it. A literal in double quotes must not contain variables.
 fn string(text: &str) -> Option<(String, &str)> {
     let text = text.trim_start();
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'))?;
@@ -74,7 +74,7 @@ fn string(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The text with a space in place of each comment.
+/// The text with each comment replaced by a space.
 fn without_comments(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -133,17 +133,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(?s).{0,300}") {
+        fn any_text_is_parsed_without_panic(text in "(?s).{0,300}") {
             let _ = WpConfig::parse(&text);
         }
 
         #[test]
-        fn any_tokens_are_read(text in "(define|[(),;'\"#/*\\\\$ a\n]){0,80}") {
+        fn any_tokens_are_parsed_without_panic(text in "(define|[(),;'\"#/*\\\\$ a\n]){0,80}") {
             let _ = WpConfig::parse(&text);
         }
 
         #[test]
-        fn values_come_back(name in "[A-Z_]{1,12}", value in "[^\\\\\0]{0,40}") {
+        fn values_survive_parsing(name in "[A-Z_]{1,12}", value in "[^\\\\\0]{0,40}") {
             let escaped = value.replace('\'', "\\'");
             let config = WpConfig::parse(&format!("<?php define( '{name}', '{escaped}' );"));
             prop_assert_eq!(config.get(&name), Some(value.as_str()));

@@ -1,8 +1,8 @@
-//! The address of the dashboard: the hosts and origins that a browser may send for it.
+//! The address of the dashboard, and the hosts and origins that a browser may send for it.
 
 use std::net::SocketAddr;
 
-/// The loopback address that the dashboard listens on.
+/// The loopback address on which the dashboard listens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DashboardAddress(SocketAddr);
 
@@ -11,23 +11,24 @@ impl DashboardAddress {
         Self(bound)
     }
 
-    /// The address with a login, which is behind `#`: browsers never send that part, and it is in no log.
+    /// The URL with a login token after `#`: browsers never send that part, and no log contains it.
     pub(super) fn login(self, token: &str) -> String {
         format!("http://{}/#login={token}", self.0)
     }
 
-    /// Whether `Host` names this listener. A foreign name that was made to resolve to this machine does not (DNS rebinding).
+    /// Whether `Host` names this listener. Rejects other names that resolve to this machine (DNS rebinding).
     fn is_host(self, host: &str) -> bool {
         let port = self.0.port();
         host == self.0.to_string() || host == format!("localhost:{port}")
     }
 
-    /// The origin of pages of this listener, as reached under `host`; `None` where `host` is that of something else.
+    /// The origin of this listener's pages under `host`; `None` if `host` is not a name of this listener.
     pub(super) fn origin(self, host: &str) -> Option<String> {
         self.is_host(host).then(|| format!("http://{host}"))
     }
 
-    /// The name of the session's cookie. Browsers send cookies to all ports of a host, and two dashboards may run.
+    /// The name of the session cookie. It contains the port, because browsers send cookies to all ports of a host, and two
+    /// dashboards may run.
     pub(super) fn cookie(self) -> String {
         format!("galley-dashboard-{}", self.0.port())
     }

@@ -34,7 +34,7 @@ pub(in crate::cli) fn dashboard(options: &DashboardOptions) -> ExitCode {
     }
     let served = runtime().and_then(|runtime| {
         let served = runtime.block_on(serve(options, admin));
-        // Standard input may be read for ever.
+        // Does not wait for the thread that reads standard input.
         runtime.shutdown_background();
         served.map_err(|error| error.to_string())
     });
@@ -68,7 +68,7 @@ async fn serve(options: &DashboardOptions, admin: AdminAddress) -> io::Result<()
     }
 }
 
-/// Prints an address with a login.
+/// Prints a URL with a login token.
 fn invite(dashboard: &Dashboard) -> io::Result<String> {
     let token = dashboard.sessions().issue(Instant::now())?;
     let address = dashboard.address.login(&token);
@@ -76,7 +76,7 @@ fn invite(dashboard: &Dashboard) -> io::Result<String> {
     Ok(address)
 }
 
-/// Prints one more for each line of standard input; continues without it.
+/// Prints another URL for each line of standard input; waits forever after its end.
 async fn invite_again(dashboard: &Dashboard) -> io::Result<()> {
     let (lines, mut read) = mpsc::channel(1);
     std::thread::spawn(move || {

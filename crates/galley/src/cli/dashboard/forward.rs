@@ -14,11 +14,11 @@ use crate::dashboard::AdminCall;
 /// The admin interface behind the dashboard.
 pub(super) struct AdminGateway {
     admin: AdminAddress,
-    /// Questions at once.
+    /// Limits the number of concurrent requests.
     places: Semaphore,
 }
 
-/// An answer in JSON.
+/// A response in JSON.
 pub(super) type DashboardReply = (StatusCode, Json<Value>);
 
 impl AdminGateway {
@@ -29,14 +29,14 @@ impl AdminGateway {
         }
     }
 
-    /// What the server is and does.
+    /// The status of the server.
     pub(super) async fn status(&self) -> Result<Value, AdminError> {
         self.admin
             .exchange_within(PATIENCE, "GET", "/status", Bytes::new())
             .await
     }
 
-    /// What the admin interface answers to a call.
+    /// Forwards a call to the admin interface.
     pub(super) async fn ask(&self, call: AdminCall) -> DashboardReply {
         let Ok(_place) = self.places.try_acquire() else {
             return refuse(
@@ -49,12 +49,12 @@ impl AdminGateway {
             target,
             body,
         } = call;
-        let answer = self.admin.exchange_within(PATIENCE, method, &target, body);
-        match answer.await {
+        let response = self.admin.exchange_within(PATIENCE, method, &target, body);
+        match response.await {
             Ok(value) => (StatusCode::OK, Json(value)),
             Err(AdminError::Refused { status, error }) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-                // 401 is for the session of the page, which has nothing to do with the token of the command.
+                // 401 refers to the page's session, and must not be used for an invalid token of the command.
                 let status = if status == StatusCode::UNAUTHORIZED {
                     StatusCode::FORBIDDEN
                 } else {
@@ -67,12 +67,12 @@ impl AdminGateway {
     }
 }
 
-/// A refusal with its reason.
+/// An error response with its reason.
 pub(super) fn refuse(status: StatusCode, error: &str) -> DashboardReply {
     (status, Json(json!({ "ok": false, "error": error })))
 }
 
-/// A purge waits for the disk and the cluster.
+/// The time limit for a request. A purge waits for the disk and the cluster.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const MOST_QUESTIONS: usize = 16;

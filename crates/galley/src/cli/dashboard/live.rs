@@ -1,6 +1,6 @@
 //! The open pages that receive live figures, as server-sent events.
 //!
-//! Their number is bounded, and nothing is buffered for them. A page that reads too slowly misses samples; each sample is
+//! Their number is limited, and nothing is buffered for them. A page that reads too slowly misses samples; each sample is
 //! complete.
 
 use std::pin::Pin;
@@ -13,18 +13,18 @@ use tokio::sync::mpsc;
 
 use crate::dashboard::SessionSecrets;
 
-/// The pages that listen.
+/// The open pages.
 #[derive(Debug, Default)]
 pub(super) struct LivePages(Mutex<Vec<LivePage>>);
 
 #[derive(Debug)]
 struct LivePage {
-    /// It listens as long as this session is open.
+    /// The page receives events as long as this session is open.
     secrets: SessionSecrets,
     events: mpsc::Sender<Bytes>,
 }
 
-/// The events of one page.
+/// The event stream of one page.
 pub(super) struct Events(mpsc::Receiver<Bytes>);
 
 impl Body for Events {
@@ -41,7 +41,7 @@ impl Body for Events {
 }
 
 impl LivePages {
-    /// One page more; `None`: there are too many.
+    /// Adds a page; `None` if there are too many.
     pub(super) fn join(&self, secrets: SessionSecrets) -> Option<Events> {
         let mut pages = self.lock();
         pages.retain(|page| !page.events.is_closed());
@@ -53,17 +53,17 @@ impl LivePages {
         Some(Events(receiver))
     }
 
-    /// Whether anybody listens.
+    /// Whether no page is open.
     pub(super) fn is_empty(&self) -> bool {
         let mut pages = self.lock();
         pages.retain(|page| !page.events.is_closed());
         pages.is_empty()
     }
 
-    /// Sends an event to all; pages for which `is_open` is false are ended.
+    /// Sends an event to all pages. Ends pages for which `is_open` is false.
     pub(super) fn send(&self, event: &Bytes, is_open: impl Fn(&SessionSecrets) -> bool) {
         self.lock().retain(|page| {
-            // A full channel: the page has not read the sample before.
+            // If the channel is full, the page has not read the previous sample.
             let sent = page.events.try_send(event.clone());
             is_open(&page.secrets) && !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_bounded_and_leave() {
+    fn the_number_of_pages_is_limited_and_closed_sessions_end() {
         let live = LivePages::default();
         let mut pages: Vec<Events> = (0..MOST_PAGES)
             .map(|_| live.join(secrets("a")).unwrap())

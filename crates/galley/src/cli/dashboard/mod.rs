@@ -1,7 +1,7 @@
 //! `galley dashboard`: a small web server on this machine's loopback address that shows the running server in a browser.
 //!
-//! It stores no data. Every figure comes from the admin interface, requested with the token of the command, so the server
-//! decides what can be seen and purged. It ends with the command, and the server itself opens nothing for browsers.
+//! It stores no data. All figures are requested from the admin interface with the token of the command, so that the server
+//! decides what the user can see and purge. It ends with the command, and the server itself opens no listener for browsers.
 
 mod address;
 mod command;

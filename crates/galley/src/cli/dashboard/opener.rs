@@ -1,14 +1,14 @@
 //! Opens the dashboard in the browser of the user who runs the command.
 //!
-//! Every user of the machine can read the arguments of its programs. So the browser opens a file that only its owner can
-//! read, and which leads to the address; no argument contains the login.
+//! Every user of the machine can read the arguments of running programs. The browser therefore opens a file that only its owner can
+//! read, and that redirects to the URL; no argument contains the login token.
 
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use tempfile::NamedTempFile;
 
-/// Opens an address; the file must live until the browser has read it. `None`: there is no desktop.
+/// Opens a URL. The file must exist until the browser has read it. `None`: there is no desktop.
 pub(super) fn open(address: &str) -> io::Result<Option<NamedTempFile>> {
     let has_desktop = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
@@ -40,7 +40,7 @@ pub(super) fn open(address: &str) -> io::Result<Option<NamedTempFile>> {
     }
 }
 
-/// `address` is of this program's making: digits, letters, and nothing that HTML knows.
+/// The page that redirects. `address` comes from this program and contains no characters that need escaping in HTML.
 fn page(address: &str) -> String {
     format!(
         "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\">\

@@ -1,4 +1,4 @@
-//! The routes of the dashboard's own web server: files of the page, login, queries, actions, live figures.
+//! The routes of the dashboard's web server: files of the page, login, queries, actions, live figures.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,7 +37,7 @@ pub(super) fn router(dashboard: &Arc<Dashboard>) -> Router {
         .with_state(Arc::clone(dashboard))
 }
 
-/// Checks every request first, and protects every response.
+/// Checks each request first, and adds security fields to each response.
 async fn guarded(
     Extract(dashboard): Extract<Arc<Dashboard>>,
     request: Request,
@@ -86,7 +86,7 @@ struct Login {
     token: String,
 }
 
-/// Exchanges a login for a session.
+/// Exchanges a login token for a session.
 async fn login(
     Extract(dashboard): Extract<Arc<Dashboard>>,
     Json(Login { token }): Json<Login>,

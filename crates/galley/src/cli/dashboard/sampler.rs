@@ -1,4 +1,4 @@
-//! One sampler for all open pages. If no page is open, the server is not queried.
+//! One sampler for all open pages. While no page is open, the server is not queried.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::state::Dashboard;
 
-/// Samples the server while pages listen; never ends.
+/// Samples the server while pages are open; never ends.
 pub(super) async fn sample(dashboard: Arc<Dashboard>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -22,7 +22,7 @@ pub(super) async fn sample(dashboard: Arc<Dashboard>) {
             Ok(status) => json!({ "ok": true, "status": status }),
             Err(trouble) => json!({ "ok": false, "error": trouble.to_string() }),
         };
-        // JSON has no line feeds outside of strings, and `\n` within them.
+        // In JSON, strings contain line feeds only as `\n`, and `Value` prints none outside of strings.
         let event = Bytes::from(format!("data: {value}\n\n"));
         let now = Instant::now();
         let sessions = dashboard.sessions();
@@ -32,5 +32,5 @@ pub(super) async fn sample(dashboard: Arc<Dashboard>) {
     }
 }
 
-/// Often enough to watch, rare enough to cost nothing.
+/// The interval between two samples: short enough to watch, long enough to be cheap.
 const INTERVAL: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use super::forward::AdminGateway;
 use super::live::LivePages;
 use crate::dashboard::{SessionSecrets, Sessions, secrets};
 
-/// What the handlers see.
+/// The state that the handlers share.
 pub(super) struct Dashboard {
     pub(super) address: DashboardAddress,
     pub(super) gateway: AdminGateway,

@@ -7,7 +7,7 @@ use galley_import::ServerKind;
 use crate::cli::options::ImportOptions;
 use crate::setup::Machine;
 
-/// The files that the options name; without any, those in the usual places. The server that answers visitors comes first.
+/// The files that the options name, otherwise those in the usual places. The server that receives visitors' requests is first.
 pub(super) fn mains(options: &ImportOptions, machine: &Machine) -> Vec<(ServerKind, PathBuf)> {
     let named = [
         (ServerKind::Nginx, &options.nginx),
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_known_by_their_names() {
+    fn servers_are_recognized_by_file_names() {
         for (path, kind) in [
             ("/etc/nginx/sites-enabled/a", ServerKind::Nginx),
             ("/etc/apache2/sites-enabled/a.conf", ServerKind::Apache),

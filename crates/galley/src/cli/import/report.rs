@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::cli::outcome::talk;
 use crate::cli::show;
 
-/// The report for people: first what is lost, which needs work.
+/// Prints the report for people, beginning with the statements that were not carried over.
 pub(super) fn report(imported: &Imported, shows_all: bool) {
     let shares = imported.shares();
     talk(&format!(
@@ -81,7 +81,7 @@ pub(super) fn as_json(imported: &Imported) -> Value {
     })
 }
 
-/// Galley's complaints about the new file: paths that do not exist here, and values that could not be converted.
+/// Prints Galley's complaints about the new file: paths that do not exist here, and values that could not be converted.
 pub(super) fn check(configuration: &str) {
     if let Err(complaints) = galley_config::from_text("galley.toml", configuration) {
         show::talk_lines("\ngalley check will report:");

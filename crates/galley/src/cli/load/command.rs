@@ -58,7 +58,7 @@ pub(in crate::cli) fn load(options: &LoadOptions) -> ExitCode {
     }
 }
 
-/// The configuration, if there is one; one that the options name must be in order.
+/// The configuration, if there is one. A file that the options name must be valid.
 fn configuration(options: &LoadOptions) -> Result<Option<Config>, Complaints> {
     match &options.admin.config {
         Some(path) => galley_config::load(path).map(Some),

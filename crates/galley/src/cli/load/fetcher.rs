@@ -1,4 +1,4 @@
-//! Single requests to the site under test: its sitemap, its login, the proof of ownership.
+//! Single requests to the site under test: for its sitemap, its login, the proof of ownership.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 use super::site::TestedSite;
 use crate::cli::outcome::runtime;
 
-/// Sends a request to the site, each time on a connection of its own; follows no redirect.
+/// Sends requests to the site, each on a new connection; does not follow redirects.
 pub(super) struct SiteFetcher<'s> {
     site: &'s TestedSite,
     trust: &'s Trust,
@@ -31,7 +31,7 @@ pub(super) struct FetchedPage {
     pub(super) body: Bytes,
 }
 
-/// The authorities of this machine, or every certificate.
+/// Which certificates to trust: those of the system's authorities, or all.
 pub(super) fn trust(is_insecure: bool) -> Trust {
     if is_insecure {
         return Trust::Any;
@@ -118,5 +118,5 @@ async fn send(
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most that a file of a sitemap may have (sitemaps.org).
+/// The maximum size of a body in bytes: that of a sitemap file (sitemaps.org).
 const MOST_BODY: usize = 50 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The progress of a running test: one line that changes, or a line every few seconds if stderr is not a terminal.
+//! The progress of a running test: one line that is updated, or a line every few seconds if stderr is not a terminal.
 
 use std::io::{IsTerminal, stderr};
 use std::time::Duration;
@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::outcome::talk;
 
-/// The view of one test.
+/// The progress display of one test.
 pub(super) struct LiveView {
-    /// `None`: stderr is not a terminal.
+    /// The updated line; `None` if stderr is not a terminal.
     bar: Option<ProgressBar>,
     last: Duration,
 }
@@ -54,7 +54,7 @@ impl Drop for LiveView {
     }
 }
 
-/// The last whole second in figures.
+/// The figures of the last complete second.
 fn line(outcome: &LoadOutcome, elapsed: Duration) -> String {
     let whole = outcome
         .slices

@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use super::fetcher::SiteFetcher;
 use super::options::LoadOptions;
 
-/// The Cookie field that logged-in requests send; empty if there are none.
+/// The `Cookie` field for logged-in requests; empty if there are none.
 pub(super) fn cookie(options: &LoadOptions, fetcher: &SiteFetcher<'_>) -> Result<String, String> {
     if options.logged_in <= 0.0 {
         return Ok(String::new());
@@ -35,7 +35,7 @@ fn secret(path: &Path) -> Result<String, String> {
     Ok(text.trim().to_owned())
 }
 
-/// Logs in as the form of wp-login.php does.
+/// Logs in like the form of wp-login.php.
 fn log_in(user: &str, password: &str, fetcher: &SiteFetcher<'_>) -> Result<String, String> {
     let [log, pwd] = [user, password].map(|text| utf8_percent_encode(text, NON_ALPHANUMERIC));
     let form = format!("log={log}&pwd={pwd}&wp-submit=Log+In&testcookie=1&rememberme=forever");

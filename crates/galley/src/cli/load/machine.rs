@@ -1,4 +1,4 @@
-//! Samples the machine during a test, in a thread of its own: processor time of the test, of PHP and of the database, and
+//! Samples the machine during a test, in a separate thread: processor time of the test, of PHP and of the database, and
 //! the local Galley's slots for PHP.
 
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use serde_json::Value;
 use super::processes::{InterfaceCounter, ProcessorTicks, interfaces, network_share};
 use crate::cli::ask::AdminAddress;
 
-/// A running watch. It ends with [`samples`](Self::samples).
+/// The running thread. It ends with [`samples`](Self::samples).
 pub(super) struct MachineWatch {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<Vec<MachineSample>>,
 }
 
 impl MachineWatch {
-    /// Begins to watch; `galley` is the Galley under test, if it is on this machine.
+    /// Starts the thread. `galley`: the Galley under test, if it runs on this machine.
     pub(super) fn start(galley: Option<AdminAddress>, is_local: bool) -> Self {
         let ends = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&ends);
@@ -29,14 +29,14 @@ impl MachineWatch {
         Self { ends, thread }
     }
 
-    /// The samples.
+    /// Ends the thread and returns the samples.
     pub(super) fn samples(self) -> Vec<MachineSample> {
         self.ends.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// The admin interface of the Galley that listens at this address, if it is the one that `admin` reaches.
+/// Returns `admin` if its Galley listens on the port of this address.
 pub(super) fn local_galley(admin: AdminAddress, addr: SocketAddr) -> Option<AdminAddress> {
     let status = admin.get("/status").ok()?;
     let listeners = status["listeners"].as_array()?;
@@ -49,7 +49,7 @@ pub(super) fn local_galley(admin: AdminAddress, addr: SocketAddr) -> Option<Admi
     listeners.iter().any(has_port).then_some(admin)
 }
 
-/// All counters at one moment.
+/// The values of all counters at one moment.
 struct MachineReading {
     at: Instant,
     client: Duration,
@@ -74,12 +74,12 @@ fn watch(galley: Option<&AdminAddress>, is_local: bool, ends: &AtomicBool) -> Ve
     let mut samples = Vec::new();
     let mut before = MachineReading::now();
     while samples.len() < MOST_SAMPLES {
-        let next = before.at + EVERY;
+        let next = before.at + SAMPLE_INTERVAL;
         while Instant::now() < next {
             if ends.load(Ordering::Relaxed) {
                 return samples;
             }
-            thread::sleep(GLANCE);
+            thread::sleep(CHECK_INTERVAL);
         }
         let now = MachineReading::now();
         let mut sample = between(&before, &now, is_local);
@@ -116,7 +116,7 @@ fn between(before: &MachineReading, now: &MachineReading, is_local: bool) -> Mac
     sample
 }
 
-/// Adds up the upstreams of all sites.
+/// Adds the slots of all sites' upstreams to a sample.
 fn add_slots(sample: &mut MachineSample, status: &Value) {
     let sites = status["sites"].as_array().into_iter().flatten();
     let upstreams: Vec<&Value> = sites
@@ -135,12 +135,12 @@ fn add_slots(sample: &mut MachineSample, status: &Value) {
     }
 }
 
-const EVERY: Duration = Duration::from_secs(1);
-/// The end of the test is noticed so soon.
-const GLANCE: Duration = Duration::from_millis(20);
-/// `USER_HZ`, which Linux keeps for every program.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval between two checks whether the test has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// `USER_HZ`, which is constant for programs on Linux.
 const TICKS_PER_S: f64 = 100.0;
-/// An hour, and the rest of a run.
+/// The maximum number of samples: more than an hour.
 const MOST_SAMPLES: usize = 4000;
 
 #[cfg(test)]

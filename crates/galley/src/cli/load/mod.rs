@@ -1,6 +1,6 @@
-//! `galley load`: a load test of the owner's own site, with a report.
+//! `galley load`: a load test of the user's own site, with a report.
 //!
-//! It sends requests only to a target that is loopback, in the configuration, or proved to be the owner's. Its options
+//! It sends requests only to a target that is loopback, in the configuration, or proved to be the user's. Its options
 //! become a [`galley_load::Workload`], and its result is a [`galley_load::LoadReport`].
 
 mod command;

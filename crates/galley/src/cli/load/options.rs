@@ -127,9 +127,9 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Requests per second; one thread sends no more.
+/// The highest rate in requests per second; one thread sends no more.
 const HIGHEST_RATE: f64 = 1_000_000.0;
-/// The report has one row for each second.
+/// The longest test: the report has one row per second.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_read_or_refused() {
+    fn values_are_parsed_or_rejected() {
         assert_eq!(ramp("1:500"), Ok([1.0, 500.0]));
         for text in ["500", "0:5", "a:b", "-1:5", "1:inf", "1:NaN", ":"] {
             assert!(ramp(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! Which targets may be tested: loopback, hosts of the configuration, and hosts on which the owner of this machine can place a file.
+//! Decides which targets may be tested: loopback, hosts of the configuration, and hosts on which the user can place a file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,16 +10,16 @@ use sha2::{Digest, Sha256};
 use super::fetcher::SiteFetcher;
 use super::site::TestedSite;
 
-/// Why a target may be tested.
+/// The reason why a target may be tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetPermission {
     Loopback,
     Configured,
-    /// A file on the host proves it.
+    /// A file on the host proves the ownership.
     Proved,
 }
 
-/// Whether the site may be tested. `config`: the configuration, if it can be read.
+/// Decides whether the site may be tested. `config`: the configuration, if it can be read.
 pub(super) fn permission(
     site: &TestedSite,
     config: Option<&Config>,
@@ -32,7 +32,7 @@ pub(super) fn permission(
     let mut hosts = config
         .into_iter()
         .flat_map(|config| config.sites.iter().flat_map(|site| &site.hosts));
-    // An address of the caller's choice may be anybody's.
+    // With `--connect-to`, the address may belong to another owner.
     if !site.is_elsewhere && hosts.any(|pattern| names(pattern, &site.host)) {
         return Ok(TargetPermission::Configured);
     }
@@ -64,7 +64,7 @@ pub(super) fn permission(
     Ok(TargetPermission::Proved)
 }
 
-/// Whether a pattern of the configuration names this host; `*` names none.
+/// Whether a host pattern of the configuration names this host; `*` does not.
 fn names(pattern: &HostPattern, host: &str) -> bool {
     match pattern {
         HostPattern::Exact(name) => name == host,
@@ -73,7 +73,7 @@ fn names(pattern: &HostPattern, host: &str) -> bool {
     }
 }
 
-/// What the file must contain: the same each time on this machine for this host, and unknown to others.
+/// The content of the file: constant for this host on this machine, and unknown to others.
 fn token(host: &str) -> Result<String, String> {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let machine = MACHINE
@@ -88,9 +88,9 @@ fn token(host: &str) -> Result<String, String> {
     Ok(token)
 }
 
-/// Where the proof lies.
+/// The path of the file.
 const PROOF: &str = "/.well-known/galley-load.txt";
-/// The second one changes with each boot.
+/// Sources for the machine's secret. The second one changes with each boot.
 const MACHINE: [&str; 2] = ["/etc/machine-id", "/proc/sys/kernel/random/boot_id"];
 const TOKEN_BYTES: usize = 16;
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_of_one_host() {
+    fn a_token_depends_on_the_host() {
         let (one, other) = (token("a.test").unwrap(), token("b.test").unwrap());
         assert_eq!(one, token("a.test").unwrap());
         assert_ne!(one, other);

@@ -1,4 +1,4 @@
-//! The pages of a test: those of the arguments, of a sitemap, or of an access log.
+//! The pages of a test: from the arguments, a sitemap, or an access log.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ fn logged(path: &Path) -> Result<Vec<VisitedPage>, String> {
     Ok(found.pages)
 }
 
-/// The pages of a sitemap and of those that it lists, as far as they are of this site.
+/// The pages of a sitemap and its nested sitemaps that belong to this site.
 fn mapped(
     path: &str,
     site: &TestedSite,
@@ -111,7 +111,7 @@ fn mapped(
     Ok(pages)
 }
 
-/// A file as it is, or the contents of a gzip file, up to `most` bytes: sitemaps with names such as `sitemap.xml.gz`, and
+/// The bytes of a file, or the contents of a gzip file, up to `most` bytes: sitemaps with names such as `sitemap.xml.gz`, and
 /// rotated logs.
 fn unpacked(bytes: &[u8], most: u64) -> io::Result<Cow<'_, [u8]>> {
     if !bytes.starts_with(GZIP) {
@@ -124,12 +124,12 @@ fn unpacked(bytes: &[u8], most: u64) -> io::Result<Cow<'_, [u8]>> {
     Ok(Cow::Owned(unpacked))
 }
 
-/// How a file of gzip begins (RFC 1952 section 2.3.1).
+/// The first bytes of a gzip file (RFC 1952 section 2.3.1).
 const GZIP: &[u8] = &[0x1f, 0x8b];
-/// Of one file, unpacked (sitemaps.org).
+/// The maximum unpacked size of a sitemap file (sitemaps.org), in bytes.
 const MOST_SITEMAP: u64 = 50 * 1024 * 1024;
 const MOST_PAGES: usize = 200_000;
-/// Of a sitemap and those that it lists.
+/// The maximum number of sitemap files.
 const MOST_FILES: usize = 100;
-/// Of an access log.
+/// The maximum size of an access log, in bytes.
 const MOST_LOG: u64 = 1024 * 1024 * 1024;

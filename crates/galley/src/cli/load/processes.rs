@@ -1,4 +1,4 @@
-//! Processor time and network traffic as the kernel counts them. Values that cannot be read are absent.
+//! Processor time and network traffic from the kernel's counters. Values that cannot be read are absent.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 /// Processor time since the machine started, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ProcessorTicks {
-    /// Of all processors, and those of them that were idle.
+    /// The time of all processors, including idle time.
     pub(super) all: u64,
     pub(super) idle: u64,
-    /// Of programs that are databases.
+    /// The time of database processes.
     pub(super) database: u64,
-    /// Of programs that are PHP.
+    /// The time of PHP processes.
     pub(super) php: u64,
 }
 
@@ -38,7 +38,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `cpu  user nice system idle iowait irq softirq steal ...`
+/// Parses `cpu  user nice system idle iowait irq softirq steal ...`
 fn machine(stat: &str) -> Option<ProcessorTicks> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line
@@ -58,7 +58,7 @@ struct ProcessTicks<'s> {
     ticks: u64,
 }
 
-/// `pid (name) state ppid ...`: user and system time are the 14th and 15th field; a name may have spaces and brackets.
+/// Parses `pid (name) state ppid ...`: user and system time are the 14th and 15th field; a name may contain spaces and brackets.
 fn process(stat: &str) -> Option<ProcessTicks<'_>> {
     let (head, rest) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
@@ -68,7 +68,7 @@ fn process(stat: &str) -> Option<ProcessTicks<'_>> {
     Some(ProcessTicks { name, ticks })
 }
 
-/// What network interfaces can carry, and have carried.
+/// The speed and the traffic of a network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct InterfaceCounter {
     name: String,
@@ -76,7 +76,7 @@ pub(super) struct InterfaceCounter {
     bits_per_s: u64,
 }
 
-/// All interfaces whose speed is known.
+/// All interfaces with a known speed.
 pub(super) fn interfaces() -> Vec<InterfaceCounter> {
     let number = |path: &Path, name: &str| {
         let text = fs::read_to_string(path.join(name)).ok()?;
@@ -100,7 +100,7 @@ pub(super) fn interfaces() -> Vec<InterfaceCounter> {
     found.collect()
 }
 
-/// The busiest interface's share of its speed between two readings.
+/// The traffic between two readings as a fraction of the interface's speed, for the busiest interface.
 #[expect(clippy::cast_precision_loss, reason = "a share")]
 pub(super) fn network_share(
     before: &[InterfaceCounter],
@@ -115,7 +115,7 @@ pub(super) fn network_share(
     shares.reduce(f64::max)
 }
 
-/// As the kernel names their programs.
+/// The process names of databases.
 const DATABASES: [&str; 3] = ["mariadbd", "mysqld", "postgres"];
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_of_the_kernel_are_read() {
+    fn kernel_counters_are_parsed() {
         let found = machine("cpu  10 1 5 100 20 1 1 2 0 0\ncpu0 1 1\n").unwrap();
         assert_eq!((found.all, found.idle), (140, 120));
         assert_eq!(machine("intr 1\n"), None);

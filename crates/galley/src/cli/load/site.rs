@@ -1,26 +1,26 @@
-//! The target: scheme, host and port of the URLs, and the one address that all requests go to.
+//! The target: scheme, host and port of the URLs, and the single address that receives all requests.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use galley_load::{PageMethod, VisitedPage};
 use http::Uri;
 
-/// The site under test. Its name is resolved once: the address that is permitted is the address that gets the load.
+/// The site under test. The name is resolved once, so that the permitted address is the one that gets the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TestedSite {
     pub(super) is_tls: bool,
-    /// In lower case, without the brackets of an IPv6 address.
+    /// The host in lower case, without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) addr: SocketAddr,
-    /// The address is not that of the host.
+    /// Whether the address is not that of the host.
     pub(super) is_elsewhere: bool,
-    /// As the Host field has it.
+    /// The value of the `Host` field.
     pub(super) authority: String,
 }
 
 impl TestedSite {
-    /// The site of the first URL, and the pages of all; they must be of one site. `address`: where to connect instead of the host's
-    /// own address.
+    /// The site of the first URL, and the pages of all URLs, which must belong to one site. `address`: the address to connect to
+    /// instead of the host's own.
     pub(super) fn of(
         urls: &[String],
         address: Option<SocketAddr>,
@@ -83,7 +83,7 @@ impl TestedSite {
         VisitedPage::new(PageMethod::Get, target).ok_or_else(invalid)
     }
 
-    /// Scheme and host.
+    /// Scheme and authority.
     pub(super) fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.authority)
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_of_one_site() {
+    fn urls_of_other_sites_are_rejected() {
         let (site, pages) = of(&["http://127.0.0.1:8080/a?b=c", "http://127.0.0.1:8080"]).unwrap();
         assert_eq!(site.url(), "http://127.0.0.1:8080");
         assert_eq!(site.addr, "127.0.0.1:8080".parse().unwrap());

@@ -10,7 +10,7 @@ use galley_load::{
 use super::options::LoadOptions;
 use super::site::TestedSite;
 
-/// The requests.
+/// A test that is ready to run.
 pub(super) struct PlannedLoad {
     pub(super) target: Target,
     pub(super) workload: Workload,
@@ -100,7 +100,7 @@ fn pace(options: &LoadOptions, pages: &[VisitedPage]) -> (Pace, Limit) {
             (Pace::Ramp { from, to, over }, time)
         }
         (.., Some(requests)) => (Pace::Closed, Limit::Requests(requests)),
-        // The last request of the log is due, too.
+        // The limit includes the last request of the log.
         _ => {
             let last = pages.last().map_or(Duration::ZERO, |page| page.due);
             (Pace::Recorded, Limit::Time(last + Duration::from_millis(1)))
@@ -141,7 +141,7 @@ fn setup(options: &LoadOptions, site: &TestedSite, pace: Pace, limit: Limit) -> 
     }
 }
 
-/// Requests at a time on each connection of HTTP/2.
+/// The number of concurrent requests on each HTTP/2 connection.
 const STREAMS: usize = 10;
-/// Each needs a descriptor and a buffer.
+/// The maximum number of connections. Each needs a descriptor and a buffer.
 const MOST_CONNECTIONS: usize = 20_000;

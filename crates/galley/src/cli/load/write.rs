@@ -11,7 +11,7 @@ use serde_json::to_value;
 use super::options::LoadOptions;
 use crate::cli::show;
 
-/// An earlier run, if the options name one.
+/// The report of an earlier run, if the options name one.
 pub(super) fn earlier(options: &LoadOptions) -> Result<Option<LoadReport>, String> {
     let Some(path) = &options.compare else {
         return Ok(None);
@@ -54,7 +54,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The figures for people; with those of an earlier run in a column before them.
+/// The figures for people, with those of an earlier run in a column before them.
 fn text(report: &LoadReport, before: Option<&LoadReport>) -> String {
     let ms =
         |report: &LoadReport, percent| format!("{:.2}", report.ms(percent).unwrap_or_default());
@@ -128,5 +128,5 @@ const TITLES: [&str; 8] = [
     "p99.9 ms",
     "slowest ms",
 ];
-/// An hour in rows.
+/// The maximum size of an earlier report in bytes: an hour in rows.
 const MOST_REPORT: u64 = 64 * 1024 * 1024;

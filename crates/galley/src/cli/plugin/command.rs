@@ -31,7 +31,7 @@ pub(in crate::cli) fn plugin(command: &PluginCommand) -> ExitCode {
     }
 }
 
-/// The changes, for people and for programs.
+/// The result, for people and for programs.
 struct PluginReport {
     lines: Vec<String>,
     value: Value,
@@ -61,11 +61,11 @@ struct Installed {
     put: Put,
     plugin: PathBuf,
     connection: PathBuf,
-    /// What is missing, if it is not active.
+    /// The reason if the plugin is not active.
     active: Result<(), String>,
-    /// What is missing, if the server does not accept the token.
+    /// The reason if the server does not accept the token.
     server: Result<(), String>,
-    /// Why PHP cannot reach the socket.
+    /// The folder because of which PHP cannot reach the socket.
     closed: Option<PathBuf>,
     target: PluginTarget,
 }
@@ -123,7 +123,7 @@ impl Installed {
     }
 }
 
-/// Activates the plugin, in the whole network where WordPress is one.
+/// Activates the plugin, for the whole network in a multisite installation.
 fn activate(
     wordpress: &WordPress,
     target: &PluginTarget,
@@ -136,8 +136,8 @@ fn activate(
          echo '{MARK}' . $galley_said . '{MARK}';"
     );
     match wordpress.php(&code, &target.host, php) {
-        Ok(Some(said)) if said == "active" => Ok(()),
-        Ok(Some(said)) => Err(format!("the plugin is not active: WordPress says `{said}`")),
+        Ok(Some(reported)) if reported == "active" => Ok(()),
+        Ok(Some(reported)) => Err(format!("the plugin is not active: WordPress says `{reported}`")),
         Ok(None) => Err(
             "the plugin is not active: there is no `php` command here; activate Galley under Plugins in the administration"
                 .to_owned(),
@@ -148,7 +148,7 @@ fn activate(
     }
 }
 
-/// Whether the running server knows the token.
+/// Whether the running server accepts the token.
 fn ask_server(target: &PluginTarget) -> Result<(), String> {
     let admin = ask::AdminAddress::at(&target.address, &target.token).map_err(|e| e.to_string())?;
     match admin.get("/status") {
@@ -167,8 +167,8 @@ fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
     let wordpress = WordPress::open(&options.dir)?;
     let owner = wordpress.owner()?;
     let php = rustix::process::geteuid().is_root().then_some(owner);
-    // WordPress first, so that what the plugin keeps in the database goes with it; deactivated by a process of its own, because
-    // what the plugin still has to say at that one's end would come behind the cleaning.
+    // WordPress first, so that the plugin's data in the database is removed. Deactivating runs in a separate process, because
+    // the plugin may write data when that process ends, which would be after the cleanup.
     let deactivate = "deactivate_plugins( 'galley/galley.php', false, is_multisite() );";
     let clean = "if ( is_uninstallable_plugin( 'galley/galley.php' ) ) { uninstall_plugin( 'galley/galley.php' ); }";
     let cleaned = [deactivate, clean].into_iter().try_fold(None, |_, code| {
@@ -179,7 +179,7 @@ fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
         )
     });
     let was_there = wordpress.remove()?;
-    let (is_clean, said) = match cleaned {
+    let (is_clean, reported) = match cleaned {
         Ok(Some(_)) => (true, "its options are removed".to_owned()),
         Ok(None) => (
             false,
@@ -198,7 +198,7 @@ fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
     Ok(PluginReport {
         lines: vec![
             format!("plugin      {files}"),
-            format!("WordPress   {said}"),
+            format!("WordPress   {reported}"),
         ],
         value: json!({ "ok": is_clean, "files": files, "clean": is_clean }),
         code: if is_clean {
@@ -209,5 +209,5 @@ fn remove(options: &RemoveOptions) -> Result<PluginReport, PluginError> {
     })
 }
 
-/// The plugin's files: names below its folder, and their bytes.
+/// The plugin's files: paths below its folder, and their contents.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/plugin.rs"));

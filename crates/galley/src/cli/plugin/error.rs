@@ -1,4 +1,4 @@
-//! Why `galley plugin` failed.
+//! The errors of `galley plugin`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use galley_config::Complaints;
 
 use crate::cli::outcome::{EXIT_USAGE, complain, fail, talk};
 
-/// Why it could not be done.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginError {
     #[error("{0}")]

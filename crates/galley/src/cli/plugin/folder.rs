@@ -1,6 +1,6 @@
 //! A folder below a WordPress, held open: every operation in it uses its descriptor, and no symbolic link is followed.
 //!
-//! The command often runs as root in folders that PHP may write to. With paths, somebody who replaces a folder by a link at
+//! The command often runs as root in folders that PHP may write to. With paths, an attacker who replaces a folder by a link at
 //! the right moment could make root write elsewhere.
 
 use std::ffi::OsStr;
@@ -22,15 +22,15 @@ pub(super) struct FileOwner {
     pub(super) gid: u32,
 }
 
-/// See the module.
+/// An open folder.
 pub(super) struct PluginFolder {
     fd: OwnedFd,
-    /// For messages only.
+    /// The path for messages.
     path: PathBuf,
 }
 
 impl PluginFolder {
-    /// The folder that the caller has named: its links are followed.
+    /// Opens the folder that the caller has named. Follows links.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self {
@@ -39,7 +39,7 @@ impl PluginFolder {
         })
     }
 
-    /// A folder in it that is not a link.
+    /// Opens a subfolder. Does not follow links.
     pub(super) fn enter(&self, name: &str) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self {
@@ -48,7 +48,7 @@ impl PluginFolder {
         })
     }
 
-    /// A folder in it, made if it is missing.
+    /// Opens a subfolder, and creates it if it is missing.
     pub(super) fn make(&self, name: &str, owner: Option<FileOwner>) -> io::Result<Self> {
         match mkdirat(&self.fd, name, Mode::from_raw_mode(0o755)) {
             Ok(()) => {
@@ -74,7 +74,7 @@ impl PluginFolder {
         })
     }
 
-    /// The entry of this name, without following it; `None`: there is none.
+    /// The type of an entry, without following links; `None` if it does not exist.
     pub(super) fn kind(&self, name: &str) -> io::Result<Option<FileType>> {
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
@@ -85,7 +85,7 @@ impl PluginFolder {
 
     /// The beginning of a file, at most `most` bytes.
     pub(super) fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
-        // A pipe or a device with that name must not hold the command up.
+        // Does not block if the name is a pipe or a device.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(openat(&self.fd, name, flags, Mode::empty())?);
         let mut bytes = Vec::new();
@@ -93,7 +93,7 @@ impl PluginFolder {
         Ok(bytes)
     }
 
-    /// Writes a file that is not there yet.
+    /// Writes a file that must not exist yet.
     pub(super) fn write_new(
         &self,
         name: &str,
@@ -102,7 +102,7 @@ impl PluginFolder {
         owner: Option<FileOwner>,
     ) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        // Private from the first moment on; the final mode follows when it has its owner.
+        // The file is private until it has its owner; only then it gets its final mode.
         let fd = openat(&self.fd, name, flags, Mode::from_raw_mode(0o600))?;
         let mut file = File::from(fd);
         file.write_all(bytes)?;
@@ -111,7 +111,7 @@ impl PluginFolder {
         file.sync_data()
     }
 
-    /// Replaces the file of this name, in one step.
+    /// Replaces a file atomically.
     pub(super) fn write(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl PluginFolder {
         put
     }
 
-    /// Puts the folder `new` in place of `name`, in one step if the file system can, and removes the former one.
+    /// Replaces the folder `name` by `new`, atomically if the file system supports it, and removes the previous folder.
     pub(super) fn replace(&self, new: &str, name: &str) -> io::Result<()> {
         if self.kind(name)?.is_none() {
             return Ok(renameat(&self.fd, new, &self.fd, name)?);
@@ -148,14 +148,14 @@ impl PluginFolder {
         self.remove_tree(&old)
     }
 
-    /// Removes a folder with all that is in it; links in it are removed, not followed.
+    /// Removes a folder with its contents; removes links in it without following them.
     pub(super) fn remove_tree(&self, name: &str) -> io::Result<()> {
-        // By the descriptor: the path may mean another folder by now.
+        // By descriptor, because the path may refer to another folder by now.
         let here = PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()));
         std::fs::remove_dir_all(here.join(name))
     }
 
-    /// Removes a file; false if there was none.
+    /// Removes a file; returns false if it did not exist.
     pub(super) fn remove_file(&self, name: &str) -> io::Result<bool> {
         match unlinkat(&self.fd, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
@@ -165,12 +165,12 @@ impl PluginFolder {
     }
 }
 
-/// An unused name beside `name`.
+/// A random temporary name for the entry `name`.
 pub(super) fn temporary(name: &str) -> io::Result<String> {
     Ok(format!(".{name}-{}", random_hex(8)?))
 }
 
-/// So many random bytes in hexadecimal digits.
+/// Random bytes as hexadecimal digits.
 pub(super) fn random_hex(bytes: usize) -> io::Result<String> {
     use std::fmt::Write as _;
     let mut random = vec![0_u8; bytes];
@@ -190,7 +190,7 @@ fn give(fd: impl AsFd, owner: Option<FileOwner>) -> io::Result<()> {
     Ok(())
 }
 
-/// The users of the machine that `/etc/passwd` lists.
+/// The user with this name in `/etc/passwd`.
 pub(super) fn user(name: impl AsRef<OsStr>) -> Option<FileOwner> {
     let text = std::fs::read_to_string("/etc/passwd").ok()?;
     let name = name.as_ref().to_str()?;
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_takes_the_place_of_another_and_leaves_nothing_behind() {
+    fn a_replaced_folder_is_removed() {
         let place = tempfile::tempdir().unwrap();
         let folder = PluginFolder::open(place.path()).unwrap();
         for text in ["one", "two"] {

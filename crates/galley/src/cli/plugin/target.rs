@@ -1,4 +1,4 @@
-//! Which site a WordPress belongs to, how its PHP reaches the admin interface, and the token for it.
+//! The site to which a WordPress belongs, the address by which its PHP reaches the admin interface, and the token for it.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -21,15 +21,15 @@ pub(super) struct PluginTarget {
     pub(super) address: String,
     pub(super) token: String,
     pub(super) token_file: PathBuf,
-    /// Whether the file was made now, so that a running server does not know it.
+    /// Whether the token file was created just now, so that a running server does not know it.
     pub(super) is_new: bool,
-    /// The host that WordPress is asked under.
+    /// The host for running WordPress.
     pub(super) host: String,
-    /// The user that runs its PHP by the configuration.
+    /// The user of the site's PHP, from the configuration.
     pub(super) php_user: Option<String>,
 }
 
-/// Finds it from the options, or from the configuration that they name; creates the token's file if there is none.
+/// Finds the target from the options, or from the configuration that they name; creates the token file if it does not exist.
 pub(super) fn target(options: &PluginOptions, root: &Path) -> Result<PluginTarget, PluginError> {
     if let Some(address) = &options.admin.admin {
         let Some(file) = options.admin.token_file.clone() else {
@@ -158,7 +158,7 @@ fn read_token(file: &Path) -> Result<String, PluginError> {
     Ok(token.to_owned())
 }
 
-/// Makes the file where Galley looks for it, for the user that Galley runs as.
+/// Creates the token file at the default path, for the user that runs Galley.
 fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError> {
     let folder = config.files.first().and_then(|file| file.parent());
     let (Some(folder), Some(host)) = (folder, site.hosts.first()) else {
@@ -185,7 +185,7 @@ fn make_token(config: &Config, site: &SiteConfig) -> Result<PathBuf, PluginError
     Ok(file)
 }
 
-/// The user that runs Galley, by the owner of its admin socket; `None` if that is this user or unknown.
+/// The user that runs Galley, by the owner of its admin socket; `None` if it is the current user or unknown.
 fn server_user(config: &Config) -> Option<FileOwner> {
     let AdminListen::Unix(socket) = &config.admin.listen else {
         return None;
@@ -205,9 +205,10 @@ fn give(path: &Path, owner: Option<FileOwner>) -> std::io::Result<()> {
     }
 }
 
-/// The user that runs PHP, which must be able to read the connection; `None`: this user, because only root can change owners.
+/// The user that runs PHP, which must be able to read the connection file; `None` for the current user, because only root can
+/// change owners.
 ///
-/// `content` is the owner of WordPress's content folder: if PHP can write, it belongs to PHP's user.
+/// `content`: the owner of WordPress's content folder. If PHP can write there, that is PHP's user.
 pub(super) fn php_user(
     target: &PluginTarget,
     content: FileOwner,
@@ -227,7 +228,7 @@ pub(super) fn php_user(
     Ok(user(WEB_USER))
 }
 
-/// The folder in the path of a unix socket that this user cannot pass.
+/// The first folder in the path of a unix socket that this user cannot enter.
 pub(super) fn closed_folder(address: &str, owner: Option<FileOwner>) -> Option<PathBuf> {
     let (socket, owner) = (Path::new(address.strip_prefix("unix:")?), owner?);
     let is_closed = |folder: &&Path| {
@@ -244,11 +245,11 @@ pub(super) fn closed_folder(address: &str, owner: Option<FileOwner>) -> Option<P
     folders.find(is_closed).map(Path::to_owned)
 }
 
-/// If no host is known.
+/// The host if none is known.
 const LOCAL: &str = "localhost";
 
-/// Debian's and Alpine's user for web content.
+/// The user for web content on Debian and Alpine.
 const WEB_USER: &str = "www-data";
 
-/// Of a token that is made here.
+/// The length of a new token in bytes.
 const TOKEN_BYTES: usize = 32;

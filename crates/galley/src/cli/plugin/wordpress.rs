@@ -1,4 +1,4 @@
-//! A WordPress on the disk: the plugin's files in it, its connection, and PHP on the command line.
+//! A WordPress on the disk: the plugin's files, the connection file, and PHP on the command line.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use rustix::fs::FileType;
 use super::PluginError;
 use super::folder::{FileOwner, PluginFolder, temporary};
 
-/// What became of the plugin's files.
+/// The result of installing the plugin's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     New,
@@ -28,7 +28,7 @@ impl Put {
     }
 }
 
-/// The folders of a WordPress, held open.
+/// The open folders of a WordPress.
 pub(super) struct WordPress {
     pub(super) root: PathBuf,
     pub(super) content: PluginFolder,
@@ -58,7 +58,7 @@ impl WordPress {
         })
     }
 
-    /// The owner of the folder of plugins: PHP's user, if WordPress may install plugins itself.
+    /// The owner of the plugins folder: PHP's user, if WordPress may install plugins itself.
     pub(super) fn owner(&self) -> Result<FileOwner, PluginError> {
         let path = self.plugins.path();
         self.plugins
@@ -66,12 +66,12 @@ impl WordPress {
             .map_err(|cause| PluginError::file("look at", path, &cause))
     }
 
-    /// Where the plugin is, or will be.
+    /// The path of the plugin.
     pub(super) fn plugin(&self) -> PathBuf {
         self.plugins.path().join(PLUGIN)
     }
 
-    /// Writes the plugin beside its place and puts it there in one step.
+    /// Writes the plugin to a temporary folder, and moves that to the plugin's path atomically.
     pub(super) fn put_plugin(&self, files: &[(&str, &[u8])]) -> Result<Put, PluginError> {
         let there = self.ours()?;
         if there == Some(true) && self.is_same(files) {
@@ -116,7 +116,7 @@ impl WordPress {
         Ok(())
     }
 
-    /// Whether the folder in the plugin's place is the plugin; `None`: there is none.
+    /// Whether the folder at the plugin's path is this plugin; `None` if there is none.
     fn ours(&self) -> Result<Option<bool>, PluginError> {
         let path = self.plugin();
         let kind = self.plugins.kind(PLUGIN);
@@ -143,7 +143,7 @@ impl WordPress {
         }
     }
 
-    /// Whether every file is there as it should be. A file too much does no harm.
+    /// Whether every file has the right contents. Additional files are ignored.
     fn is_same(&self, files: &[(&str, &[u8])]) -> bool {
         let same = |name: &str, bytes: &[u8]| -> io::Result<bool> {
             let mut folder = self.plugins.enter(PLUGIN)?;
@@ -158,7 +158,7 @@ impl WordPress {
             .all(|(name, bytes)| same(name, bytes).unwrap_or(false))
     }
 
-    /// Writes the connection, readable by PHP alone.
+    /// Writes the connection file, readable only by PHP's user.
     pub(super) fn connect(
         &self,
         address: &str,
@@ -178,7 +178,7 @@ impl WordPress {
         Ok(path)
     }
 
-    /// Removes plugin and connection; false where neither was there.
+    /// Removes the plugin and the connection file; returns false if neither existed.
     pub(super) fn remove(&self) -> Result<bool, PluginError> {
         let there = self.ours()?;
         let plugin = self.plugin();
@@ -194,7 +194,7 @@ impl WordPress {
         Ok(there.is_some() || was_connected)
     }
 
-    /// Runs PHP inside this WordPress as `user`; returns its output between two marks. `Ok(None)`: there is no PHP here.
+    /// Runs PHP inside this WordPress as `user`; returns the output between two marks. `Ok(None)`: PHP is not installed.
     pub(super) fn php(
         &self,
         code: &str,
@@ -232,13 +232,13 @@ impl WordPress {
                 )));
             }
         };
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        if let Some((_, rest)) = said.split_once(MARK)
-            && let Some((answer, _)) = rest.split_once(MARK)
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        if let Some((_, rest)) = stdout.split_once(MARK)
+            && let Some((result, _)) = rest.split_once(MARK)
         {
-            return Ok(Some(answer.to_owned()));
+            return Ok(Some(result.to_owned()));
         }
-        let all = format!("{}{said}", String::from_utf8_lossy(&output.stderr));
+        let all = format!("{}{stdout}", String::from_utf8_lossy(&output.stderr));
         Err(PluginError::Failed(format!(
             "WordPress did not answer on the command line: {}",
             in_short(&all)
@@ -270,7 +270,7 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// The readable part of an answer that may be a page: without tags, on one line.
+/// The text of an output that may be an HTML page: without tags, on one line, shortened.
 fn in_short(text: &str) -> String {
     let mut plain = String::new();
     let mut is_tag = false;
@@ -286,10 +286,11 @@ fn in_short(text: &str) -> String {
     words.join(" ").chars().take(MOST_SHOWN).collect()
 }
 
-/// What PHP's answer stands between; WordPress and other plugins may print around it.
+/// Marks before and after the result, because WordPress and other plugins may print text around it.
 pub(super) const MARK: &str = "\u{1}galley\u{1}";
 
-/// A network answers under the address of its first site alone, which its configuration names; WordPress reads that only once it is asked.
+/// A multisite network responds only under the address of its first site, which is in its configuration; WordPress reads that
+/// too late.
 const AS_NETWORK: &str = r#"$galley_config = (string) @file_get_contents( is_file( 'wp-config.php' ) ? 'wp-config.php' : '../wp-config.php' );
 foreach ( array( 'HTTP_HOST' => 'DOMAIN_CURRENT_SITE', 'REQUEST_URI' => 'PATH_CURRENT_SITE' ) as $galley_key => $galley_name ) {
     if ( preg_match( "/^\s*define\s*\(\s*['\"]{$galley_name}['\"]\s*,\s*['\"]([^'\"]+)['\"]/m", $galley_config, $galley_found ) ) {
@@ -302,10 +303,10 @@ const PLUGIN: &str = "galley";
 const MAIN: &str = "galley.php";
 const CONNECTION: &str = "galley-connection.php";
 
-/// WordPress itself looks for a plugin's name in so many bytes.
+/// The number of bytes in which WordPress searches for a plugin's name.
 const HEAD_BYTES: u64 = 8 * 1024;
 
-/// How long WordPress may take to activate a plugin.
+/// The time limit for activating a plugin.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const MOST_SHOWN: usize = 400;
@@ -315,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_shown_in_short() {
+    fn pages_are_shortened_to_their_text() {
         let page = "<!doctype html><title>Error</title>\n<p>No\tdatabase</p>\u{1b}[2J";
         assert_eq!(in_short(page), "Error No database [2J");
         assert_eq!(in_short(&"x".repeat(1000)).len(), MOST_SHOWN);
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn php_strings_cannot_be_left() {
+    fn php_strings_are_escaped() {
         assert_eq!(quoted(r"a'b\"), r"'a\'b\\'");
     }
 }

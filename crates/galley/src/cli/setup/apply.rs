@@ -1,4 +1,4 @@
-//! Makes the changes; each is written to the journal first. If one fails, those before it are undone.
+//! Makes the changes. Each is written to the journal first. If one fails, the previous ones are undone.
 
 use std::fs;
 use std::io;
@@ -32,7 +32,7 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// Changes the machine. On an error everything of this run has been undone.
+    /// Changes the machine. On failure, all changes of this run have been undone.
     pub(super) fn apply(
         &self,
         journal: &mut SetupJournal,
@@ -86,7 +86,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Starts Galley; false if that is left to the user.
+    /// Starts Galley; returns false if the user must do it.
     fn serve(
         &self,
         journal: &mut SetupJournal,
@@ -119,7 +119,7 @@ impl Change<'_> {
                 let mut sockets = vec!["galley.socket"];
                 sockets.extend(self.plan.has_tls().then_some("galley-tls.socket"));
                 if !sockets.iter().all(|socket| units::is_active(socket)) {
-                    // systemd opens no socket for a service that runs.
+                    // systemd opens no socket for a running service.
                     units::note(journal, SERVICE)?;
                     units::systemctl(&["stop", "--", SERVICE])?;
                 }
@@ -139,7 +139,7 @@ impl Change<'_> {
         Ok(true)
     }
 
-    /// The plugin's token goes to the user of the admin socket.
+    /// Waits for the server, because the token file must belong to the owner of its admin socket.
     fn wait_for_server(&self) -> Result<(), SetupError> {
         let deadline = Instant::now() + HIT_PATIENCE;
         loop {
@@ -151,7 +151,7 @@ impl Change<'_> {
         }
     }
 
-    /// A plugin that cannot be installed does not prevent Galley from serving.
+    /// Installs the plugin. A failure does not prevent Galley from serving.
     fn plugins(&self, journal: &mut SetupJournal, report: &mut SetupReport, is_served: bool) {
         let mut is_token_new = false;
         let mut to_do = |text: String| report.to_do.push(text);
@@ -175,7 +175,7 @@ impl Change<'_> {
         }
     }
 
-    /// Purges everything: pages from before the plugin have no tags.
+    /// Purges everything, because pages from before the plugin have no tags.
     fn begin_anew(&self, is_token_new: bool) -> Result<(), String> {
         let output = &self.options.output;
         if is_token_new {
@@ -184,7 +184,7 @@ impl Change<'_> {
         tools::galley(&["purge", "--all"], output).map(drop)
     }
 
-    /// Whether a token was made.
+    /// Installs the plugin into a WordPress. Returns whether a token was created.
     fn plugin(&self, journal: &mut SetupJournal, site: &SiteDraft) -> Result<bool, String> {
         let mut record = |step| journal.record(step).map_err(|error| error.to_string());
         let root = site.root.to_string_lossy();
@@ -192,7 +192,7 @@ impl Change<'_> {
             let root = site.root.clone();
             record(UndoStep::Plugin { root })?;
         }
-        // The folder of tokens beside the configuration.
+        // The folder for tokens, next to the configuration file.
         let tokens = self.options.output.with_file_name("tokens");
         if !tokens.exists() {
             record(UndoStep::Made { path: tokens })?;
@@ -211,7 +211,7 @@ impl Change<'_> {
         Err(why.unwrap_or("it is not active").to_owned())
     }
 
-    /// Requests the front page until it comes from the cache.
+    /// Requests the front page until it is served from the cache.
     fn wait_for_hit(&self, report: &mut SetupReport) -> Result<(), SetupError> {
         let runtime = runtime().map_err(SetupError::Failed)?;
         for site in &self.plan.sites {
@@ -246,7 +246,7 @@ impl Change<'_> {
     }
 }
 
-/// Makes a folder for the copies, the hook of certbot, and the first copies.
+/// Creates a folder for the copies, certbot's hook, and the first copies.
 fn copy_certificate(journal: &mut SetupJournal, name: &str) -> Result<(), SetupError> {
     let copies = certificate_copies(name);
     let folders = copies.cert.ancestors().skip(1).take(2).collect::<Vec<_>>();
@@ -273,9 +273,9 @@ fn copy_certificate(journal: &mut SetupJournal, name: &str) -> Result<(), SetupE
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(SetupError::Failed(format!(
-        "`{}` failed: {said}",
+        "`{}` failed: {stderr}",
         hook.display()
     )))
 }
@@ -298,7 +298,7 @@ fn make_folder(journal: &mut SetupJournal, folder: &Path, mode: u32) -> io::Resu
     fs::DirBuilder::new().mode(mode).create(folder)
 }
 
-/// Galley runs PHP as the owner of WordPress, and WordPress may write.
+/// Makes Galley run PHP as the owner of WordPress, with write access to it.
 fn drop_in(journal: &mut SetupJournal, root: &Path) -> Result<(), SetupError> {
     let file = Path::new(DROP_IN);
     let failed = |cause: io::Error| SetupError::file("write", file, &cause);
@@ -329,14 +329,14 @@ fn drop_in(journal: &mut SetupJournal, root: &Path) -> Result<(), SetupError> {
     units::systemctl(&["daemon-reload"])
 }
 
-/// A path that a unit file may contain. A user of the machine may choose the name of a folder with WordPress, and root reads the unit.
+/// The path as text if a unit file may contain it. Root reads the unit, but another user may have chosen the folder's name.
 fn plain_path(path: &Path) -> Option<&str> {
     let text = path.to_str()?;
     let is_special = |c: char| c.is_control() || matches!(c, '"' | '\'' | '\\' | '%' | '$');
     (!text.contains(is_special)).then_some(text)
 }
 
-/// Whether Galley could run the PHP of all these sites: they need one owner, the user of the service.
+/// Checks that Galley can run the PHP of all these sites: they need the same owner, the user of the service.
 pub(super) fn require_one_managed(plan: &SetupPlan) -> Result<(), SetupError> {
     let managed = plan
         .sites

@@ -74,7 +74,7 @@ fn run(options: &SetupOptions) -> Result<ExitCode, SetupError> {
     Ok(print(options, &survey, &plan, &report))
 }
 
-/// The result: JSON, the configuration of a dry run, or the changes.
+/// Prints the result: JSON, the configuration of a dry run, or the changes.
 fn print(
     options: &SetupOptions,
     survey: &Survey,
@@ -104,7 +104,7 @@ fn print(
     ExitCode::SUCCESS
 }
 
-/// The file must be the package's, or one that this command has written: an administrator's work is not replaced.
+/// Checks that the file is the package's, or was written by this command: an administrator's file is not replaced.
 fn require_replaceable(output: &Path, journal: &SetupJournal) -> Result<(), SetupError> {
     let text = match fs::read_to_string(output) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -142,7 +142,7 @@ fn choose_ports(options: &SetupOptions, survey: &Survey) -> Result<ListenPlan, S
     }
 }
 
-/// Error: a site would not work if Galley had the ports of visitors.
+/// Checks that every site would work with Galley on the ports of visitors.
 fn require_ready_for_ports(survey: &Survey) -> Result<(), SetupError> {
     for site in survey.sites.iter().map(|site| &site.draft) {
         let root = site.root.display();
@@ -171,7 +171,7 @@ fn plan(options: &SetupOptions, survey: &Survey, listen: &ListenPlan) -> SetupPl
     }
 }
 
-/// Runs the configuration on a loopback port. Error: it does not start, or a page differs.
+/// Runs the configuration on a loopback port. Error: it does not start, a request fails, or a page differs.
 fn test(survey: &Survey, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupError> {
     talk("testing the configuration on a loopback port");
     let runtime = runtime().map_err(SetupError::Failed)?;
@@ -216,7 +216,7 @@ fn test(survey: &Survey, plan: &SetupPlan) -> Result<Vec<PageComparison>, SetupE
     Ok(compared)
 }
 
-/// The units that a user at the terminal lets Galley replace.
+/// The units that the user at the terminal agrees to replace by Galley.
 fn offer_take_over(
     consent: Consent,
     survey: &Survey,
@@ -272,5 +272,5 @@ fn tell_remains(remains: &[String], options: &SetupOptions) -> ExitCode {
     }
 }
 
-/// The configuration that the package installs, unedited.
+/// The unchanged configuration that the package installs.
 const PACKAGED: &str = include_str!("../../../../../packaging/config/galley.toml");

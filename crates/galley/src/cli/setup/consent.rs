@@ -1,4 +1,4 @@
-//! Asks before a change.
+//! Asks the user before a change.
 
 use std::io::{IsTerminal, Write};
 
@@ -20,7 +20,7 @@ impl Consent {
         std::io::stdin().is_terminal().then_some(Self::Ask)
     }
 
-    /// Whether a change that the command is for may be made.
+    /// Whether a change may be made that is the purpose of the command.
     pub(super) fn to(self, question: &str) -> bool {
         self == Self::Given || ask(question, Answer::Yes)
     }
@@ -31,7 +31,7 @@ impl Consent {
     }
 }
 
-/// What the enter key means.
+/// The meaning of the enter key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Yes,

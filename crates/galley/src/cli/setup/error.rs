@@ -1,4 +1,4 @@
-//! Why `galley setup` stops.
+//! The errors of `galley setup`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,19 +8,19 @@ use galley_config::Complaints;
 use crate::cli::outcome::{EXIT_USAGE, complain, fail, talk};
 use crate::setup::TrialError;
 
-/// Why it stops.
+/// The reason why the command stops.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SetupError {
     /// The arguments do not fit this machine.
     #[error("{0}")]
     Usage(String),
-    /// Something of the machine.
+    /// A step on this machine failed.
     #[error("{0}")]
     Failed(String),
-    /// The written configuration.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(Complaints),
-    /// The test beside the running server.
+    /// The test of the configuration failed.
     #[error("{0}")]
     Trial(#[from] TrialError),
 }

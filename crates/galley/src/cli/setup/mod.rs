@@ -1,7 +1,7 @@
 //! `galley setup`: sets up Galley on a server with WordPress.
 //!
-//! It detects, plans, tests beside the present server, asks, and only then changes something; each change is written to the
-//! journal before it is made. It never stops a service of somebody else that the user has not named.
+//! It detects, plans, tests next to the current server, asks, and only then changes the machine. Each change is written to the
+//! journal before it is made. It never stops another service that the user has not named.
 
 mod apply;
 mod command;

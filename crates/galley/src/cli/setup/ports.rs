@@ -1,4 +1,4 @@
-//! Which ports Galley gets: those of visitors, or others while another server has them.
+//! Chooses the ports for Galley: those of visitors, or others while another server uses them.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -6,25 +6,25 @@ use super::error::SetupError;
 use super::units;
 use crate::setup::{Detection, PortOwner, ServerEndpoint};
 
-/// Where Galley will listen.
+/// The listeners of the new configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListenPlan {
-    /// On ports 80 and 443, which systemd opens, after these units have been stopped.
+    /// Ports 80 and 443, which systemd opens after these units have been stopped.
     Sockets {
         /// Units of other servers.
         stop: Vec<String>,
     },
-    /// On addresses of its own.
+    /// Addresses that Galley opens.
     Own {
-        /// Without TLS.
+        /// The address without TLS.
         plain: SocketAddr,
-        /// With TLS.
+        /// The address with TLS.
         tls: SocketAddr,
     },
 }
 
 impl ListenPlan {
-    /// `server.listen` and `server.listen_tls`.
+    /// The values of `server.listen` and `server.listen_tls`.
     pub(super) fn listen(&self) -> (Vec<String>, Vec<String>) {
         match self {
             Self::Sockets { .. } => (
@@ -48,7 +48,7 @@ impl ListenPlan {
         }
     }
 
-    /// Where to reach it.
+    /// The address for requests from this machine.
     pub(super) fn endpoint(&self, is_tls: bool) -> ServerEndpoint {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let address = match (self, is_tls) {
@@ -65,7 +65,7 @@ impl ListenPlan {
     }
 }
 
-/// The servers of others on the ports that visitors use.
+/// The other servers on the ports that visitors use.
 pub(super) fn foreign(detection: &Detection) -> Vec<&PortOwner> {
     let sockets_are_ours = ["galley.socket", "galley-tls.socket"].map(units::is_active);
     let is_ours = |owner: &PortOwner| {
@@ -77,7 +77,7 @@ pub(super) fn foreign(detection: &Detection) -> Vec<&PortOwner> {
     owners.filter(|owner| !is_ours(owner)).collect()
 }
 
-/// For people: `nginx.service on port 80`.
+/// A description for people: `nginx.service on port 80`.
 pub(super) fn name(owner: &PortOwner) -> String {
     let program = owner.program.as_deref().unwrap_or("another program");
     let unit = owner.unit.as_deref().unwrap_or(program);
@@ -92,7 +92,7 @@ fn names(owners: &[&PortOwner]) -> String {
     }
 }
 
-/// A name without a kind is that of a service.
+/// The full name of a unit: a name without a type is a service.
 fn unit_name(name: &str) -> String {
     if name.contains('.') {
         name.to_owned()
@@ -101,7 +101,7 @@ fn unit_name(name: &str) -> String {
     }
 }
 
-/// The units to stop, of those that the user names. Error: one has neither port, or a port would still be taken.
+/// The units to stop, among those that the user names. Error: one uses neither port, or a port would still be in use.
 pub(super) fn taken_over(
     named: &[String],
     foreign: &[&PortOwner],
@@ -124,7 +124,7 @@ pub(super) fn taken_over(
     }
 }
 
-/// A free port of the loopback address, from this one on.
+/// The first free port of the loopback address, starting at `from`.
 pub(super) fn free(from: u16) -> Result<SocketAddr, SetupError> {
     let mut candidates =
         (from..=from.saturating_add(100)).map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));

@@ -15,7 +15,7 @@ pub(super) struct SetupReport {
     pub(super) actions: Vec<String>,
     /// The remaining steps, one line each.
     pub(super) to_do: Vec<String>,
-    /// Since the start of the command, until the first page came from the cache.
+    /// The time from the start of the command to the first page from the cache.
     pub(super) first_hit: Option<Duration>,
 }
 

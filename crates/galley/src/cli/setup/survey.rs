@@ -1,4 +1,4 @@
-//! What is on the machine, what can be set up, and where each site is served today.
+//! Examines the machine: which WordPress can be set up, and which server serves each site now.
 
 use std::path::{Path, PathBuf};
 
@@ -14,27 +14,27 @@ use crate::setup::{
 /// A WordPress that can be set up.
 pub(super) struct SurveyedSite {
     pub(super) draft: SiteDraft,
-    /// The server that serves it today.
+    /// The server that serves the site now.
     pub(super) current: Option<ServerEndpoint>,
-    /// The description of it, one line each.
+    /// The description of the site, one line each.
     pub(super) lines: Vec<String>,
     pub(super) info: Option<WordPressInfo>,
 }
 
-/// One that cannot.
+/// A WordPress that cannot be set up.
 pub(super) struct SkippedSite {
     pub(super) root: PathBuf,
     pub(super) why: String,
 }
 
-/// The machine.
+/// The findings on the machine.
 pub(super) struct Survey {
     pub(super) detection: Detection,
     pub(super) sites: Vec<SurveyedSite>,
     pub(super) skipped: Vec<SkippedSite>,
 }
 
-/// Detects, and queries each WordPress.
+/// Detects the machine's services, and queries each WordPress.
 pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     let mut named = Vec::new();
     for folder in &options.wordpress {
@@ -60,14 +60,15 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     };
     let runtime = runtime().map_err(SetupError::Failed)?;
     let (mut sites, mut skipped) = (Vec::new(), Vec::new());
-    // The site that the web server names for a host gets it before a site that claims it in the database.
+    // If the web server's configuration names a site for a host, that site has precedence over one whose database contains the
+    // host.
     let mut candidates: Vec<&DetectedSite> = detection.sites.iter().collect();
     candidates.sort_by_key(|site| site.hosts.is_empty());
     for site in candidates {
         let host = site.hosts.iter().flat_map(|host| &host.names).next();
         let host = host.map_or("localhost", |name| name.trim_start_matches("*."));
-        let answer = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
-        let draft = SiteDraft::new(site, answer.as_ref().ok(), &detection, &wishes);
+        let info = runtime.block_on(ask_wordpress(&site.wordpress.root, host));
+        let draft = SiteDraft::new(site, info.as_ref().ok(), &detection, &wishes);
         let draft = draft.and_then(|draft| match other_owner(&draft, &detection, &sites) {
             Some(other) => Err(format!("its address is that of {}", other.display())),
             None => Ok(draft),
@@ -75,13 +76,13 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
         match draft {
             Ok(draft) => sites.push(SurveyedSite {
                 current: current(site, draft.is_https),
-                lines: lines(site, &answer, &draft),
+                lines: lines(site, &info, &draft),
                 draft,
-                info: answer.ok(),
+                info: info.ok(),
             }),
             Err(why) => skipped.push(SkippedSite {
                 root: site.wordpress.root.clone(),
-                why: answer
+                why: info
                     .err()
                     .map_or(why.clone(), |wrong| format!("{why} ({wrong})")),
             }),
@@ -94,7 +95,7 @@ pub(super) fn survey(options: &SetupOptions) -> Result<Survey, SetupError> {
     })
 }
 
-/// Another WordPress that has one of the hosts: in the web server's configuration, or because it came first.
+/// Another WordPress that has one of the hosts: in the web server's configuration, or because it was handled earlier.
 fn other_owner(
     draft: &SiteDraft,
     detection: &Detection,
@@ -120,7 +121,7 @@ fn other_owner(
     })
 }
 
-/// The listener of today's web server for this site, with TLS where visitors use it.
+/// The current web server's listener for this site, with TLS if visitors use it.
 fn current(site: &DetectedSite, is_https: bool) -> Option<ServerEndpoint> {
     let listeners: Vec<_> = site.hosts.iter().flat_map(|host| &host.listen).collect();
     let best = listeners.iter().find(|listen| listen.is_tls == is_https);
@@ -134,7 +135,7 @@ fn current(site: &DetectedSite, is_https: bool) -> Option<ServerEndpoint> {
 
 fn lines(
     site: &DetectedSite,
-    answer: &Result<WordPressInfo, String>,
+    info: &Result<WordPressInfo, String>,
     draft: &SiteDraft,
 ) -> Vec<String> {
     let found = &site.wordpress;
@@ -143,7 +144,7 @@ fn lines(
         format!("WordPress {version} in {}", found.root.display()),
         format!("  hosts      {}", draft.hosts.join(", ")),
     ];
-    match answer {
+    match info {
         Ok(info) => {
             lines.push(format!("  PHP        {}", info.php));
             lines.push(format!("  database   {}", info.database));
@@ -197,7 +198,7 @@ impl Survey {
         }
     }
 
-    /// Error: nothing can be set up.
+    /// Error: no WordPress can be set up.
     pub(super) fn require_sites(&self) -> Result<(), SetupError> {
         if !self.sites.is_empty() {
             return Ok(());
@@ -210,7 +211,7 @@ impl Survey {
         Err(SetupError::Failed(why))
     }
 
-    /// Whether Galley runs PHP, and as the owner of which folder.
+    /// The root of the site for which Galley runs PHP, as the owner of that folder; `None` if Galley runs no PHP.
     pub(super) fn managed(&self) -> Option<&Path> {
         let mut sites = self.sites.iter();
         let managed = sites.find(|site| site.draft.php == crate::setup::PhpChoice::Managed);

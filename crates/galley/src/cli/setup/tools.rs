@@ -1,11 +1,11 @@
-//! Other commands of this program, run for their JSON.
+//! Runs other commands of this program with JSON output.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-/// Runs `galley ARGUMENTS --json`. Error: its output.
+/// Runs `galley ARGUMENTS --json`. The error is the command's output.
 pub(super) fn galley(arguments: &[&str], configuration: &Path) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new(program)

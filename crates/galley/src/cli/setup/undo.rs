@@ -7,10 +7,10 @@ use super::units;
 use crate::cli::outcome::talk;
 use crate::setup::{SetupJournal, UndoStep, Undone};
 
-/// What could not be restored, one line each.
+/// Changes that could not be undone, one line each.
 pub(super) type Remains = Vec<String>;
 
-/// Restores the state at which the journal had `until` steps.
+/// Restores the state in which the journal had `until` steps.
 pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remains, SetupError> {
     let mut remains = Vec::new();
     let mut service: Option<ServiceState> = None;
@@ -19,7 +19,7 @@ pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remain
             break;
         };
         match &step {
-            // Galley's own service comes last, with the configuration of before. The oldest note has its state.
+            // Galley's own service is restored last, with the previous configuration. The oldest step contains its original state.
             UndoStep::Unit {
                 unit,
                 was_active,
@@ -43,7 +43,7 @@ pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remain
         remains.extend(run(&["daemon-reload"]));
     }
     if let Some(state) = service {
-        // Both change the sockets, too (`Also=`), which are as they were by now.
+        // Both also change the sockets (`Also=`), which have been restored by now.
         match (state.is_enabled, units::is_enabled(SERVICE)) {
             (true, false) => remains.extend(run(&["enable", "--quiet", "--", SERVICE])),
             (false, true) => remains.extend(run(&["disable", "--quiet", "--", SERVICE])),
@@ -56,21 +56,21 @@ pub(super) fn back_to(journal: &mut SetupJournal, until: usize) -> Result<Remain
     Ok(remains)
 }
 
-/// Galley's service as it was.
+/// The original state of Galley's service.
 #[derive(Clone, Copy)]
 struct ServiceState {
     is_active: bool,
     is_enabled: bool,
 }
 
-/// Why it failed, if it did.
+/// Runs `systemctl`; returns the error, if any.
 fn run(arguments: &[&str]) -> Option<String> {
     units::systemctl(arguments)
         .err()
         .map(|error| error.to_string())
 }
 
-/// Undoes one step; returns what remains of it.
+/// Undoes one step; returns what could not be undone.
 fn undo(step: &UndoStep) -> Remains {
     match step {
         UndoStep::File { path, .. } | UndoStep::Made { path } => match step.undo_file() {
@@ -118,8 +118,8 @@ fn remove_plugin(root: &Path) -> Remains {
             Vec::new()
         }
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            vec![format!("the plugin in `{}`: {said}", root.display())]
+            let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            vec![format!("the plugin in `{}`: {stderr}", root.display())]
         }
         Err(error) => vec![error.to_string()],
     }

@@ -1,4 +1,4 @@
-//! Units of systemd: their state, and changes of it.
+//! systemd units: their state, and changes of it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use super::error::SetupError;
 use crate::setup::{SetupJournal, UndoStep};
 
-/// Whether systemd runs this machine.
+/// Whether systemd runs on this machine.
 pub(super) fn is_there() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
@@ -40,26 +40,26 @@ pub(super) fn systemctl(arguments: &[&str]) -> Result<(), SetupError> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     Err(SetupError::Failed(format!(
         "`systemctl {}` failed: {}",
         arguments.join(" "),
-        said.trim()
+        stderr.trim()
     )))
 }
 
 /// A change of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitChange {
-    /// Enabled and started.
+    /// Enable and start.
     Start,
-    /// Restarted; whether it is enabled stays.
+    /// Restart, without changing whether the unit is enabled.
     Restart,
-    /// Stopped and disabled.
+    /// Stop and disable.
     Stop,
 }
 
-/// Makes the change, after recording the state before it. A unit that is in this state already is not changed.
+/// Changes a unit, after recording its state. A unit that is in the right state is not changed.
 pub(super) fn change(
     journal: &mut SetupJournal,
     unit: &str,
@@ -81,7 +81,8 @@ pub(super) fn change(
     }
 }
 
-/// Enables a unit that is not. That of the service enables its socket, too (`Also=`), so the sockets are changed after this.
+/// Enables a unit if it is not enabled. Enabling the service also enables its socket (`Also=`), so that the sockets must be
+/// changed afterwards.
 pub(super) fn enable(journal: &mut SetupJournal, unit: &str) -> Result<(), SetupError> {
     if is_enabled(unit) {
         return Ok(());
@@ -90,7 +91,7 @@ pub(super) fn enable(journal: &mut SetupJournal, unit: &str) -> Result<(), Setup
     systemctl(&["enable", "--quiet", "--", unit])
 }
 
-/// Notes the state of a unit that is about to change.
+/// Records the state of a unit before a change.
 pub(super) fn note(journal: &mut SetupJournal, unit: &str) -> Result<(), SetupError> {
     let step = UndoStep::Unit {
         unit: unit.to_owned(),

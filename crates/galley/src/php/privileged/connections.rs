@@ -1,6 +1,6 @@
-//! The sockets of the process that keeps root: one to Galley, and another to the Galley that takes over from it.
+//! The sockets of the privileged process: one to Galley, and another to the Galley that takes over from it.
 //!
-//! Each is read and written by tasks of its own, so a Galley that reads nothing delays no other.
+//! Each socket has separate tasks for reading and writing, so that a Galley that does not read does not delay another one.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,21 +16,21 @@ use tokio::sync::mpsc;
 
 use crate::sys::packets;
 
-/// All that are open.
+/// All open connections.
 pub(super) struct KeeperConnections {
     open: HashMap<ConnectionId, KeeperConnection>,
     next: u32,
-    /// Reports that may wait for a Galley to read them.
+    /// The maximum number of reports that wait for a Galley to read them.
     backlog: usize,
     received: mpsc::Receiver<IncomingPacket>,
     receiver: mpsc::Sender<IncomingPacket>,
 }
 
-/// Which connection; never the same twice.
+/// The id of a connection; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionId(u32);
 
-/// A packet that has arrived; empty: the connection has ended.
+/// A received packet; an empty one means that the connection has ended.
 pub(super) struct IncomingPacket {
     pub(super) from: ConnectionId,
     pub(super) packet: Vec<u8>,
@@ -47,7 +47,8 @@ struct OutgoingReport {
 }
 
 impl KeeperConnections {
-    /// None yet. `processes`: how many may run at most, all of which may have to be reported at once.
+    /// Starts without connections. `processes`: the maximum number of processes, which may all have to be reported at the same
+    /// time.
     pub(super) fn new(processes: usize) -> Self {
         let (receiver, received) = mpsc::channel(MOST);
         Self {
@@ -59,7 +60,7 @@ impl KeeperConnections {
         }
     }
 
-    /// Adds a socket. Call within a runtime.
+    /// Adds a socket. Must be called within a runtime.
     pub(super) fn add(&mut self, socket: OwnedFd) -> io::Result<ConnectionId> {
         let socket = Arc::new(packets::waited_for(socket)?);
         let id = ConnectionId(self.next);
@@ -73,7 +74,7 @@ impl KeeperConnections {
 
     /// Adds a new pair of sockets, and returns the other end.
     ///
-    /// Errors: `EBUSY` if there are as many as there may be.
+    /// Errors: `EBUSY` if the maximum number of connections is open.
     pub(super) fn add_pair(&mut self) -> io::Result<(ConnectionId, OwnedFd)> {
         if self.open.len() >= MOST {
             return Err(Errno::BUSY.into());
@@ -82,12 +83,12 @@ impl KeeperConnections {
         Ok((self.add(here)?, there))
     }
 
-    /// The next packet of any of them. Cancel-safe.
+    /// Waits for the next packet from any connection. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Option<IncomingPacket> {
         self.received.recv().await
     }
 
-    /// Sends a report. A Galley that has not read so many before has a fault, and is no longer connected.
+    /// Sends a report. A Galley that has left so many reports unread is faulty, and is disconnected.
     pub(super) fn send(&mut self, to: ConnectionId, report: Report, carried: Option<OwnedFd>) {
         let report = OutgoingReport { report, carried };
         let open = self.open.get(&to);
@@ -96,7 +97,7 @@ impl KeeperConnections {
         }
     }
 
-    /// Sends a report to all.
+    /// Sends a report to all connections.
     pub(super) fn send_all(&mut self, report: Report) {
         let all: Vec<ConnectionId> = self.open.keys().copied().collect();
         for to in all {
@@ -104,20 +105,20 @@ impl KeeperConnections {
         }
     }
 
-    /// Ends one: no report is sent any more, and both of its tasks end.
+    /// Closes a connection: no more reports are sent, and both of its tasks end.
     pub(super) fn remove(&mut self, id: ConnectionId) {
         if let Some(removed) = self.open.remove(&id) {
-            // An error says that the other end is closed.
+            // On failure the other end is closed already.
             let _ = removed.socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether it is open.
+    /// Whether a connection is open.
     pub(super) fn is_open(&self, id: ConnectionId) -> bool {
         self.open.contains_key(&id)
     }
 
-    /// Whether no Galley is left.
+    /// Whether no connection is left.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
@@ -131,7 +132,7 @@ async fn read(
     loop {
         let mut buffer = [0; BYTES + 1];
         let receive = || packets::receive_plain(&*socket, &mut buffer);
-        // An error says that a Galley was killed with reports unread.
+        // An error means that a Galley was killed with unread reports.
         let received = socket.async_io(Interest::READABLE, receive).await;
         let packet = buffer.get(..received.unwrap_or(0)).unwrap_or_default();
         let is_end = packet.is_empty();
@@ -158,8 +159,8 @@ async fn write(socket: Arc<UnixDatagram>, mut outgoing: mpsc::Receiver<OutgoingR
     }
 }
 
-/// Galley, the one that takes over, and those whose end was not noticed yet.
+/// The maximum number of connections: Galley, its successor, and those whose end was not noticed yet.
 const MOST: usize = 4;
 
-/// Reports beside those of all processes.
+/// The number of waiting reports in addition to one for each process.
 const BACKLOG: usize = 256;

@@ -1,7 +1,7 @@
-//! The process that keeps root, handed from one Galley to the next with all that it has started.
+//! Hands the privileged process over from one Galley to the next, with all processes that it has started.
 //!
-//! It cannot be started again, because only root could. Nor can its plan be changed: a program is handed over only for the
-//! settings that it was planned with.
+//! It cannot be restarted, because only root could do that. Nor can its plan be changed: a program is handed over only for the
+//! settings in the plan.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,44 +10,44 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::shutdown::end_of_peer;
-use super::split::fpm_pieces;
+use super::split::fpm_parts;
 use super::{KeeperChannel, KeeperShutdown, PrivilegedPool, SocketPath, SplitItem};
 use crate::php::handover::copy;
 use crate::php::outlook::Outlook;
 use crate::php::prepare::SOCKET;
 use crate::php::{PhpSettings, PhpStartError};
 
-/// What another Galley needs to go on with the process.
+/// The connection and pipes that another Galley needs in order to continue with the privileged process.
 #[derive(Debug)]
 pub struct KeeperOffer {
-    /// A connection to it.
+    /// A connection to the process.
     pub socket: OwnedFd,
-    /// The pipes of messages of what it has started, by process.
+    /// The pipes with the output of its programs, by process.
     pub outputs: Vec<(u32, OwnedFd)>,
 }
 
-/// What another Galley needs to go on with one of its pools.
+/// The parts that another Galley needs in order to continue with one of its pools.
 #[derive(Debug)]
 pub struct PrivilegedPoolOffer {
-    /// Its number.
+    /// The pool's number.
     pub pool: u32,
     /// The folder of its socket.
     pub folder: PathBuf,
-    /// The way to the socket of a PHP-FPM; `None`: it is another program.
+    /// The access to the socket of a PHP-FPM; `None` for another program.
     pub socket: Option<SocketOffer>,
 }
 
-/// The way to a socket that PHP's own user has made.
+/// The access to a socket that PHP's own user has created.
 #[derive(Debug)]
 pub struct SocketOffer {
-    /// The folder in which it is.
+    /// The folder of the socket.
     pub folder: OwnedFd,
-    /// Number of that user.
+    /// The id of the user.
     pub owner: u32,
 }
 
 impl KeeperChannel {
-    /// What another Galley needs to go on.
+    /// Creates an offer for another Galley.
     pub async fn offer(&self) -> io::Result<KeeperOffer> {
         let connected = tokio::time::timeout(CONNECT_PATIENCE, self.connect());
         let socket = connected.await.map_err(|_| io::ErrorKind::TimedOut)??;
@@ -57,7 +57,7 @@ impl KeeperChannel {
 }
 
 impl KeeperOffer {
-    /// The line to the process, and what ends it. Call within a runtime.
+    /// Returns the channel to the process, and the handle that ends it. Must be called within a runtime.
     pub async fn accept(self) -> io::Result<(KeeperChannel, KeeperShutdown)> {
         let process = end_of_peer(&self.socket)?;
         let outputs: HashMap<u32, OwnedFd> = self.outputs.into_iter().collect();
@@ -71,12 +71,12 @@ impl KeeperOffer {
 }
 
 impl PrivilegedPoolOffer {
-    /// Of a pool; `None` if the descriptors are used up.
+    /// The offer of a pool; `None` if no descriptor is available.
     pub(crate) fn of(kept: &PrivilegedPool) -> Option<Self> {
         let socket = match &kept.what {
-            SplitItem::Fpm { door, .. } => Some(SocketOffer {
-                folder: copy(door.folder()).ok()?,
-                owner: door.owner(),
+            SplitItem::Fpm { socket_path, .. } => Some(SocketOffer {
+                folder: copy(socket_path.folder()).ok()?,
+                owner: socket_path.owner(),
             }),
             SplitItem::Program(_) => None,
         };
@@ -87,7 +87,7 @@ impl PrivilegedPoolOffer {
         })
     }
 
-    /// The same again, for yet another Galley.
+    /// Duplicates the offer for another Galley.
     pub(crate) fn copy(&self) -> Option<Self> {
         let socket = match &self.socket {
             Some(SocketOffer { folder, owner }) => Some(SocketOffer {
@@ -103,18 +103,18 @@ impl PrivilegedPoolOffer {
         })
     }
 
-    /// The pool, which was planned with the same settings.
+    /// Accepts the pool. `settings` must be those in the plan.
     pub fn accept(self, settings: &PhpSettings) -> Result<PrivilegedPool, PhpStartError> {
         let what = match self.socket {
             Some(SocketOffer { folder, owner }) => {
-                let door = SocketPath::new(folder, SOCKET, owner);
-                let door = door.map_err(|source| PhpStartError::Files {
+                let socket_path = SocketPath::new(folder, SOCKET, owner);
+                let socket_path = socket_path.map_err(|source| PhpStartError::Files {
                     path: self.folder.clone(),
                     source,
                 })?;
-                let (pieces, _) = fpm_pieces(settings, &self.folder, &door)?;
-                let pieces = Box::new(pieces);
-                SplitItem::Fpm { pieces, door }
+                let (parts, _) = fpm_parts(settings, &self.folder, &socket_path)?;
+                let parts = Box::new(parts);
+                SplitItem::Fpm { parts, socket_path }
             }
             None => SplitItem::Program(Outlook::new(settings, &self.folder)),
         };
@@ -126,5 +126,5 @@ impl PrivilegedPoolOffer {
     }
 }
 
-/// The process does nothing else meanwhile than to start programs.
+/// The time limit for a connection. The privileged process is busy only while it starts programs.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);

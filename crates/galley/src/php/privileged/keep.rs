@@ -1,10 +1,10 @@
-//! The process that keeps root. It reads commands from its standard input, and its plan from its standard output.
+//! The privileged process. It reads commands from its standard input, and its plan from its standard output.
 //!
-//! Every byte of a command is untrusted. `galley_privileged::PoolLedger` checks it; what remains is to check whether a
-//! worker is a child of the pool. A process that has ended is reaped and removed from the ledger in one step, so that no
-//! signal reaches a process that got the same number meanwhile.
+//! Every byte of a command is untrusted. `galley_privileged::PoolLedger` checks it, except whether a worker is a child of the
+//! pool, which is checked here. A process that has ended is reaped and removed from the ledger in one step, so that no signal
+//! reaches another process to which the same id was assigned in the meantime.
 //!
-//! A Galley that takes over from another gets a connection of its own. The process ends with the last connection.
+//! A Galley that takes over from another gets a separate connection. The privileged process ends with the last connection.
 
 use std::collections::HashMap;
 use std::io::{self, stdin, stdout};
@@ -31,21 +31,21 @@ use super::plan::{LaunchPlan, PlannedPool, ProgramKind};
 use crate::php::master::END_TIMEOUT;
 use crate::sys::privileges;
 
-/// Keeps root until Galley has ended. Only Galley can start it: it hands over the plan and the socket.
+/// Runs the privileged process until Galley has ended. Only Galley can start it: it hands over the plan and the socket.
 pub fn keep() -> io::Result<()> {
     let plan = LaunchPlan::read(stdout())?;
     let socket = stdin().as_fd().try_clone_to_owned()?;
     let listeners = plan.pools.iter().map(|pool| listener(pool, &plan));
     let listeners = listeners.collect::<io::Result<Vec<_>>>()?;
-    // It was started by a path that would be its name in lists.
+    // Otherwise process lists would show `exe`, the name of the path by which it was started.
     let _ = rustix::thread::set_name(c"galley");
     privileges::keep_starting()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        // They are for the process that serves, which ends this one when PHP has ended.
-        let _unheard = unheard()?;
+        // Signals are for the serving process, which ends this one when PHP has ended.
+        let _ignored = ignored_signals()?;
         let slots = plan.pools.iter().map(|pool| pool.slots);
         let mut keeper = PrivilegedKeeper {
             connections: KeeperConnections::new(slots.clone().fold(0, usize::saturating_add)),
@@ -65,24 +65,24 @@ pub fn keep() -> io::Result<()> {
 struct PrivilegedKeeper {
     plan: LaunchPlan,
     ledger: PoolLedger,
-    /// Of the pools that take theirs as standard input.
+    /// The listeners of the pools that get theirs as standard input.
     listeners: Vec<Option<UnixListener>>,
     connections: KeeperConnections,
-    /// Those that the ledger knows, none of them reaped.
+    /// The children in the ledger, none of them reaped.
     children: HashMap<u32, KeptChild>,
-    /// One waits for each child, and gives its number when it has ended.
+    /// One task per child, which returns its process id when it has ended.
     ends: JoinSet<u32>,
     refusals: u32,
 }
 
-/// A process that was started.
+/// A child process.
 struct KeptChild {
     child: Child,
     started_by: ConnectionId,
 }
 
 impl PrivilegedKeeper {
-    /// Until the other ends of all sockets are closed, which is Galley's end.
+    /// Serves until all connections are closed, which means that Galley has ended.
     async fn serve(&mut self, socket: OwnedFd) -> io::Result<()> {
         let galley = self.connections.add(socket)?;
         self.connections.send(galley, Report::Ready, None);
@@ -108,7 +108,7 @@ impl PrivilegedKeeper {
     fn execute(&mut self, from: ConnectionId, packet: &[u8]) {
         match self.ledger.judge(packet) {
             Ok(PrivilegedOrder::Start { pool, place }) => self.start(from, pool, place),
-            Ok(PrivilegedOrder::Signal { process, how, .. }) => tell(process, how),
+            Ok(PrivilegedOrder::Signal { process, how, .. }) => send_signal(process, how),
             Ok(PrivilegedOrder::Replace { pool, worker }) => {
                 if self.replace(pool, worker).is_none() {
                     self.refuse(from, "the worker is not the pool's");
@@ -121,7 +121,7 @@ impl PrivilegedKeeper {
                     return self.refuse(from, refusal.text());
                 };
                 self.end_unknown(pool, place);
-                // Somebody waits for the reply; the former process may be ending.
+                // A Galley waits for the reply; the previous process may still be ending.
                 let errno = Errno::BUSY.raw_os_error().unsigned_abs();
                 let failed = Report::Failed { pool, place, errno };
                 self.connections.send(from, failed, None);
@@ -129,17 +129,18 @@ impl PrivilegedKeeper {
         }
     }
 
-    /// Ends the process of a place that is to be started, if the Galley that started it is gone: the other does not know it.
+    /// Kills the process of a slot that is about to be started, if the Galley that started it has ended: the other one does not
+    /// know it.
     fn end_unknown(&self, pool: u32, place: u32) {
         if let Some(process) = self.ledger.process(pool, place)
             && let Some(kept) = self.children.get(&process)
             && !self.connections.is_open(kept.started_by)
         {
-            tell(process, How::Kill);
+            send_signal(process, How::Kill);
         }
     }
 
-    /// Makes a connection for another Galley, and reports there what runs.
+    /// Creates a connection for another Galley, and reports the running processes on it.
     fn connect(&mut self, from: ConnectionId) {
         let (another, socket) = match self.connections.add_pair() {
             Ok(added) => added,
@@ -167,7 +168,7 @@ impl PrivilegedKeeper {
         self.connections.send(from, connected, Some(socket));
     }
 
-    /// Starts the process of a place, and reports it.
+    /// Starts the process of a slot, and reports it.
     fn start(&mut self, from: ConnectionId, pool: u32, place: u32) {
         let (report, output) = match self.spawn(from, pool, place) {
             Ok((process, output)) => {
@@ -186,7 +187,7 @@ impl PrivilegedKeeper {
         self.connections.send(from, report, output);
     }
 
-    /// Starts the process of a place; returns its number, and the end of the pipe for its messages.
+    /// Starts the process of a slot; returns its id, and the read end of the pipe for its output.
     fn spawn(
         &mut self,
         started_by: ConnectionId,
@@ -200,16 +201,16 @@ impl PrivilegedKeeper {
             Some(listener) => Stdio::from(OwnedFd::from(listener.try_clone()?)),
             None => Stdio::null(),
         };
-        let (said, says) = io::pipe()?;
-        // PHP-FPM opens it again, by its descriptor.
-        privileges::give_open(&says, &planned.account)?;
+        let (reader, writer) = io::pipe()?;
+        // PHP-FPM reopens the pipe by its descriptor.
+        privileges::give_open(&writer, &planned.account)?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0("galley")
             .args([COMMAND, &pool.to_string(), &place.to_string()])
             .stdin(input)
             .stdout(Stdio::inherit())
-            .stderr(says)
+            .stderr(writer)
             .process_group(0);
         let mut child = command.spawn()?;
         let process = child.id();
@@ -227,28 +228,28 @@ impl PrivilegedKeeper {
         self.ledger.started(pool, place, process);
         self.children
             .insert(process, KeptChild { child, started_by });
-        Ok((process, said.into()))
+        Ok((process, reader.into()))
     }
 
-    /// Ends a worker after its request; `None`: it is not a child of the pool.
+    /// Ends a worker after its request; `None` if it is not a child of the pool.
     fn replace(&self, pool: u32, worker: u32) -> Option<()> {
-        // From here on the descriptor refers to this process alone, even if its number is reused.
+        // From here on the descriptor refers to this process alone, even if its id is reused.
         let process = pidfd_open(pid(worker)?, PidfdFlags::empty()).ok()?;
         let parent = parent(worker)?;
         self.ledger
             .processes(pool)
             .any(|main| main == parent)
             .then_some(())?;
-        // An error says that it has just ended.
+        // On failure the worker has just ended.
         let _ = pidfd_send_signal(process, Signal::QUIT);
         Some(())
     }
 
-    /// Ends the rest of the group of a process that has ended, and forgets it.
+    /// Kills the rest of the group of a process that has ended, and removes it from the ledger.
     fn bury(&mut self, process: u32) -> Option<Report> {
         let KeptChild { mut child, .. } = self.children.remove(&process)?;
-        // Until it is reaped nothing else has its number.
-        tell(process, How::Kill);
+        // Its id is not reused before it is reaped.
+        send_signal(process, How::Kill);
         let status = child.wait().map_or(0, ExitStatusExt::into_raw);
         let pool = self.ledger.ended(process)?;
         Some(Report::Ended {
@@ -260,24 +261,24 @@ impl PrivilegedKeeper {
 
     fn refuse(&mut self, from: ConnectionId, why: &str) {
         self.refusals = self.refusals.saturating_add(1);
-        if self.refusals <= TOLD_REFUSALS {
+        if self.refusals <= MOST_LOGGED_REFUSALS {
             say(&format!("rejected a command: {why}"));
         }
         self.connections.send(from, Report::Refused, None);
     }
 
-    /// Ends everything: workers may finish their requests, for a while. Then removes the files.
+    /// Ends everything: workers have some time to finish their requests. Then removes the files.
     async fn end(mut self) {
         for Running { pool, process, .. } in self.ledger.all() {
             let planned = usize::try_from(pool)
                 .ok()
                 .and_then(|at| self.plan.pools.get(at));
             let is_fpm = planned.is_some_and(|pool| matches!(pool.kind, ProgramKind::Fpm { .. }));
-            tell(process, if is_fpm { How::Quit } else { How::Terminate });
+            send_signal(process, if is_fpm { How::Quit } else { How::Terminate });
         }
         let _ = tokio::time::timeout(END_TIMEOUT, self.bury_all()).await;
         for running in self.ledger.all() {
-            tell(running.process, How::Kill);
+            send_signal(running.process, How::Kill);
         }
         self.bury_all().await;
         for pool in &self.plan.pools {
@@ -301,16 +302,16 @@ impl PrivilegedKeeper {
     }
 }
 
-/// The socket of a program, which Galley alone may connect to.
+/// Creates the socket of a program, to which only Galley may connect.
 fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixListener>> {
     let ProgramKind::Program { socket, .. } = &pool.kind else {
         return Ok(None);
     };
-    // By descriptors: the folder around is Galley's, whose user may run anything.
+    // Uses descriptors, because the outer folder belongs to Galley's user, who may run anything.
     let folder = privileges::own_folder(&pool.folder)?;
     let name = socket.file_name().unwrap_or_default();
-    let way = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    let listener = UnixListener::bind(Path::new(&way).join(name))?;
+    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let listener = UnixListener::bind(Path::new(&path).join(name))?;
     let (uid, gid) = (
         Uid::from_raw(plan.galley.uid),
         Gid::from_raw(plan.galley.gid),
@@ -326,14 +327,14 @@ fn listener(pool: &PlannedPool, plan: &LaunchPlan) -> io::Result<Option<UnixList
     Ok(Some(listener))
 }
 
-/// Becomes readable when the process has ended, which is all that a process's descriptor has in common with a pipe.
+/// A receiver that becomes readable when the process has ended. A process descriptor shares nothing else with a pipe.
 fn wait_for(process: u32) -> io::Result<pipe::Receiver> {
     let pid = pid(process).ok_or(io::ErrorKind::NotFound)?;
     let pidfd = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
     pipe::Receiver::from_owned_fd_unchecked(pidfd)
 }
 
-/// The system's number of an error; 0: it has none.
+/// The system's number of an error; 0 if there is none.
 fn errno_of(error: &io::Error) -> u32 {
     error.raw_os_error().map_or(0, i32::unsigned_abs)
 }
@@ -342,15 +343,15 @@ fn pid(number: u32) -> Option<Pid> {
     i32::try_from(number).ok().and_then(Pid::from_raw)
 }
 
-/// Signals a process that has not been reaped, or its group. An error says that it has just ended.
-fn tell(process: u32, how: How) {
+/// Signals a process that has not been reaped, or its group. On failure the process has just ended.
+fn send_signal(process: u32, how: How) {
     let Some(process) = pid(process) else {
         return;
     };
     let _ = match how {
         How::Quit => kill_process(process, Signal::QUIT),
         How::Terminate => kill_process(process, Signal::TERM),
-        // It may have left the group that it was given.
+        // The process may have left its group.
         How::Kill => {
             let _ = kill_process(process, Signal::KILL);
             kill_process_group(process, Signal::KILL)
@@ -358,15 +359,15 @@ fn tell(process: u32, how: How) {
     };
 }
 
-/// Whose child a process is: the second field of `/proc/PID/stat` behind the name, which may hold anything.
+/// The parent of a process: the second field of `/proc/PID/stat` after the name, which may contain any character.
 fn parent(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(1)?.parse().ok()
 }
 
-/// Service managers and terminals tell all processes at once.
-fn unheard() -> io::Result<Vec<Listening>> {
+/// Installs handlers that ignore signals: service managers and terminals send them to all processes at once.
+fn ignored_signals() -> io::Result<Vec<Listening>> {
     let kinds = [
         SignalKind::terminate(),
         SignalKind::interrupt(),
@@ -378,11 +379,11 @@ fn unheard() -> io::Result<Vec<Listening>> {
     kinds.into_iter().map(signal).collect()
 }
 
-/// There is no log here: standard error is Galley's.
+/// Writes to standard error, which is Galley's: this process has no log.
 fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(io::stderr(), "galley: privileged process: {line}");
 }
 
-/// Enough to see that something is wrong, too few to fill a disk.
-const TOLD_REFUSALS: u32 = 8;
+/// The maximum number of rejected commands that are logged: enough to detect a problem, too few to fill a disk.
+const MOST_LOGGED_REFUSALS: u32 = 8;

@@ -1,11 +1,11 @@
-//! Galley's end of the connection to the process that keeps root: processes are started, signalled and awaited here as if
-//! they were Galley's own.
+//! Galley's end of the connection to the privileged process: its children are started, signalled and awaited here as if
+//! they were Galley's children.
 //!
 //! One task reads the reports and passes them to the waiting tasks. When the connection ends, all waiting and later calls
-//! fail: nothing can be started or signalled any more.
+//! fail, because processes can no longer be started or signalled.
 //!
-//! A Galley that takes over gets a connection of its own from the one before ([`KeeperChannel::connect`]). What runs for
-//! that one is then returned by [`KeeperChannel::start`] as if it had just been started.
+//! A Galley that takes over gets a separate connection from the previous one ([`KeeperChannel::connect`]).
+//! [`KeeperChannel::start`] then returns the processes that run for the previous Galley as if they had just been started.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use crate::php::handover::{Ownership, copy};
 use crate::sys::packets;
 
-/// The line; clones are the same.
+/// The connection; clones share it.
 #[derive(Clone, Debug)]
 pub struct KeeperChannel(Arc<ChannelShared>);
 
@@ -32,32 +32,32 @@ pub struct KeeperChannel(Arc<ChannelShared>);
 struct ChannelShared {
     socket: UnixDatagram,
     waiting: Mutex<PendingReplies>,
-    /// Whether what runs is this process's to end.
+    /// Whether this process must end the running programs.
     ownership: Ownership,
 }
 
-/// The waiting tasks. Held for a few lines.
+/// The waiting tasks. The lock is held for a few lines only.
 #[derive(Debug, Default)]
 struct PendingReplies {
-    /// It was ended from here.
+    /// This side has closed the connection.
     is_closed: bool,
-    /// Nobody listens any more.
+    /// The other side no longer reads.
     is_gone: bool,
-    /// By pool and place.
+    /// Waiting starts, by pool and slot.
     starts: HashMap<(u32, u32), oneshot::Sender<io::Result<Started>>>,
-    /// By process.
+    /// Waiting ends, by process id.
     ends: HashMap<u32, oneshot::Sender<ExitStatus>>,
-    /// The pipes of messages of what runs, by process, for another Galley.
+    /// The pipes with the output of running processes, by process id, for another Galley.
     outputs: HashMap<u32, OwnedFd>,
-    /// What runs for the Galley before, by pool and place.
+    /// The processes that run for the previous Galley, by pool and slot.
     inherited: HashMap<(u32, u32), Started>,
     connections: VecDeque<oneshot::Sender<io::Result<OwnedFd>>>,
 }
 
-/// A process, and the pipe of its messages; `None`: it was lost with a Galley that has ended.
+/// A process, and the pipe with its output; `None` if the pipe was lost with a Galley that has ended.
 type Started = (PrivilegedProcess, Option<pipe::Receiver>);
 
-/// A main process of a pool. Dropped before its end, it and its group are killed.
+/// A main process of a pool. If this is dropped before the process ends, the process and its group are killed.
 #[derive(Debug)]
 pub(crate) struct PrivilegedProcess {
     line: KeeperChannel,
@@ -68,13 +68,13 @@ pub(crate) struct PrivilegedProcess {
 }
 
 impl KeeperChannel {
-    /// A line over this socket, whose other end has said that it is ready. Call within a runtime.
+    /// The connection over this socket, whose other end has reported that it is ready. Must be called within a runtime.
     pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
         Self::over(socket, Ownership::ours())
     }
 
-    /// The line of the Galley before this one, over a socket that it has got by [`KeeperChannel::connect`]. `outputs`: the pipes of
-    /// messages that it has. Call within a runtime.
+    /// Takes over the connection of the previous Galley, over a socket that that Galley has created with
+    /// [`KeeperChannel::connect`]. `outputs`: the pipes with the output of its processes. Must be called within a runtime.
     pub(super) async fn inherit(
         socket: OwnedFd,
         mut outputs: HashMap<u32, OwnedFd>,
@@ -106,10 +106,10 @@ impl KeeperChannel {
         })))
     }
 
-    /// Starts the process of a pool for one of its places; returns also the pipe of its messages. Dropped midway, the process
-    /// is killed as soon as it runs.
+    /// Starts the process of a pool for one of its slots; also returns the pipe with its output. If the future is dropped, the
+    /// process is killed as soon as it runs.
     pub(crate) async fn start(&self, pool: u32, place: u32) -> io::Result<Started> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
@@ -119,31 +119,31 @@ impl KeeperChannel {
                 return Ok(inherited);
             }
             self.send(PrivilegedOrder::Start { pool, place })?;
-            waiting.starts.insert((pool, place), tell);
+            waiting.starts.insert((pool, place), sender);
         }
-        told.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Has a worker of a pool end after its request.
+    /// Makes a worker of a pool end after its request.
     pub(crate) fn replace(&self, pool: u32, worker: u32) -> io::Result<()> {
         self.send(PrivilegedOrder::Replace { pool, worker })
     }
 
-    /// Another socket to the process, for a Galley that takes over from this one. Cancel-safe.
+    /// Requests another socket to the privileged process, for a Galley that takes over from this one. Cancel-safe.
     pub(super) async fn connect(&self) -> io::Result<OwnedFd> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
             if waiting.is_gone {
                 return Err(gone());
             }
             self.send(PrivilegedOrder::Connect)?;
-            waiting.connections.push_back(tell);
+            waiting.connections.push_back(sender);
         }
-        told.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// Copies of the pipes of messages of what runs, by process.
+    /// Copies of the pipes with the output of running processes, by process id.
     pub(super) fn outputs(&self) -> Vec<(u32, OwnedFd)> {
         let waiting = self.waiting();
         let copies = waiting.outputs.iter();
@@ -152,19 +152,19 @@ impl KeeperChannel {
             .collect()
     }
 
-    /// Whether what runs is this process's to end.
+    /// Whether this process must end the running programs.
     pub(crate) fn ownership(&self) -> &Ownership {
         &self.0.ownership
     }
 
-    /// The Galley before has ended: what it has left running and nobody uses is ended.
+    /// Takes ownership after the previous Galley has ended. Its processes that this Galley does not use are killed.
     pub(crate) fn take_over(&self) {
         self.0.ownership.take();
         let unused = std::mem::take(&mut self.waiting().inherited);
         drop(unused);
     }
 
-    /// Leaves everything that runs to the Galley that takes over.
+    /// Leaves all running programs to the Galley that takes over.
     pub(crate) fn leave(&self) {
         self.0.ownership.leave();
     }
@@ -174,12 +174,12 @@ impl KeeperChannel {
         !self.waiting().is_gone
     }
 
-    /// Whether it was ended from here.
+    /// Whether this side has closed the connection.
     pub(super) fn is_closed(&self) -> bool {
         self.waiting().is_closed
     }
 
-    /// Passes reports to the waiting tasks, until the line ends. Not to be run twice.
+    /// Passes reports to the waiting tasks until the connection ends. Must run only once.
     pub(super) async fn read(&self) {
         loop {
             let mut packet = [0; BYTES + 1];
@@ -212,7 +212,7 @@ impl KeeperChannel {
         drop(left);
     }
 
-    /// Ends the line: the other side ends all that runs, and itself.
+    /// Closes the connection: the privileged process then ends all its programs, and itself.
     pub(super) fn close(&self) {
         self.waiting().is_closed = true;
         let _ = self.0.socket.shutdown(Shutdown::Both);
@@ -225,21 +225,21 @@ impl KeeperChannel {
                 place,
                 process,
             } => {
-                let asked = self.waiting().starts.remove(&(pool, place));
+                let caller = self.waiting().starts.remove(&(pool, place));
                 let started = carried
                     .ok_or_else(|| io::Error::other("it arrived without its pipe"))
                     .and_then(|output| self.started(pool, process, Some(output)));
-                // If nobody waits any more, the process is dropped here, hence killed.
-                if let Some(asked) = asked {
-                    let _ = asked.send(started);
+                // If the caller no longer waits, the process is dropped here and thereby killed.
+                if let Some(caller) = caller {
+                    let _ = caller.send(started);
                 }
             }
             Report::Failed { pool, place, errno } => {
                 let error = errno_error(errno).unwrap_or_else(|| {
                     io::Error::other("the privileged process could not start it")
                 });
-                if let Some(asked) = self.waiting().starts.remove(&(pool, place)) {
-                    let _ = asked.send(Err(error));
+                if let Some(caller) = self.waiting().starts.remove(&(pool, place)) {
+                    let _ = caller.send(Err(error));
                 }
             }
             Report::Ended {
@@ -256,24 +256,24 @@ impl KeeperChannel {
                     Some(error) => Err(error),
                     None => carried.ok_or_else(|| io::Error::other("it arrived without a socket")),
                 };
-                if let Some(asked) = self.waiting().connections.pop_front() {
-                    let _ = asked.send(socket);
+                if let Some(caller) = self.waiting().connections.pop_front() {
+                    let _ = caller.send(socket);
                 }
             }
-            // It had just ended, as a rule.
+            // Usually the process had just ended.
             Report::Refused => tracing::debug!("the privileged process rejected a command"),
             Report::Ready => {}
         }
     }
 
-    /// A process that runs. Nothing is to be locked here.
+    /// Registers a running process. The lock must not be held.
     fn started(&self, pool: u32, process: u32, output: Option<OwnedFd>) -> io::Result<Started> {
-        let (tell, end) = oneshot::channel();
+        let (sender, end) = oneshot::channel();
         let kept = output.as_ref().map(|output| copy(output.as_fd()));
         {
             let mut waiting = self.waiting();
-            waiting.ends.insert(process, tell);
-            // Without a copy another Galley misses what it says, and nothing else.
+            waiting.ends.insert(process, sender);
+            // Without a copy of the pipe, another Galley only misses the output.
             if let Some(Ok(kept)) = kept {
                 waiting.outputs.insert(process, kept);
             }
@@ -295,7 +295,7 @@ impl KeeperChannel {
         socket.async_io(Interest::READABLE, receive).await
     }
 
-    /// Never waits: the other side takes each order at once, and there are few.
+    /// Never waits: the other side reads each command immediately, and there are few.
     fn send(&self, order: PrivilegedOrder) -> io::Result<()> {
         packets::send(&self.0.socket, &order.bytes(), None)
     }
@@ -309,17 +309,17 @@ impl KeeperChannel {
 }
 
 impl PrivilegedProcess {
-    /// Process id.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.id
     }
 
-    /// Whether it may still run.
+    /// Whether the process may still run.
     pub(crate) fn is_running(&self) -> bool {
         !self.has_ended
     }
 
-    /// Tells it to end. An error would say that it has just ended.
+    /// Signals the process to end. On failure it has just ended.
     pub(crate) fn signal(&self, how: How) {
         if self.is_running() {
             let _ = self.line.send(PrivilegedOrder::Signal {
@@ -330,7 +330,7 @@ impl PrivilegedProcess {
         }
     }
 
-    /// Waits for its end, once. Cancel-safe. Errors: its end can no longer be determined.
+    /// Waits for the end of the process, once. Cancel-safe. Errors: its end can no longer be determined.
     pub(crate) async fn wait(&mut self) -> io::Result<ExitStatus> {
         if self.has_ended {
             return Err(io::Error::other("its end was reported before"));
@@ -349,7 +349,7 @@ impl Drop for PrivilegedProcess {
     }
 }
 
-/// The error of this number, if there was one.
+/// The error of this number; `None` for 0.
 fn errno_error(errno: u32) -> Option<io::Error> {
     let errno = i32::try_from(errno).ok().filter(|errno| *errno != 0);
     errno.map(io::Error::from_raw_os_error)

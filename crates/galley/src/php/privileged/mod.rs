@@ -1,37 +1,38 @@
-//! PHP of other users under a Galley that has given up root: a small process keeps root, and only starts, signals and reaps
-//! the programs that the configuration names.
+//! PHP of other users under a Galley that has given up root: a small privileged process keeps root, and only starts, signals
+//! and reaps the programs that the configuration names.
 //!
-//! - `split`: before root is given up, [`PrivilegeSplit`] collects the programs of other users, and starts the process;
-//! - `plan`: what both sides know from then on and nobody can change;
-//! - `keep`: the process that keeps root ([`keep()`]); `step`: becomes a program's user, then the program ([`step()`]);
-//! - `line`: Galley's end of the socket between the two, `connections`: the other one; `shutdown`: its end; `inherit`: another
-//!   Galley goes on with the process;
-//! - `door`: the way to a socket that PHP's own user has created.
+//! - `split`: before root is given up, [`PrivilegeSplit`] collects the programs of other users, and starts the privileged process;
+//! - `plan`: the sealed plan that both processes know from then on;
+//! - `keep`: the privileged process ([`keep()`]); `step`: becomes a program's user, then the program ([`step()`]);
+//! - `line`: Galley's end of the socket between the two processes, `connections`: the other end; `shutdown`: ends the
+//!   privileged process; `inherit`: hands it over to another Galley;
+//! - `socket_path`: the path to a socket that PHP's own user has created.
 //!
-//! Neither of the two forks: the process is this program, executed again while its memory is still empty, so that it holds
-//! no key and no byte of a client. The crate `galley_privileged` defines the packets and which of them are executed.
+//! Neither process forks: the privileged process is this program, executed again while its memory is still empty, so that it
+//! contains no key and no data of a client. The crate `galley_privileged` defines the packets and decides which ones are
+//! executed.
 //!
-//! Invariants: the process receives nothing of a client, of PHP or of Galley's later life except packets; nothing that it
-//! starts runs as root, and all that it starts is in the plan, which is sealed. It ends with Galley, or with the last one if
+//! Invariants: the privileged process receives only packets from Galley, never data of a client or of PHP; none of its children
+//! runs as root, and all of them are in the plan, which is sealed. It ends with Galley, or with the last Galley if
 //! another has taken over, and its programs end with it.
 
 mod connections;
-mod door;
 mod inherit;
 mod keep;
 mod line;
 mod plan;
 mod shutdown;
+mod socket_path;
 mod split;
 mod step;
 
-pub(super) use door::SocketPath;
 pub use inherit::{KeeperOffer, PrivilegedPoolOffer, SocketOffer};
 pub use keep::keep;
 pub use line::KeeperChannel;
 pub(super) use line::PrivilegedProcess;
 use plan::COMMAND;
 pub use shutdown::{KeeperShutdown, KeeperState};
+pub(super) use socket_path::SocketPath;
 pub(super) use split::SplitItem;
 pub use split::{PrivilegeSplit, Privileged, PrivilegedPool};
 pub use step::step;

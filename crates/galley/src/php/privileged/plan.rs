@@ -11,11 +11,11 @@ use crate::sys::account::Account;
 use crate::sys::memory_file::{read_sealed, sealed};
 use crate::sys::sandbox::Sandbox;
 
-/// All of it; pools go by their place in the list.
+/// The plan. Pools are identified by their index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchPlan {
     pub(super) pools: Vec<PlannedPool>,
-    /// Galley's later user.
+    /// The user that Galley becomes.
     pub(super) galley: Account,
 }
 
@@ -28,40 +28,40 @@ pub(super) struct PlannedPool {
     pub(super) account: Account,
     /// The working directory: the site's root.
     pub(super) root: PathBuf,
-    /// Processes at a time, at most.
+    /// The maximum number of concurrent processes.
     pub(super) slots: usize,
-    /// For its socket; removed at the end.
+    /// The folder of the socket; removed at the end.
     pub(super) folder: PathBuf,
-    /// What it may reach.
+    /// The sandbox, if the program has one.
     pub(super) sandbox: Option<Sandbox>,
 }
 
-/// Which program it is.
+/// The kind of a program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ProgramKind {
-    /// PHP-FPM, which makes its socket itself.
+    /// PHP-FPM, which creates its socket itself.
     Fpm {
-        /// Its configuration.
+        /// The text of its configuration.
         config: String,
-        /// What that names. One of a master that was killed is removed first.
+        /// The path in the configuration. The socket of a killed master is removed first.
         socket: PathBuf,
     },
-    /// Another program, which takes the socket as its standard input.
+    /// Another program, which gets the socket as its standard input.
     Program {
-        /// Made by the process that keeps root.
+        /// The path of the socket, which the privileged process creates.
         socket: PathBuf,
-        /// `PHP_FCGI_MAX_REQUESTS` for each place.
+        /// `PHP_FCGI_MAX_REQUESTS` for each slot.
         requests: Vec<usize>,
     },
 }
 
 impl LaunchPlan {
-    /// The plan as a file in memory that cannot be changed any more.
+    /// Writes the plan to a file in memory that cannot be changed any more.
     pub(super) fn sealed(&self) -> io::Result<OwnedFd> {
         sealed("galley-plan", &serde_json::to_vec(self)?)
     }
 
-    /// The contents of [`LaunchPlan::sealed`]. Anything that is not sealed is rejected.
+    /// Reads the contents of [`LaunchPlan::sealed`]. Rejects a file that is not sealed.
     pub(super) fn read(file: impl AsFd) -> io::Result<Self> {
         let text = read_sealed(file, MOST_BYTES)
             .map_err(|_| io::Error::other("this command is for Galley itself"))?;
@@ -69,10 +69,10 @@ impl LaunchPlan {
     }
 }
 
-/// Bytes of a plan at most: some kilobytes for each site.
+/// The maximum size of a plan in bytes. A site needs some kilobytes.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The hidden command of both processes.
+/// The hidden command for the privileged process and its children.
 pub(super) const COMMAND: &str = "privileged";
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn a_plan_arrives_and_cannot_be_changed() {
+    fn a_sealed_plan_is_readable_and_immutable() {
         let account = Account {
             uid: 5,
             gid: 60,

@@ -1,4 +1,4 @@
-//! The end of the process that keeps root, and whether it runs.
+//! Ends the privileged process, and reports whether it runs.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::KeeperChannel;
 use crate::php::master::END_TIMEOUT;
 
-/// Ends the process that keeps root.
+/// Ends the privileged process.
 #[derive(Debug)]
 pub struct KeeperShutdown {
     line: KeeperChannel,
@@ -20,10 +20,10 @@ pub struct KeeperShutdown {
 }
 
 impl KeeperShutdown {
-    /// Of a process that this one has started. Call within a runtime.
+    /// For a privileged process that this process has started. Must be called within a runtime.
     pub(super) fn of_child(line: &KeeperChannel, mut child: Child) -> Self {
         Self::after(line, async move {
-            // Only its number is left, or it cleans up.
+            // After the end of the connection, the process has ended or is cleaning up.
             let waited = tokio::task::spawn_blocking(move || child.wait()).await;
             if let Ok(Ok(status)) = waited {
                 tracing::info!(%status, "the privileged process has ended");
@@ -31,7 +31,7 @@ impl KeeperShutdown {
         })
     }
 
-    /// Of a process that a Galley before this one has started. Call within a runtime.
+    /// For a privileged process that a previous Galley has started. Must be called within a runtime.
     pub(super) fn of_inherited(line: &KeeperChannel, process: pipe::Receiver) -> Self {
         Self::after(line, async move {
             let _ = process.readable().await;
@@ -39,7 +39,7 @@ impl KeeperShutdown {
         })
     }
 
-    /// Reads the reports of the process, and then waits for its end.
+    /// Reads the reports of the privileged process, and then waits for its end.
     fn after(line: &KeeperChannel, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let read = line.clone();
         let task = tokio::spawn(async move {
@@ -57,7 +57,8 @@ impl KeeperShutdown {
         }
     }
 
-    /// Tells it to end and waits for that; it ends its programs. If another Galley has it, that one continues with both.
+    /// Makes the privileged process end itself and its programs, and waits for that. If another Galley owns it, it continues for
+    /// that one.
     pub async fn end(self) {
         self.line.close();
         if !self.line.ownership().is_ours() {
@@ -72,23 +73,24 @@ impl KeeperShutdown {
     }
 }
 
-/// Becomes readable when the process at the other end of a socket that it has made has ended. Call within a runtime.
+/// A receiver that becomes readable when the process that created the other end of a socket has ended. Must be called within
+/// a runtime.
 pub(super) fn end_of_peer(socket: &OwnedFd) -> io::Result<pipe::Receiver> {
     let process = socket_peercred(socket)?.pid;
     pipe::Receiver::from_owned_fd_unchecked(pidfd_open(process, PidfdFlags::NONBLOCK)?)
 }
 
-/// Whether there is such a process.
+/// Whether the privileged process runs.
 #[derive(Clone, Debug, Default)]
 pub struct KeeperState(Option<KeeperChannel>);
 
 impl KeeperState {
-    /// Of the process at the other end.
+    /// The state of the process at the other end of a connection.
     pub fn of(line: Option<&KeeperChannel>) -> Self {
         Self(line.cloned())
     }
 
-    /// `running` or `gone`; `None`: there is none, because none is needed.
+    /// `running` or `gone`; `None` if no privileged process is needed.
     pub fn word(&self) -> Option<&'static str> {
         let line = self.0.as_ref()?;
         Some(if line.is_up() { "running" } else { "gone" })

@@ -1,5 +1,5 @@
-//! Before root is given up: collects and fixes the programs that run as other users, and starts the process that keeps
-//! root. `inherit` does the same for a Galley that takes over from another.
+//! Before root is given up: collects and fixes the programs that run as other users, and starts the privileged
+//! process. `inherit` replaces this in a Galley that takes over from another.
 
 use std::fs;
 use std::io;
@@ -19,24 +19,24 @@ use super::{COMMAND, KeeperChannel, KeeperShutdown, SocketPath};
 use crate::php::master::NOT_FOR_PHP;
 use crate::php::outlook::{self, Outlook};
 use crate::php::pool::SocketAccess;
-use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pieces};
+use crate::php::prepare::{INNER, PreparedPool, SOCKET, Sockets, directory, pool_parts};
 use crate::php::{PhpSettings, PhpStartError};
 use crate::sys::account::{self, Account};
 use crate::sys::{packets, privileges};
 
-/// The programs of other users than Galley's.
+/// The programs of users other than Galley's.
 #[derive(Debug)]
 pub struct PrivilegeSplit {
     plan: LaunchPlan,
-    /// Of the pools; the process that keeps root removes them, once it runs.
+    /// The folders of the pools. Once the privileged process runs, it removes them at the end.
     folders: Vec<TempDir>,
 }
 
-/// One of its pools, as Galley knows it.
+/// A pool of the privileged process, as Galley knows it.
 #[derive(Debug)]
 pub struct PrivilegedPool {
     pub(crate) pool: u32,
-    /// Of its socket.
+    /// The folder of the socket.
     pub(crate) folder: PathBuf,
     pub(crate) what: SplitItem,
 }
@@ -44,14 +44,14 @@ pub struct PrivilegedPool {
 #[derive(Debug)]
 pub(crate) enum SplitItem {
     Fpm {
-        pieces: Box<PreparedPool>,
-        door: SocketPath,
+        parts: Box<PreparedPool>,
+        socket_path: SocketPath,
     },
     Program(Outlook),
 }
 
 impl PrivilegeSplit {
-    /// Empty, for a Galley that will become `user`, of `group` if one is named.
+    /// Starts empty, for a Galley that will become `user`, in `group` if one is named.
     pub fn new(user: &str, group: Option<&str>) -> io::Result<Self> {
         let galley = privileges::account_of(user, group)?;
         let pools = Vec::new();
@@ -61,8 +61,8 @@ impl PrivilegeSplit {
         })
     }
 
-    /// Adds a program that runs as `user`. What cannot be right is rejected now; errors that only the program can detect, when
-    /// it is started.
+    /// Adds a program that runs as `user`. Invalid settings are rejected here; errors that only the program can detect are
+    /// reported when it is started.
     pub fn add(
         &mut self,
         settings: &PhpSettings,
@@ -97,7 +97,7 @@ impl PrivilegeSplit {
         })
     }
 
-    /// Starts the process that keeps root, and returns when it is ready.
+    /// Starts the privileged process, and returns when it is ready.
     pub fn start(self) -> io::Result<Privileged> {
         let (here, there) = packets::pair()?;
         let mut child = self.spawn(there)?;
@@ -112,7 +112,7 @@ impl PrivilegeSplit {
                 })
             }
             Err(error) => {
-                // It has said why on standard error, if it could.
+                // The process has written the reason to standard error, if it could.
                 drop(here);
                 let _ = child.kill();
                 let _ = child.wait();
@@ -121,7 +121,7 @@ impl PrivilegeSplit {
         }
     }
 
-    /// The other end of the socket is the process's alone when this returns.
+    /// When this returns, only the privileged process has the other end of the socket.
     fn spawn(&self, there: OwnedFd) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
         command
@@ -143,76 +143,78 @@ fn is_ready(socket: &OwnedFd) -> io::Result<()> {
     set_socket_timeout(socket, Timeout::Recv, Some(READY_PATIENCE))?;
     let mut packet = [0; BYTES + 1];
     let (length, _) = packets::receive(socket, &mut packet)?;
-    let said = packet.get(..length).and_then(Report::read);
-    if said != Some(Report::Ready) {
+    let report = packet.get(..length).and_then(Report::read);
+    if report != Some(Report::Ready) {
         return Err(io::Error::other("it ended at once"));
     }
     set_socket_timeout(socket, Timeout::Recv, None)?;
     Ok(())
 }
 
-/// Its folder is closed to all but its user. Galley gets to the inner one by a descriptor.
+/// Plans a PHP-FPM. Its folder is closed to all other users; Galley accesses the inner folder by a descriptor.
 fn fpm(
     settings: &PhpSettings,
     account: Account,
 ) -> Result<(PlannedPool, SplitItem, TempDir), PhpStartError> {
     let directory = directory(settings)?;
-    let door = door(directory.path(), &account).map_err(files(directory.path()))?;
-    let (pieces, socket) = fpm_pieces(settings, directory.path(), &door)?;
+    let socket_path =
+        create_folders(directory.path(), &account).map_err(files(directory.path()))?;
+    let (parts, socket) = fpm_parts(settings, directory.path(), &socket_path)?;
     let pool = PlannedPool {
-        program: pieces.binary.clone(),
-        arguments: pieces.arguments.clone(),
+        program: parts.binary.clone(),
+        arguments: parts.arguments.clone(),
         kind: ProgramKind::Fpm {
-            config: pieces.text.clone(),
+            config: parts.text.clone(),
             socket,
         },
         account,
-        root: pieces.root.clone(),
+        root: parts.root.clone(),
         slots: 1,
         folder: directory.path().to_owned(),
-        sandbox: pieces.sandbox.clone(),
+        sandbox: parts.sandbox.clone(),
     };
-    let pieces = Box::new(pieces);
-    Ok((pool, SplitItem::Fpm { pieces, door }, directory))
+    let parts = Box::new(parts);
+    Ok((pool, SplitItem::Fpm { parts, socket_path }, directory))
 }
 
-/// What a PHP-FPM in this folder is started with and watched by, and its socket.
-pub(super) fn fpm_pieces(
+/// The parameters for starting and watching a PHP-FPM in this folder, and its socket.
+pub(super) fn fpm_parts(
     settings: &PhpSettings,
     folder: &Path,
-    door: &SocketPath,
+    socket_path: &SocketPath,
 ) -> Result<(PreparedPool, PathBuf), PhpStartError> {
     let socket = folder.join(INNER).join(SOCKET);
-    let pieces = pieces(
+    let parts = pool_parts(
         settings,
         &Sockets {
             folder,
             listen: &socket,
-            connect: door.path(),
+            connect: socket_path.path(),
             user: None,
             reach: SocketAccess::Folder,
         },
     )?;
-    Ok((pieces, socket))
+    Ok((parts, socket))
 }
 
-/// Makes the inner folder and gives both to the user. By descriptors: the runtime folder is Galley's, whose user may run anything.
-fn door(folder: &Path, account: &Account) -> io::Result<SocketPath> {
+/// Creates the inner folder and gives both folders to the user. Uses descriptors, because the runtime folder belongs to
+/// Galley's user, who may run anything.
+fn create_folders(folder: &Path, account: &Account) -> io::Result<SocketPath> {
     let outer = privileges::own_folder(folder)?;
     let mode = Mode::RWXU | Mode::XGRP | Mode::XOTH;
     mkdirat(&outer, INNER, mode)?;
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let inner = openat(&outer, INNER, flags, Mode::empty())?;
-    // Whatever the mask for new files is.
+    // Independent of the umask.
     fchmod(&inner, mode)?;
     privileges::give_open(&inner, account)?;
-    // Only to pass through.
+    // A descriptor that only permits path lookups.
     let way = openat(&outer, INNER, flags | OFlags::PATH, Mode::empty())?;
     privileges::give_open(&outer, account)?;
     SocketPath::new(way, SOCKET, account.uid)
 }
 
-/// Its folder is Galley's.
+/// Plans another program. Its folder belongs to Galley.
 fn program(
     settings: &PhpSettings,
     account: Account,
@@ -246,7 +248,7 @@ fn files(path: &Path) -> impl FnOnce(io::Error) -> PhpStartError + use<> {
     |source| PhpStartError::Files { path, source }
 }
 
-/// The process that keeps root, before there is a runtime. Dropped, it ends.
+/// The privileged process, before the runtime exists. The process ends when this is dropped.
 #[derive(Debug)]
 pub struct Privileged {
     child: Child,
@@ -254,12 +256,12 @@ pub struct Privileged {
 }
 
 impl Privileged {
-    /// Its number.
+    /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The line to it, and the process to be ended after all its programs have been. Call within a runtime.
+    /// The channel to the process, and the handle that ends it after all its programs have ended. Must be called within a runtime.
     pub fn open(self) -> io::Result<(KeeperChannel, KeeperShutdown)> {
         let line = KeeperChannel::new(self.socket)?;
         let shutdown = KeeperShutdown::of_child(&line, self.child);
@@ -267,5 +269,5 @@ impl Privileged {
     }
 }
 
-/// It starts nothing but itself.
+/// The time limit for the start of the privileged process, which starts nothing else.
 const READY_PATIENCE: Duration = Duration::from_secs(10);

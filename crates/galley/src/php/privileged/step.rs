@@ -1,7 +1,7 @@
-//! Becomes a program's user, then the program itself. Nothing of root is left when the program begins.
+//! Becomes a program's user, then the program itself. The program starts without any of root's privileges.
 //!
-//! It is a process of its own, started by `keep`, because safe code can only do these steps in a program of its own.
-//! Standard input is the program's, standard output the plan, standard error the pipe for messages.
+//! This is a separate process, started by `keep`, because safe code can execute these steps only in a separate program.
+//! Standard input belongs to the program, standard output is the plan, standard error the pipe for messages.
 
 use std::fs;
 use std::io::{self, stdout};
@@ -17,14 +17,14 @@ use crate::php::master::NOT_FOR_PHP;
 use crate::php::outlook::SEARCH_PATH;
 use crate::sys::{memory_file, privileges};
 
-/// Becomes the process of a pool, for one of its places. Returns only if that fails.
+/// Becomes the process of a pool for one of its slots. Returns only on failure.
 pub fn step(pool: usize, place: usize) -> io::Error {
     match prepare(pool, place) {
         Ok(mut command) => {
             let program = command.get_program().to_owned();
             let error = command.exec();
-            let said = format!("cannot start `{}`: {error}", program.display());
-            io::Error::new(error.kind(), said)
+            let message = format!("cannot start `{}`: {error}", program.display());
+            io::Error::new(error.kind(), message)
         }
         Err(error) => error,
     }
@@ -36,20 +36,21 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     let pool = plan.pools.get(pool);
     let pool = pool.ok_or_else(|| io::Error::other("the plan has no such pool"))?;
     privileges::become_account(&pool.account)?;
-    let said = |what: &str, error: io::Error| {
+    let failed = |what: &str, error: io::Error| {
         io::Error::new(
             error.kind(),
             format!("cannot {what} as the site's user: {error}"),
         )
     };
-    // As the user: what it cannot open is none of its folders. A kernel that cannot was noticed by Galley.
+    // After the change of the user: folders that the user cannot open are not added. Galley has already noticed if the kernel
+    // does not support it.
     if let Some(sandbox) = &pool.sandbox {
         sandbox
             .enter()
-            .map_err(|error| said("confine PHP", error))?;
+            .map_err(|error| failed("confine PHP", error))?;
     }
     std::env::set_current_dir(&pool.root)
-        .map_err(|error| said(&format!("enter `{}`", pool.root.display()), error))?;
+        .map_err(|error| failed(&format!("enter `{}`", pool.root.display()), error))?;
     let mut command = Command::new(&pool.program);
     command.args(&pool.arguments).stdout(Stdio::null());
     let end = match &pool.kind {
@@ -57,10 +58,10 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
             for name in NOT_FOR_PHP {
                 command.env_remove(name);
             }
-            // As the user: the folder is his, and a link in it leads nowhere that he could not go.
+            // After the change of the user: the folder belongs to the user, and a link in it gives no additional access.
             match fs::remove_file(socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(said(&format!("remove `{}`", socket.display()), error));
+                    return Err(failed(&format!("remove `{}`", socket.display()), error));
                 }
                 _ => {}
             }
@@ -75,8 +76,8 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
             Signal::TERM
         }
     };
-    // If the privileged process is killed, this is how everything ends: no other process may signal it. It holds until a
-    // program changes its user.
+    // If the privileged process is killed, this signal ends the program: no other process may signal it. The setting is valid
+    // until a program changes its user.
     set_parent_process_death_signal(Some(end))?;
     if getppid() != parent {
         return Err(io::Error::other("the privileged process has ended"));
@@ -84,12 +85,12 @@ fn prepare(pool: usize, place: usize) -> io::Result<Command> {
     Ok(command)
 }
 
-/// PHP-FPM opens it by the path that is returned, as often as it likes.
+/// Writes the configuration to a sealed file, and returns the path by which PHP-FPM can open it repeatedly.
 fn config_file(text: &str) -> io::Result<String> {
     let file = memory_file::sealed("galley-fpm.conf", text.as_bytes())?;
     rustix::io::fcntl_setfd(&file, FdFlags::empty())?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // Stays open beyond the end of this program.
+    // Stays open when this program is replaced.
     let _ = file.into_raw_fd();
     Ok(path)
 }

@@ -1,4 +1,4 @@
-//! Compares bodies: parts that vary by themselves are masked, and the servers' own error pages count as equal.
+//! Compares bodies: parts that change with each response are masked, and the servers' built-in error pages count as equal.
 
 use std::collections::HashSet;
 
@@ -6,10 +6,10 @@ use galley_policy::wordpress::masked;
 
 use super::seen::SeenResponse;
 
-/// Whether error pages are those that the servers bring with them.
+/// Whether the responses are built-in error pages of the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnErrorPages {
-    /// There are none, or only one is one.
+    /// At least one is not.
     No,
     Both,
 }
@@ -18,7 +18,7 @@ impl OwnErrorPages {
     pub(super) fn of(old: &SeenResponse, galley: &SeenResponse) -> Self {
         let is_error = old.status.is_some_and(|status| status >= 400);
         let text = String::from_utf8_lossy(&old.body);
-        let is_old = text.is_empty() || OF_SERVERS.iter().any(|words| text.contains(words));
+        let is_old = text.is_empty() || BUILT_IN_TEXTS.iter().any(|words| text.contains(words));
         if is_error && is_old && is_of_galley(galley) {
             Self::Both
         } else {
@@ -33,12 +33,12 @@ fn is_of_galley(seen: &SeenResponse) -> bool {
     text.is_empty() || text.contains(&format!("<small>{status} · "))
 }
 
-/// Whether both bodies are the same to a reader.
+/// Whether both bodies are equal for a reader.
 pub(super) fn is_same(old: &SeenResponse, galley: &SeenResponse) -> bool {
     old.body == galley.body || text(old) == text(galley)
 }
 
-/// Whether all lines that the old server sends each time are in Galley's body, and Galley adds none. `again`: a second response
+/// Whether Galley's body contains all lines that the old server sends each time, and no additional ones. `again`: a second response
 /// of the old server.
 pub(super) fn is_same_but_for_changes(
     old: &SeenResponse,
@@ -66,7 +66,7 @@ fn text(seen: &SeenResponse) -> String {
     masked(&String::from_utf8_lossy(&seen.body))
 }
 
-/// A body in a few words.
+/// A short description of a body.
 pub(super) fn summary(seen: &SeenResponse) -> String {
     let text = String::from_utf8_lossy(&seen.body);
     let title = text
@@ -85,8 +85,8 @@ pub(super) fn summary(seen: &SeenResponse) -> String {
     }
 }
 
-/// Words in the error pages that nginx, Apache and Varnish bring with them.
-const OF_SERVERS: &[&str] = &[
+/// Texts in the built-in error pages of nginx, Apache and Varnish.
+const BUILT_IN_TEXTS: &[&str] = &[
     "<center>nginx",
     "<center>openresty",
     "<!DOCTYPE HTML PUBLIC \"-//IETF//DTD HTML 2.0//EN\">",
@@ -102,7 +102,7 @@ mod tests {
     use crate::cli::import::compare::seen::tests::seen;
 
     #[test]
-    fn pages_that_change_by_themselves_are_compared_by_what_stays() {
+    fn changing_pages_are_compared_by_their_stable_lines() {
         let page = |text: &'static str| seen(200, &[], text);
         let (old, again) = (page("a\ntime 1\nb"), page("a\ntime 2\nb"));
         assert!(is_same_but_for_changes(&old, &again, &page("a\ntime 3\nb")));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn error_pages_of_both_servers_count_as_one() {
+    fn built_in_error_pages_count_as_equal() {
         let nginx = seen(404, &[], "<hr><center>nginx</center>");
         let galley = seen(404, &[], "<small>404 · 1-2</small>");
         assert_eq!(OwnErrorPages::of(&nginx, &galley), OwnErrorPages::Both);

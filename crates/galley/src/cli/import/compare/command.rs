@@ -1,4 +1,4 @@
-//! Runs `galley import --try`: starts both servers, compares them, and ends them on every way out.
+//! Runs `galley import --try`: starts both servers, compares them, and ends them in any case.
 
 use std::cell::Cell;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::cli::outcome::{EXIT_USAGE, runtime, talk};
 use crate::cli::show;
 use crate::setup::{Machine, Trial};
 
-/// What the command line says.
+/// The options of the command line.
 pub(in crate::cli::import) struct TryOptions<'o> {
     pub(in crate::cli::import) log: Option<&'o Path>,
     pub(in crate::cli::import) sitemap: Option<&'o str>,
@@ -33,7 +33,7 @@ pub(in crate::cli::import) struct TryOptions<'o> {
     pub(in crate::cli::import) json: bool,
 }
 
-/// Runs the command: 0 without differences, 1 with some, 2 where both cannot be compared.
+/// Runs the command. Exit code 0 without differences, 1 with differences, 2 if the servers cannot be compared.
 pub(in crate::cli::import) fn compare(
     machine: &Machine,
     mains: &[(ServerKind, PathBuf)],
@@ -154,7 +154,7 @@ impl TryPlan<'_> {
         })
     }
 
-    /// The configuration of Galley that runs.
+    /// The configuration for the test instance of Galley.
     fn draft(
         &self,
         prepared: &PreparedServer,
@@ -185,7 +185,7 @@ impl TryPlan<'_> {
         loopback(&text, &places).map_err(TryError::Draft)
     }
 
-    /// The requests of a log or a sitemap.
+    /// The requests from a log or a sitemap.
     async fn pages(
         &self,
         hosts: &[VisitedHost],
@@ -204,7 +204,7 @@ impl TryPlan<'_> {
     }
 }
 
-/// The requests that need no log.
+/// The requests that are derived from the configurations.
 fn synthetic(
     configurations: [&ServedConfiguration; 2],
     hosts: &[VisitedHost],

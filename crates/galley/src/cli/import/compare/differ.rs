@@ -6,7 +6,7 @@ use super::fields;
 use super::seen::SeenResponse;
 use super::visit::{TryVisit, VisitMethod};
 
-/// Compares two responses; `ports`: those of the test, which visitors never see.
+/// Compares two responses. `ports`: the ports of the test, which visitors never see.
 pub(super) fn differences(
     visit: &TryVisit,
     old: &SeenResponse,
@@ -68,7 +68,7 @@ fn status(
     }
     let is_foreign = match (galley.status, &galley.trouble) {
         (Some(421), _) => true,
-        // Without a certificate for a name, the handshake ends.
+        // Without a certificate for the name, Galley ends the handshake.
         (None, Some(why)) => why.starts_with("TLS"),
         _ => false,
     };
@@ -109,7 +109,7 @@ fn status(
     found.differs(kind, text(old, was), text(galley, is));
 }
 
-/// Whether both redirect to the same URL, and both for good or both for now.
+/// Whether both redirect to the same URL, and both permanently or both temporarily.
 fn is_same_redirect(
     visit: &TryVisit,
     old: &SeenResponse,
@@ -122,7 +122,7 @@ fn is_same_redirect(
         && location(visit, old, ports) == location(visit, galley, ports)
 }
 
-/// The URL that a browser goes to.
+/// The URL to which a browser is redirected.
 pub(super) fn location(visit: &TryVisit, seen: &SeenResponse, ports: &[u16]) -> String {
     let Some(text) = seen.field("location") else {
         return "no Location".to_owned();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_say_who_may_enter_and_where_visitors_go() {
+    fn differences_in_access_and_redirects_are_found() {
         let to = |status, location: &'static str| seen(status, &[["location", location]], "");
         let rows = [
             (

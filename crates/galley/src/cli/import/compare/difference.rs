@@ -2,24 +2,24 @@
 
 use std::borrow::Cow;
 
-/// What differs.
+/// The kind of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum DifferenceKind {
-    /// One server lets a visitor in, the other does not.
+    /// Only one server permits access.
     Entry,
-    /// The status, or there is no response.
+    /// The status differs, or only one server responds.
     Status,
-    /// Where a visitor is sent, or by which status.
+    /// The target or the status of a redirect differs.
     Redirect,
-    /// The page.
+    /// The content differs.
     Body,
-    /// The page is another one when it comes from Galley's cache.
+    /// The content differs only when Galley sends it from its cache.
     StoredPage,
-    /// How long browsers may use it.
+    /// The lifetime in browsers differs.
     Lifetime,
-    /// Whether it comes compressed.
+    /// Only the old server compresses the response.
     Coding,
-    /// A field of the response, in lower case.
+    /// The value of a response field differs. The name is in lower case.
     Field(String),
 }
 
@@ -27,22 +27,22 @@ pub(super) enum DifferenceKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct VisibleDifference {
     pub(super) kind: DifferenceKind,
-    /// At the old server.
+    /// The value at the old server.
     pub(super) old: String,
-    /// At Galley.
+    /// The value at Galley.
     pub(super) galley: String,
 }
 
-/// What a comparison of two responses found.
+/// The result of comparing two responses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ComparedResponses {
     pub(super) differences: Vec<VisibleDifference>,
-    /// Differences that no visitor notices, each by its name.
+    /// Names of differences that visitors do not notice.
     pub(super) harmless: Vec<&'static str>,
 }
 
 impl DifferenceKind {
-    /// For scripts.
+    /// The name for scripts.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Entry => "entry",
@@ -56,7 +56,7 @@ impl DifferenceKind {
         }
     }
 
-    /// For people.
+    /// The name for people.
     pub(super) fn title(&self) -> Cow<'static, str> {
         match self {
             Self::Entry => "who may enter".into(),

@@ -1,28 +1,28 @@
-//! The draft as it runs in a test: on loopback ports, with its own folder, and without any access to other machines.
+//! The draft as it runs in a test: on loopback ports, with a separate folder, and without any access to other machines.
 
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-/// What a draft gets in place of its own.
+/// Replacements for values in the draft.
 #[derive(Clone, Debug)]
 pub(super) struct DraftPlaces {
     pub(super) cert: PathBuf,
     pub(super) key: PathBuf,
-    /// Files with passwords, and those in their place.
+    /// Password files and their replacements.
     pub(super) passwords: Vec<ReplacedFile>,
-    /// Whether a visitor's address is that of `X-Forwarded-For`, as in the copy of the old configuration.
+    /// Whether `X-Forwarded-For` determines a visitor's address, as in the copy of the old configuration.
     pub(super) takes_addresses: bool,
 }
 
-/// A file in place of another one.
+/// A file and its replacement.
 #[derive(Clone, Debug)]
 pub(super) struct ReplacedFile {
     pub(super) path: PathBuf,
     pub(super) by: PathBuf,
 }
 
-/// The text of the configuration that runs. Error: why there is none.
+/// The text of the configuration for the test. The error is the reason why the draft cannot be used.
 pub(super) fn loopback(draft: &str, places: &DraftPlaces) -> Result<String, String> {
     let mut all: Table = draft
         .parse()
@@ -72,7 +72,7 @@ pub(super) fn loopback(draft: &str, places: &DraftPlaces) -> Result<String, Stri
     Ok(all.to_string())
 }
 
-/// Whether the site has TLS.
+/// Adapts a site. Returns whether it has TLS.
 fn site(site: &mut Table, places: &DraftPlaces) -> bool {
     for option in SITE_WITHOUT {
         site.remove(*option);
@@ -126,7 +126,7 @@ fn text(path: &Path) -> Value {
     Value::String(path.display().to_string())
 }
 
-/// Options of the server that belong to its place, or to clients that the test does not have.
+/// Options of the server that depend on its environment, or that limit clients in ways that would disturb the test.
 const SERVER_WITHOUT: &[&str] = &[
     "listen",
     "listen_tls",
@@ -137,7 +137,7 @@ const SERVER_WITHOUT: &[&str] = &[
     "min_rate",
 ];
 
-/// Options of a site that write, that reach other machines, or that belong to the site's place.
+/// Options of a site that write files, that contact other machines, or that depend on the environment.
 const SITE_WITHOUT: &[&str] = &[
     "listen",
     "listen_tls",
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_draft_runs_beside_the_old_server() {
+    fn a_draft_is_changed_to_loopback_ports() {
         let places = DraftPlaces {
             cert: PathBuf::from("/t/c"),
             key: PathBuf::from("/t/k"),

@@ -1,4 +1,4 @@
-//! Where both servers serve a host, and the hosts that get requests.
+//! The addresses of both servers for each host, and the hosts to send requests to.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use super::servers::address;
 use super::visit::TryVisit;
 use crate::setup::Trial;
 
-/// A host of the old server as it gets requests.
+/// A host of the old server to send requests to.
 #[derive(Clone, Debug)]
 pub(super) struct VisitedHost {
     /// The first name.
@@ -20,7 +20,7 @@ pub(super) struct VisitedHost {
     pub(super) root: Option<PathBuf>,
     pub(super) has_plain: bool,
     pub(super) has_tls: bool,
-    /// Whether it has pages of its own; else it only redirects.
+    /// Whether it has content; otherwise it only redirects.
     pub(super) has_content: bool,
 }
 
@@ -33,9 +33,9 @@ impl VisitedHost {
 
 /// The addresses of both servers.
 pub(super) struct TryEndpoints {
-    /// By scheme and host.
+    /// The addresses of the old server by scheme and host.
     old: HashMap<String, SocketAddr>,
-    /// For hosts without a name of their own.
+    /// The addresses of the old server for hosts without a specific one.
     any: ServerEndpoints,
     galley: ServerEndpoints,
     pub(super) ports: Vec<u16>,
@@ -122,7 +122,7 @@ fn key(host: &str, is_tls: bool) -> String {
     format!("{}{host}", if is_tls { "s:" } else { "p:" })
 }
 
-/// The listeners of a host that run.
+/// The running listeners of a host.
 fn own<'l>(
     host: &'l ServedHost,
     listeners: &'l [CopiedListener],
@@ -137,7 +137,7 @@ fn own<'l>(
     })
 }
 
-/// The hosts that get requests.
+/// The hosts to send requests to.
 pub(super) fn hosts(
     served: &ServedConfiguration,
     listeners: &[CopiedListener],
@@ -162,7 +162,7 @@ pub(super) fn hosts(
                 || served.hosts.len() == 1
                 || has_content(served, &host.names),
         };
-        // A server for each port is one host.
+        // Servers with the same name on different ports are one host.
         match found.iter_mut().find(|known| known.name == visited.name) {
             Some(known) => {
                 known.root = known.root.take().or(visited.root);
@@ -178,7 +178,7 @@ pub(super) fn hosts(
     found
 }
 
-/// Whether a statement defines which server answers for a host.
+/// Whether a statement defines the content of a host.
 fn has_content(served: &ServedConfiguration, names: &[String]) -> bool {
     served.statements.iter().any(|statement| {
         let is_own = statement.hosts.iter().any(|host| names.contains(host));
@@ -186,5 +186,5 @@ fn has_content(served: &ServedConfiguration, names: &[String]) -> bool {
     })
 }
 
-/// The host of a server that has every name.
+/// The host name for a server without a name.
 const NO_NAME: &str = "localhost";

@@ -1,34 +1,34 @@
-//! Why a comparison cannot run.
+//! The errors of a comparison.
 
 use galley_import::CopyError;
 
 use crate::setup::TrialError;
 
-/// Why both servers were not compared.
+/// The reason why the servers were not compared.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TryError {
-    /// The old configuration.
+    /// The old configuration cannot be copied.
     #[error("{0}")]
     Copy(#[from] CopyError),
-    /// Its program is not installed.
+    /// The program of the old server is not installed.
     #[error("`{0}` is not installed here: run the test on the machine of the old server")]
     NoProgram(&'static str),
-    /// The old server.
+    /// The old server does not start.
     #[error("the old server does not start with a copy of its configuration:\n{0}")]
     OldServer(String),
-    /// The draft.
+    /// The draft cannot be used.
     #[error("the draft cannot be tried: {0}")]
     Draft(String),
-    /// Galley.
+    /// The test instance of Galley does not start.
     #[error("{0}")]
     Galley(#[from] TrialError),
-    /// A file of the test.
+    /// A file of the test cannot be written.
     #[error("cannot prepare the test: {0}")]
     Io(#[from] std::io::Error),
-    /// A log or sitemap.
+    /// A log or sitemap cannot be read.
     #[error("{0}")]
     Pages(String),
-    /// The person at the terminal.
+    /// The user has interrupted the command.
     #[error("interrupted")]
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! Sends a request to one of the servers, each time on a connection of its own.
+//! Sends a request to one of the servers, each time on a new connection.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use super::seen::SeenResponse;
 use super::visit::{HERE, TryVisit};
 use crate::tls::UpstreamTlsClient;
 
-/// The response of the server at `address`; `None`: there is no such listener. Cancel-safe: nothing is kept.
+/// Sends a request to the server at `address`; `None`: no such listener. Cancel-safe.
 pub(super) async fn send(visit: &TryVisit, address: Option<SocketAddr>) -> SeenResponse {
     let Some(address) = address else {
         return SeenResponse::none(format!("nothing listens for {}", visit.scheme()));
@@ -28,7 +28,7 @@ pub(super) async fn send(visit: &TryVisit, address: Option<SocketAddr>) -> SeenR
         if !visit.is_tls {
             return exchange(stream, visit).await;
         }
-        // The certificate is one of the test, and the connection does not leave the machine.
+        // The certificate was created for the test, and the connection is local.
         let client = UpstreamTlsClient::new(&visit.host, None, false).map_err(|e| e.to_string())?;
         let stream = client
             .connect(stream)
@@ -99,7 +99,7 @@ async fn exchange(
     })
 }
 
-/// A body without its coding.
+/// Decodes a body.
 fn decoded(bytes: &Bytes, coding: &str) -> io::Result<Bytes> {
     if bytes.is_empty() {
         return Ok(Bytes::new());
@@ -124,9 +124,9 @@ fn decoded(bytes: &Bytes, coding: &str) -> io::Result<Bytes> {
     Ok(out.into())
 }
 
-/// A first page of a cold WordPress takes seconds.
+/// The time limit for a response. A page of a cold WordPress may need seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of a body: a page has less, and of a larger file the beginning would not say more.
+/// The maximum size of a body in bytes. Pages are smaller, and comparing the beginning of larger files would add nothing.
 const MOST_BODY: usize = 32 << 20;
 const LIMIT: u64 = MOST_BODY as u64;
 

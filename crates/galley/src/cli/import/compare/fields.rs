@@ -1,4 +1,4 @@
-//! Compares the header fields of two responses, as far as visitors and their browsers notice them.
+//! Compares the header fields of two responses, as far as they matter to visitors and their browsers.
 
 use std::collections::BTreeSet;
 
@@ -23,10 +23,10 @@ pub(super) fn compare(
         .collect();
     for name in names {
         let [was, is] = [old, galley].map(|seen| seen.field(name));
-        if was == is || OF_THEIR_OWN.contains(&name) {
+        if was == is || SEPARATE_FIELDS.contains(&name) {
             continue;
         }
-        let why = if old.is_redirect() && !OF_REDIRECTS.contains(&name) {
+        let why = if old.is_redirect() && !REDIRECT_FIELDS.contains(&name) {
             Some("header fields of redirects")
         } else {
             harmless(name)
@@ -60,13 +60,13 @@ pub(super) fn compare(
 
 fn lifetime(old: &SeenResponse, galley: &SeenResponse, found: &mut ComparedResponses) {
     let (was, is) = (old.lifetime(), galley.lifetime());
-    // Both servers computed the time left at their own moment.
+    // The servers may have computed the remaining time at different moments.
     let is_same = match (was, is) {
         (Some(was), Some(is)) => was.abs_diff(is) <= 2,
         (was, is) => was == is,
     };
     let is_error = old.status.is_some_and(|status| status >= 400);
-    // Without a date of change, browsers do not guess how long they may keep a page (RFC 9111 section 4.2.2).
+    // Without `Last-Modified`, browsers do not use a heuristic lifetime (RFC 9111 section 4.2.2).
     let is_asked_again = was.is_none() && is == Some(0) && old.field("last-modified").is_none();
     if is_asked_again && !is_error {
         found.is_harmless("pages that browsers ask for each time");
@@ -82,7 +82,7 @@ fn lifetime(old: &SeenResponse, galley: &SeenResponse, found: &mut ComparedRespo
     }
 }
 
-/// A response that comes compressed from Galley only is a gain.
+/// Compares the content coding. A response that only Galley compresses is an improvement.
 fn coding(old: &SeenResponse, galley: &SeenResponse, found: &mut ComparedResponses) {
     let [was, is] = [old, galley].map(|seen| seen.field("content-encoding"));
     match (was, is) {
@@ -148,7 +148,7 @@ impl MediaType {
     }
 }
 
-/// What of a field's value matters.
+/// The part of a field's value that is compared.
 fn visible(name: &str, value: &str, old: &SeenResponse) -> String {
     let lower = value.to_ascii_lowercase();
     match name {
@@ -170,7 +170,7 @@ fn visible(name: &str, value: &str, old: &SeenResponse) -> String {
             };
             sorted(lower.split(',').filter(is_compared))
         }
-        // The words of the dialog are the browser's.
+        // Browsers do not show the rest of the value.
         "www-authenticate" => lower
             .split_whitespace()
             .next()
@@ -180,9 +180,9 @@ fn visible(name: &str, value: &str, old: &SeenResponse) -> String {
     }
 }
 
-/// The names of cookies; their values are of one visitor.
+/// The names of cookies; the values differ for each visitor.
 fn cookie_names(value: &str) -> String {
-    // Dates contain commas, and are no names.
+    // Excludes parts of dates, which contain commas.
     sorted(value.split(", ").filter_map(|one| {
         let (name, rest) = one.split_once('=')?;
         (!rest.is_empty() && !name.contains(' ')).then_some(name)
@@ -197,7 +197,7 @@ fn sorted<'v>(values: impl Iterator<Item = &'v str>) -> String {
     all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Why visitors do not notice a difference in this field.
+/// The reason why visitors do not notice a difference in this field.
 fn harmless(name: &str) -> Option<&'static str> {
     let is_of_cache = name.starts_with("x-cache")
         || [
@@ -221,7 +221,7 @@ fn harmless(name: &str) -> Option<&'static str> {
         "etag" | "last-modified" | "accept-ranges" | "pragma" => {
             Some("validators (ETag, Last-Modified)")
         }
-        // Caddy sends PHP's `Status` along; no browser reads it.
+        // Caddy forwards PHP's `Status`, which no browser reads.
         "alt-svc" | "x-request-id" | "keep-alive" | "upgrade" | "status" => {
             Some("header fields of the connection")
         }
@@ -229,18 +229,18 @@ fn harmless(name: &str) -> Option<&'static str> {
     }
 }
 
-/// A body that fits one packet gains nothing by compression.
+/// The size in bytes up to which compression has no benefit: the body fits into one packet.
 const SMALL: usize = 1_200;
 
-/// Those of a redirect that browsers heed.
-const OF_REDIRECTS: &[&str] = &[
+/// The fields of a redirect that browsers process.
+const REDIRECT_FIELDS: &[&str] = &[
     "set-cookie",
     "strict-transport-security",
     "www-authenticate",
 ];
 
-/// Compared above, or different in every response.
-const OF_THEIR_OWN: &[&str] = &[
+/// Fields that are compared separately, or that differ in every response.
+const SEPARATE_FIELDS: &[&str] = &[
     "connection",
     "content-encoding",
     "content-length",
@@ -251,7 +251,7 @@ const OF_THEIR_OWN: &[&str] = &[
     "transfer-encoding",
 ];
 
-/// Media types that browsers treat alike, the present name first.
+/// Media types that browsers treat equally, the current name first.
 const SAME_TYPES: &[&[&str]] = &[
     &[
         "text/javascript",
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_browsers_notice_is_listed() {
+    fn differences_that_matter_to_browsers_are_listed() {
         let rows: &[(Fields, Fields, &str)] = &[
             (
                 &[["x-frame-options", "DENY"]],
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_notices_is_not() {
+    fn differences_without_effect_are_not_listed() {
         let rows: &[(Fields, Fields)] = &[
             (
                 &[["server", "nginx"], ["etag", "\"a\""]],

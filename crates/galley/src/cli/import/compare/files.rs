@@ -1,4 +1,4 @@
-//! Files below the root of a host, some of which are requested.
+//! Lists the files below the root of a host, and selects some to request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,15 +7,15 @@ use std::path::Path;
 /// Files below a root. Paths begin with `/`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RootFiles {
-    /// All that were found.
+    /// All files that were found.
     pub(super) all: Vec<String>,
-    /// The largest of each kind and folder at the top.
+    /// The largest file of each combination of extension and top-level folder.
     pub(super) kinds: Vec<String>,
-    /// Folders of the first two levels, without `/` at the end.
+    /// The folders of the first two levels, without a final `/`.
     pub(super) folders: Vec<String>,
 }
 
-/// Lists a root, with limits. Scripts are omitted: a request would run them.
+/// Lists the files below a root, up to limits. Omits scripts, because a request would run them.
 pub(super) fn below(root: &Path) -> RootFiles {
     let mut found = RootFiles::default();
     let mut waiting = vec![String::new()];
@@ -86,7 +86,7 @@ fn is_script(name: &str) -> bool {
         .any(|end| lower.contains(end))
 }
 
-/// The ending and the first folder.
+/// The top-level folder and the extension.
 fn kind(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or_default();
     let ending = name
@@ -104,7 +104,7 @@ const MOST_FOLDERS: usize = 4_000;
 const MOST_FILES: usize = 40_000;
 const MOST_LEVELS: usize = 10;
 const MOST_KINDS: usize = 80;
-/// Larger files say nothing more, and take time.
+/// The maximum size of a requested file in bytes. Larger files need more time and add nothing.
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_SHOWN_FOLDERS: usize = 30;
 

@@ -1,4 +1,4 @@
-//! All differences that a comparison found, in groups.
+//! All differences of a comparison, in groups.
 
 use std::collections::BTreeMap;
 
@@ -8,33 +8,33 @@ use super::difference::{ComparedResponses, DifferenceKind, VisibleDifference};
 use super::origin::{StatementFinder, remedy};
 use super::visit::TryVisit;
 
-/// Differences of one kind that come from one statement.
+/// Differences of one kind that are caused by one statement.
 #[derive(Clone, Debug)]
 pub(super) struct DifferenceGroup {
     pub(super) kind: DifferenceKind,
-    /// Of the first request.
+    /// The value at the old server in the first request.
     pub(super) old: String,
     pub(super) galley: String,
     pub(super) origin: Option<StatementOrigin>,
     pub(super) statement: Option<String>,
     pub(super) remedy: String,
-    /// One of the requests for each path; there were `count`.
+    /// One request for each path; `count` counts all requests.
     pub(super) visits: Vec<TryVisit>,
     pub(super) count: usize,
     is_everywhere: bool,
 }
 
-/// A whole comparison.
+/// The result of a comparison.
 pub(super) struct TryReport {
     /// The name of the old server.
     pub(super) server: &'static str,
-    /// What the copy of its configuration changes.
+    /// The changes in the copy of the old configuration.
     pub(super) changes: Vec<String>,
     pub(super) skipped: Vec<String>,
     pub(super) findings: Findings,
 }
 
-/// What a comparison found so far.
+/// The findings of a comparison so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Findings {
     pub(super) requests: usize,
@@ -43,7 +43,7 @@ pub(super) struct Findings {
 }
 
 impl DifferenceGroup {
-    /// Bodies and targets differ from page to page: of these the statuses have to be the same.
+    /// Whether a difference belongs to this group. Bodies and redirect targets may differ; the statuses must be equal.
     fn is_like(&self, difference: &VisibleDifference) -> bool {
         let shape = |text: &'_ str| match &self.kind {
             DifferenceKind::Body | DifferenceKind::StoredPage => String::new(),
@@ -61,7 +61,7 @@ impl DifferenceGroup {
 
     fn add(&mut self, visit: &TryVisit, origin: Option<&StatementOrigin>) {
         self.count += 1;
-        // One request for each path is enough: the simplest.
+        // Keeps one request for each path: the simplest one.
         let is_same = |known: &TryVisit| known.host == visit.host && known.path() == visit.path();
         match self.visits.iter().position(is_same) {
             Some(at) if visit.curl().len() < self.visits[at].curl().len() => {
@@ -77,7 +77,7 @@ impl DifferenceGroup {
     }
 }
 
-/// Whether differences of this kind have the same values on all pages.
+/// Whether values are compared within a group. Bodies and redirect targets differ from page to page.
 fn has_values(kind: &DifferenceKind) -> bool {
     !matches!(
         kind,
@@ -86,7 +86,7 @@ fn has_values(kind: &DifferenceKind) -> bool {
 }
 
 impl Findings {
-    /// Adds what a request showed.
+    /// Adds the comparison of one request.
     pub(super) fn add(
         &mut self,
         visit: &TryVisit,
@@ -100,7 +100,7 @@ impl Findings {
             let found = finder.of(visit, &difference.kind);
             let statement = found.map(|found| found.statement);
             let origin = statement.map(|statement: &ServedStatement| statement.origin.clone());
-            // A value that differs everywhere does not come from the section of one path.
+            // A value that differs everywhere is not caused by the section of one path.
             let is_everywhere =
                 has_values(&difference.kind) && !found.is_some_and(|found| found.is_own);
             let same = self.groups.iter_mut().find(|group| {
@@ -127,10 +127,10 @@ impl Findings {
         }
     }
 
-    /// Puts groups of one kind together, the most severe kind first.
+    /// Sorts the groups by kind, the most severe kind first.
     pub(super) fn sort(&mut self) {
         for group in &mut self.groups {
-            // The simplest request is the example.
+            // The simplest request is shown as the example.
             let lengths = group.visits.iter().map(|visit| visit.curl().len());
             if let Some((at, _)) = lengths.enumerate().min_by_key(|(_, length)| *length) {
                 group.visits.swap(0, at);
@@ -141,5 +141,5 @@ impl Findings {
     }
 }
 
-/// Of one group.
+/// The maximum number of requests in one group.
 const MOST_VISITS: usize = 500;

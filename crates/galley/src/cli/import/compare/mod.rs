@@ -1,8 +1,8 @@
-//! `galley import --try`: runs the old server and Galley side by side, and lists what visitors would notice.
+//! `galley import --try`: runs the old server and Galley side by side, and lists differences that visitors would notice.
 //!
 //! A copy of the old configuration and the draft run on loopback ports, and both get the same requests: some for each
-//! statement that the import knows, and those of a log, a sitemap or a crawl. Every difference in the responses is listed,
-//! unless no visitor can see it.
+//! statement that the import knows, and those from a log, a sitemap or a crawl. Every difference in the responses is listed,
+//! unless visitors cannot see it.
 
 mod body;
 mod command;

@@ -1,4 +1,4 @@
-//! The statement of the old configuration behind a difference, and what to do about it.
+//! Finds the statement of the old configuration that causes a difference, and the remedy.
 
 use galley_import::{
     Imported, ServedConfiguration, ServedStatement, StatementFate, StatementPaths, StatementSubject,
@@ -7,22 +7,22 @@ use galley_import::{
 use super::difference::{DifferenceKind, VisibleDifference};
 use super::visit::TryVisit;
 
-/// A statement behind a difference.
+/// A statement that causes a difference.
 #[derive(Clone, Copy)]
 pub(super) struct FoundStatement<'i> {
     pub(super) statement: &'i ServedStatement,
-    /// It decides this very thing; else it is the section of the path.
+    /// Whether the statement determines the property that differs; otherwise it is the section of the path.
     pub(super) is_own: bool,
 }
 
-/// Finds statements.
+/// Finds the statements that cause differences.
 pub(super) struct StatementFinder<'i> {
     pub(super) served: &'i ServedConfiguration,
     pub(super) imported: &'i Imported,
 }
 
 impl<'i> StatementFinder<'i> {
-    /// The statement that decides what differs, as far as the import knows. The one that says most about the path comes first.
+    /// The statement that causes a difference, as far as the import knows it. Prefers the most specific one for the path.
     pub(super) fn of(&self, visit: &TryVisit, kind: &DifferenceKind) -> Option<FoundStatement<'i>> {
         let path = visit.path();
         let mut best: Option<(&ServedStatement, usize)> = None;
@@ -34,7 +34,7 @@ impl<'i> StatementFinder<'i> {
             }
             let fit = fit(statement, kind);
             let weight = fit * FITS_FIRST + statement.paths.weight();
-            // Of two that say the same, the later one: it is in the block within.
+            // Among equally specific statements the later one, which is in an inner block.
             if fit > 0 && best.is_none_or(|(_, known)| weight >= known) {
                 best = Some((statement, weight));
             }
@@ -45,7 +45,7 @@ impl<'i> StatementFinder<'i> {
         })
     }
 
-    /// What the import made of a statement.
+    /// The result of importing a statement.
     pub(super) fn fate(&self, statement: &ServedStatement) -> Option<&'i StatementFate> {
         let mut all = self.imported.statements.iter();
         all.find(|one| one.origin == statement.origin && one.text.starts_with(&statement.text))
@@ -53,7 +53,7 @@ impl<'i> StatementFinder<'i> {
     }
 }
 
-/// How well a subject explains a difference; 0: not at all.
+/// How well a statement explains a difference; 0: not at all.
 fn fit(statement: &ServedStatement, kind: &DifferenceKind) -> usize {
     use StatementSubject as S;
     let subject = &statement.subject;
@@ -63,7 +63,7 @@ fn fit(statement: &ServedStatement, kind: &DifferenceKind) -> usize {
         | (DifferenceKind::Redirect, S::Redirect)
         | (DifferenceKind::Body, S::ErrorPage | S::Content)
         | (DifferenceKind::Lifetime, S::Lifetime) => true,
-        // A statement about every path does not explain the status of one.
+        // A statement for all paths does not explain the status of one path.
         (DifferenceKind::Status, S::Access(_) | S::Redirect) => !is_for_all,
         (DifferenceKind::Lifetime, S::Field(name)) => {
             matches!(name.as_str(), "cache-control" | "expires")
@@ -80,7 +80,7 @@ fn fit(statement: &ServedStatement, kind: &DifferenceKind) -> usize {
     }
 }
 
-/// What to do about a difference.
+/// The remedy for a difference.
 pub(super) fn remedy(difference: &VisibleDifference, fate: Option<&StatementFate>) -> String {
     let by_kind = by_kind(difference);
     match fate {
@@ -127,5 +127,5 @@ fn by_kind(difference: &VisibleDifference) -> &'static str {
     }
 }
 
-/// Above the weight of any path.
+/// Larger than the weight of any path.
 const FITS_FIRST: usize = 100_000;

@@ -1,4 +1,4 @@
-//! The requests of a log, of a sitemap, and of links.
+//! The requests from a log, from a sitemap, and from links.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,14 +12,14 @@ use super::error::TryError;
 use super::exchange::send;
 use super::visit::TryVisit;
 
-/// Requests, and what was omitted.
+/// Requests, and descriptions of omitted ones.
 #[derive(Debug, Default)]
 pub(super) struct FoundPages {
     pub(super) visits: Vec<TryVisit>,
     pub(super) skipped: Vec<String>,
 }
 
-/// The different requests of a log in the combined format, which does not name hosts: they are taken for those of `host`.
+/// The distinct requests of a log in the combined format. The format contains no hosts; all requests are for `host`.
 pub(super) fn logged(path: &Path, host: &VisitedHost) -> Result<FoundPages, TryError> {
     let text = read(path)?;
     let mut found = FoundPages::default();
@@ -65,7 +65,7 @@ fn other_methods(text: &str) -> BTreeMap<&str, usize> {
     all
 }
 
-/// The pages of a sitemap and of its nested ones: a file, or a URL on the old server.
+/// The pages of a sitemap and its nested sitemaps, from a file or a URL on the old server.
 pub(super) async fn mapped(
     place: &str,
     hosts: &[VisitedHost],
@@ -120,7 +120,7 @@ pub(super) async fn mapped(
     Ok(found)
 }
 
-/// A request for a URL of one of the hosts.
+/// The request for a URL of one of the hosts.
 pub(super) fn of_url(url: &str, hosts: &[VisitedHost]) -> Option<TryVisit> {
     let (scheme, rest) = url.split_once("://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -149,7 +149,7 @@ fn read(path: &Path) -> Result<String, TryError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Different requests of a log or a sitemap.
+/// The maximum number of distinct requests from a log or a sitemap.
 const MOST_PAGES: usize = 2_000;
 const MOST_SITEMAPS: usize = 100;
 const MOST_BYTES: u64 = 256 << 20;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_sent_without_what_changes_something() {
+    fn only_get_and_head_requests_of_a_log_are_sent() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let line = |request: &str| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_of_other_hosts_are_none() {
+    fn urls_of_other_hosts_are_rejected() {
         let hosts = [host()];
         assert_eq!(
             of_url("http://a.test:80?x=1#y", &hosts).unwrap().target,

@@ -1,4 +1,4 @@
-//! A process with its children. All of them end when this value is dropped.
+//! A process with its children. All of them are killed when this value is dropped.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 
-/// A server with its workers.
+/// A server process with its workers.
 pub(super) struct ProcessGroup {
     child: Child,
-    /// Its number while it was not waited for.
+    /// The process group, whose id is that of the child.
     group: Option<Pid>,
     log: PathBuf,
 }
 
 impl ProcessGroup {
-    /// Starts `command` in a group of its own, so that an interrupt at the terminal does not reach it. Its output goes to
+    /// Starts `command` in a separate group, so that an interrupt from the terminal does not reach it. The output is written to
     /// `log`.
     pub(super) fn start(mut command: Command, log: &Path) -> io::Result<Self> {
         let out = std::fs::File::create(log)?;
@@ -36,20 +36,20 @@ impl ProcessGroup {
         })
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)) | Err(_))
     }
 
-    /// Its last output.
-    pub(super) fn said(&self) -> String {
+    /// The last lines of the output.
+    pub(super) fn last_output(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         let from = lines.len().saturating_sub(MOST_LINES);
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    /// Asks it to end, and kills the rest.
+    /// Terminates the group, and kills the processes that remain.
     pub(super) async fn stop(mut self) {
         self.signal(Signal::TERM);
         let _ = tokio::time::timeout(PATIENCE, self.child.wait()).await;
@@ -57,7 +57,7 @@ impl ProcessGroup {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // If the group is empty, there is nothing to end.
+            // On failure the group is empty.
             let _ = kill_process_group(group, signal);
         }
     }

@@ -1,4 +1,4 @@
-//! Sends the requests to both servers, follows redirects and links, and collects what differs.
+//! Sends the requests to both servers, follows redirects and links, and collects the differences.
 
 use std::cell::Cell;
 use std::collections::{HashSet, VecDeque};
@@ -17,7 +17,7 @@ use super::visit::{TryVisit, VisitMethod};
 use crate::cli::outcome::talk;
 use crate::setup::links;
 
-/// Whether pages lead to further requests.
+/// Whether links in pages are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Crawling {
     Off,
@@ -30,11 +30,11 @@ pub(super) struct TryRun<'t> {
     pub(super) hosts: &'t [VisitedHost],
     pub(super) finder: StatementFinder<'t>,
     pub(super) crawling: Crawling,
-    /// Responses that never came compressed.
+    /// The number of responses that remained uncompressed after repeated requests.
     pub(super) uncompressed: Cell<usize>,
 }
 
-/// What waits to be sent, each request once.
+/// The requests to send, each once.
 #[derive(Default)]
 struct VisitQueue {
     waiting: VecDeque<TryVisit>,
@@ -50,7 +50,7 @@ impl VisitQueue {
 }
 
 impl TryRun<'_> {
-    /// Sends all requests, in their order.
+    /// Sends all requests, in order.
     pub(super) async fn run(&self, visits: Vec<TryVisit>) -> Findings {
         let mut queue = VisitQueue::default();
         for visit in visits {
@@ -91,7 +91,7 @@ impl TryRun<'_> {
         findings.add(visit, compared, &self.finder);
     }
 
-    /// A page that the old server itself sends differently each time is compared by the lines that stay.
+    /// If the old server's page changes with each request, compares only the lines that do not change.
     async fn settle_body(
         &self,
         visit: &TryVisit,
@@ -110,7 +110,7 @@ impl TryRun<'_> {
         }
     }
 
-    /// Galley compresses after its first response: the next one may come compressed.
+    /// Repeats requests to Galley, which compresses after its first response: a later one may be compressed.
     async fn settle_coding(&self, visit: &TryVisit, compared: &mut ComparedResponses) {
         let is_coding = |one: &VisibleDifference| one.kind == DifferenceKind::Coding;
         if !compared.differences.iter().any(is_coding) || self.uncompressed.get() >= MOST_WAITS {
@@ -128,7 +128,7 @@ impl TryRun<'_> {
         self.uncompressed.set(self.uncompressed.get() + 1);
     }
 
-    /// Galley's second response may come from its cache, and has to be the same.
+    /// Compares Galley's second response, which may be from its cache, with the first one.
     async fn stored(
         &self,
         visit: &TryVisit,
@@ -158,7 +158,7 @@ impl TryRun<'_> {
         }
     }
 
-    /// A browser that has the file revalidates it, with the validators that it got.
+    /// Revalidates the file with each server's own validators, like a browser that has stored it.
     async fn revalidated(
         &self,
         visit: &TryVisit,
@@ -174,16 +174,16 @@ impl TryRun<'_> {
             return;
         }
         let addresses = self.endpoints.of(visit);
-        let asked = [was, is].map(|date| visit.with("if-modified-since", &date));
-        let old = send(&asked[0], addresses.old).await;
-        let galley = send(&asked[1], addresses.galley).await;
+        let revalidations = [was, is].map(|date| visit.with("if-modified-since", &date));
+        let old = send(&revalidations[0], addresses.old).await;
+        let galley = send(&revalidations[1], addresses.galley).await;
         if old.status != galley.status {
             let [was, is] = [&old, &galley].map(SeenResponse::status_text);
             compared.differs(DifferenceKind::Status, was, is);
         }
     }
 
-    /// If both servers lead to one page, but Galley in fewer steps, nobody notices.
+    /// Ignores a difference if both servers redirect to the same page, but Galley in fewer steps.
     async fn settle_redirect(
         &self,
         visit: &TryVisit,
@@ -219,7 +219,7 @@ impl TryRun<'_> {
         }
     }
 
-    /// The URLs to which a server leads, the last one with its status.
+    /// The URLs to which a server redirects, the last one with its status.
     async fn chain(&self, visit: &TryVisit, first: &SeenResponse, side: Side) -> Vec<String> {
         let ports = &self.endpoints.ports;
         let mut chain = vec![location(visit, first, ports)];
@@ -246,7 +246,7 @@ impl TryRun<'_> {
         chain
     }
 
-    /// Both servers lead to the same page: it is compared, too.
+    /// Adds the target of a redirect, and the links of a page, to the queue.
     fn follow(&self, visit: &TryVisit, old: &SeenResponse, queue: &mut VisitQueue) {
         if old.is_redirect() {
             let next = of_url(&location(visit, old, &self.endpoints.ports), self.hosts);
@@ -271,15 +271,15 @@ enum Side {
     Galley,
 }
 
-/// Of one test.
+/// The maximum number of requests of a comparison.
 const MOST_VISITS: usize = 10_000;
-/// Of one page.
+/// The maximum number of links of a page.
 const MOST_LINKS: usize = 200;
-/// Browsers follow twenty.
+/// The maximum number of redirects that are followed. Browsers follow twenty.
 const MOST_REDIRECTS: usize = 10;
 const PROGRESS: usize = 100;
-/// Galley keeps a file in memory, and compresses it, some seconds after the file was written.
+/// The number of repetitions. Galley loads a file into memory, and compresses it, some seconds after it was written.
 const CODING_TRIES: usize = 20;
 const CODING_PAUSE: Duration = Duration::from_millis(200);
-/// After so many failed responses, the others do not wait.
+/// The number of responses that may remain uncompressed before the comparison no longer waits.
 const MOST_WAITS: usize = 3;

@@ -1,11 +1,11 @@
-//! The rules of a draft as statements: rules that somebody added to the draft get requests, too.
+//! The rules of a draft as statements, so that rules that were added to the draft also get requests.
 
 use galley_import::{
     ServedConfiguration, ServedStatement, StatementOrigin, StatementPaths, StatementSubject,
 };
 use toml::{Table, Value};
 
-/// The rules of all sites. An invalid configuration has none.
+/// The rules of all sites; none if the configuration is invalid.
 pub(super) fn of_draft(draft: &str) -> ServedConfiguration {
     let all: Table = draft.parse().unwrap_or_default();
     let mut found = ServedConfiguration::default();
@@ -45,7 +45,7 @@ fn subjects(rule: &Table) -> Vec<StatementSubject> {
     let mut all = vec![StatementSubject::Section];
     if rule.contains_key("allow") || rule.contains_key("deny") {
         let networks = texts(rule, "allow").chain(texts(rule, "deny"));
-        // All of IPv4 is the anonymous client, which is tested anyway.
+        // A network with all addresses includes the anonymous client, which is tested in any case.
         all.push(StatementSubject::Access(
             networks.filter(|one| !one.ends_with("/0")).collect(),
         ));

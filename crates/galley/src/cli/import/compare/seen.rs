@@ -5,15 +5,15 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use http::HeaderMap;
 
-/// A response as a visitor sees it.
+/// The parts of a response that a visitor sees.
 #[derive(Clone, Debug)]
 pub(super) struct SeenResponse {
-    /// `None`: the connection ended without one.
+    /// `None`: the connection ended without a response.
     pub(super) status: Option<u16>,
     pub(super) fields: HeaderMap,
-    /// Without its coding.
+    /// The decoded body.
     pub(super) body: Bytes,
-    /// Why there is no response, or no body.
+    /// The reason why there is no response, or no body.
     pub(super) trouble: Option<String>,
 }
 
@@ -27,7 +27,7 @@ impl SeenResponse {
         }
     }
 
-    /// All values of a field, joined.
+    /// All values of a field, joined with commas.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         let values: Vec<_> = self
             .fields
@@ -49,12 +49,12 @@ impl SeenResponse {
         matches!(self.status, Some(301 | 302 | 303 | 307 | 308))
     }
 
-    /// A redirect that browsers keep. 301 and 308 differ only for other methods than `GET`.
+    /// Whether browsers store the redirect. 301 and 308 differ only for methods other than `GET`.
     pub(super) fn is_permanent_redirect(&self) -> bool {
         matches!(self.status, Some(301 | 308))
     }
 
-    /// Refused by the server, by whatever status; nginx's 444 ends the connection.
+    /// Whether the server rejects the request, with any status; nginx's 444 closes the connection.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(
             self.status,
@@ -72,7 +72,7 @@ impl SeenResponse {
         self.media_type().is_some_and(|name| name == "text/html")
     }
 
-    /// For how many seconds browsers may use it without asking. `None`: the server does not say.
+    /// The time in seconds for which browsers may use the response without revalidation. `None`: the response does not specify it.
     pub(super) fn lifetime(&self) -> Option<u64> {
         let control = self
             .field("cache-control")
@@ -92,7 +92,7 @@ impl SeenResponse {
             .field("date")
             .and_then(|date| time(&date))
             .unwrap_or_else(SystemTime::now);
-        // An invalid date is one in the past (RFC 9111 section 5.3).
+        // An invalid date counts as a past one (RFC 9111 section 5.3).
         let left = time(&expires).and_then(|expires| expires.duration_since(now).ok());
         Some(left.map_or(0, |left| left.as_secs()))
     }
@@ -120,7 +120,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn lifetimes_are_those_of_browsers() {
+    fn lifetimes_are_computed_like_in_browsers() {
         let lifetime = |fields: &[[&'static str; 2]]| seen(200, fields, "").lifetime();
         assert_eq!(lifetime(&[]), None);
         assert_eq!(

@@ -21,7 +21,7 @@ pub(super) struct OldServer {
     pub(super) listeners: Vec<CopiedListener>,
 }
 
-/// A copy of the old configuration, and the program that runs it.
+/// A copy of the old configuration, and the command that runs the server with it.
 pub(super) struct PreparedServer {
     pub(super) name: &'static str,
     pub(super) copy: ServerCopy,
@@ -91,7 +91,7 @@ pub(super) fn prepare(
 }
 
 impl OldServer {
-    /// Starts it, and waits until it listens.
+    /// Starts the server, and waits until it listens.
     pub(super) async fn start(prepared: PreparedServer, folder: &Path) -> Result<Self, TryError> {
         let process = ProcessGroup::start(prepared.command, &folder.join("old-server.log"))?;
         let mut server = Self {
@@ -99,12 +99,12 @@ impl OldServer {
             listeners: Vec::new(),
         };
         let deadline = Instant::now() + START_PATIENCE;
-        // A listener of a module that is not loaded never comes.
+        // A listener of a module that is not loaded never opens.
         let mut settled = deadline;
         loop {
             if server.process.has_ended() || Instant::now() > deadline {
                 let log = fs::read_to_string(folder.join("error.log")).unwrap_or_default();
-                return Err(TryError::OldServer(server.process.said() + &log));
+                return Err(TryError::OldServer(server.process.last_output() + &log));
             }
             server.listeners = listening(&prepared.copy.listeners).await;
             let is_whole = server.listeners.len() == prepared.copy.listeners.len();
@@ -118,13 +118,13 @@ impl OldServer {
         }
     }
 
-    /// Ends it with its workers.
+    /// Ends the server and its workers.
     pub(super) async fn stop(self) {
         self.process.stop().await;
     }
 }
 
-/// Those that take a connection.
+/// The listeners that accept a connection.
 async fn listening(all: &[CopiedListener]) -> Vec<CopiedListener> {
     let mut found = Vec::new();
     for listener in all {
@@ -135,12 +135,12 @@ async fn listening(all: &[CopiedListener]) -> Vec<CopiedListener> {
     found
 }
 
-/// Where a listener is.
+/// The address of a listener.
 pub(super) fn address(listener: &CopiedListener) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], listener.port))
 }
 
-/// A program in `PATH`, or where servers are installed.
+/// Finds a program in `PATH` or the usual folders for servers.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders =
@@ -150,7 +150,7 @@ fn program(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The variables of Debian's configuration, with the folders of the test.
+/// Sets the variables of Debian's configuration, with the folders of the test.
 fn apache_variables(machine: &Machine, main: &Path, folder: &Path, command: &mut Command) {
     use galley_import::Source as _;
     let file = main.parent().unwrap_or(Path::new("/")).join("envvars");
@@ -171,6 +171,6 @@ fn apache_variables(machine: &Machine, main: &Path, folder: &Path, command: &mut
 }
 
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Servers open their listeners one after the other.
+/// The time to wait for further listeners after the first: servers open them one after the other.
 const SETTLING: Duration = Duration::from_millis(300);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! The requests for each statement of the old configuration: its paths, files among them, addresses and passwords.
+//! The requests for each statement of the old configuration: for its paths, including files, with addresses and passwords.
 
 use std::net::IpAddr;
 
@@ -10,16 +10,16 @@ use super::files::RootFiles;
 use super::visit::{HERE, TryVisit};
 use super::workplace::{Workplace, basic};
 
-/// What the test can pretend.
+/// The conditions that the test can simulate.
 pub(super) struct VisitMeans<'w> {
     pub(super) workplace: &'w Workplace,
-    /// The files with passwords that both servers have others in place of.
+    /// The password files that are replaced for both servers.
     pub(super) passwords: &'w [std::path::PathBuf],
-    /// Whether servers take a visitor's address from `X-Forwarded-For`.
+    /// Whether both servers read a visitor's address from `X-Forwarded-For`.
     pub(super) takes_addresses: bool,
 }
 
-/// Requests for the statements about a host, those of the old configuration and those of the draft.
+/// The requests for the statements about a host, of the old configuration and of the draft.
 pub(super) fn of_host(
     host: &VisitedHost,
     files: &RootFiles,
@@ -36,7 +36,7 @@ pub(super) fn of_host(
             all.extend(of_statement(statement, host, files, &addresses, means));
         }
     }
-    // The administration has rules of its own.
+    // The administration often has separate rules.
     let targets: &[&str] = if host.has_content {
         &["/wp-admin/", "/wp-login.php"]
     } else {
@@ -94,7 +94,7 @@ fn of_statement(
     all
 }
 
-/// This machine by two addresses, and one of each network that a statement names, with a stranger.
+/// Two addresses of this machine, one address of each network in a statement, and an unrelated one.
 fn addresses(configurations: [&ServedConfiguration; 2], means: &VisitMeans<'_>) -> Vec<IpAddr> {
     let mut all = vec![HERE, IpAddr::from([127, 0, 0, 2])];
     let mut add = |address: IpAddr| {
@@ -128,7 +128,7 @@ fn one_of(text: &str) -> Option<IpAddr> {
         .or(Some(network.addr()))
 }
 
-/// For documentation (RFC 5737).
+/// An address for documentation (RFC 5737), which is in no network of a statement.
 const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 77));
 const MOST_ADDRESSES: usize = 24;
 const MOST_FILES: usize = 3;

@@ -1,4 +1,4 @@
-//! The result of a comparison, for people.
+//! The result of a comparison as text for people.
 
 use std::fmt::Write as _;
 

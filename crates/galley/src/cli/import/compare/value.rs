@@ -1,4 +1,4 @@
-//! The result of a comparison, for scripts.
+//! The result of a comparison as JSON for scripts.
 
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
-//! A request that both servers get.
+//! A request that is sent to both servers.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A request that both servers get.
+/// A request that is sent to both servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct TryVisit {
     pub(super) method: VisitMethod,
@@ -17,7 +17,7 @@ pub(super) struct TryVisit {
     pub(super) from: IpAddr,
 }
 
-/// How a page is requested: a method that changes something is never sent.
+/// The request method. Methods that change data are never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum VisitMethod {
     Get,
@@ -32,7 +32,7 @@ pub(super) struct VisitField {
 }
 
 impl TryVisit {
-    /// `GET`, from this machine.
+    /// A `GET` request from this machine.
     pub(super) fn get(host: &str, is_tls: bool, target: &str) -> Self {
         Self {
             method: VisitMethod::Get,
@@ -79,7 +79,7 @@ impl TryVisit {
         format!("{}://{}{}", self.scheme(), self.host, self.target)
     }
 
-    /// Whether the target can be sent as it is.
+    /// Whether the target is valid in a request line.
     pub(super) fn is_fit(&self) -> bool {
         self.target.starts_with('/')
             && self.target.len() <= MOST_TARGET
@@ -90,7 +90,7 @@ impl TryVisit {
             && self.target.parse::<http::uri::PathAndQuery>().is_ok()
     }
 
-    /// The request as a command for the visible site. Passwords of the test are not in it.
+    /// The request as a command for the public site. It does not contain passwords of the test.
     pub(super) fn curl(&self) -> String {
         let mut line = String::from("curl -i");
         if self.method == VisitMethod::Head {
@@ -127,14 +127,14 @@ impl VisitMethod {
     }
 }
 
-/// A word of a shell's line.
+/// Quotes a word for a shell.
 fn shell(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The address of visits that say nothing else.
+/// The default address of visitors.
 pub(super) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// What servers accept in a request line.
+/// The maximum length of a target that servers accept.
 const MOST_TARGET: usize = 4_000;
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_visit_is_a_line_of_a_shell() {
+    fn a_visit_is_printed_as_a_shell_command() {
         let visit = TryVisit::get("a.test", true, "/x?y='1'");
         assert_eq!(visit.curl(), "curl -i 'https://a.test/x?y='\\''1'\\'''");
         let visit = visit

@@ -1,10 +1,10 @@
-//! The requests that need no log: typical addresses of WordPress and typical requests of visitors, for each host.
+//! The requests that need no log: typical paths of WordPress and typical requests of visitors, for each host.
 
 use super::endpoints::VisitedHost;
 use super::files::RootFiles;
 use super::visit::TryVisit;
 
-/// Requests for the usual paths of a host.
+/// The requests for the usual paths of a host.
 pub(super) fn of_host(host: &VisitedHost, files: &RootFiles) -> Vec<TryVisit> {
     let get = |target: &str| TryVisit::get(&host.name, host.is_tls(), target);
     if !host.has_content {
@@ -26,7 +26,7 @@ pub(super) fn of_host(host: &VisitedHost, files: &RootFiles) -> Vec<TryVisit> {
     all
 }
 
-/// What browsers, crawlers and members send with a request.
+/// The request with the fields that browsers, crawlers and members send.
 pub(super) fn variations(visit: &TryVisit) -> Vec<TryVisit> {
     vec![
         visit.head(),
@@ -50,7 +50,7 @@ pub(super) fn variations(visit: &TryVisit) -> Vec<TryVisit> {
     ]
 }
 
-/// Every name of the host with both schemes: the canonical host, and the redirect to TLS.
+/// Every name of the host with both schemes, for the canonical host and the redirect to TLS.
 fn names(host: &VisitedHost) -> Vec<TryVisit> {
     let schemes = [(false, host.has_plain), (true, host.has_tls)];
     let schemes = schemes
@@ -66,15 +66,15 @@ fn names(host: &VisitedHost) -> Vec<TryVisit> {
         .collect()
 }
 
-/// A host that no site has (RFC 6761).
+/// A request for a host that no site has (RFC 6761).
 pub(super) fn unknown_host(is_tls: bool) -> TryVisit {
     TryVisit::get("galley-try.invalid", is_tls, "/")
 }
 
-/// A page that does not exist.
+/// The path of a page that does not exist.
 pub(super) const MISSING: &str = "/galley-try-missing/";
 
-/// `wp-cron.php` is not among them, which does work.
+/// The usual paths. Excludes `wp-cron.php`, which executes tasks.
 const USUAL: &[&str] = &[
     "/",
     "/?galley-try=1",
@@ -136,10 +136,10 @@ const USUAL: &[&str] = &[
     "/nginx_status",
 ];
 
-/// Files that are requested once.
+/// The maximum number of files that are requested once.
 const MOST_FILES: usize = 200;
 
-/// Files that get all variations.
+/// The maximum number of files that are requested with all variations.
 const MOST_VARIED: usize = 16;
 
 const PHONE: &str = "Mozilla/5.0 (iPhone; CPU iPhone OS 17_0 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.0 Mobile/15E148 Safari/604.1";

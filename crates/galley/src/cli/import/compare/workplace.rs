@@ -1,4 +1,4 @@
-//! The folder of a test: certificate, password files, output of the old server. It is removed at the end.
+//! The folder of a test: certificate, password files, output of the old server. Removed at the end.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use crate::sys::random_bytes;
 pub(super) struct Workplace {
     folder: tempfile::TempDir,
     copy: CopyWorkspace,
-    /// Of the only user in the files with passwords: valid for this test alone.
+    /// The password of the only user in each password file: valid for this test only.
     secret: String,
 }
 
@@ -49,17 +49,17 @@ impl Workplace {
         self.folder.path()
     }
 
-    /// What a copy of the old configuration needs.
+    /// The values for the copy of the old configuration.
     pub(super) fn copy(&self) -> &CopyWorkspace {
         &self.copy
     }
 
-    /// The file in place of the `index`th file with passwords. Each has a user of its own, so that one file for another is noticed.
+    /// The replacement for the password file with this index. Each has a different user, so that a mix-up of files is detected.
     pub(super) fn password_file(&self, index: usize) -> PathBuf {
         self.path().join(format!("users-{index}"))
     }
 
-    /// Writes these files.
+    /// Writes the password files.
     pub(super) fn write_passwords(&self, count: usize) -> io::Result<()> {
         for index in 0..count {
             let hash = base64::engine::general_purpose::STANDARD.encode(Sha1::digest(&self.secret));
@@ -70,7 +70,7 @@ impl Workplace {
         Ok(())
     }
 
-    /// The value of `Authorization` for the user in the `index`th file.
+    /// The value of `Authorization` for the user in the password file with this index.
     pub(super) fn authorization(&self, index: usize) -> String {
         basic(&format!("galley-try-{index}:{}", self.secret))
     }
@@ -82,7 +82,7 @@ pub(super) fn basic(credentials: &str) -> String {
     format!("Basic {text}")
 }
 
-/// Ports that nothing listens on now.
+/// Finds unused ports.
 fn free_ports() -> io::Result<Vec<u16>> {
     let held: io::Result<Vec<TcpListener>> = (0..MOST_LISTENERS)
         .map(|_| TcpListener::bind("127.0.0.1:0"))

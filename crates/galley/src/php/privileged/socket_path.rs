@@ -1,11 +1,11 @@
-//! The way to a socket that PHP's own user has created, in a folder of that user.
+//! Access to a socket that PHP's own user has created, in a folder of that user.
 //!
-//! Only that user and Galley get there: the user by a path through a folder that is closed to all others, Galley by the
-//! descriptor of the inner folder, which it opened as root. So group memberships do not matter.
+//! Only that user and Galley have access: the user by a path through a folder that is closed to all others, Galley by the
+//! descriptor of the inner folder, which it opened as root. Group memberships therefore do not matter.
 //!
-//! A script of the site may put anything in the socket's place, for example a link to another site's socket, and Galley
-//! would have that site's PHP run this site's script. So Galley does not connect by name: it opens the socket without
-//! following a link, checks its owner, and connects by that descriptor, which keeps its number for as long as the pool
+//! A script of the site may replace the socket, for example by a link to another site's socket, and Galley
+//! would then have that site's PHP run this site's script. Galley therefore does not connect by name: it opens the socket without
+//! following a link, checks its owner, and connects by that descriptor, whose number does not change as long as the pool
 //! exists.
 
 use std::io;
@@ -16,19 +16,19 @@ use std::sync::{Mutex, PoisonError};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
 use rustix::io::DupFlags;
 
-/// To one socket, whichever process makes it.
+/// The path to one socket, whichever process creates it.
 #[derive(Debug)]
 pub(crate) struct SocketPath {
     folder: OwnedFd,
     name: &'static str,
     owner: u32,
-    /// The socket that was seen last; before the first, the folder, to which nobody can connect.
+    /// The last socket that passed the check; before that the folder, to which connecting fails.
     seen: Mutex<OwnedFd>,
     path: PathBuf,
 }
 
 impl SocketPath {
-    /// To the socket `name` in `folder`, of the user `owner`.
+    /// The path to the socket `name` in `folder`, owned by the user with the id `owner`.
     pub(super) fn new(folder: OwnedFd, name: &'static str, owner: u32) -> io::Result<Self> {
         let seen = folder.try_clone()?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", seen.as_raw_fd()));
@@ -41,22 +41,22 @@ impl SocketPath {
         })
     }
 
-    /// The folder in which it is.
+    /// The folder of the socket.
     pub(super) fn folder(&self) -> BorrowedFd<'_> {
         self.folder.as_fd()
     }
 
-    /// Number of the user whose socket it is.
+    /// The id of the user who owns the socket.
     pub(super) fn owner(&self) -> u32 {
         self.owner
     }
 
-    /// Where to connect to; the same for the whole life.
+    /// The path to connect to, which never changes.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Uses the socket that is there now from now on. Three system calls.
+    /// Checks the current socket, and uses it from now on. Three system calls.
     pub(crate) fn look(&self) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let found = openat(&self.folder, self.name, flags, Mode::empty())?;
@@ -78,37 +78,37 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn only_a_socket_of_the_user_is_connected_to() {
+    fn only_the_users_own_socket_is_accepted() {
         let dir = tempfile::tempdir().unwrap();
         let own = rustix::process::geteuid().as_raw();
         let folder = || fs::File::open(dir.path()).unwrap().into();
-        let door = SocketPath::new(folder(), "s", own).unwrap();
-        let connects = || UnixStream::connect(door.path()).is_ok();
-        assert!(door.look().is_err() && !connects());
+        let socket_path = SocketPath::new(folder(), "s", own).unwrap();
+        let connects = || UnixStream::connect(socket_path.path()).is_ok();
+        assert!(socket_path.look().is_err() && !connects());
         let socket = dir.path().join("s");
         let other = dir.path().join("other");
         let _other = UnixListener::bind(&other).unwrap();
         symlink(&other, &socket).unwrap();
-        assert!(door.look().is_err() && !connects());
+        assert!(socket_path.look().is_err() && !connects());
         fs::remove_file(&socket).unwrap();
         fs::write(&socket, "").unwrap();
-        assert!(door.look().is_err() && !connects());
+        assert!(socket_path.look().is_err() && !connects());
         fs::remove_file(&socket).unwrap();
         let first = UnixListener::bind(&socket).unwrap();
         assert!(!connects());
-        door.look().unwrap();
+        socket_path.look().unwrap();
         assert!(connects());
-        // A name that leads elsewhere meanwhile does not matter.
+        // Replacing the file does not affect the checked socket.
         fs::remove_file(&socket).unwrap();
         symlink(&other, &socket).unwrap();
-        assert!(door.look().is_err() && connects());
+        assert!(socket_path.look().is_err() && connects());
         drop(first);
         assert!(!connects());
         fs::remove_file(&socket).unwrap();
-        let path = door.path().to_owned();
+        let path = socket_path.path().to_owned();
         let _second = UnixListener::bind(&socket).unwrap();
-        door.look().unwrap();
-        assert!(connects() && door.path() == path);
+        socket_path.look().unwrap();
+        assert!(connects() && socket_path.path() == path);
         let stranger = SocketPath::new(folder(), "s", own + 1).unwrap();
         assert!(stranger.look().is_err());
     }
