@@ -26,7 +26,7 @@ use super::in_progress::{HeadVerdict, InProgressFetch, Wait, WaitTerms, WaiterEv
 use super::revalidate::{self, When};
 use super::rfc9111::variants;
 use super::store::WINDOW;
-use super::wait::For;
+use super::wait::FetchFor;
 use super::waiters::NOT_SENT;
 use super::{FetchWorker, Fetched, PageJob};
 
@@ -78,7 +78,7 @@ impl FetchWorker {
         // The fetch outlives the wait: its response is stored even if the client has disconnected. Its future is written in place:
         // `Box::pin` would copy all of it.
         let room = Box::new_uninit();
-        let lead = self.lead(&job, &in_progress, writer, For::Visitors);
+        let lead = self.lead(&job, &in_progress, writer, FetchFor::Visitors);
         let lead = Box::into_pin(Box::write(room, lead));
         let fetching = async { tokio::join!(lead, self.attend(&job, wait)) };
         in_progress.record_waiters(fetching).await;
@@ -105,7 +105,7 @@ impl FetchWorker {
         if let Some(overtaken) = overtaken {
             overtaken.give_way(&job.site.name);
         }
-        let fetching = Box::pin(self.lead(&job, &in_progress, writer, For::Later));
+        let fetching = Box::pin(self.lead(&job, &in_progress, writer, FetchFor::Later));
         in_progress.record_waiters(fetching).await;
         in_progress.born.get() != NOT_SENT
     }

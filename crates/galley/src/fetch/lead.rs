@@ -30,9 +30,10 @@ use super::jobs::IncludingPage;
 use super::rfc9111::{HeadUpdate, Validated};
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::ToStore;
-use super::wait::For;
+use super::wait::FetchFor;
 use super::{
-    FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, publish, relay, revalidate, way,
+    FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, buffering_mode, publish, relay,
+    revalidate,
 };
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
@@ -44,12 +45,12 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         writer: FillWriter,
-        whom: For,
+        purpose: FetchFor,
     ) {
         if let Some(markers) = &job.site.markers {
             markers.put(&job.info).await;
         }
-        if let Some(entry) = self.find_shared(job, in_progress, whom).await {
+        if let Some(entry) = self.find_shared(job, in_progress, purpose).await {
             // In one step: otherwise later waiters would have to be compared with purges since.
             in_progress.shared.found(entry);
             self.finish_fetch(in_progress);
@@ -61,7 +62,7 @@ impl FetchWorker {
             writer,
             spool: ResponseSpool::new(&self.spools, AHEAD),
         };
-        let fetched = self.fetch(job, in_progress, &mut sink, whom).await;
+        let fetched = self.fetch(job, in_progress, &mut sink, purpose).await;
         let ResponseSink { writer, spool } = sink;
         match fetched {
             // Stored before it is removed from the table, so that every lookup finds one or the other.
@@ -103,12 +104,12 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
-        whom: For,
+        purpose: FetchFor,
     ) -> Result<Option<ToStore>, FillError> {
         let site_purges = &job.site.purges;
         // Read before anything is compared with purges, because the response may not reflect later ones.
         let (current, now) = (site_purges.current(), self.clock.tick());
-        if let Some(page) = self.parted(job) {
+        if let Some(page) = self.reassemblable(job) {
             in_progress.start_request(current, now);
             return Box::pin(self.reassemble(job, in_progress, sink, &page)).await;
         }
@@ -129,14 +130,15 @@ impl FetchWorker {
             let sending = || {
                 in_progress.start_request(site_purges.current(), self.clock.tick());
             };
-            let slot = self.slot_for(job, in_progress, whom).await?;
+            let slot = self.slot_for(job, in_progress, purpose).await?;
             let incoming = {
                 // Pinned here, because a parameter of this size would be copied.
                 let sent_up = pin!(self.pool(job.pool)?.send(slot, call, &sending));
                 in_progress.watch(sent_up).await?
             };
             in_progress.note_progress();
-            sink.spool.goes(way(&job.site, &job.info, &incoming.fields));
+            sink.spool
+                .set_mode(buffering_mode(&job.site, &job.info, &incoming.fields));
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
@@ -176,7 +178,8 @@ impl FetchWorker {
         }
     }
 
-    /// Evaluates the head of a response, and decides whether all waiting requests may have it or only the one that started the fetch.
+    /// Evaluates the head of a response, and decides whether all waiting requests may have it or only the one that started the
+    /// fetch.
     async fn receive(
         self: &Rc<Self>,
         job: &PageJob,
