@@ -95,8 +95,8 @@ impl FetchWorker {
         });
         let is_wanted = match when {
             When::Stale => self.usable(&job).is_none(),
-            When::Spare => self.has_room(job.pool) && self.usable(&job).is_none(),
-            When::Early => self.has_room(job.pool) && self.is_ending(&key),
+            When::Spare => self.has_spare_slots(job.pool) && self.usable(&job).is_none(),
+            When::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
         };
         if is_busy || !is_wanted || self.failed_lately(&job) {
             return false;

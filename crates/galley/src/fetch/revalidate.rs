@@ -68,8 +68,8 @@ impl FetchWorker {
             .is_some_and(|entry| is_last_part(&entry.life, entry.age(now)))
     }
 
-    pub(super) fn has_room(&self, pool: usize) -> bool {
-        self.pool(pool).is_ok_and(UpstreamPool::has_room)
+    pub(super) fn has_spare_slots(&self, pool: usize) -> bool {
+        self.pool(pool).is_ok_and(UpstreamPool::has_spare_slots)
     }
 }
 
