@@ -1,5 +1,5 @@
-//! The task of one HTTP/2 connection: each turn reads what has arrived, answers the hits, and lets the library write its
-//! frames.
+//! The task of one HTTP/2 connection. In each round it reads what has arrived, answers the hits, and lets the library write
+//! its frames.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -33,7 +33,7 @@ use crate::server::endpoints::Endpoints;
 use crate::server::timer::{Deadline, Timer};
 use crate::telemetry::http2::Http2EndReason;
 
-/// Serves a connection whose client speaks HTTP/2, to its end.
+/// Serves an HTTP/2 connection to its end.
 pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
     core: Rc<Core>,
     stream: S,
@@ -43,7 +43,7 @@ pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + U
     resumed(core, stream, &BytesMut::new(), sites, endpoints).await;
 }
 
-/// The same where some bytes have been read already.
+/// As [`connection`], for a connection of which `begun` has already been read.
 pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
     core: Rc<Core>,
     stream: S,
@@ -84,30 +84,30 @@ pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpi
     finish(&core, &wire, &timer, endpoints, end).await;
 }
 
-/// A connection whose greetings were exchanged.
+/// A connection after the exchange of connection prefaces.
 struct Http2Connection<'c, S> {
     h2: server::Connection<Half<S>, Bytes>,
     wire: Rc<RefCell<FramedSocket<S>>>,
     timer: &'c Timer,
     deadlines: ConnectionDeadlines,
-    /// When the timer was to look at its clocks.
+    /// The deadline to which the timer is set.
     armed: Option<Deadline>,
     streams: JoinSet<()>,
     quota: Rc<Quota>,
     hit_buffers: HitBuffers,
     /// Hits that are being sent.
     sent: Vec<SentHit>,
-    /// Requests that the fast path has read, and the library has not given out yet.
+    /// Requests that the fast path has parsed, until the library returns their streams.
     parsed: ParsedStreams,
-    /// Heads that came.
+    /// The number of heads that were received.
     requests: u64,
-    /// Those that the library was given.
+    /// The number of heads that were passed to the library.
     passed: u64,
-    /// Those that it gave out as requests.
+    /// The number of requests that the library has returned.
     accepted: u64,
-    /// Whether the library has anything to do, or may have.
+    /// Whether the library has work, or may have.
     is_library_busy: bool,
-    /// The client was told that no further streams are wanted.
+    /// Whether a GOAWAY frame was sent or is queued.
     going: bool,
     core: &'c Rc<Core>,
     sites: Arc<Sites>,
@@ -127,7 +127,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         for sent in sent {
             sent.close(core, true);
         }
-        // This tells every stream that it is gone; each then writes its record.
+        // Dropping it notifies every stream that the connection has ended; each then writes its access record.
         drop(h2);
         while streams.join_next().await.is_some() {}
         end
@@ -150,18 +150,18 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                 self.go();
                 continue;
             }
-            // This turn may have stopped the clock.
+            // The round may have stopped the clock.
             let is_due = armed.is_some_and(|at| self.timer.is_past(at));
             let arrived = || self.wire.borrow().arrived();
             match self.deadlines.late(self.timer, arrived) {
-                // Others need what its client leaves waiting.
+                // Other connections need the memory of the responses that this client does not read.
                 None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
                     let why =
                         Http2End::Ours(Http2EndReason::Slow, "too much data waits for the client");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
                 None if is_due => {}
-                // Others need its room, or it has request nothing for long.
+                // Other connections need its memory, or it has been idle for too long.
                 None | Some(ConnectionTimeout::Idle) if !self.going => self.go(),
                 None | Some(ConnectionTimeout::Taken) => {}
                 Some(ConnectionTimeout::Idle | ConnectionTimeout::Going) => {
@@ -188,7 +188,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         self.h2.graceful_shutdown();
     }
 
-    /// Everything that can be done without waiting.
+    /// Does everything that is possible without waiting.
     fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
         let mut answered = 0;
         loop {
@@ -212,7 +212,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
             };
             answered += self.sent.len();
             if !self.sent.is_empty() {
-                // The library's frames follow when these have left.
+                // The library's frames follow when the hits have been sent.
                 match ready!(self.send_hits(cx)) {
                     Ok(()) => {}
                     Err(_) => return Poll::Ready(Http2End::Gone),
@@ -225,7 +225,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                         answered += requests.len();
                         self.begin(requests);
                         if answered < MOST_ANSWERED {
-                            // The library has not read its new input yet.
+                            // The library has not processed its new input yet.
                             continue;
                         }
                     }
@@ -236,7 +236,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
             match wire.poll_out(cx) {
                 Poll::Ready(Err(_)) => return Poll::Ready(Http2End::Gone),
                 Poll::Ready(Ok(())) if answered >= MOST_ANSWERED => {
-                    // A client that requests without end does not starve its core's other connections.
+                    // A client that sends requests without end must not delay the other connections of its core.
                     cx.waker().wake_by_ref();
                 }
                 Poll::Ready(Ok(())) => {
@@ -252,7 +252,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         }
     }
 
-    /// What there was too much of, also of streams that starved.
+    /// The flood that the ledger has detected, including starved streams.
     fn flood(&self) -> Option<Flood> {
         let starved = self.quota.take_starved();
         let mut wire = self.wire.borrow_mut();
@@ -263,7 +263,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         wire.ledger.flood()
     }
 
-    /// Endpoints the connection, and says why. Whether that arrives is the client's affair.
+    /// Closes the connection with `reason`. The GOAWAY frame is sent only if the socket accepts it at once.
     fn abort(&mut self, cx: &mut Context<'_>, reason: Reason, end: Http2End) -> Poll<Http2End> {
         self.h2.abrupt_shutdown(reason);
         let _ = self.h2.poll_closed(cx);
@@ -271,7 +271,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         Poll::Ready(end)
     }
 
-    /// Reads what has arrived, and finds the hits among it. Ready when something arrived, or waits to be sorted.
+    /// Reads what has arrived, and looks up hits. Ready if input arrived or was left over from the last round.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
         let mut wire = self.wire.borrow_mut();
         if !self.sent.is_empty() || !wire.has_room() || wire.is_clogged() {
@@ -326,7 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                 }
             }
         };
-        // Requests that arrived together are answered in the order of their urgency, and otherwise in their own.
+        // Requests that arrived together are answered in the order of their urgency, and otherwise in the order of arrival.
         if !self.sent.is_sorted_by_key(SentHit::urgency) {
             self.sent.sort_by_key(SentHit::urgency);
         }
@@ -339,7 +339,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         Poll::Ready(result)
     }
 
-    /// Sends the hits, and writes their records once all have left.
+    /// Sends the hits, and writes their access records once all have been sent.
     fn send_hits(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.wire.borrow_mut().poll_out(cx))?;
         for sent in self.sent.drain(..) {
@@ -353,7 +353,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         self.is_library_busy || wire.has_through() || wire.is_ended()
     }
 
-    /// Whether the library has to be polled though nothing comes for it.
+    /// Determines whether the library has to be polled although it has no input.
     fn look_at_library(&mut self) {
         let has_streams = self.h2.has_streams() || !self.streams.is_empty();
         self.is_library_busy = has_streams || self.going;
@@ -362,7 +362,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         }
     }
 
-    /// The requests that have come, and all frames that there are into the buffer.
+    /// Returns the requests of the library, and lets it write all its frames to the output buffer.
     fn accept(&mut self, cx: &mut Context<'_>) -> Accepted {
         let mut requests = Vec::new();
         let mut began = None;
@@ -379,7 +379,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                         began: *began.get_or_insert_with(Instant::now),
                     });
                     self.accepted += 1;
-                    // Each time it is request, the library goes round all that it does. It is request after the answers.
+                    // Each poll makes the library go through all its work. It is polled again after the responses.
                     if self.accepted == self.passed {
                         return Accepted::Some(requests);
                     }
@@ -396,7 +396,8 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         requests.sort_by_key(|request| request.head.urgency());
         for mut request in requests {
             let Some(held) = self.quota.admit(request.head.field_bytes()) else {
-                // To be sent again later (RFC 9113 section 8.7); it has no record, like those that the library refuses.
+                // The client may send it again (RFC 9113 section 8.7). It has no access record, as streams that the library
+                // refuses.
                 request.respond.send_reset(Reason::REFUSED_STREAM);
                 continue;
             };
@@ -438,22 +439,22 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
     }
 }
 
-/// What the library had.
+/// The result of polling the library.
 enum Accepted {
     None,
     Some(Vec<StreamRequest>),
     End(Http2End),
 }
 
-/// Why the input was not sorted.
+/// Why reading failed.
 enum Http2ReadError {
-    /// The client has gone.
+    /// The client has disconnected.
     Gone,
     Broken(FrameError),
 }
 
-/// Between two looks whether a connection whose answers wait holds more than its part by now.
+/// The interval at which a connection with waiting responses is checked for exceeding its share of the memory.
 const QUOTA_EVERY: Duration = Duration::from_secs(1);
 
-/// Requests of one turn, but for those of the last read.
+/// The maximum number of requests in one round, except those of the last read.
 const MOST_ANSWERED: usize = 100;

@@ -1,9 +1,9 @@
-//! How long a connection may wait, by its state.
+//! The timeouts of a connection, by its state.
 //!
-//! There are four clocks, each running only in its state: no stream is open; a head has begun; output waits to be sent; the
-//! connection is closing. Output is bytes that wait to be sent, or responses for windows that the client keeps closed: what
-//! counts is how much is sent in a whole `write_timeout`, as on HTTP/1, so a byte now and then prolongs nothing. A stream
-//! that waits for PHP has its own clock in its task, and so does a stream of which only the own window stays closed.
+//! There are four clocks, each of which runs only in its state: no stream is open; a head has begun; output waits to be sent;
+//! the connection is closing. Output means bytes that wait to be sent, or responses for windows that the client keeps closed:
+//! the amount that is sent in a whole `write_timeout` counts, as in HTTP/1, so a byte now and then prolongs nothing. A stream
+//! that waits for PHP has a separate clock in its task, as does a stream of which only its own window remains closed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::server::ClientLimits;
 use crate::server::speed::Speed;
 use crate::server::timer::{Deadline, Timer};
 
-/// See the module.
+/// The clocks of one connection; see the module.
 pub(super) struct ConnectionDeadlines {
     idle_timeout: Duration,
     head_timeout: Duration,
@@ -19,45 +19,45 @@ pub(super) struct ConnectionDeadlines {
     idle: Option<Deadline>,
     head: Option<Deadline>,
     taking: Option<Taking>,
-    /// Requests that had come when `idle` and `head` were set.
+    /// The number of requests that had been received when `idle` and `head` were set.
     requests: u64,
     is_going: bool,
 }
 
-/// A window in which the client has to take something.
+/// A period in which the client has to receive output.
 struct Taking {
     until: Deadline,
-    /// Bytes that had arrived when it began.
+    /// The number of bytes that the client had received when the period began.
     arrived: u64,
 }
 
-/// What a connection looks like.
+/// The state of a connection that determines its clocks.
 pub(super) struct ConnectionActivity {
     pub(super) has_streams: bool,
-    /// Whether some of them are in the hands of tasks.
+    /// Whether tasks handle some of the streams.
     pub(super) has_tasks: bool,
     pub(super) is_mid_head: bool,
     pub(super) is_writing: bool,
-    /// Whether answers wait for the client to open their windows.
+    /// Whether responses wait for the client to open windows.
     pub(super) is_waiting: bool,
-    /// Requests that have come since the beginning. One that is answered at once leaves no other trace.
+    /// The number of requests received since the beginning. A request that is answered at once has no other trace.
     pub(super) requests: u64,
-    /// The end was said.
+    /// Whether a GOAWAY frame was sent.
     pub(super) going: bool,
 }
 
-/// The wait that took too long.
+/// A wait that has taken too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
-    /// A request.
+    /// For a request.
     Idle,
-    /// The client's leave, after the end was said.
+    /// For the client to disconnect, after a GOAWAY frame.
     Going,
-    /// The rest of a head.
+    /// For the rest of a head.
     Head,
-    /// That the client takes something.
+    /// For the client to receive output.
     Taking,
-    /// The same, and it has: the next window has begun.
+    /// The period has ended, the client has received enough, and the next period has begun.
     Taken,
 }
 
@@ -75,7 +75,7 @@ impl ConnectionDeadlines {
         }
     }
 
-    /// Starts and stops the clocks. `arrived`: bytes that have arrived since the beginning.
+    /// Starts and stops the clocks. `arrived` returns the number of bytes that the client has received since the beginning.
     pub(super) fn look(
         &mut self,
         timer: &Timer,
@@ -87,7 +87,7 @@ impl ConnectionDeadlines {
         }
         if std::mem::replace(&mut self.requests, sight.requests) != sight.requests {
             self.head = None;
-            // The clock of the end runs whatever is still requested.
+            // The clock for closing continues during further requests.
             self.idle = self.idle.filter(|_| sight.going);
         }
         let idle_timeout = if sight.going {
@@ -97,7 +97,7 @@ impl ConnectionDeadlines {
         };
         run(&mut self.idle, !sight.has_streams, timer, idle_timeout);
         run(&mut self.head, sight.is_mid_head, timer, self.head_timeout);
-        // A stream without a task waits inside the library, for a window that was taken back.
+        // A stream without a task waits inside the library, because the client has reduced its window.
         let is_stuck = sight.has_streams && !sight.has_tasks;
         if sight.is_writing || sight.is_waiting || is_stuck {
             let begin = || Taking {
@@ -110,13 +110,13 @@ impl ConnectionDeadlines {
         }
     }
 
-    /// When to look at the clocks.
+    /// The next deadline of a clock.
     pub(super) fn next(&self) -> Option<Deadline> {
         let taking = self.taking.as_ref().map(|taking| taking.until);
         [self.idle, self.head, taking].into_iter().flatten().min()
     }
 
-    /// The client has been receiving output for so long that its speed has to be checked.
+    /// Checks at the end of a period how much the client has received, and begins the next.
     fn late_taking(
         &mut self,
         timer: &Timer,
@@ -135,7 +135,7 @@ impl ConnectionDeadlines {
         Some(ConnectionTimeout::Taken)
     }
 
-    /// The clock that has run out.
+    /// The expired clock.
     pub(super) fn late(
         &mut self,
         timer: &Timer,
@@ -165,7 +165,7 @@ fn run(clock: &mut Option<Deadline>, runs: bool, timer: &Timer, limit: Duration)
     }
 }
 
-/// How long a client may take to close when both sides are done.
+/// How long a client may take to disconnect when both sides are done.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
         }
     }
 
-    /// The wait that is too long when nothing changes for so many seconds.
+    /// The timeout that is reported if nothing changes for `seconds` seconds.
     fn after(
         deadlines: &mut ConnectionDeadlines,
         sight: &ConnectionActivity,
@@ -272,7 +272,7 @@ mod tests {
         let timer = timers.register();
         let mut deadlines = deadlines();
         let mut sight = ConnectionActivity {
-            // Of the next one a part is always there.
+            // A part of the next request has always been received.
             is_mid_head: true,
             ..sight()
         };

@@ -1,4 +1,4 @@
-//! How a connection ends, and the reason that is sent and logged.
+//! The end of a connection, and the reason that is sent and logged.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -20,9 +20,9 @@ use crate::telemetry::http2::Http2EndReason;
 pub(super) enum Http2End {
     /// Both sides are done.
     Done,
-    /// The client has gone, or cannot be written to.
+    /// The client has disconnected, or cannot be written to.
     Gone,
-    /// We have ended it.
+    /// Galley has closed it.
     Ours(Http2EndReason, &'static str),
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
             Poll::Ready(Err(_)) => return Poll::Ready(()),
             Poll::Pending => return Poll::Pending,
         }
-        // Closing with unread bytes makes the kernel send a reset, which can overtake the last output.
+        // Closing a socket with unread bytes makes the kernel send a reset, which can overtake the last output.
         while let Poll::Ready(read) = wire.poll_drain(cx) {
             drained += read.as_ref().copied().unwrap_or_default();
             if !matches!(read, Ok(1..)) || drained > LINGER_BYTES {
@@ -93,7 +93,7 @@ pub(super) fn ended(broken: FrameError) -> Http2End {
     }
 }
 
-/// Why the library has ended a connection.
+/// The end of a connection that the library has closed.
 pub(super) fn why(error: &h2::Error) -> Http2End {
     if error.is_io() || error.is_remote() {
         return Http2End::Gone;
@@ -107,5 +107,5 @@ pub(super) fn why(error: &h2::Error) -> Http2End {
     }
 }
 
-/// How many unread bytes are drained on closing.
+/// The maximum number of unread bytes that are drained on closing.
 const LINGER_BYTES: usize = 256 * 1024;

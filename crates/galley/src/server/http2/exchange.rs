@@ -1,8 +1,7 @@
-//! One stream on the slow path: from its request to its response and its access record, by the same steps as an HTTP/1
-//! request.
+//! One stream on the slow path: from its request to its response and access record, in the same steps as an HTTP/1 request.
 //!
-//! It is a task of its own, so that streams do not wait for each other. It ends with its connection: the library then tells
-//! every stream that it is gone.
+//! Each stream has a separate task, so that streams do not wait for each other. It ends with its connection: the library then
+//! notifies every stream.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -38,11 +37,11 @@ use crate::server::upload::Upload;
 use crate::telemetry::fields::LoggedHeaders;
 use crate::upstream::interim::{Interim, Mailbox};
 
-/// A request as it came.
+/// The head of a request.
 pub(super) enum StreamHead {
-    /// As the library read it.
+    /// Parsed by the library.
     Read(Parts),
-    /// As the fast path read it; the library only knows that there is one.
+    /// Parsed by the fast path; the library has only a stub.
     Parsed {
         head: OwnedHead,
         /// From [`request_head::urgency_of`].
@@ -51,7 +50,7 @@ pub(super) enum StreamHead {
 }
 
 impl StreamHead {
-    /// How urgent it is, from 0 to 7.
+    /// The urgency, from 0 to 7.
     pub(super) fn urgency(&self) -> u8 {
         match self {
             Self::Read(parts) => request_head::urgency(&parts.headers),
@@ -59,7 +58,7 @@ impl StreamHead {
         }
     }
 
-    /// Bytes of memory that its fields hold.
+    /// The memory of the fields, in bytes.
     pub(super) fn field_bytes(&self) -> u64 {
         match self {
             Self::Read(parts) => quota::bytes_of(&parts.headers),
@@ -88,17 +87,17 @@ impl StreamHead {
     }
 }
 
-/// A request with its stream.
+/// A request and its stream.
 pub(super) struct StreamRequest {
     pub(super) head: StreamHead,
-    /// What the fast path found out about it.
+    /// The results of the fast path.
     pub(super) parsed: Option<Box<Parsed>>,
     pub(super) body: RecvStream,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) began: Instant,
 }
 
-/// Answers a request and writes its record.
+/// Answers a request and writes its access record.
 pub(super) async fn run(
     core: Rc<Core>,
     sites: Arc<Sites>,
@@ -134,7 +133,7 @@ pub(super) async fn run(
             respond: &mut respond,
         },
     };
-    // Boxed, so that a response that waits for its client does not occupy the room that a request needs.
+    // Boxed, so that a response that waits for its client does not occupy the memory that a request needs.
     let answered = boxed(stream.run(&head, parsed, open)).await;
     if let Some(StreamAnswer {
         response: mut answer,
@@ -143,7 +142,7 @@ pub(super) async fn run(
     }) = answered
     {
         held.hold_response();
-        // Also a refusal: RFC 9110 §9.3.2.
+        // Also an error response: RFC 9110 §9.3.2.
         if head.is_head() {
             answer.body = answer.body.unsent();
         }
@@ -159,7 +158,7 @@ pub(super) async fn run(
         end.logged = logged;
         open.close(&core, &end);
     }
-    // Dropped only now: where the answer came before the end of the body, the rest is declined without a complaint.
+    // Dropped last: if the response was sent before the end of the body, the rest is declined without an error.
     drop(body);
 }
 
@@ -176,7 +175,7 @@ struct StreamContext<'c> {
 }
 
 impl StreamContext<'_> {
-    /// The response with the facts for its record; nothing if the client left before there was one, and then the record is
+    /// Returns the response with the facts for its access record. `None`: the client disconnected before that, and the record was
     /// written.
     async fn run<'p>(
         mut self,
@@ -237,15 +236,15 @@ impl StreamContext<'_> {
     }
 }
 
-/// An answer to be sent.
+/// A response to be sent.
 struct StreamAnswer<'p> {
     response: Response,
     open: OpenRecord<'p>,
-    /// The rest of a streamed body: the upstream's response continues only while this lives.
+    /// The rest of a streamed body: the upstream's response continues only while it exists.
     rest: Option<Upload>,
 }
 
-/// A stream as its request sees it.
+/// A stream as the exchange driver uses it.
 struct Http2<'s> {
     timer: &'s Timer,
     body: &'s mut RecvStream,
@@ -262,8 +261,7 @@ impl Protocol for Http2<'_> {
         sent.map_err(|_| ClientGone)
     }
 
-    /// Trailers are dropped. That the body has the length that was announced, the library holds; and its frames are smaller than a
-    /// part.
+    /// Trailers are dropped. The library checks that the body has the announced length, and its frames are smaller than a part.
     async fn body_part(
         &mut self,
         core: &Core,

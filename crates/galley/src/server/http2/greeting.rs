@@ -1,4 +1,4 @@
-//! The beginning of a connection: the connection preface of the client, and of the server (RFC 9113 section 3.4).
+//! The exchange of connection prefaces (RFC 9113 section 3.4).
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -20,7 +20,7 @@ use crate::server::io::ClientConnection as PlainWire;
 use crate::server::timer::Timer;
 use crate::telemetry::http2::Http2EndReason;
 
-/// Whether a connection without TLS begins with the greeting of HTTP/2 (RFC 9113 section 3.4).
+/// Whether a connection without TLS begins with the client's connection preface (RFC 9113 section 3.4).
 pub(in crate::server) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> bool {
     let deadline = wire.timer.deadline(core.limits.head_timeout);
     while wire.input.len() < PREFACE.len() {
@@ -31,7 +31,7 @@ pub(in crate::server) async fn is_greeted(core: &Core, wire: &mut PlainWire) -> 
     wire.input.starts_with(PREFACE)
 }
 
-/// Exchanges the greetings.
+/// Exchanges the connection prefaces.
 pub(super) async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     core: &Core,
     wire: &Rc<RefCell<FramedSocket<S>>>,

@@ -1,8 +1,8 @@
 //! Responses on a stream: the head as fields, the body in pieces as the client opens its windows.
 //!
-//! No more of a body is read from its source than the client has window for, so a client that opens none holds only its
-//! stream, and that for little more than twice `write_timeout`. Trailers are dropped, as on HTTP/1. A body that ends early
-//! resets its stream, so that it never looks complete.
+//! At most as much of a body is read from its source as the client's window permits, so a client that opens none occupies only
+//! its stream, for little more than twice `write_timeout`. Trailers are dropped, as in HTTP/1. A body that ends early resets
+//! its stream, so that it never looks complete.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use crate::server::timer::{Late, Timer};
 use crate::server::write::{Ahead, read_verified};
 use crate::telemetry::fields::ResponseValues;
 
-/// How a stream's response is sent.
+/// The parameters for sending a stream's response.
 pub(super) struct Manner {
     pub(super) timer: Timer,
-    /// What pays for the stream.
+    /// The memory of the stream.
     pub(super) held: StreamReservation,
     pub(super) write_timeout: Duration,
     /// From [`super::request_head::urgency`].
@@ -39,7 +39,8 @@ pub(super) struct Manner {
     pub(super) date: HttpDate,
 }
 
-/// Sends a response. The record's end says what was passed on for sending, also when the client vanished on the way.
+/// Sends a response. The returned end of the record contains what was passed on for sending, even if the client disconnected
+/// before the end.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     mut answer: Response,
@@ -120,7 +121,7 @@ fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpRespon
     for (name, value) in answer.extra.drain(..) {
         fields.append(name, value);
     }
-    // RFC 9110 §6.6.1: a response that is generated here is dated here; a stored one keeps its date.
+    // RFC 9110 §6.6.1: a response that is generated here gets a date; a stored one keeps its date.
     if !fields.contains_key(header::DATE) {
         add_date(&mut fields, date);
     }
@@ -131,7 +132,7 @@ fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpRespon
     response(status, fields)
 }
 
-/// A response of these.
+/// A response without a body.
 pub(super) fn response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()> {
     let mut response = HttpResponse::new(());
     *response.status_mut() = status;
@@ -139,14 +140,14 @@ pub(super) fn response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()
     response
 }
 
-/// Adds the core's date.
+/// Adds the core's current date.
 pub(super) fn add_date(fields: &mut HeaderMap, date: HttpDate) {
     if let Ok(date) = HeaderValue::from_bytes(&date) {
         fields.insert(header::DATE, date);
     }
 }
 
-/// Removes what belongs to a connection of HTTP/1 or says how long the body is (RFC 9113 section 8.2.2).
+/// Removes fields of HTTP/1 connections and fields that describe the length of the body (RFC 9113 section 8.2.2).
 pub(super) fn strip(fields: &mut HeaderMap) {
     for name in &OF_FRAMING {
         fields.remove(name);
@@ -164,7 +165,7 @@ static OF_FRAMING: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Where parts come from.
+/// The source of the parts of a body.
 enum StreamSource {
     File(Arc<std::fs::File>),
     Pieces(Arc<BodyPieces>),
@@ -177,7 +178,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    /// A piece that ends the body.
+    /// Sends a piece that ends the body.
     pub(super) async fn last(&mut self, piece: Bytes, sent: &mut u64) -> Result<(), Reason> {
         self.piece(piece, true, sent).await
     }
@@ -206,17 +207,18 @@ impl Sending {
         handed.map_err(|_| Reason::CANCEL)
     }
 
-    /// How much the client takes now, up to `most`; waits for the first byte of it.
+    /// Waits until the client's window permits at least one byte, and returns the number of permitted bytes, up to `most`.
     async fn room(&mut self, most: usize) -> Result<usize, Reason> {
         let Self { out, manner } = self;
-        // A stream with little output in the library gets fewer of its turns: urgent streams may have more there.
+        // A stream with little output in the library gets fewer of its turns, so urgent streams may have more there.
         let share = if manner.urgency > USUAL_URGENCY {
             SEND_BUFFER / 4
         } else {
             SEND_BUFFER
         };
         out.reserve_capacity(most.min(share));
-        // The connection is evaluated first: if it reads nothing at all, it ends with all its streams.
+        // The timeout of the connection applies first: if the client reads nothing at all, the connection ends with all its
+        // streams.
         let limit = 2 * manner.write_timeout + AFTER_CONNECTION;
         loop {
             let room = out.capacity();
@@ -236,7 +238,7 @@ impl Sending {
         }
     }
 
-    /// A body that is still arriving. The part that is there is sent first.
+    /// Sends a body that is still being received. The available part is sent first.
     async fn fill(
         &mut self,
         mut reader: FillReader,
@@ -305,6 +307,6 @@ fn broken(_: Gone) -> Reason {
     Reason::INTERNAL_ERROR
 }
 
-/// How much longer than two of the connection's windows a stream waits, so that one of them lies within: some looks at the
-/// timers.
+/// The additional time for which a stream waits after two windows of the connection, so that one of them lies within: some
+/// checks of the timers.
 const AFTER_CONNECTION: Duration = Duration::from_secs(1);

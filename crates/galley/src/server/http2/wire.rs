@@ -1,9 +1,9 @@
-//! The socket below the library: input is sorted, and the output of many streams is sent in few writes.
+//! The socket below the library: passes input through the frame interceptor, and sends the output of many streams in few writes.
 //!
-//! Input goes to the [`FrameInterceptor`] first; the library reads the rest. The library writes frame by frame and flushes
-//! in between. Here its frames are collected, and sent when the connection's turn ends ([`FramedSocket::poll_out`]) or when
-//! there are many. While the client reads nothing, no more than [`MOST_OUT`] is collected; the library then stops writing,
-//! and nothing more is read. The [`FrameLedger`] sees every byte in either direction.
+//! Input passes the [`FrameInterceptor`] first; the library reads the rest. The library writes frame by frame and flushes in
+//! between. Its frames are collected here, and sent at the end of a round ([`FramedSocket::poll_out`]) or when the buffer is
+//! full. While the client reads nothing, at most [`MOST_OUT`] bytes are collected; then the library stops writing, and nothing
+//! more is read. The [`FrameLedger`] examines every byte in either direction.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -28,42 +28,42 @@ use crate::server::timer::Timers;
 /// The socket with the pending bytes of both directions.
 pub(super) struct FramedSocket<S> {
     stream: S,
-    /// Input that was not sorted yet.
+    /// Input that the interceptor has not removed yet.
     input: Vec<u8>,
-    /// How much of `input` was.
+    /// The number of bytes of `input` that the interceptor has processed.
     sorted: usize,
-    /// Whether there may be a whole frame in the rest.
+    /// Whether the rest of `input` may contain a complete frame.
     is_unsorted: bool,
-    /// The client sends no more.
+    /// Whether the client has closed its side.
     is_ended: bool,
-    /// Bytes of the client's greeting that the library has not read.
+    /// Bytes of the client's connection preface that the library has not read.
     greeting: usize,
     sieve: FrameInterceptor,
-    /// What the library is to read.
+    /// Input for the library.
     through: Vec<u8>,
-    /// How much of `through` it has read.
+    /// The number of bytes of `through` that the library has read.
     taken: usize,
     out: Vec<u8>,
-    /// How much of `out` has left.
+    /// The number of bytes of `out` that have been sent.
     at: usize,
-    /// A stream of records may keep the last one back.
+    /// Whether a flush is needed, because a TLS stream may buffer its last record.
     is_unflushed: bool,
-    /// The last output was not sent at once.
+    /// Whether the last output was not sent at once.
     is_slow: bool,
-    /// The library had to stop.
+    /// Whether the library had to stop writing.
     held: bool,
-    /// Bytes that have left since the beginning.
+    /// The number of bytes that have been sent since the beginning.
     pub(super) written: u64,
     pub(super) ledger: FrameLedger,
     timers: Rc<Timers>,
     spare: Rc<Spare>,
 }
 
-/// The library's hold on it.
+/// The stream of the library.
 pub(super) struct Half<S>(pub(super) Rc<RefCell<FramedSocket<S>>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
-    /// `begun` came before it was known to be HTTP/2; `most` is what a head may have.
+    /// `begun`: bytes that were read before HTTP/2 was detected. `most`: the maximum size of a head.
     pub(super) fn new(stream: S, begun: &BytesMut, core: &Core, most: usize) -> Self {
         let now_ms = core.timers.now_ms();
         let mut ledger = FrameLedger::new(now_ms);
@@ -90,17 +90,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
     }
 
-    /// Whether everything that was collected has left, also from a stream of records.
+    /// Whether all output has been sent, including a TLS stream's own buffer.
     pub(super) fn is_empty(&self) -> bool {
         self.out.is_empty() && !self.is_unflushed
     }
 
-    /// Whether more may be collected: while the client takes nothing, nothing more is read for it.
+    /// Whether more output may be collected. If not, nothing more is read, either.
     pub(super) fn has_room(&self) -> bool {
         self.out.len() < self.most_out()
     }
 
-    /// Bytes that may be collected: few for a client that did not take the last ones at once.
+    /// The maximum number of bytes to collect: few for a client that did not receive the last ones at once.
     pub(super) fn most_out(&self) -> usize {
         if self.is_slow {
             MOST_OUT_SLOW
@@ -109,32 +109,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
     }
 
-    /// Whether the library had to stop since the last time, and may go on now.
+    /// Whether the library had to stop writing since the last call, and may continue now.
     pub(super) fn take_held(&mut self) -> bool {
         self.has_room() && std::mem::take(&mut self.held)
     }
 
-    /// Whether there are bytes for the library to read.
+    /// Whether there is input for the library.
     pub(super) fn has_through(&self) -> bool {
         self.taken < self.through.len()
     }
 
-    /// Whether the library has not consumed its input.
+    /// Whether too much input for the library has accumulated.
     pub(super) fn is_clogged(&self) -> bool {
         self.through.len() - self.taken > MOST_THROUGH
     }
 
-    /// Whether something came that was not sorted, because there were too many.
+    /// Whether input remains that the interceptor has not processed, because a round was full.
     pub(super) fn has_unsorted(&self) -> bool {
         self.is_unsorted
     }
 
-    /// Whether the client sends no more.
+    /// Whether the client has closed its side.
     pub(super) fn is_ended(&self) -> bool {
         self.is_ended
     }
 
-    /// Gives the memory back that nothing waits in.
+    /// Returns empty buffers to the pool.
     pub(super) fn rest(&mut self) {
         if self.out.is_empty() && self.out.capacity() > 0 {
             self.spare.give(std::mem::take(&mut self.out));
@@ -147,10 +147,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
     }
 
-    /// Reads what has arrived; ready if there was something, or at the end.
+    /// Reads what has arrived; ready if there was input, or at the end.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ledger.flood().is_some() || self.is_ended {
-            // Not another frame of it: the connection's turn ends, and with it the connection.
+            // No further frame is read: the round ends, and with it the connection.
             return Poll::Pending;
         }
         if self.input.capacity() == 0 {
@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Sorts the input up to the next head, which it reads into `block`.
+    /// Passes the input through the interceptor up to the next head, which is decoded to `block`.
     pub(super) fn sort(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
         let all = self.input.get(self.sorted..).unwrap_or_default();
         let mut rest = all;
@@ -181,32 +181,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Ok(step)
     }
 
-    /// Hands a head to the library.
+    /// Passes a head to the library.
     pub(super) fn pass(&mut self, opening: &Opening, block: &Block) {
         self.sieve.pass(opening, block, &mut self.through);
     }
 
-    /// Hands the library a request without a body whose head it need not read.
+    /// Passes a stub of a request without a body to the library, which need not parse the head.
     pub(super) fn pass_stub(&mut self, opening: &Opening) {
         self.sieve.pass_stub(opening, &mut self.through);
     }
 
-    /// Whether a head may be answered here: between two frames of the library, whole heads of it.
+    /// Whether a head may be answered here: only between two complete frames of the library, and not within a header block.
     pub(super) fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
         self.sieve.may_respond(opening, block) && self.ledger.is_between_frames()
     }
 
-    /// Bytes of a body that the client has room for.
+    /// The number of bytes of a body that fit into the client's window.
     pub(super) fn window(&self) -> usize {
         self.sieve.window()
     }
 
-    /// Takes room for the body of an answer, if the client has it.
+    /// Reserves a part of the client's window for a body, if it is large enough.
     pub(super) fn take_window(&mut self, bytes: usize) -> bool {
         self.sieve.take_window(bytes)
     }
 
-    /// Collects an answer: its header block, and its body.
+    /// Writes a response to the output: its header block, and its body.
     pub(super) fn write_response(&mut self, stream: u32, encoded: &[u8], body: &[u8]) {
         if self.out.capacity() == 0 {
             self.out = self.spare.take();
@@ -218,7 +218,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.ledger.send(frames, self.timers.now_ms());
     }
 
-    /// Tells that the library has no stream left.
+    /// Records that the library has no open stream.
     pub(super) fn library_rests(&mut self) {
         self.sieve.library_rests();
     }
@@ -250,7 +250,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// The client does not take all of it: what waits for it keeps no more room than it needs.
+    /// Records that the client does not receive all output at once, and shrinks a large buffer to what is left.
     fn stall(&mut self) {
         self.is_slow = true;
         let rest = self.out.len() - self.at;
@@ -261,7 +261,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
     }
 
-    /// Bytes that have arrived since the beginning, as far as the system knows.
+    /// The number of bytes that the client has received since the beginning, as far as the operating system knows.
     pub(super) fn arrived(&self) -> u64
     where
         S: Unsent,
@@ -269,13 +269,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.written.saturating_sub(self.stream.unsent())
     }
 
-    /// Says that nothing follows.
+    /// Sends the rest and closes the sending side.
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_out(cx))?;
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    /// Reads and throws away: how much; 0 at the end.
+    /// Reads and discards input: the number of bytes, 0 at the end.
     pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut room = [0; 4096];
         let mut into = ReadBuf::new(&mut room);
@@ -283,7 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(into.filled().len()))
     }
 
-    /// What the library reads: the preface as it arrives, then the sorted input.
+    /// Returns input to the library: the connection preface as it arrives, then the input that passed the interceptor.
     fn poll_in(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.greeting > 0 {
             if self.input.is_empty() && !self.is_ended {
@@ -297,7 +297,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         }
         let waits = self.through.get(self.taken..).unwrap_or_default();
         if waits.is_empty() {
-            // The connection reads, and polls the library when there is something for it.
+            // The connection reads, and polls the library when it has input for it.
             return if self.is_ended {
                 Poll::Ready(Ok(()))
             } else {
@@ -314,7 +314,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Collects bytes: how many. Sends them if there are many.
+    /// Collects output, and returns the number of bytes. Sends it first if the buffer is full.
     fn poll_collect(
         &mut self,
         cx: &mut Context<'_>,
@@ -378,7 +378,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Half<S> {
         true
     }
 
-    /// Done when the turn ends.
+    /// Does nothing: the output is sent at the end of a round.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -388,14 +388,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Half<S> {
     }
 }
 
-/// Bytes that are collected before they are sent, but for one frame more: a dozen pages, and what one write takes well.
+/// The maximum number of bytes that are collected, plus one frame: a dozen pages, and a good size for one write.
 const MOST_OUT: usize = 128 * 1024;
 
-/// The same where the client is slower than that: a frame.
+/// The maximum for a slow client: one frame.
 const MOST_OUT_SLOW: usize = 16 * 1024;
 
-/// Bytes that wait for the library to read them: a dozen frames of an upload.
+/// The maximum number of bytes that wait for the library: a dozen frames of an upload.
 const MOST_THROUGH: usize = 192 * 1024;
 
-/// Room for one read: dozens of heads, or one frame of an upload.
+/// The buffer for one read: dozens of heads, or one frame of an upload.
 const READ_BYTES: usize = 16 * 1024 + frame_interceptor::FRAME_HEAD;
