@@ -22,7 +22,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::quota::{self, REQUEST_BYTES, StreamReservation};
 use super::request_head;
-use super::response::{self, Manner};
+use super::response::{self, SendOptions};
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
@@ -103,7 +103,7 @@ pub(super) async fn run(
     sites: Arc<Sites>,
     endpoints: Endpoints,
     request: StreamRequest,
-    mut held: StreamReservation,
+    mut reservation: StreamReservation,
 ) {
     let StreamRequest {
         head,
@@ -134,27 +134,27 @@ pub(super) async fn run(
         },
     };
     // Boxed, so that a response that waits for its client does not occupy the memory that a request needs.
-    let answered = boxed(stream.run(&head, parsed, open)).await;
-    if let Some(StreamAnswer {
-        response: mut answer,
+    let responded = boxed(stream.run(&head, parsed, open)).await;
+    if let Some(PendingResponse {
+        response: mut outgoing,
         open,
         rest: _rest,
-    }) = answered
+    }) = responded
     {
-        held.hold_response();
+        reservation.hold_response();
         // Also an error response: RFC 9110 §9.3.2.
         if head.is_head() {
-            answer.body = answer.body.unsent();
+            outgoing.body = outgoing.body.unsent();
         }
-        let manner = Manner {
+        let options = SendOptions {
             timer,
-            held,
+            reservation,
             write_timeout: core.limits.response_speed.window,
             urgency: head.urgency(),
             date: core.date.get(),
         };
-        let logged = core.logged_of(&answer);
-        let mut end = response::send(respond, answer, manner).await;
+        let logged = core.logged_of(&outgoing);
+        let mut end = response::send(respond, outgoing, options).await;
         end.logged = logged;
         open.close(&core, &end);
     }
@@ -182,7 +182,7 @@ impl StreamContext<'_> {
         head: &'p StreamHead,
         parsed: Option<Box<Parsed>>,
         mut open: OpenRecord<'p>,
-    ) -> Option<StreamAnswer<'p>> {
+    ) -> Option<PendingResponse<'p>> {
         let mailbox = Mailbox::default();
         let driver = Driver {
             core: self.core,
@@ -201,9 +201,9 @@ impl StreamContext<'_> {
                 let read = request_head::head(parts, &crumbs, most, &mut buffer, is_end);
                 let (head, framing) = match read {
                     Ok(read) => read,
-                    Err(refusal) => {
-                        return Some(StreamAnswer {
-                            response: no_request(refusal.status(), &open.request_id),
+                    Err(error) => {
+                        return Some(PendingResponse {
+                            response: no_request(error.status(), &open.request_id),
                             open,
                             rest: None,
                         });
@@ -228,7 +228,7 @@ impl StreamContext<'_> {
             open.close(self.core, &RecordEnd::vanished());
             return None;
         };
-        Some(StreamAnswer {
+        Some(PendingResponse {
             response: responded.response,
             open,
             rest: responded.rest,
@@ -237,7 +237,7 @@ impl StreamContext<'_> {
 }
 
 /// A response to be sent.
-struct StreamAnswer<'p> {
+struct PendingResponse<'p> {
     response: Response,
     open: OpenRecord<'p>,
     /// The rest of a streamed body: the upstream's response continues only while it exists.
@@ -256,7 +256,7 @@ impl Protocol for Http2<'_> {
         if self.body.is_end_stream() {
             return Ok(());
         }
-        let response = response::response(StatusCode::CONTINUE, HeaderMap::new());
+        let response = response::bare_response(StatusCode::CONTINUE, HeaderMap::new());
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientGone)
     }
@@ -268,16 +268,16 @@ impl Protocol for Http2<'_> {
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
         let begin = || ReceiveProgress::begin(core.limits.body_speed, self.timer);
-        let coming = body.progress.get_or_insert_with(begin);
+        let progress = body.progress.get_or_insert_with(begin);
         loop {
-            let Ok(next) = self.timer.before(coming.until, self.body.data()).await else {
-                coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
+            let Ok(next) = self.timer.before(progress.until, self.body.data()).await else {
+                progress.judge(self.timer).map_err(|Late| BodyError::Late)?;
                 continue;
             };
             let Some(data) = next else { return Ok(None) };
             let data = data.map_err(|_| BodyError::Gone)?;
-            coming.add(data.len());
-            coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
+            progress.add(data.len());
+            progress.judge(self.timer).map_err(|Late| BodyError::Late)?;
             let Some(room) = body.room.checked_sub(data.len() as u64) else {
                 let note = "more bytes than the site allows";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
@@ -294,7 +294,7 @@ impl Protocol for Http2<'_> {
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
         let mut fields = interim.fields;
         response::strip(&mut fields);
-        let response = response::response(interim.status, fields);
+        let response = response::bare_response(interim.status, fields);
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientGone)
     }

@@ -53,7 +53,7 @@ const RESETS_REMEMBERED: usize = 50;
 /// The time for which late frames of reset streams are recognized.
 const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(1);
 
-/// The maximum number of requests that are reset before Galley has accepted them.
+/// The maximum number of requests that the client resets before Galley has accepted them.
 const RESETS_AHEAD: usize = 20;
 
 /// The maximum number of streams on a connection that Galley resets because of errors of the client.

@@ -6,14 +6,15 @@
 //! from the library is converted to the same head as in HTTP/1 ([`request_head`]); from then on, nothing depends on HTTP/2,
 //! in a task for each stream ([`exchange`], [`response`]).
 //!
-//! In each round the task reads what has arrived, answers the hits in the order of their urgency (RFC 9218), lets the library
-//! write all its frames into one buffer, and sends that ([`framed_socket`]). The library alternates between streams with data,
-//! one frame each.
+//! In each scheduling slice the task reads what has arrived, answers the hits in the order of their urgency (RFC 9218), lets
+//! the library write all its frames into one buffer, and sends that ([`framed_socket`]). The library alternates between streams
+//! with data, one frame each.
 
 mod connection;
 mod deadlines;
 mod ending;
 mod exchange;
+mod framed_socket;
 mod greeting;
 mod hit;
 mod ledger;
@@ -22,7 +23,6 @@ mod parsed;
 mod quota;
 mod request_head;
 mod response;
-mod wire;
 
 pub(super) use connection::{connection, resumed};
 pub(super) use greeting::is_greeted;

@@ -24,7 +24,7 @@ struct ParsedStream {
 }
 
 impl ParsedStreams {
-    /// Whether one more request may be added. A request waits for the next round of the library; requests that the library
+    /// Whether one more request may be added. A request waits for the next poll of the library; requests that the library
     /// refuses are removed with the next accepted one.
     pub(super) fn has_capacity(&self) -> bool {
         self.waiting.len() < MOST_STREAMS && self.bytes < MOST_BYTES

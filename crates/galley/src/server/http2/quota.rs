@@ -39,25 +39,26 @@ impl Quota {
     pub(super) fn admit(self: &Rc<Self>, fields: u64) -> Option<StreamReservation> {
         let bytes = fields + REQUEST_BYTES;
         let all = self.held.get() + bytes;
-        let paid = (all <= self.part()).then(|| self.budget.try_reserve(bytes))?;
-        let paid = paid?;
+        let reservation = (all <= self.share()).then(|| self.budget.try_reserve(bytes))?;
+        let reservation = reservation?;
         self.held.set(all);
         Some(StreamReservation {
-            paid,
+            reservation,
             fields,
             quota: Rc::clone(self),
         })
     }
 
     /// The number of bytes that one connection may currently reserve.
-    fn part(&self) -> u64 {
+    fn share(&self) -> u64 {
         let free = self.budget.limit().saturating_sub(self.budget.used());
-        free / PART
+        free / SHARE_DIVISOR
     }
 
     /// Whether the connection uses more than its current share, in responses that its client does not receive.
     pub(super) fn is_overdrawn(&self) -> bool {
-        self.is_waiting() && self.held.get() > self.part().max(RESPONSE_BYTES * FEW)
+        self.is_waiting()
+            && self.held.get() > self.share().max(RESPONSE_BYTES * MIN_WAITING_RESPONSES)
     }
 
     /// Whether a response waits for its client.
@@ -73,7 +74,7 @@ impl Quota {
 
 /// The memory that one stream has reserved, until its end.
 pub(super) struct StreamReservation {
-    paid: Reservation,
+    reservation: Reservation,
     /// The bytes of the request's fields, which are kept for the access record.
     fields: u64,
     quota: Rc<Quota>,
@@ -82,10 +83,10 @@ pub(super) struct StreamReservation {
 impl StreamReservation {
     /// Reduces the reservation to that of a response, because the request has been handled.
     pub(super) fn hold_response(&mut self) {
-        let before = self.paid.bytes();
-        self.paid.shrink_to(self.fields + RESPONSE_BYTES);
-        let given_back = before - self.paid.bytes();
-        self.quota.held.set(self.quota.held.get() - given_back);
+        let before = self.reservation.bytes();
+        self.reservation.shrink_to(self.fields + RESPONSE_BYTES);
+        let released = before - self.reservation.bytes();
+        self.quota.held.set(self.quota.held.get() - released);
     }
 
     /// Counts the stream as waiting for its client, until the guard is dropped.
@@ -105,7 +106,7 @@ impl StreamReservation {
 impl Drop for StreamReservation {
     fn drop(&mut self) {
         let held = &self.quota.held;
-        held.set(held.get() - self.paid.bytes());
+        held.set(held.get() - self.reservation.bytes());
     }
 }
 
@@ -137,17 +138,17 @@ pub(super) const REQUEST_BYTES: u64 = 16 * 1024;
 pub(super) const RESPONSE_BYTES: u64 = 6 * 1024;
 
 /// The number of responses that may wait on a connection for any usage of others: what a visitor downloads at one time.
-const FEW: u64 = 4;
+const MIN_WAITING_RESPONSES: u64 = 4;
 
 /// The divisor of the free memory for one connection.
-const PART: u64 = 4;
+const SHARE_DIVISOR: u64 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn greedy_connections_leave_room_for_others() {
+    fn greedy_connections_leave_memory_for_others() {
         let budget = MemoryBudget::new(200 * REQUEST_BYTES);
         let mut held = Vec::new();
         let mut last = usize::MAX;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_paid_for_by_number_and_length() {
+    fn fields_are_counted_by_number_and_length() {
         let budget = MemoryBudget::new(1 << 20);
         let quota = Quota::new(&budget);
         let mut fields = HeaderMap::new();

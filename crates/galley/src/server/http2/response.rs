@@ -29,10 +29,10 @@ use crate::server::write::{Ahead, read_verified};
 use crate::telemetry::fields::ResponseValues;
 
 /// The parameters for sending a stream's response.
-pub(super) struct Manner {
+pub(super) struct SendOptions {
     pub(super) timer: Timer,
     /// The memory of the stream.
-    pub(super) held: StreamReservation,
+    pub(super) reservation: StreamReservation,
     pub(super) write_timeout: Duration,
     /// From [`super::request_head::urgency`].
     pub(super) urgency: u8,
@@ -43,19 +43,19 @@ pub(super) struct Manner {
 /// before the end.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
-    mut answer: Response,
-    manner: Manner,
+    mut response: Response,
+    options: SendOptions,
 ) -> RecordEnd {
     let mut end = RecordEnd {
-        status: answer.status,
-        outcome: answer.outcome,
+        status: response.status,
+        outcome: response.outcome,
         body_bytes: 0,
-        upstream_time: answer.upstream_time,
+        upstream_time: response.upstream_time,
         vanished: false,
         logged: ResponseValues::new(),
     };
-    let body = std::mem::replace(&mut answer.body, ResponseBody::None);
-    let result = send_all(&mut respond, answer, body, manner, &mut end.body_bytes).await;
+    let body = std::mem::replace(&mut response.body, ResponseBody::None);
+    let result = send_all(&mut respond, response, body, options, &mut end.body_bytes).await;
     if let Err(reason) = result {
         respond.send_reset(reason);
         end.vanished = true;
@@ -65,12 +65,12 @@ pub(super) async fn send(
 
 async fn send_all(
     respond: &mut SendResponse<Bytes>,
-    answer: Response,
+    response: Response,
     body: ResponseBody,
-    manner: Manner,
+    options: SendOptions,
     sent: &mut u64,
 ) -> Result<(), Reason> {
-    let date = manner.date;
+    let date = options.date;
     let mut ahead = Ahead::default();
     let (length, is_end) = match &body {
         ResponseBody::None => (None, true),
@@ -90,12 +90,12 @@ async fn send_all(
         (length, is_end)
     };
     let out = respond
-        .send_response(head(answer, length, date), is_end)
+        .send_response(head(response, length, date), is_end)
         .map_err(|_| Reason::INTERNAL_ERROR)?;
     if is_end {
         return Ok(());
     }
-    let mut sending = Sending { out, manner };
+    let mut sending = Sending { out, options };
     match body {
         ResponseBody::None | ResponseBody::Unsent(_) => Ok(()),
         ResponseBody::Bytes(bytes) => sending.last(bytes, sent).await,
@@ -111,14 +111,14 @@ async fn send_all(
     }
 }
 
-fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpResponse<()> {
-    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut fields = match answer.fields {
+fn head(mut response: Response, length: Option<u64>, date: HttpDate) -> HttpResponse<()> {
+    let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut fields = match response.fields {
         ResponseFields::Own(own) => own,
         stored @ ResponseFields::Stored(_) => stored.map().clone(),
     };
     strip(&mut fields);
-    for (name, value) in answer.extra.drain(..) {
+    for (name, value) in response.extra.drain(..) {
         fields.append(name, value);
     }
     // RFC 9110 §6.6.1: a response that is generated here gets a date; a stored one keeps its date.
@@ -129,11 +129,11 @@ fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpRespon
     if let Some(length) = length.filter(|_| has_length) {
         fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
-    response(status, fields)
+    bare_response(status, fields)
 }
 
 /// A response without a body.
-pub(super) fn response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()> {
+pub(super) fn bare_response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()> {
     let mut response = HttpResponse::new(());
     *response.status_mut() = status;
     *response.headers_mut() = fields;
@@ -149,12 +149,12 @@ pub(super) fn add_date(fields: &mut HeaderMap, date: HttpDate) {
 
 /// Removes fields of HTTP/1 connections and fields that describe the length of the body (RFC 9113 section 8.2.2).
 pub(super) fn strip(fields: &mut HeaderMap) {
-    for name in &OF_FRAMING {
+    for name in &FRAMING_FIELDS {
         fields.remove(name);
     }
 }
 
-static OF_FRAMING: [HeaderName; 8] = [
+static FRAMING_FIELDS: [HeaderName; 8] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     HeaderName::from_static("keep-alive"),
@@ -174,7 +174,7 @@ enum StreamSource {
 /// A body that is being sent.
 pub(super) struct Sending {
     pub(super) out: SendStream<Bytes>,
-    pub(super) manner: Manner,
+    pub(super) options: SendOptions,
 }
 
 impl Sending {
@@ -190,8 +190,8 @@ impl Sending {
         sent: &mut u64,
     ) -> Result<(), Reason> {
         while !piece.is_empty() {
-            let room = self.room(piece.len()).await?;
-            let part = piece.split_to(room.min(piece.len()));
+            let capacity = self.wait_for_capacity(piece.len()).await?;
+            let part = piece.split_to(capacity.min(piece.len()));
             *sent += part.len() as u64;
             self.hand_over(part, is_last && piece.is_empty())?;
         }
@@ -208,10 +208,10 @@ impl Sending {
     }
 
     /// Waits until the client's window permits at least one byte, and returns the number of permitted bytes, up to `most`.
-    async fn room(&mut self, most: usize) -> Result<usize, Reason> {
-        let Self { out, manner } = self;
+    async fn wait_for_capacity(&mut self, most: usize) -> Result<usize, Reason> {
+        let Self { out, options } = self;
         // A stream with little output in the library gets fewer of its turns, so urgent streams may have more there.
-        let share = if manner.urgency > USUAL_URGENCY {
+        let share = if options.urgency > USUAL_URGENCY {
             SEND_BUFFER / 4
         } else {
             SEND_BUFFER
@@ -219,19 +219,19 @@ impl Sending {
         out.reserve_capacity(most.min(share));
         // The timeout of the connection applies first: if the client reads nothing at all, the connection ends with all its
         // streams.
-        let limit = 2 * manner.write_timeout + AFTER_CONNECTION;
+        let limit = 2 * options.write_timeout + AFTER_CONNECTION;
         loop {
-            let room = out.capacity();
-            if room > 0 {
-                return Ok(room.min(most));
+            let capacity = out.capacity();
+            if capacity > 0 {
+                return Ok(capacity.min(most));
             }
-            let _waits = manner.held.wait();
+            let _waits = options.reservation.wait();
             let waiting = poll_fn(|cx| out.poll_capacity(cx));
-            match manner.timer.within(limit, waiting).await {
+            match options.timer.within(limit, waiting).await {
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(_)) | None) => return Err(Reason::CANCEL),
                 Err(Late) => {
-                    manner.held.starve();
+                    options.reservation.starve();
                     return Err(Reason::CANCEL);
                 }
             }
@@ -281,9 +281,9 @@ impl Sending {
                     let mut at = start;
                     while at < end {
                         let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-                        let room = self.room(left).await?;
-                        let read = span::piece(file, at, room as u64).await;
-                        let piece = read.map_err(broken)?;
+                        let capacity = self.wait_for_capacity(left).await?;
+                        let read = span::piece(file, at, capacity as u64).await;
+                        let piece = read.map_err(internal_error)?;
                         at += piece.len() as u64;
                         self.piece(piece, false, sent).await?;
                     }
@@ -291,8 +291,10 @@ impl Sending {
                 (Part::Span { start, end }, StreamSource::Pieces(pieces)) => {
                     let mut at = start;
                     while at < end {
-                        self.room(1).await?;
-                        let piece = read_verified(pieces, at, end).await.map_err(broken)?;
+                        self.wait_for_capacity(1).await?;
+                        let piece = read_verified(pieces, at, end)
+                            .await
+                            .map_err(internal_error)?;
                         at += piece.len() as u64;
                         self.piece(piece, false, sent).await?;
                     }
@@ -303,7 +305,7 @@ impl Sending {
     }
 }
 
-fn broken(_: Gone) -> Reason {
+fn internal_error(_: Gone) -> Reason {
     Reason::INTERNAL_ERROR
 }
 

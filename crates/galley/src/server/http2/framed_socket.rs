@@ -1,9 +1,9 @@
 //! The socket below the library: passes input through the frame interceptor, and sends the output of many streams in few writes.
 //!
 //! Input passes the [`FrameInterceptor`] first; the library reads the rest. The library writes frame by frame and flushes in
-//! between. Its frames are collected here, and sent at the end of a round ([`FramedSocket::poll_out`]) or when the buffer is
-//! full. While the client reads nothing, at most [`MOST_OUT`] bytes are collected; then the library stops writing, and nothing
-//! more is read. The [`FrameLedger`] examines every byte in either direction.
+//! between. Its frames are collected here, and sent at the end of a scheduling slice ([`FramedSocket::poll_out`]) or when the
+//! buffer is full. While the client reads nothing, at most [`MAX_OUTPUT`] bytes are collected; then the library stops writing,
+//! and nothing more is read. The [`FrameLedger`] examines every byte in either direction.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -31,27 +31,27 @@ pub(super) struct FramedSocket<S> {
     /// Input that the interceptor has not removed yet.
     input: Vec<u8>,
     /// The number of bytes of `input` that the interceptor has processed.
-    sorted: usize,
+    processed: usize,
     /// Whether the rest of `input` may contain a complete frame.
-    is_unsorted: bool,
+    is_unprocessed: bool,
     /// Whether the client has closed its side.
     is_ended: bool,
     /// Bytes of the client's connection preface that the library has not read.
     greeting: usize,
-    sieve: FrameInterceptor,
+    interceptor: FrameInterceptor,
     /// Input for the library.
-    through: Vec<u8>,
-    /// The number of bytes of `through` that the library has read.
-    taken: usize,
-    out: Vec<u8>,
-    /// The number of bytes of `out` that have been sent.
-    at: usize,
+    library_input: Vec<u8>,
+    /// The number of bytes of `library_input` that the library has read.
+    library_read: usize,
+    output: Vec<u8>,
+    /// The number of bytes of `output` that have been sent.
+    sent: usize,
     /// Whether a flush is needed, because a TLS stream may buffer its last record.
     is_unflushed: bool,
     /// Whether the last output was not sent at once.
     is_slow: bool,
     /// Whether the library had to stop writing.
-    held: bool,
+    is_blocked: bool,
     /// The number of bytes that have been sent since the beginning.
     pub(super) written: u64,
     pub(super) ledger: FrameLedger,
@@ -60,29 +60,29 @@ pub(super) struct FramedSocket<S> {
 }
 
 /// The stream of the library.
-pub(super) struct Half<S>(pub(super) Rc<RefCell<FramedSocket<S>>>);
+pub(super) struct LibraryIo<S>(pub(super) Rc<RefCell<FramedSocket<S>>>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
-    /// `begun`: bytes that were read before HTTP/2 was detected. `most`: the maximum size of a head.
-    pub(super) fn new(stream: S, begun: &BytesMut, core: &Core, most: usize) -> Self {
+    /// `begun`: bytes that were read before HTTP/2 was detected. `max_head`: the maximum size of a head.
+    pub(super) fn new(stream: S, begun: &BytesMut, core: &Core, max_head: usize) -> Self {
         let now_ms = core.timers.now_ms();
         let mut ledger = FrameLedger::new(now_ms);
         ledger.receive(begun, now_ms);
         Self {
             stream,
             input: begun.to_vec(),
-            sorted: 0,
-            is_unsorted: !begun.is_empty(),
+            processed: 0,
+            is_unprocessed: !begun.is_empty(),
             is_ended: false,
             greeting: PREFACE.len(),
-            sieve: FrameInterceptor::new(most),
-            through: Vec::new(),
-            taken: 0,
-            out: Vec::new(),
-            at: 0,
+            interceptor: FrameInterceptor::new(max_head),
+            library_input: Vec::new(),
+            library_read: 0,
+            output: Vec::new(),
+            sent: 0,
             is_unflushed: false,
             is_slow: false,
-            held: false,
+            is_blocked: false,
             written: 0,
             ledger,
             timers: Rc::clone(&core.timers),
@@ -92,41 +92,41 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
 
     /// Whether all output has been sent, including a TLS stream's own buffer.
     pub(super) fn is_empty(&self) -> bool {
-        self.out.is_empty() && !self.is_unflushed
+        self.output.is_empty() && !self.is_unflushed
     }
 
     /// Whether more output may be collected. If not, nothing more is read, either.
-    pub(super) fn has_room(&self) -> bool {
-        self.out.len() < self.most_out()
+    pub(super) fn has_capacity(&self) -> bool {
+        self.output.len() < self.max_output()
     }
 
     /// The maximum number of bytes to collect: few for a client that did not receive the last ones at once.
-    pub(super) fn most_out(&self) -> usize {
+    pub(super) fn max_output(&self) -> usize {
         if self.is_slow {
-            MOST_OUT_SLOW
+            MAX_OUTPUT_SLOW
         } else {
-            MOST_OUT
+            MAX_OUTPUT
         }
     }
 
     /// Whether the library had to stop writing since the last call, and may continue now.
-    pub(super) fn take_held(&mut self) -> bool {
-        self.has_room() && std::mem::take(&mut self.held)
+    pub(super) fn take_blocked(&mut self) -> bool {
+        self.has_capacity() && std::mem::take(&mut self.is_blocked)
     }
 
     /// Whether there is input for the library.
-    pub(super) fn has_through(&self) -> bool {
-        self.taken < self.through.len()
+    pub(super) fn has_library_input(&self) -> bool {
+        self.library_read < self.library_input.len()
     }
 
     /// Whether too much input for the library has accumulated.
-    pub(super) fn is_clogged(&self) -> bool {
-        self.through.len() - self.taken > MOST_THROUGH
+    pub(super) fn is_library_behind(&self) -> bool {
+        self.library_input.len() - self.library_read > MAX_LIBRARY_INPUT
     }
 
-    /// Whether input remains that the interceptor has not processed, because a round was full.
-    pub(super) fn has_unsorted(&self) -> bool {
-        self.is_unsorted
+    /// Whether input remains that the interceptor has not processed, because a scheduling slice was full.
+    pub(super) fn has_unprocessed(&self) -> bool {
+        self.is_unprocessed
     }
 
     /// Whether the client has closed its side.
@@ -135,22 +135,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     }
 
     /// Returns empty buffers to the pool.
-    pub(super) fn rest(&mut self) {
-        if self.out.is_empty() && self.out.capacity() > 0 {
-            self.spare.give(std::mem::take(&mut self.out));
+    pub(super) fn release_buffers(&mut self) {
+        if self.output.is_empty() && self.output.capacity() > 0 {
+            self.spare.give(std::mem::take(&mut self.output));
         }
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.spare.give_input(std::mem::take(&mut self.input));
         }
-        if self.through.is_empty() {
-            self.through = Vec::new();
+        if self.library_input.is_empty() {
+            self.library_input = Vec::new();
         }
     }
 
     /// Reads what has arrived; ready if there was input, or at the end.
     pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.ledger.flood().is_some() || self.is_ended {
-            // No further frame is read: the round ends, and with it the connection.
+            // No further frame is read: the slice ends, and with it the connection.
             return Poll::Pending;
         }
         if self.input.capacity() == 0 {
@@ -160,89 +160,92 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.input.reserve(READ_BYTES);
         let count = ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx))?;
         self.is_ended = count == 0;
-        self.is_unsorted = true;
-        let came = self.input.get(before..).unwrap_or_default();
-        self.ledger.receive(came, self.timers.now_ms());
+        self.is_unprocessed = true;
+        let received = self.input.get(before..).unwrap_or_default();
+        self.ledger.receive(received, self.timers.now_ms());
         Poll::Ready(Ok(()))
     }
 
-    /// Passes the input through the interceptor up to the next head, which is decoded to `block`.
-    pub(super) fn sort(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
-        let all = self.input.get(self.sorted..).unwrap_or_default();
+    /// Passes the input library_input the interceptor up to the next head, which is decoded to `block`.
+    pub(super) fn intercept(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
+        let all = self.input.get(self.processed..).unwrap_or_default();
         let mut rest = all;
-        let step = self.sieve.next(&mut rest, &mut self.through, block)?;
-        self.sorted += all.len() - rest.len();
+        let step = self
+            .interceptor
+            .next(&mut rest, &mut self.library_input, block)?;
+        self.processed += all.len() - rest.len();
         if step == Intercepted::More {
             // The rest is the beginning of one frame.
-            self.input.drain(..self.sorted);
-            self.sorted = 0;
-            self.is_unsorted = false;
+            self.input.drain(..self.processed);
+            self.processed = 0;
+            self.is_unprocessed = false;
         }
         Ok(step)
     }
 
     /// Passes a head to the library.
     pub(super) fn pass(&mut self, opening: &Opening, block: &Block) {
-        self.sieve.pass(opening, block, &mut self.through);
+        self.interceptor
+            .pass(opening, block, &mut self.library_input);
     }
 
     /// Passes a stub of a request without a body to the library, which need not parse the head.
     pub(super) fn pass_stub(&mut self, opening: &Opening) {
-        self.sieve.pass_stub(opening, &mut self.through);
+        self.interceptor.pass_stub(opening, &mut self.library_input);
     }
 
     /// Whether a head may be answered here: only between two complete frames of the library, and not within a header block.
     pub(super) fn may_respond(&self, opening: &Opening, block: &Block) -> bool {
-        self.sieve.may_respond(opening, block) && self.ledger.is_between_frames()
+        self.interceptor.may_respond(opening, block) && self.ledger.is_between_frames()
     }
 
     /// The number of bytes of a body that fit into the client's window.
     pub(super) fn window(&self) -> usize {
-        self.sieve.window()
+        self.interceptor.window()
     }
 
     /// Reserves a part of the client's window for a body, if it is large enough.
     pub(super) fn take_window(&mut self, bytes: usize) -> bool {
-        self.sieve.take_window(bytes)
+        self.interceptor.take_window(bytes)
     }
 
     /// Writes a response to the output: its header block, and its body.
     pub(super) fn write_response(&mut self, stream: u32, encoded: &[u8], body: &[u8]) {
-        if self.out.capacity() == 0 {
-            self.out = self.spare.take();
+        if self.output.capacity() == 0 {
+            self.output = self.spare.take();
         }
-        let before = self.out.len();
-        frame_interceptor::write_head(&mut self.out, stream, body.is_empty(), encoded);
-        frame_interceptor::write_body(&mut self.out, stream, body);
-        let frames = self.out.get(before..).unwrap_or_default();
+        let before = self.output.len();
+        frame_interceptor::write_head(&mut self.output, stream, body.is_empty(), encoded);
+        frame_interceptor::write_body(&mut self.output, stream, body);
+        let frames = self.output.get(before..).unwrap_or_default();
         self.ledger.send(frames, self.timers.now_ms());
     }
 
     /// Records that the library has no open stream.
     pub(super) fn library_rests(&mut self) {
-        self.sieve.library_rests();
+        self.interceptor.library_rests();
     }
 
     /// Sends the collected output; ready when all of it has been sent.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let leaves_at_once = self.at == 0 && !self.out.is_empty();
-        while self.at < self.out.len() {
-            let rest = self.out.get(self.at..).unwrap_or_default();
+        let is_first_write = self.sent == 0 && !self.output.is_empty();
+        while self.sent < self.output.len() {
+            let rest = self.output.get(self.sent..).unwrap_or_default();
             let Poll::Ready(count) = Pin::new(&mut self.stream).poll_write(cx, rest) else {
-                self.stall();
+                self.note_slow_client();
                 return Poll::Pending;
             };
             let count = count?;
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.at += count;
+            self.sent += count;
             self.written += count as u64;
             self.is_unflushed = true;
         }
-        self.is_slow &= !leaves_at_once;
-        self.out.clear();
-        self.at = 0;
+        self.is_slow &= !is_first_write;
+        self.output.clear();
+        self.sent = 0;
         if self.is_unflushed {
             ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
             self.is_unflushed = false;
@@ -251,13 +254,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
     }
 
     /// Records that the client does not receive all output at once, and shrinks a large buffer to what is left.
-    fn stall(&mut self) {
+    fn note_slow_client(&mut self) {
         self.is_slow = true;
-        let rest = self.out.len() - self.at;
-        if self.out.capacity() - rest > MOST_OUT_SLOW {
-            self.out.drain(..self.at);
-            self.at = 0;
-            self.out.shrink_to_fit();
+        let rest = self.output.len() - self.sent;
+        if self.output.capacity() - rest > MAX_OUTPUT_SLOW {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+            self.output.shrink_to_fit();
         }
     }
 
@@ -277,14 +280,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
 
     /// Reads and discards input: the number of bytes, 0 at the end.
     pub(super) fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut room = [0; 4096];
-        let mut into = ReadBuf::new(&mut room);
+        let mut buffer = [0; 4096];
+        let mut into = ReadBuf::new(&mut buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut into))?;
         Poll::Ready(Ok(into.filled().len()))
     }
 
     /// Returns input to the library: the connection preface as it arrives, then the input that passed the interceptor.
-    fn poll_in(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_library_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if self.greeting > 0 {
             if self.input.is_empty() && !self.is_ended {
                 ready!(self.poll_fill(cx))?;
@@ -295,8 +302,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
             self.greeting -= count;
             return Poll::Ready(Ok(()));
         }
-        let waits = self.through.get(self.taken..).unwrap_or_default();
-        if waits.is_empty() {
+        let pending = self
+            .library_input
+            .get(self.library_read..)
+            .unwrap_or_default();
+        if pending.is_empty() {
             // The connection reads, and polls the library when it has input for it.
             return if self.is_ended {
                 Poll::Ready(Ok(()))
@@ -304,60 +314,60 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
                 Poll::Pending
             };
         }
-        let count = waits.len().min(into.remaining());
-        into.put_slice(waits.get(..count).unwrap_or_default());
-        self.taken += count;
-        if self.taken == self.through.len() {
-            self.through.clear();
-            self.taken = 0;
+        let count = pending.len().min(into.remaining());
+        into.put_slice(pending.get(..count).unwrap_or_default());
+        self.library_read += count;
+        if self.library_read == self.library_input.len() {
+            self.library_input.clear();
+            self.library_read = 0;
         }
         Poll::Ready(Ok(()))
     }
 
     /// Collects output, and returns the number of bytes. Sends it first if the buffer is full.
-    fn poll_collect(
+    fn poll_library_write(
         &mut self,
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if !self.has_room() {
+        if !self.has_capacity() {
             match self.poll_out(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    self.held = true;
+                    self.is_blocked = true;
                     return Poll::Pending;
                 }
             }
         }
         let now_ms = self.timers.now_ms();
-        if self.out.capacity() == 0 {
-            self.out = self.spare.take();
+        if self.output.capacity() == 0 {
+            self.output = self.spare.take();
         }
         let count = pieces.iter().map(|piece| piece.len()).sum();
-        self.out.reserve(count);
+        self.output.reserve(count);
         for piece in pieces {
             let data = self.ledger.send(piece, now_ms);
             if data > 0 {
-                self.sieve.library_sent(data, &mut self.through);
+                self.interceptor.library_sent(data, &mut self.library_input);
             }
-            self.out.extend_from_slice(piece);
+            self.output.extend_from_slice(piece);
         }
         Poll::Ready(Ok(count))
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Half<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for LibraryIo<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.0.borrow_mut().poll_in(cx, into)
+        self.0.borrow_mut().poll_library_read(cx, into)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Half<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for LibraryIo<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -371,14 +381,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Half<S> {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.borrow_mut().poll_collect(cx, pieces)
+        self.0.borrow_mut().poll_library_write(cx, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    /// Does nothing: the output is sent at the end of a round.
+    /// Does nothing: the output is sent at the end of a scheduling slice.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -389,13 +399,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Half<S> {
 }
 
 /// The maximum number of bytes that are collected, plus one frame: a dozen pages, and a good size for one write.
-const MOST_OUT: usize = 128 * 1024;
+const MAX_OUTPUT: usize = 128 * 1024;
 
 /// The maximum for a slow client: one frame.
-const MOST_OUT_SLOW: usize = 16 * 1024;
+const MAX_OUTPUT_SLOW: usize = 16 * 1024;
 
 /// The maximum number of bytes that wait for the library: a dozen frames of an upload.
-const MOST_THROUGH: usize = 192 * 1024;
+const MAX_LIBRARY_INPUT: usize = 192 * 1024;
 
 /// The buffer for one read: dozens of heads, or one frame of an upload.
 const READ_BYTES: usize = 16 * 1024 + frame_interceptor::FRAME_HEAD;
