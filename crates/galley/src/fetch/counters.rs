@@ -160,7 +160,7 @@ impl FetchCounters {
     }
 }
 
-/// The maximum number of recorded pages of one site: people ask for the reason soon.
+/// The maximum number of recorded pages of one site: the reason is usually requested soon.
 const MOST_LATELY: usize = 64;
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         uncacheable: &Uncacheable<'_>,
     ) {
-        in_progress.is_not_stored(uncacheable.why);
+        in_progress.set_not_stored(uncacheable.why);
         let lifetime = job.storage().hit_for_pass;
         self.store(
             job,

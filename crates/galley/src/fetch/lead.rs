@@ -25,7 +25,7 @@ use http::header;
 
 use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
-use super::in_progress::{InProgressFetch, is_given_up};
+use super::in_progress::{InProgressFetch, is_abandoned};
 use super::jobs::IncludingPage;
 use super::rfc9111::{HeadUpdate, Validated};
 use super::spool::{AHEAD, ResponseSpool};
@@ -86,7 +86,7 @@ impl FetchWorker {
                 spool.end(writer).await;
             }
             Err(failure) => {
-                if !is_given_up(in_progress, failure) {
+                if !is_abandoned(in_progress, failure) {
                     self.note_failure(job, failure);
                 }
                 self.finish_fetch(in_progress);
@@ -292,7 +292,7 @@ impl FetchWorker {
         mut incoming: IncomingResponse,
         why: NotStored,
     ) -> Result<Option<ToStore>, FillError> {
-        in_progress.is_not_stored(why);
+        in_progress.set_not_stored(why);
         // An error is not a property of the address, and a response to credentials says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !job.info.has_authorization();
         if is_of_address {
@@ -323,7 +323,7 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         why: NotStored,
     ) {
-        in_progress.is_not_stored(why);
+        in_progress.set_not_stored(why);
         tracing::debug!(
             site = job.site.name,
             why = why.word(),

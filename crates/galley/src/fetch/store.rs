@@ -170,11 +170,11 @@ impl FetchWorker {
             },
             length: incoming.length(),
         });
-        in_progress.shows_head();
+        in_progress.announce_head();
         to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
         let note_progress = || in_progress.note_progress();
         relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
-        // In a page that was fetched as a deeply nested include, includes are missing that the page has when a client requests it.
+        // A page that was fetched as a deeply nested include lacks includes that it has when a client requests it.
         let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
         if incoming.ended_well() {
             return Ok(Some(to_store).filter(|_| is_whole && job.may_store));
@@ -329,7 +329,7 @@ impl FetchWorker {
         write_to_disk(&job.site, entry, outcome);
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
-                in_progress.stores(entry);
+                in_progress.note_stored(entry);
                 self.share(job, in_progress, entry);
                 job.site.counters.stored(&job.key);
             }

@@ -59,7 +59,7 @@ pub(super) async fn connection(
         if connection.input.is_empty() && first_byte(&core, &mut connection).await.is_err() {
             return connection.part();
         }
-        if std::mem::take(&mut may_be_h2) && http2::is_greeted(&core, &mut connection).await {
+        if std::mem::take(&mut may_be_h2) && http2::has_preface(&core, &mut connection).await {
             endpoints
                 .local
                 .get_or_insert_with(|| connection.local_address());

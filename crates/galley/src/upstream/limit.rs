@@ -89,7 +89,7 @@ impl ConcurrencyLimit {
         }))
     }
 
-    /// Waits for a slot. Cancel-safe: a cancelled request holds no slot and is not queued.
+    /// Waits for a slot. Cancel-safe: a canceled request holds no slot and is not queued.
     pub(super) async fn enter(
         &self,
         identity: QueueIdentity,

@@ -55,7 +55,7 @@ impl UpstreamPool {
         waiting == 0 && taken * 2 < slots
     }
 
-    /// Waits for a slot. Cancel-safe: a cancelled request holds no slot and is not queued.
+    /// Waits for a slot. Cancel-safe: a canceled request holds no slot and is not queued.
     ///
     /// Errors: [`FillError::Overload`] if no slot becomes free in time, [`FillError::Paused`] if the circuit breaker is open.
     pub async fn enter(

@@ -70,7 +70,7 @@ fn a_replaced_fetch_does_not_overwrite_a_newer_page() {
         in_progress.may_replace(Some(&stored(200))),
         "nobody overtook it"
     );
-    in_progress.give_way("");
+    in_progress.set_overtaken("");
     assert!(in_progress.may_replace(None));
     assert!(in_progress.may_replace(Some(&stored(90))));
     assert!(!in_progress.may_replace(Some(&stored(200))));
@@ -93,8 +93,8 @@ async fn the_first_head_is_used_and_one_failure_of_two_is_ignored() {
     assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
     assert!(response.try_recv().is_err(), "the first may still answer");
     first_writer.fail(FillError::Closed);
-    let judged = HeadVerdict::Failed(FillError::Closed);
-    assert!(wait.take(0, &judged, None).is_none());
+    let verdict = HeadVerdict::Failed(FillError::Closed);
+    assert!(wait.take(0, &verdict, None).is_none());
     assert!(matches!(response.await, Ok(Err(FillError::Closed))));
 }
 
@@ -106,8 +106,8 @@ async fn a_disconnected_client_waits_no_longer() {
     wait.join(&in_progress, WaitTerms::Joined);
     assert_eq!(in_progress.fill.readers(), 1);
     drop(response);
-    assert!(matches!(wait.event().await, WaiterEvent::Left));
-    tokio::join!(in_progress.abandoned(), async { wait.leave() });
+    assert!(matches!(wait.event().await, WaiterEvent::Disconnected));
+    tokio::join!(in_progress.abandoned(), async { wait.cancel() });
     assert_eq!(in_progress.fill.readers(), 0);
 }
 
@@ -121,12 +121,12 @@ async fn a_fetch_is_abandoned_when_its_last_waiter_has_disconnected() {
         wait
     };
     let (first, second) = (wait(), wait());
-    first.leave();
+    first.cancel();
     tokio::select! {
         biased;
         () = in_progress.abandoned() => unreachable!("one waits"),
         () = std::future::ready(()) => {}
     }
-    second.leave();
+    second.cancel();
     in_progress.abandoned().await;
 }

@@ -93,7 +93,7 @@ impl FetchWorker {
                 (fields, share)
             }
             Storability::Skip(why) => {
-                in_progress.is_not_stored(why);
+                in_progress.set_not_stored(why);
                 self.drop_held(&page.site, held);
                 (self.private_head(&merged), FillSharing::Private)
             }

@@ -37,7 +37,7 @@ pub(super) struct FramedSocket<S> {
     /// Whether the client has closed its side.
     is_ended: bool,
     /// Bytes of the client's connection preface that the library has not read.
-    greeting: usize,
+    preface_left: usize,
     interceptor: FrameInterceptor,
     /// Input for the library.
     library_input: Vec<u8>,
@@ -74,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
             processed: 0,
             is_unprocessed: !begun.is_empty(),
             is_ended: false,
-            greeting: PREFACE.len(),
+            preface_left: PREFACE.len(),
             interceptor: FrameInterceptor::new(max_head),
             library_input: Vec::new(),
             library_read: 0,
@@ -292,14 +292,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.greeting > 0 {
+        if self.preface_left > 0 {
             if self.input.is_empty() && !self.is_ended {
                 ready!(self.poll_fill(cx))?;
             }
-            let count = self.greeting.min(self.input.len()).min(into.remaining());
+            let count = self
+                .preface_left
+                .min(self.input.len())
+                .min(into.remaining());
             into.put_slice(self.input.get(..count).unwrap_or_default());
             self.input.drain(..count);
-            self.greeting -= count;
+            self.preface_left -= count;
             return Poll::Ready(Ok(()));
         }
         let pending = self

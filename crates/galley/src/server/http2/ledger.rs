@@ -73,7 +73,7 @@ impl FrameLedger {
             let cost = match frame.kind {
                 HEADERS => {
                     self.counts.streams += 1;
-                    self.idle.add(OF_REQUEST);
+                    self.idle.add(REQUEST_REFILL);
                     0
                 }
                 DATA if frame.may_have_data() => {
@@ -85,7 +85,7 @@ impl FrameLedger {
                     self.reset(now_ms);
                     0
                 }
-                SETTINGS if !is_ack => OF_SETTINGS,
+                SETTINGS if !is_ack => SETTINGS_COST,
                 _ => 1,
             };
             if !self.idle.take(cost, now_ms) {
@@ -111,7 +111,7 @@ impl FrameLedger {
                 DATA => {
                     data = data.saturating_add(frame.length);
                     // The client responds with window updates for the stream and the connection. Tiny frames refill nothing.
-                    if frame.length >= WORTHWHILE {
+                    if frame.length >= MIN_DATA {
                         self.idle.add(2);
                     }
                 }
@@ -127,7 +127,10 @@ impl FrameLedger {
 
     /// Counts streams whose responses the client requested and did not read: they hold memory for a long time.
     pub(super) fn starve(&mut self, streams: u32, now_ms: u64) {
-        if !self.resets.take(streams.saturating_mul(OF_STARVED), now_ms) {
+        if !self
+            .resets
+            .take(streams.saturating_mul(STARVED_COST), now_ms)
+        {
             self.flood.get_or_insert(Flood::Resets);
         }
     }
@@ -153,7 +156,7 @@ impl FrameInfo {
         let least = if self.flags & PADDED == 0 {
             0
         } else {
-            MOST_PADDING
+            MAX_PADDING
         };
         self.length > least
     }
@@ -252,16 +255,16 @@ const IDLE_FRAMES: Rate = Rate {
 };
 
 /// The minimum length of a DATA frame that refills the allowance, in bytes.
-const WORTHWHILE: u32 = 256;
+const MIN_DATA: u32 = 256;
 
 /// A request is accompanied by a priority and window updates.
-const OF_REQUEST: u32 = 4;
+const REQUEST_REFILL: u32 = 4;
 
 /// Settings change all open streams.
-const OF_SETTINGS: u32 = 20;
+const SETTINGS_COST: u32 = 20;
 
 /// A paused player starves one stream, and does not start twenty within a minute.
-const OF_STARVED: u32 = 10;
+const STARVED_COST: u32 = 10;
 
 /// The length of the client's connection preface.
 const PREFACE_BYTES: u32 = 24;
@@ -277,7 +280,7 @@ const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
 /// The maximum length of the padding in a frame, including the length field (RFC 9113 section 6.1).
-const MOST_PADDING: u32 = 256;
+const MAX_PADDING: u32 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -291,14 +294,14 @@ mod tests {
         bytes
     }
 
-    fn greeted() -> FrameLedger {
+    fn after_preface() -> FrameLedger {
         let mut ledger = FrameLedger::new(0);
         ledger.receive(PREFACE, 0);
         ledger
     }
 
     #[test]
-    fn frames_are_found_however_they_come() {
+    fn frames_are_found_in_pieces_of_any_size() {
         assert_eq!(PREFACE.len(), usize::try_from(PREFACE_BYTES).unwrap());
         let bytes = [
             PREFACE.to_vec(),
@@ -324,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_begun_until_its_last_byte() {
-        let mut ledger = greeted();
+    fn a_head_is_incomplete_until_its_last_byte() {
+        let mut ledger = after_preface();
         let head = [
             frame(HEADERS, 0, 5),
             frame(CONTINUATION, 0, 0),
@@ -343,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn resets_of_either_side_draw_on_one_allowance() {
-        let mut ledger = greeted();
+    fn resets_of_either_side_use_one_allowance() {
+        let mut ledger = after_preface();
         for _ in 0..RESETS.most / 2 {
             ledger.receive(&frame(RST_STREAM, 0, 4), 0);
             ledger.send(&frame(RST_STREAM, 0, 4), 0);
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_nothing_is_allowed_beside_what_asks() {
+    fn frames_without_content_are_allowed_only_with_requests_and_data() {
         for (kind, flags, length) in [
             (6, 0, 8),
             (SETTINGS, 0, 0),
@@ -369,7 +372,7 @@ mod tests {
             (DATA, PADDED, 9),
             (77, 0, 9),
         ] {
-            let mut ledger = greeted();
+            let mut ledger = after_preface();
             let mut sent = 0;
             while ledger.flood().is_none() {
                 ledger.receive(&frame(kind, flags, length), 0);
@@ -381,7 +384,7 @@ mod tests {
         for (length, is_flood) in [(1000_u32, false), (1, true)] {
             let data = [&length.to_be_bytes()[1..], &[DATA, 0, 0, 0, 0, 1]].concat();
             let data = [data, vec![7; usize::try_from(length).unwrap()]].concat();
-            let mut ledger = greeted();
+            let mut ledger = after_preface();
             for _ in 0..10_000 {
                 ledger.send(&data, 0);
                 ledger.receive(&frame(8, 0, 4), 0);

@@ -15,14 +15,14 @@ mod deadlines;
 mod ending;
 mod exchange;
 mod framed_socket;
-mod greeting;
 mod hit;
 mod ledger;
 mod limits;
 mod parsed;
+mod preface;
 mod quota;
 mod request_head;
 mod response;
 
 pub(super) use connection::{connection, resumed};
-pub(super) use greeting::is_greeted;
+pub(super) use preface::has_preface;

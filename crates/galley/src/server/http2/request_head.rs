@@ -30,7 +30,7 @@ pub(super) fn head<'b, 'r>(
     parts: &'b Parts,
     crumbs: &'b [u8],
     head_bytes: usize,
-    room: &'r mut Http2HeadBuffer<'b>,
+    buffer: &'r mut Http2HeadBuffer<'b>,
     is_end: bool,
 ) -> Result<(Head<'b, 'r>, Framing<'b>), BadRequest> {
     let limits = head::HeadLimits {
@@ -40,7 +40,7 @@ pub(super) fn head<'b, 'r>(
     let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs));
     let fields =
         bytes_of(&parts.headers).filter(|(name, _)| crumbs.is_empty() || *name != b"cookie");
-    let head = h2::head(&line(parts), fields.chain(joined), &limits, room)?;
+    let head = h2::head(&line(parts), fields.chain(joined), &limits, buffer)?;
     let framing = framing::frame_h2(&head, is_end)?;
     Ok((head, framing))
 }
@@ -156,13 +156,13 @@ pub(super) fn fields_of(block: &Block) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// The urgency of a request, from 0 to 7, in its `priority` (RFC 9218 section 4.1); 3 if it has none.
 pub(super) fn urgency(fields: &HeaderMap) -> u8 {
     let value = fields.get("priority");
-    value.map_or(USUAL_URGENCY, |value| urgency_in(value.as_bytes()))
+    value.map_or(DEFAULT_URGENCY, |value| urgency_in(value.as_bytes()))
 }
 
 /// As [`urgency`], for fields of the fast path.
 pub(super) fn urgency_of(block: &Block) -> u8 {
     let value = block.fields().find(|(name, _)| *name == b"priority");
-    value.map_or(USUAL_URGENCY, |(_, value)| urgency_in(value))
+    value.map_or(DEFAULT_URGENCY, |(_, value)| urgency_in(value))
 }
 
 fn urgency_in(value: &[u8]) -> u8 {
@@ -172,11 +172,11 @@ fn urgency_in(value: &[u8]) -> u8 {
             [b'u', b'=', digit @ b'0'..=b'7'] => Some(digit - b'0'),
             _ => None,
         })
-        .unwrap_or(USUAL_URGENCY)
+        .unwrap_or(DEFAULT_URGENCY)
 }
 
 /// The default of RFC 9218 section 4.1.
-pub(super) const USUAL_URGENCY: u8 = 3;
+pub(super) const DEFAULT_URGENCY: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crumbs_become_one_cookie() {
+    fn cookie_crumbs_are_joined() {
         let mut fields = HeaderMap::new();
         let mut crumbs = Vec::new();
         fields.append(header::COOKIE, HeaderValue::from_static("a=1; b=2"));
@@ -198,8 +198,8 @@ mod tests {
         *request.headers_mut() = fields;
         *request.uri_mut() = "http://a.test/x".parse().unwrap();
         let (parts, ()) = request.into_parts();
-        let mut room = Http2HeadBuffer::new();
-        let (head, _) = head(&parts, &crumbs, 1000, &mut room, true).unwrap();
+        let mut buffer = Http2HeadBuffer::new();
+        let (head, _) = head(&parts, &crumbs, 1000, &mut buffer, true).unwrap();
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(
             fields,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_the_library() {
+    fn requests_that_are_not_plain_are_passed_to_the_library() {
         const LINE: [(&str, &str); 4] = [
             (":method", "GET"),
             (":scheme", "https"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn urgency_is_what_the_field_says() {
+    fn urgency_is_read_from_the_priority_field() {
         for (value, wanted) in [
             ("u=0", 0),
             ("i, u=7", 7),
@@ -280,6 +280,6 @@ mod tests {
             fields.insert("priority", HeaderValue::from_static(value));
             assert_eq!(urgency(&fields), wanted, "{value}");
         }
-        assert_eq!(urgency(&HeaderMap::new()), USUAL_URGENCY);
+        assert_eq!(urgency(&HeaderMap::new()), DEFAULT_URGENCY);
     }
 }

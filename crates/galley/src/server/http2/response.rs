@@ -19,7 +19,7 @@ use http::{Response as HttpResponse, StatusCode};
 
 use super::limits::SEND_BUFFER;
 use super::quota::StreamReservation;
-use super::request_head::USUAL_URGENCY;
+use super::request_head::DEFAULT_URGENCY;
 use crate::request::{Response, ResponseBody, ResponseFields};
 use crate::server::io::{Gone, HttpDate};
 use crate::server::record::RecordEnd;
@@ -211,7 +211,7 @@ impl Sending {
     async fn wait_for_capacity(&mut self, most: usize) -> Result<usize, Reason> {
         let Self { out, options } = self;
         // A stream with little output in the library gets fewer of its turns, so urgent streams may have more there.
-        let share = if options.urgency > USUAL_URGENCY {
+        let share = if options.urgency > DEFAULT_URGENCY {
             SEND_BUFFER / 4
         } else {
             SEND_BUFFER

@@ -21,7 +21,7 @@ use crate::server::timer::Timer;
 use crate::telemetry::http2::Http2EndReason;
 
 /// Whether a connection without TLS begins with the client's connection preface (RFC 9113 section 3.4).
-pub(in crate::server) async fn is_greeted(core: &Core, connection: &mut ClientConnection) -> bool {
+pub(in crate::server) async fn has_preface(core: &Core, connection: &mut ClientConnection) -> bool {
     let deadline = connection.timer.deadline(core.limits.head_timeout);
     while connection.input.len() < PREFACE.len() {
         if !PREFACE.starts_with(&connection.input)
