@@ -208,7 +208,7 @@ async fn encode(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), F
 /// The compressed body for a request that waited for a fetch.
 #[derive(Default)]
 pub(super) struct EncodedBody {
-    /// A reader of the compressed page; `None`: the request keeps its reader.
+    /// A reader of the compressed page; `None`: the reader in the request's slot is used.
     pub(super) reader: Option<FillReader>,
     /// The task that compresses the page, which the caller must run.
     pub(super) coder: Option<Coder>,

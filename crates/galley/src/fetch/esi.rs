@@ -101,7 +101,7 @@ impl FetchWorker {
     }
 
     /// Assembles the response to a request that bypasses the cache. Returns whether it had ESI tags. For `HEAD`, only removes
-    /// the length.
+    /// the length and the validators.
     pub(super) async fn assemble_passed(
         self: &Rc<Self>,
         job: &PassJob,

@@ -81,7 +81,7 @@ impl FetchWorker {
             }
         };
         let (head, stream) = self.passed(job, &incoming);
-        // Short responses are complete by then, so the client's thread is woken once for all of their parts.
+        // A short response is complete at once: its client's thread is woken once for all of its parts.
         writer.hold();
         writer.head(head);
         let mut spool = ResponseSpool::new(&self.spools, AHEAD);

@@ -48,14 +48,14 @@ impl SharedLookup<'_> {
         }
     }
 
-    /// The page, if it satisfies the request and is newer than every purge that may have been acknowledged by now.
+    /// The page, if it satisfies the request and no purge of it that may have been acknowledged by now is newer.
     pub fn accept(&self, info: &RequestInfo, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
         let entry = self.read(found)?;
         let decision = self.decision(info, &entry);
         matches!(decision, Decision::Hit | Decision::HitAndRefresh).then_some(entry)
     }
 
-    /// The page that another node stored, if it is newer than every purge that may have been acknowledged by now.
+    /// The page that another node stored, unless a purge of it that may have been acknowledged by now is newer.
     pub(super) fn read(&self, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
         let purges = &self.site.purges;
         let born = |number| {

@@ -126,7 +126,7 @@ mod tests {
         let hang: Vec<_> = (0..MAX_LOOKUPS)
             .map(|_| Arc::clone(&name.in_progress))
             .collect();
-        // No address is known yet, so the name is lookup up.
+        // No address is known yet, so the name is looked up.
         let first = name.look_up().await.unwrap_err();
         assert_ne!(first.kind(), io::ErrorKind::TimedOut);
         name.result_or_known(Ok(vec!["192.0.2.1:80".parse().unwrap()]))

@@ -108,8 +108,8 @@ impl FetchWorker {
         Ok(())
     }
 
-    /// Updates a stored response from the head of a response to `HEAD`, or removes it if the head shows that the origin has another
-    /// one.
+    /// Updates a stored response from the head of a response to `HEAD`, or removes it if the origin has another one or it cannot
+    /// be updated.
     pub(super) fn learn_head(
         &self,
         job: &ValidatingExchange<'_>,
@@ -164,7 +164,7 @@ impl FetchWorker {
         }
     }
 
-    /// Removes a stored response that the origin no longer has.
+    /// Removes a stored response that may no longer be used.
     fn drop_held(&self, site: &FetchSite, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
         if let Some(shelved) = &site.disk {

@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Passes the input library_input the interceptor up to the next head, which is decoded to `block`.
+    /// Passes the input through the interceptor up to the next head, which is decoded to `block`.
     pub(super) fn intercept(&mut self, block: &mut Block) -> Result<Intercepted, FrameError> {
         let all = self.input.get(self.processed..).unwrap_or_default();
         let mut rest = all;
