@@ -92,7 +92,7 @@ impl StreamShared {
     }
 }
 
-/// The client's end. Dropping it before [`BodyRoom::end`] aborts the body and the request to the upstream.
+/// The client's end. Dropping it before [`PartPermit::end`] aborts the body and the request to the upstream.
 #[derive(Debug)]
 pub struct BodySender {
     shared: Arc<StreamShared>,
@@ -113,19 +113,19 @@ impl BodySender {
     }
 
     /// Reserves a place for one part in the channel, if there is one now.
-    pub fn try_room(&self) -> Option<BodyRoom<'_>> {
+    pub fn try_reserve_part(&self) -> Option<PartPermit<'_>> {
         let part = self.parts.try_reserve().ok()?;
-        Some(self.room_for(part))
+        Some(self.permit(part))
     }
 
     /// Waits for a place for one part in the channel; `None`: the upstream takes no more. Cancel-safe.
-    pub async fn room(&self) -> Option<BodyRoom<'_>> {
+    pub async fn reserve_part(&self) -> Option<PartPermit<'_>> {
         let part = self.parts.reserve().await.ok()?;
-        Some(self.room_for(part))
+        Some(self.permit(part))
     }
 
-    fn room_for<'s>(&'s self, part: mpsc::Permit<'s, BodyPart>) -> BodyRoom<'s> {
-        BodyRoom {
+    fn permit<'s>(&'s self, part: mpsc::Permit<'s, BodyPart>) -> PartPermit<'s> {
+        PartPermit {
             part,
             shared: &self.shared,
         }
@@ -154,12 +154,12 @@ impl Drop for BodySender {
 }
 
 /// A reserved place for one part in the channel.
-pub struct BodyRoom<'s> {
+pub struct PartPermit<'s> {
     part: mpsc::Permit<'s, BodyPart>,
     shared: &'s StreamShared,
 }
 
-impl BodyRoom<'_> {
+impl PartPermit<'_> {
     /// Forwards a part of at most [`PART_BYTES`].
     pub fn send(self, bytes: Bytes) {
         self.part.send(BodyPart::Data(bytes));

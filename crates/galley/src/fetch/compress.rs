@@ -147,9 +147,9 @@ impl<'w> Outlet<'w> {
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), FillError> {
-        let given = self.spool.give(self.writer, bytes).await;
-        self.has_no_readers |= given.is_err();
-        given
+        let forwarded = self.spool.forward(self.writer, bytes).await;
+        self.has_no_readers |= forwarded.is_err();
+        forwarded
     }
 }
 

@@ -150,9 +150,9 @@ impl FetchWorker {
                         held = None;
                         continue;
                     }
-                    let news = HeadUpdate { incoming, delay };
+                    let update = HeadUpdate { incoming, delay };
                     let freshened = self
-                        .freshen(job, in_progress, &mut sink.writer, validated, news)
+                        .freshen(job, in_progress, &mut sink.writer, validated, update)
                         .await;
                     freshened.map(|()| None)
                 }
@@ -243,7 +243,7 @@ impl FetchWorker {
         if incoming.status.is_server_error() {
             self.note_not_stored(job, in_progress, why);
             self.pause_refreshes(job);
-            pour(job, in_progress, sink, incoming).await?;
+            relay_error_page(job, in_progress, sink, incoming).await?;
             return Ok(None);
         }
         let uncacheable = Uncacheable {
@@ -374,7 +374,7 @@ struct Received<'r> {
 
 /// Streams the upstream's error page to all waiting requests. It was generated from data in the key alone, so it contains
 /// nothing personal; any cookies are removed nevertheless.
-async fn pour(
+async fn relay_error_page(
     job: &PageJob,
     in_progress: &InProgressFetch,
     sink: &mut ResponseSink,

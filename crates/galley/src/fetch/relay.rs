@@ -42,7 +42,7 @@ pub(super) async fn relay(
         note_progress();
         let copy = recorder.is_on().then(|| chunk.clone());
         if is_read {
-            is_read = spool.give(writer, chunk).await.is_ok();
+            is_read = spool.forward(writer, chunk).await.is_ok();
         }
         if let Some(copy) = copy {
             recorder.push(copy, writer.is_kept()).await;

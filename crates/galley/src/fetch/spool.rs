@@ -74,7 +74,7 @@ impl ResponseSpool {
     }
 
     /// Passes the next bytes to the readers or the file. Fails when no readers remain. Not cancel-safe.
-    pub(super) async fn give(
+    pub(super) async fn forward(
         &mut self,
         writer: &mut FillWriter,
         chunk: Bytes,
@@ -99,7 +99,7 @@ impl ResponseSpool {
             }
             self.hold_up();
             if self.is_clear() {
-                return put_unreserved(writer, chunk).await;
+                return forward_unreserved(writer, chunk).await;
             }
             self.advance(writer).await?;
         }
@@ -238,7 +238,7 @@ async fn begin(spools: &Arc<BodySpools>) -> Option<SpoolFilePart> {
 
 /// Passes on bytes without a reservation: the upstream waits until every reader has taken them. It does not wait until they
 /// have been sent, because a reader that keeps a piece while it waits for the next would wait forever.
-async fn put_unreserved(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillError> {
+async fn forward_unreserved(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillError> {
     writer.put(chunk).map_err(unread)?;
     writer.below(1).await.map_err(unread)
 }
@@ -338,7 +338,7 @@ mod tests {
         let (mut writer, mut reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(100) {
-            spool.give(&mut writer, chunk.clone()).await.unwrap();
+            spool.forward(&mut writer, chunk.clone()).await.unwrap();
             assert_eq!(reader.try_next(), Ok(FillRead::Chunk(chunk)));
         }
         assert!(spool.is_clear());
@@ -353,7 +353,7 @@ mod tests {
         let mut spool = ResponseSpool::new(&spools, 30_000);
         // Never waits, although the reader does not read.
         for chunk in chunks(200) {
-            spool.give(&mut writer, chunk).await.unwrap();
+            spool.forward(&mut writer, chunk).await.unwrap();
         }
         let counted = spools.counted();
         assert_eq!(counted.memory, 30_000 + FILE_MEMORY);
@@ -371,7 +371,7 @@ mod tests {
         let mut spool = ResponseSpool::new(&spools, 30_000);
         let mut got = Vec::new();
         for chunk in chunks(100) {
-            spool.give(&mut writer, chunk).await.unwrap();
+            spool.forward(&mut writer, chunk).await.unwrap();
             // Every tenth time the reader takes everything.
             if chunk_number(&got).is_multiple_of(10) {
                 while !spool.is_clear() || writer.backlog() > 0 {
@@ -401,7 +401,7 @@ mod tests {
             let (mut writer, reader) = begun(1);
             let mut spool = ResponseSpool::new(&spools, AHEAD);
             for chunk in chunks(50) {
-                spool.give(&mut writer, chunk).await.unwrap();
+                spool.forward(&mut writer, chunk).await.unwrap();
             }
             all.push((spool, writer, reader));
         }
@@ -425,23 +425,26 @@ mod tests {
             let (mut writer, reader) = begun(1);
             let mut spool = ResponseSpool::new(&spools, 30_000);
             spool.set_mode(mode);
-            let mut giving = Box::pin(async move {
+            let mut forwarding = Box::pin(async move {
                 for chunk in chunks(200) {
-                    spool.give(&mut writer, chunk).await.unwrap();
+                    spool.forward(&mut writer, chunk).await.unwrap();
                 }
                 spool.end(writer).await;
             });
             // The spool may try a file first, on a helper thread.
             let is_held = || spools.counted().held_up == u64::from(mode == BufferingMode::Spooled);
             let mut looks = 0;
-            while waits(giving.as_mut()).await && !is_held() && looks < 400 {
+            while waits(forwarding.as_mut()).await && !is_held() && looks < 400 {
                 looks += 1;
             }
-            assert!(waits(giving.as_mut()).await, "{memory} {disk} {response}");
+            assert!(
+                waits(forwarding.as_mut()).await,
+                "{memory} {disk} {response}"
+            );
             let counted = spools.counted();
             assert!(counted.memory <= memory && counted.disk <= disk.min(response));
             assert_eq!(counted.held_up, u64::from(mode == BufferingMode::Spooled));
-            let (got, ()) = tokio::join!(rest(reader), giving);
+            let (got, ()) = tokio::join!(rest(reader), forwarding);
             assert!(got == whole(200), "{memory} {disk} {response}");
             let after = spools.counted();
             assert_eq!((after.memory, after.disk), (0, 0));
@@ -454,12 +457,12 @@ mod tests {
         let (mut writer, reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(50) {
-            spool.give(&mut writer, chunk).await.unwrap();
+            spool.forward(&mut writer, chunk).await.unwrap();
         }
         assert!(waits(spool.feed_readers(&mut writer)).await);
         drop(reader);
         assert_eq!(spool.feed_readers(&mut writer).await, FillError::Aborted);
-        let next = spool.give(&mut writer, Bytes::from_static(b"x")).await;
+        let next = spool.forward(&mut writer, Bytes::from_static(b"x")).await;
         assert_eq!(next, Err(FillError::Aborted));
         drop((spool, writer));
         let after = spools.counted();

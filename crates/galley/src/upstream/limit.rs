@@ -81,7 +81,7 @@ impl ConcurrencyLimit {
                 queue: AdmissionQueue::new(spec.queue),
                 newest: None,
                 deadlines: QueueDeadlines::new(spec.queue_timeout),
-                adaptive: AdaptiveLimit::new(spec.most()),
+                adaptive: AdaptiveLimit::new(spec.max_exchanges()),
             }),
             spec: spec.clone(),
             stats: Arc::clone(stats),
@@ -171,7 +171,7 @@ impl LimitShared {
     /// Takes a slot, if one is free and the queue is empty.
     fn take_free(&self, identity: QueueIdentity) -> bool {
         let mut state = self.state.borrow_mut();
-        state.adaptive.set_maximum(self.spec.most());
+        state.adaptive.set_maximum(self.spec.max_exchanges());
         let limit = state.adaptive.limit();
         let context = AdmissionContext {
             waited: Duration::ZERO,
@@ -230,7 +230,7 @@ impl LimitShared {
         let mut free = Processors::Busy;
         loop {
             let mut state = self.state.borrow_mut();
-            state.adaptive.set_maximum(self.spec.most());
+            state.adaptive.set_maximum(self.spec.max_exchanges());
             let Some((identity, pending)) = state.next(free) else {
                 let (is_throttled, seen) = (state.is_throttled, free);
                 self.publish(&state);
@@ -307,7 +307,7 @@ impl LimitShared {
         let taken = state.holders.all();
         self.stats.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
-        self.stats.set_slots(limit, self.spec.most());
+        self.stats.set_slots(limit, self.spec.max_exchanges());
         let newest = state
             .newest
             .filter(|identity| state.queue.is_full_for(*identity));

@@ -131,7 +131,7 @@ impl<T> AdmissionQueue<T> {
     pub(super) fn leave(&mut self, ticket: QueueTicket) -> Option<(QueueIdentity, T)> {
         let (identity, pending) = self.waiting.remove(&ticket)?;
         if let Some(queue) = self.class_queue_mut(identity.class) {
-            queue.left(identity.client);
+            queue.note_left(identity.client);
         }
         self.compact(identity);
         Some((identity, pending))
@@ -219,7 +219,7 @@ impl<T> AdmissionQueue<T> {
         if queue.waiting == 0 {
             queue.pass = queue.pass.max(pass);
         }
-        queue.joined(identity.client, ticket);
+        queue.note_joined(identity.client, ticket);
     }
 
     /// The request to evict for one more request of `identity`.
@@ -244,7 +244,7 @@ impl<T> AdmissionQueue<T> {
             Some(queue) => queue,
             None => self
                 .class_queue(class)
-                .filter(|queue| queue.most() > waiting + 1)?,
+                .filter(|queue| queue.longest_client_queue() > waiting + 1)?,
         };
         let (_, client) = queue.longest.last()?;
         let held = QueueIdentity {
@@ -310,7 +310,7 @@ impl ClassQueue {
     }
 
     /// The largest number of queued requests of one client.
-    fn most(&self) -> usize {
+    fn longest_client_queue(&self) -> usize {
         self.longest.last().map_or(0, |(most, _)| *most)
     }
 
@@ -320,7 +320,7 @@ impl ClassQueue {
             .map_or(0, |client| client.waiting)
     }
 
-    fn joined(&mut self, network: Network, ticket: QueueTicket) {
+    fn note_joined(&mut self, network: Network, ticket: QueueTicket) {
         let turns = &mut self.turns;
         let client = self.clients.entry(network).or_insert_with(|| {
             turns.push_back(network);
@@ -334,7 +334,7 @@ impl ClassQueue {
         self.longest.insert((before + 1, network));
     }
 
-    fn left(&mut self, network: Network) {
+    fn note_left(&mut self, network: Network) {
         let Some(client) = self.clients.get_mut(&network) else {
             return;
         };
@@ -379,7 +379,7 @@ impl ClassQueue {
                 continue;
             }
             client.tickets.pop_front();
-            self.left(network);
+            self.note_left(network);
             self.turns.remove(at);
             if self.waiting_of(network) > 0 {
                 self.turns.push_back(network);

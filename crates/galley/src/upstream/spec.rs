@@ -1,5 +1,5 @@
 //! The address and limits of an upstream pool. Built once from the configuration, except the number of slots, which is read at
-//! each request ([`PoolSpec::most`]).
+//! each request ([`PoolSpec::max_exchanges`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ impl PoolSpec {
     }
 
     /// The current maximum of concurrent exchanges.
-    pub fn most(&self) -> usize {
+    pub fn max_exchanges(&self) -> usize {
         let live = self.slots.as_ref();
         let live = live.map_or(usize::MAX, |slots| slots.load(Ordering::Relaxed));
         self.in_flight.min(live).min(self.capacity()).max(1)

@@ -70,7 +70,7 @@ pub struct ClassCounts {
 impl UpstreamStats {
     /// Statistics of an upstream without requests.
     pub fn new(spec: &PoolSpec) -> Self {
-        let most = spec.most();
+        let most = spec.max_exchanges();
         Self {
             in_flight: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),

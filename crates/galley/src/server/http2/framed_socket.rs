@@ -204,7 +204,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
         self.interceptor.window()
     }
 
-    /// Reserves a part of the client's window for a body, if it is large enough.
+    /// Reserves a part of the client's window for a body, if the window is large enough.
     pub(super) fn take_window(&mut self, bytes: usize) -> bool {
         self.interceptor.take_window(bytes)
     }
