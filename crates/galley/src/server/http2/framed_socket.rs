@@ -228,7 +228,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
 
     /// Sends the collected output; ready when all of it has been sent.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let is_first_write = self.sent == 0 && !self.output.is_empty();
+        let is_sent_at_once = self.sent == 0 && !self.output.is_empty();
         while self.sent < self.output.len() {
             let rest = self.output.get(self.sent..).unwrap_or_default();
             let Poll::Ready(count) = Pin::new(&mut self.stream).poll_write(cx, rest) else {
@@ -243,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FramedSocket<S> {
             self.written += count as u64;
             self.is_unflushed = true;
         }
-        self.is_slow &= !is_first_write;
+        self.is_slow &= !is_sent_at_once;
         self.output.clear();
         self.sent = 0;
         if self.is_unflushed {
