@@ -1,9 +1,9 @@
 //! Buffers for bodies with a slow sender or receiver: memory first, then unlinked files.
 //!
 //! All requests and responses share two limits, one on memory and one on disk. Bytes are reserved before they are stored
-//! and released when the last holder drops them. If nothing is left, a request is rejected, and a response is sent at its
-//! client's pace. Files have no name, so none is left behind, however the process ends. The runtime's helper threads write
-//! and read them, never the thread that asks.
+//! and released when the last reference is dropped. If nothing is left, a request is rejected, and a response is sent at its
+//! client's pace. Files have no name, so none remains, however the process ends. The runtime's helper threads write and read
+//! them, never the calling thread.
 
 use std::fs::File;
 use std::io;
@@ -19,20 +19,20 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::telemetry::errors::Seldom;
 
-/// What bodies may take together.
+/// The limits of all bodies together.
 #[derive(Clone, Debug)]
 pub struct SpoolLimits {
-    /// Bytes in memory.
+    /// The maximum number of bytes in memory.
     pub memory: u64,
-    /// Bytes in files.
+    /// The maximum number of bytes in files.
     pub disk: u64,
-    /// Bytes in the file of one answer.
+    /// The maximum size of the file of one response, in bytes.
     pub response: u64,
-    /// The folder of the files; `None`: there are none.
+    /// The folder of the files; `None`: no files are written.
     pub folder: Option<PathBuf>,
 }
 
-/// Shared by everything that takes bodies in or gives them out.
+/// The memory and files of all bodies that are buffered.
 #[derive(Debug)]
 pub struct BodySpools {
     memory: MemoryBudget,
@@ -42,40 +42,40 @@ pub struct BodySpools {
     responses: AtomicU64,
     refused: AtomicU64,
     held_up: AtomicU64,
-    /// One message a minute of each kind.
-    refusals: Seldom,
-    holds: Seldom,
-    troubles: Seldom,
+    /// Limits for log messages: one message per minute of each kind.
+    rejected_messages: Seldom,
+    held_up_messages: Seldom,
+    disk_errors: Seldom,
 }
 
-/// What is buffered now, and what happened since the start.
+/// Current usage, and counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spooled {
     /// Bytes reserved in memory.
     pub memory: u64,
-    /// Bytes that may be.
+    /// The limit of reserved bytes in memory.
     pub memory_limit: u64,
     /// Bytes in files.
     pub disk: u64,
-    /// Bytes that may be.
+    /// The limit of bytes in files.
     pub disk_limit: u64,
-    /// Request bodies that went to a file.
+    /// Request bodies that were written to a file.
     pub requests: u64,
-    /// Answers of which a part went to a file.
+    /// Responses of which a part was written to a file.
     pub answers: u64,
-    /// Request bodies that were refused for want of room.
+    /// Request bodies that were rejected because the spool was full.
     pub refused: u64,
-    /// Answers that the upstream could not finish before its client had taken them.
+    /// Responses for which the upstream had to wait for the client.
     pub held_up: u64,
 }
 
-/// There is no room, or the disk fails; the log says which.
+/// The memory or disk limit is reached, or the disk fails; the log contains the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no room for a body")]
 pub struct SpoolFull;
 
 impl BodySpools {
-    /// Nothing is held yet.
+    /// Spools without any bodies.
     pub fn new(limits: SpoolLimits) -> Self {
         let disk = if limits.folder.is_some() {
             limits.disk
@@ -90,35 +90,35 @@ impl BodySpools {
             responses: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             held_up: AtomicU64::new(0),
-            refusals: Seldom::new(MESSAGE_EVERY_S),
-            holds: Seldom::new(MESSAGE_EVERY_S),
-            troubles: Seldom::new(MESSAGE_EVERY_S),
+            rejected_messages: Seldom::new(MESSAGE_INTERVAL_S),
+            held_up_messages: Seldom::new(MESSAGE_INTERVAL_S),
+            disk_errors: Seldom::new(MESSAGE_INTERVAL_S),
         }
     }
 
-    /// What pays for bodies in memory.
+    /// The memory budget for bodies.
     pub fn memory(&self) -> &MemoryBudget {
         &self.memory
     }
 
-    /// Where files are, if there may be any.
+    /// The folder of the files, if files may be written.
     pub fn folder(&self) -> Option<&Path> {
         self.limits.folder.as_deref()
     }
 
-    /// Whether a body of so many bytes has room in a file at this moment.
+    /// Whether a file of `bytes` bytes would currently fit within the disk limit.
     pub fn has_room(&self, bytes: u64) -> bool {
         bytes <= self.disk.limit().saturating_sub(self.disk.used())
     }
 
-    /// The longest that the file of one answer may become.
+    /// The maximum size of the file of one response, in bytes.
     pub fn response_limit(&self) -> u64 {
         self.limits.response
     }
 
-    /// A new file, empty.
+    /// A new, empty file.
     pub async fn file(self: &Arc<Self>) -> Result<SpoolFile, SpoolFull> {
-        let paid = self.disk.try_reserve(0).ok_or(SpoolFull)?;
+        let reservation = self.disk.try_reserve(0).ok_or(SpoolFull)?;
         let Some(folder) = self.limits.folder.clone() else {
             return Err(SpoolFull);
         };
@@ -129,29 +129,29 @@ impl BodySpools {
         let file = made
             .map_err(io::Error::other)
             .and_then(|made| made)
-            .map_err(|cause| self.trouble(&cause))?;
+            .map_err(|cause| self.disk_error(&cause))?;
         Ok(SpoolFile {
             file: Some(Arc::new(file)),
             length: 0,
-            paid,
+            reservation,
             spools: Arc::clone(self),
         })
     }
 
-    /// Notes that a request's body goes to a file.
+    /// Counts a request body that is written to a file.
     pub fn count_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that an answer goes to a file.
+    /// Counts a response that is written to a file.
     pub fn count_response(&self) {
         self.responses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a request is refused for want of room.
+    /// Counts a rejected request body, and logs a warning.
     pub fn refuse(&self) {
         let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.refusals.admit() {
+        if self.rejected_messages.admit() {
             tracing::warn!(
                 refused,
                 "rejecting request bodies: the spool is full; see `server.spool_size`"
@@ -159,10 +159,10 @@ impl BodySpools {
         }
     }
 
-    /// Notes that an answer holds its upstream until its client has taken it.
+    /// Counts a response for which the upstream has to wait for the client, and logs a warning.
     pub fn hold_up(&self) {
         let held_up = self.held_up.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.holds.admit() {
+        if self.held_up_messages.admit() {
             tracing::warn!(
                 held_up,
                 "slow clients occupy the upstream: the spool for its responses is full; see `server.spool_response` and `server.spool_size`"
@@ -170,7 +170,7 @@ impl BodySpools {
         }
     }
 
-    /// Counts.
+    /// The current usage and counts.
     pub fn counted(&self) -> Spooled {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Spooled {
@@ -185,38 +185,38 @@ impl BodySpools {
         }
     }
 
-    fn trouble(&self, cause: &io::Error) -> SpoolFull {
-        if self.troubles.admit() {
+    fn disk_error(&self, cause: &io::Error) -> SpoolFull {
+        if self.disk_errors.admit() {
             tracing::error!(%cause, "cannot write to the spool folder; see `server.spool`");
         }
         SpoolFull
     }
 }
 
-/// A file without a name, paid for as it grows.
+/// A file without a name, with a reservation that grows with it.
 #[derive(Debug)]
 pub struct SpoolFile {
-    /// Always there until it is dropped.
+    /// Always `Some` until it is dropped.
     file: Option<Arc<File>>,
     length: u64,
-    paid: Reservation,
+    reservation: Reservation,
     spools: Arc<BodySpools>,
 }
 
 impl SpoolFile {
-    /// Bytes in it.
+    /// The length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Writes behind its end. On an error nothing has been added. Not cancel-safe: dropped midway, the file is of no use.
+    /// Writes at the end. After an error the file is unchanged. Not cancel-safe: if dropped midway, the file is unusable.
     pub async fn append(&mut self, bytes: Bytes) -> Result<(), SpoolFull> {
         let Some(file) = self.file.clone() else {
             return Err(SpoolFull);
         };
         let (at, count) = (self.length, bytes.len() as u64);
-        self.paid.try_grow(count).map_err(|_| SpoolFull)?;
-        // The bytes come back: what a helper thread drops, only the thread that made it can use again.
+        self.reservation.try_grow(count).map_err(|_| SpoolFull)?;
+        // The bytes are returned: memory that a helper thread frees can be reused only by the thread that allocated it.
         let written = spawn_blocking(move || (file.write_all_at(&bytes, at), bytes)).await;
         match written
             .map_err(io::Error::other)
@@ -227,26 +227,26 @@ impl SpoolFile {
                 Ok(())
             }
             Err(cause) => {
-                self.paid.shrink_to(self.length);
-                Err(self.spools.trouble(&cause))
+                self.reservation.shrink_to(self.length);
+                Err(self.spools.disk_error(&cause))
             }
         }
     }
 
-    /// What reads it.
+    /// A handle for reading the file.
     pub fn share(&self) -> SpoolShared {
         SpoolShared(self.file.clone())
     }
 }
 
-/// A [`SpoolFile`] to be read; it must not outlive that, which pays for the bytes.
+/// A handle for reading a [`SpoolFile`]. It must not outlive the file, which has the reservation.
 pub struct SpoolShared(Option<Arc<File>>);
 
 impl SpoolShared {
-    /// Reads `length` bytes from `at`; fails if there are fewer.
+    /// Reads `length` bytes from `at`. Fails if the file has fewer.
     pub fn read(&self, at: u64, length: usize) -> JoinHandle<io::Result<Vec<u8>>> {
         let file = self.0.clone();
-        // Created here, where it is dropped: each of dozens of helper threads would keep its own buffers.
+        // Allocated here, where it is freed: otherwise each of dozens of helper threads would keep buffers.
         let mut piece = vec![0; length];
         spawn_blocking(move || {
             file.ok_or(io::ErrorKind::NotFound)?
@@ -257,7 +257,7 @@ impl SpoolShared {
 }
 
 impl Drop for SpoolFile {
-    /// To forget a large file takes the disk some time, which no client's thread has.
+    /// Drops the file on a helper thread: deleting a large file takes the disk some time.
     fn drop(&mut self) {
         if let (Some(file), Ok(here)) = (self.file.take(), runtime::Handle::try_current()) {
             here.spawn_blocking(move || drop(file));
@@ -265,25 +265,25 @@ impl Drop for SpoolFile {
     }
 }
 
-/// Between two messages about the same condition.
-const MESSAGE_EVERY_S: u32 = 60;
+/// The time between two messages about the same condition, in seconds.
+const MESSAGE_INTERVAL_S: u32 = 60;
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    /// Spools with these limits on memory, disk and the file of one answer, in the system's folder for such files.
-    pub(crate) fn spools(memory: u64, disk: u64, answer: u64) -> Arc<BodySpools> {
+    /// Spools with these limits on memory, disk and the file of one response, in the system's temporary folder.
+    pub(crate) fn spools(memory: u64, disk: u64, response: u64) -> Arc<BodySpools> {
         Arc::new(BodySpools::new(SpoolLimits {
             memory,
             disk,
-            response: answer,
+            response,
             folder: Some(std::env::temp_dir()),
         }))
     }
 
     #[tokio::test]
-    async fn the_limit_of_all_files_holds_and_comes_back() {
+    async fn the_limit_of_all_files_is_kept_and_released() {
         let spools = spools(0, 10, 10);
         let mut first = spools.file().await.unwrap();
         let mut second = spools.file().await.unwrap();
@@ -309,7 +309,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_gone_is_no_room() {
+    async fn a_missing_folder_permits_no_files() {
         let gone = tempfile::tempdir().unwrap().path().to_path_buf();
         for folder in [Some(gone), None] {
             let spools = Arc::new(BodySpools::new(SpoolLimits {

@@ -1,7 +1,7 @@
 //! Request bodies, and the spools that they share with responses.
 //!
-//! A 100 MB upload costs one buffer, and a slow one occupies no PHP worker: PHP gets a request when its body is complete.
-//! With `stream_request` the upstream gets the body as it arrives.
+//! A 100 MB upload needs the memory of one buffer, and a slow one does not occupy a PHP worker: PHP gets a request when its body
+//! is complete. With `stream_request` the upstream gets the body as it arrives.
 
 pub mod body_spools;
 mod request_body;

@@ -1,7 +1,7 @@
 //! The body of a request, received completely before the upstream gets the request, or streamed ([`super::streamed_body`]).
 //!
-//! A small body stays in memory; a larger one is written to an unlinked temporary file. Both count against [`BodySpools`]: when all
-//! requests together have reached the limit, the next bytes are rejected. The runtime's helper threads write and read the file,
+//! A small body is kept in memory; a larger one is written to an unlinked temporary file. Both count against [`BodySpools`]: when
+//! all requests together have reached the limit, further bytes are rejected. The runtime's helper threads write and read the file,
 //! never a front thread. The caller enforces the limit on one body: it stops pushing at the site's `request_body`.
 
 use std::future::{Future, pending};
@@ -18,22 +18,22 @@ use tokio::task::JoinHandle;
 use super::body_spools::{self, BodySpools, SpoolFile, SpoolFull};
 use super::streamed_body::{StreamReader, StreamedBody, UploadPace};
 
-/// The body of a request; all but streamed ones have arrived completely.
+/// The body of a request, completely received unless it is streamed.
 #[derive(Debug, Default)]
 pub enum RequestBody {
-    /// There is none.
+    /// No body.
     #[default]
     Empty,
     /// In memory.
     Memory(Bytes),
     /// In a file.
     File(SpoolFile),
-    /// It arrives.
+    /// Being received.
     Streamed(StreamedBody),
 }
 
 impl RequestBody {
-    /// Length in bytes; `None`: its end will tell.
+    /// The length in bytes; `None`: unknown until its end.
     pub fn length(&self) -> Option<u64> {
         match self {
             Self::Empty => Some(0),
@@ -43,7 +43,7 @@ impl RequestBody {
         }
     }
 
-    /// The streamed body, if it is one.
+    /// The streamed body, if the body is streamed.
     pub fn streamed(&self) -> Option<&StreamedBody> {
         match self {
             Self::Streamed(body) => Some(body),
@@ -51,7 +51,7 @@ impl RequestBody {
         }
     }
 
-    /// Waits until the client breaks the body off; for ever, if it has arrived. Cancel-safe.
+    /// Waits until the client aborts the body; forever, if the body is complete. Cancel-safe.
     pub async fn broken(&self) {
         match self.streamed() {
             Some(body) => body.broken().await,
@@ -59,13 +59,12 @@ impl RequestBody {
         }
     }
 
-    /// How the body advances, for the upstream's timeouts.
+    /// The progress of the body, for the upstream's timeouts.
     pub fn pace(&self) -> UploadPace {
         self.streamed().map(StreamedBody::pace).unwrap_or_default()
     }
 
-    /// A reader from the start of the body, or from the rest of a streamed one. The body has to stay until all of it has been
-    /// read.
+    /// A reader from the start of the body, or from the rest of a streamed one. The body must exist until all of it has been read.
     pub fn reader(&self) -> RequestBodyReader {
         match self {
             Self::Empty => RequestBodyReader::Memory(None),
@@ -83,20 +82,20 @@ impl RequestBody {
 
 /// Reads a [`RequestBody`] in chunks.
 pub enum RequestBodyReader {
-    /// At most one chunk remains.
+    /// The remaining chunk, if any.
     Memory(Option<Bytes>),
     /// Chunks of a file.
     File(FileReader),
-    /// Chunks as they arrive.
+    /// Chunks as they are received.
     Streamed(StreamReader),
 }
 
-/// Where the reader of a file is.
+/// The state of reading a file.
 pub struct FileReader {
     file: body_spools::SpoolShared,
     at: u64,
     length: u64,
-    /// The next chunk, on a helper thread.
+    /// The next chunk, while a helper thread reads it.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
@@ -129,45 +128,45 @@ impl FileReader {
     }
 }
 
-/// Collects a body as it arrives.
+/// Collects a body while it is received.
 pub struct Spool {
     spools: Arc<BodySpools>,
     memory: Vec<u8>,
-    /// Pays for what `memory` has room for.
-    paid: Option<Reservation>,
+    /// The reservation for the capacity of `memory`.
+    reservation: Option<Reservation>,
     file: Option<SpoolFile>,
 }
 
 impl Spool {
-    /// A spool that uses the common limits.
+    /// A spool within the limits of `spools`.
     pub fn new(spools: Arc<BodySpools>) -> Self {
         Self {
             spools,
             memory: Vec::new(),
-            paid: None,
+            reservation: None,
             file: None,
         }
     }
 
-    /// Whether a body of so many bytes goes to a file in any case.
+    /// Whether a body of `length` bytes is always written to a file.
     pub fn needs_file(length: u64) -> bool {
         length >= IN_MEMORY as u64
     }
 
-    /// Adds a chunk. Fails if there is no room for it; the earlier chunks are useless then.
+    /// Adds a chunk. Fails if memory and disk are full; the body cannot be completed then.
     pub async fn push(&mut self, chunk: &[u8]) -> Result<(), SpoolFull> {
-        if self.take(chunk) {
+        if self.buffer(chunk) {
             return Ok(());
         }
         self.flush().await?;
-        if self.take(chunk) {
+        if self.buffer(chunk) {
             return Ok(());
         }
-        // Longer than the buffer, or there is no memory for one: unchanged.
+        // Longer than the buffer, or there is no memory for a buffer: written directly.
         self.write(Bytes::copy_from_slice(chunk)).await
     }
 
-    /// Everything that has arrived.
+    /// The complete body.
     pub async fn finish(mut self) -> Result<RequestBody, SpoolFull> {
         if self.file.is_some() {
             self.flush().await?;
@@ -175,53 +174,54 @@ impl Spool {
         Ok(match self.file {
             Some(file) => RequestBody::File(file),
             None if self.memory.is_empty() => RequestBody::Empty,
-            None => RequestBody::Memory(Bytes::from_owner(Paid {
+            None => RequestBody::Memory(Bytes::from_owner(ReservedBytes {
                 bytes: self.memory,
-                _paid: self.paid,
+                _reservation: self.reservation,
             })),
         })
     }
 
-    /// Takes a chunk into the buffer, if that has or gets room for it.
-    fn take(&mut self, chunk: &[u8]) -> bool {
+    /// Adds a chunk to the buffer, if the buffer is or can be made large enough.
+    fn buffer(&mut self, chunk: &[u8]) -> bool {
         let length = self.memory.len() + chunk.len();
-        if length >= IN_MEMORY || !self.pay(length) {
+        if length >= IN_MEMORY || !self.reserve(length) {
             return false;
         }
         self.memory.extend_from_slice(chunk);
         true
     }
 
-    /// Pays for a buffer of so many bytes, and makes it: some steps, so that a small form costs little.
-    fn pay(&mut self, length: usize) -> bool {
+    /// Makes the buffer large enough for `length` bytes, if memory can be reserved: in a few steps, so that a small form needs
+    /// little.
+    fn reserve(&mut self, length: usize) -> bool {
         if length <= self.memory.capacity() {
             return true;
         }
         let size = length
             .max(self.memory.capacity() * 4)
-            .clamp(LEAST, IN_MEMORY);
-        let has_paid = if let Some(paid) = &mut self.paid {
-            let missing = (size as u64).saturating_sub(paid.bytes());
-            paid.try_grow(missing).is_ok()
+            .clamp(MIN_BUFFER, IN_MEMORY);
+        let is_reserved = if let Some(reservation) = &mut self.reservation {
+            let missing = (size as u64).saturating_sub(reservation.bytes());
+            reservation.try_grow(missing).is_ok()
         } else {
-            self.paid = self.spools.memory().try_reserve(size as u64);
-            self.paid.is_some()
+            self.reservation = self.spools.memory().try_reserve(size as u64);
+            self.reservation.is_some()
         };
-        if has_paid {
+        if is_reserved {
             self.memory.reserve_exact(size - self.memory.len());
         }
-        has_paid
+        is_reserved
     }
 
     async fn flush(&mut self) -> Result<(), SpoolFull> {
         if self.memory.is_empty() {
             return Ok(());
         }
-        // Paid for until it is written; the next buffer takes its place.
+        // Reserved until it is written; the next buffer replaces it.
         let buffer = mem::take(&mut self.memory);
-        let paid = self.paid.take();
+        let reservation = self.reservation.take();
         self.write(buffer.into()).await?;
-        drop(paid);
+        drop(reservation);
         Ok(())
     }
 
@@ -237,19 +237,19 @@ impl Spool {
     }
 }
 
-/// Bytes with their reservation.
-struct Paid {
+/// Bytes and their reservation.
+struct ReservedBytes {
     bytes: Vec<u8>,
-    _paid: Option<Reservation>,
+    _reservation: Option<Reservation>,
 }
 
-impl AsRef<[u8]> for Paid {
+impl AsRef<[u8]> for ReservedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-/// Reads all of a small file; `None` when it is longer than `limit`.
+/// Reads all of a small file; `None` if it is longer than `limit`.
 pub fn read_small(file: &mut impl Read, length: u64, limit: usize) -> io::Result<Option<Bytes>> {
     let Ok(length) = usize::try_from(length) else {
         return Ok(None);
@@ -262,11 +262,12 @@ pub fn read_small(file: &mut impl Read, length: u64, limit: usize) -> io::Result
     Ok(Some(bytes.into()))
 }
 
-/// Bodies below this stay in memory: every form, not most uploads. Also bytes per write to the file, and so what an upload costs.
+/// Bodies below this size, in bytes, are kept in memory: every form, but not most uploads. Also the bytes per write to the
+/// file, and so the memory that an upload needs.
 const IN_MEMORY: usize = 64 * 1024;
-/// The least that is reserved for one.
-const LEAST: usize = 4 * 1024;
-/// Bytes per read from it: two FastCGI records.
+/// The smallest buffer, in bytes.
+const MIN_BUFFER: usize = 4 * 1024;
+/// The bytes per read from the file: two FastCGI records.
 const CHUNK: usize = 128 * 1024;
 
 #[cfg(test)]
@@ -282,7 +283,7 @@ mod tests {
             .collect()
     }
 
-    async fn taken_in(
+    async fn spooled(
         spools: &Arc<BodySpools>,
         sent: &[u8],
         piece: usize,
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn small_bodies_stay_in_memory_and_large_ones_go_to_a_file() {
+    async fn small_bodies_are_kept_in_memory_and_large_ones_are_written_to_a_file() {
         for (length, in_file) in [
             (0, false),
             (1, false),
@@ -312,11 +313,11 @@ mod tests {
             (IN_MEMORY, true),
             (3_000_000, true),
         ] {
-            // The last ones have little memory, or none, and go to a file earlier.
+            // With little memory, or none, bodies are written to a file earlier.
             for memory in [1_000_000, 5_000, 0] {
                 let spools = spools(memory, 10_000_000, 0);
                 let sent = noise(length);
-                let body = taken_in(&spools, &sent, 8191).await.unwrap();
+                let body = spooled(&spools, &sent, 8191).await.unwrap();
                 if memory == 1_000_000 {
                     let is_file = matches!(body, RequestBody::File(_));
                     assert_eq!(is_file, in_file, "{length}");
@@ -336,13 +337,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_finds_no_room_is_refused() {
+    async fn a_body_is_rejected_if_memory_and_disk_are_full() {
         let spools = spools(100_000, 200_000, 0);
-        let first = taken_in(&spools, &noise(150_000), 10_000).await.unwrap();
-        assert!(taken_in(&spools, &noise(150_000), 10_000).await.is_err());
+        let first = spooled(&spools, &noise(150_000), 10_000).await.unwrap();
+        assert!(spooled(&spools, &noise(150_000), 10_000).await.is_err());
         assert_eq!(spools.counted().disk, 150_000);
         assert_eq!(spools.counted().memory, 0);
         drop(first);
-        assert!(taken_in(&spools, &noise(150_000), 10_000).await.is_ok());
+        assert!(spooled(&spools, &noise(150_000), 10_000).await.is_ok());
     }
 }

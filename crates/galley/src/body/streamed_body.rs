@@ -1,8 +1,8 @@
-//! A request body that is sent to the upstream as it arrives.
+//! A request body that is sent to the upstream while it is received.
 //!
-//! A front thread receives it and a fetch thread sends it. Between them are a few chunks, whose memory is reserved before
-//! the first one is received: a slow upstream slows its client down, and a slow client its upstream. Each side learns when
-//! the other one is gone. A body can be read once, so a request is not repeated after a part of it was taken.
+//! A front thread receives it and a fetch thread sends it. Between them is a channel for a few parts, whose memory is reserved
+//! before the first one is received: a slow upstream slows its client down, and a slow client its upstream. Each side is notified
+//! when the other one ends. A body can be read once, so a request is not repeated after a part of it was taken.
 
 use std::future::Future;
 use std::io;
@@ -18,16 +18,16 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body_spools::BodySpools;
 
-/// Begins a body of `length` bytes, or one without a known length. `None`: there is no memory for its parts.
+/// Creates the two ends of a body of `length` bytes, or without a known length. `None`: there is no memory for its parts.
 pub fn stream(spools: &BodySpools, length: Option<u64>) -> Option<(BodySender, StreamedBody)> {
-    let paid = spools.memory().try_reserve((PARTS * PART_BYTES) as u64)?;
+    let reservation = spools.memory().try_reserve((PARTS * PART_BYTES) as u64)?;
     let (sender, parts) = mpsc::channel(PARTS);
     let shared = Arc::new(StreamShared {
         parts: Mutex::new(parts),
         progress: Mutex::default(),
         wanted: Notify::new(),
         broken: Notify::new(),
-        _paid: paid,
+        _reservation: reservation,
     });
     let sender = BodySender {
         shared: Arc::clone(&shared),
@@ -38,15 +38,15 @@ pub fn stream(spools: &BodySpools, length: Option<u64>) -> Option<(BodySender, S
 
 #[derive(Debug)]
 struct StreamShared {
-    /// Read by the upstream's connection alone.
+    /// Read only by the connection to the upstream.
     parts: Mutex<mpsc::Receiver<BodyPart>>,
     progress: Mutex<StreamProgress>,
-    /// The upstream requests the first part.
+    /// Notified when the upstream requests the first part.
     wanted: Notify,
-    /// The end will not come.
+    /// Notified when the body is aborted.
     broken: Notify,
-    /// Pays for the parts that wait.
-    _paid: Reservation,
+    /// The reservation for the parts in the channel.
+    _reservation: Reservation,
 }
 
 #[derive(Debug)]
@@ -55,30 +55,30 @@ enum BodyPart {
     End,
 }
 
-/// What both sides know.
+/// The progress that both sides use.
 #[derive(Debug, Default)]
 struct StreamProgress {
-    /// The upstream has requested a part.
+    /// Whether the upstream has requested a part.
     is_wanted: bool,
-    /// When the upstream took the last part, or the end.
+    /// The time when the upstream took the last part, or the end.
     taken_at: Option<Instant>,
-    /// The upstream has taken all that has arrived, and waits for the client.
+    /// Whether the upstream has taken everything that was received, and waits for the client.
     is_awaited: bool,
-    /// The upstream has the end.
+    /// Whether the upstream has taken the end.
     is_complete: bool,
     end: SenderEnd,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum SenderEnd {
-    /// More arrives.
+    /// More parts follow.
     #[default]
     Open,
     /// The end was sent.
     Sent,
-    /// Nothing more is forwarded, but the upstream may still respond.
+    /// No more parts are forwarded, but the upstream may still respond.
     Stopped,
-    /// The client has gone, or its input was rejected.
+    /// The client has disconnected, or its input was rejected.
     Broken,
 }
 
@@ -92,7 +92,7 @@ impl StreamShared {
     }
 }
 
-/// The end at the client. Dropped before [`BodyRoom::end`], it breaks the body off: the upstream's request is aborted.
+/// The client's end. Dropping it before [`PartPermit::end`] aborts the body and the request to the upstream.
 #[derive(Debug)]
 pub struct BodySender {
     shared: Arc<StreamShared>,
@@ -105,27 +105,27 @@ impl BodySender {
         self.shared.progress().is_wanted
     }
 
-    /// Waits for that. Cancel-safe.
+    /// Waits until the upstream requests the first part. Cancel-safe.
     pub async fn wanted(&self) {
         if !self.is_wanted() {
             self.shared.wanted.notified().await;
         }
     }
 
-    /// Room for one part, if there is some now.
-    pub fn try_room(&self) -> Option<BodyRoom<'_>> {
+    /// Reserves a place for one part in the channel, if there is one now.
+    pub fn try_reserve_part(&self) -> Option<PartPermit<'_>> {
         let part = self.parts.try_reserve().ok()?;
-        Some(self.room_for(part))
+        Some(self.permit(part))
     }
 
-    /// Waits for room for one part; `None`: the upstream takes no more. Cancel-safe.
-    pub async fn room(&self) -> Option<BodyRoom<'_>> {
+    /// Waits for a place for one part in the channel; `None`: the upstream takes no more. Cancel-safe.
+    pub async fn reserve_part(&self) -> Option<PartPermit<'_>> {
         let part = self.parts.reserve().await.ok()?;
-        Some(self.room_for(part))
+        Some(self.permit(part))
     }
 
-    fn room_for<'s>(&'s self, part: mpsc::Permit<'s, BodyPart>) -> BodyRoom<'s> {
-        BodyRoom {
+    fn permit<'s>(&'s self, part: mpsc::Permit<'s, BodyPart>) -> PartPermit<'s> {
+        PartPermit {
             part,
             shared: &self.shared,
         }
@@ -136,7 +136,7 @@ impl BodySender {
         self.parts.closed().await;
     }
 
-    /// Forwards no more. While this lives the upstream may go on with its response; its timeouts count from here on.
+    /// Forwards no more parts. While this sender exists, the upstream may continue its response; its timeouts begin now.
     pub fn stop(&self) {
         self.shared.progress().end = SenderEnd::Stopped;
     }
@@ -153,26 +153,26 @@ impl Drop for BodySender {
     }
 }
 
-/// Room for one part.
-pub struct BodyRoom<'s> {
+/// A reserved place for one part in the channel.
+pub struct PartPermit<'s> {
     part: mpsc::Permit<'s, BodyPart>,
     shared: &'s StreamShared,
 }
 
-impl BodyRoom<'_> {
+impl PartPermit<'_> {
     /// Forwards a part of at most [`PART_BYTES`].
     pub fn send(self, bytes: Bytes) {
         self.part.send(BodyPart::Data(bytes));
     }
 
-    /// Says that the body has arrived completely.
+    /// Declares the body complete.
     pub fn end(self) {
         self.shared.progress().end = SenderEnd::Sent;
         self.part.send(BodyPart::End);
     }
 }
 
-/// The end at the upstream. Dropped, it tells the client's side that nothing more is taken.
+/// The upstream's end. Dropping it notifies the client's end that no more parts are taken.
 #[derive(Debug)]
 pub struct StreamedBody {
     shared: Arc<StreamShared>,
@@ -180,34 +180,34 @@ pub struct StreamedBody {
 }
 
 impl StreamedBody {
-    /// The announced length.
+    /// The announced length, in bytes.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// Reads on from where the last reader was.
+    /// A reader that continues where the last one stopped.
     pub fn reader(&self) -> StreamReader {
         StreamReader(Arc::clone(&self.shared))
     }
 
-    /// Whether the upstream may have seen a part, so that the request cannot be sent again.
+    /// Whether the upstream may have received a part, so that the request cannot be sent again.
     pub fn is_taken(&self) -> bool {
         self.shared.progress().taken_at.is_some()
     }
 
-    /// Whether its end will not come.
+    /// Whether the body was aborted.
     pub fn is_broken(&self) -> bool {
         self.shared.progress().end == SenderEnd::Broken
     }
 
-    /// Waits until it is broken off. One task may wait. Cancel-safe.
+    /// Waits until the body is aborted. Only one task may wait. Cancel-safe.
     pub async fn broken(&self) {
         if !self.is_broken() {
             self.shared.broken.notified().await;
         }
     }
 
-    /// What the timeouts of the upstream go by.
+    /// The progress of the body, for the upstream's timeouts.
     pub fn pace(&self) -> UploadPace {
         UploadPace(Some(Arc::clone(&self.shared)))
     }
@@ -223,7 +223,7 @@ impl Drop for StreamedBody {
 pub struct StreamReader(Arc<StreamShared>);
 
 impl StreamReader {
-    /// The next part, `None` at the end. Errors: the body was broken off.
+    /// The next part, `None` at the end. Errors: the body was aborted.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         let polled = self.0.parts().poll_recv(cx);
         let mut progress = self.0.progress();
@@ -252,13 +252,13 @@ impl StreamReader {
     }
 }
 
-/// How the body of a request advances, for the upstream's timeouts: an upstream that waits for the client, or still takes parts,
-/// is not silent. Bodies that were received before know nothing of it.
+/// The progress of a request body, for the upstream's timeouts: an upstream that waits for the client, or still takes parts, is
+/// not silent. Has no effect for bodies that were received completely.
 #[derive(Clone, Debug, Default)]
 pub struct UploadPace(Option<Arc<StreamShared>>);
 
 impl UploadPace {
-    /// Waits for `work`, which may take `limit` from the moment at which the upstream last took a part.
+    /// Waits for `work`, with a timeout of `limit` that starts again whenever the upstream takes a part.
     pub async fn within<T>(
         &self,
         limit: Duration,
@@ -290,15 +290,15 @@ impl UploadPace {
 }
 
 impl StreamProgress {
-    /// The last moment at which the upstream was not silent: now, if it waits for the client.
+    /// The last time at which the upstream was not silent: now, if it waits for the client.
     fn last_movement(&self, now: Instant) -> Option<Instant> {
         let waits = self.is_awaited && self.end == SenderEnd::Open;
         if waits { Some(now) } else { self.taken_at }
     }
 }
 
-/// The largest part: two frames of HTTP/2, or a record of FastCGI.
+/// The maximum size of a part, in bytes: two frames of HTTP/2, or a record of FastCGI.
 pub const PART_BYTES: usize = 32 * 1024;
 
-/// Parts that may wait: enough that neither side waits for a wake-up of the other after each part.
+/// The number of parts in the channel: enough that neither side waits for the other to be scheduled after each part.
 const PARTS: usize = 4;

@@ -1,10 +1,10 @@
-//! Decodes bodies that an upstream has compressed although it was not asked to, in bounded steps.
+//! Decodes bodies that an upstream has compressed without being asked to, in limited steps.
 //!
-//! Every byte is untrusted. A step returns at most [`PIECE`] bytes, so a decompression bomb needs no more memory than a
-//! page and yields to other work; beyond the size of a page that could be stored, at most [`MOST_RATIO`] bytes are returned
-//! for each byte of input. Windows are bounded by what the codings allow on the web (RFC 7932 §9.1, RFC 9659 §3). A body
-//! that ends early, or whose checksum is wrong, is a [`CodingError`]; a few bytes behind its end are ignored, as browsers
-//! do, since some plugins append them.
+//! Every byte is untrusted. A step returns at most [`PIECE`] bytes, so a decompression bomb needs no more memory than a page and
+//! yields to other work. Above the size of a page that could be stored, at most [`MOST_RATIO`] bytes are returned for each byte of
+//! input. Windows are limited to the sizes that the codings permit on the web (RFC 7932 §9.1, RFC 9659 §3). A body that ends
+//! early, or whose checksum is wrong, is a [`CodingError`]. A few bytes after its end are ignored, as browsers do, since some
+//! plugins append them.
 
 use brotli::enc::StandardAlloc;
 use brotli::{BrotliDecompressStream, BrotliResult, BrotliState};
@@ -14,17 +14,17 @@ use galley_cache::budget::{MemoryBudget, Reservation};
 use galley_policy::decoded::Applied;
 use zstd::stream::raw::{self, DParameter, InBuffer, Operation, OutBuffer};
 
-/// Undoes the codings of one body.
+/// Removes the codings of one body.
 pub struct BodyDecoder {
-    /// The one that was applied last stands first.
+    /// The codings, the one that was applied last first.
     stages: Vec<Stage>,
-    /// Room for the bytes of one step.
+    /// The output buffer of one step.
     out: Vec<u8>,
-    /// Coded bytes that came.
+    /// The number of encoded bytes that were pushed.
     taken: u64,
-    /// Decoded bytes up to which their ratio does not matter.
+    /// The number of decoded bytes up to which any compression ratio is accepted.
     free: u64,
-    room: Reservation,
+    reservation: Reservation,
 }
 
 /// The result of a step.
@@ -32,34 +32,34 @@ pub struct BodyDecoder {
 pub enum DecodeStep {
     /// Decoded bytes, never empty.
     Piece(Bytes),
-    /// Nothing yet; there is more to do.
+    /// No output yet; call again.
     Working,
-    /// More coded bytes are wanted.
+    /// More encoded bytes are needed.
     Hungry,
 }
 
-/// It is not what its coding says, or far larger than anything of use.
+/// The body is not valid in its coding, or its compression ratio is too high.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the compressed body is damaged")]
 pub struct CodingError;
 
 impl BodyDecoder {
-    /// For codings in the order in which they were applied. `free`: decoded bytes up to which their ratio to the coded ones
-    /// does not matter. `None` if there is no memory for it.
+    /// A decoder for codings in the order in which they were applied. `free`: the number of decoded bytes up to which any
+    /// compression ratio is accepted. `None` if there is no memory for the decoder.
     pub fn new(applied: &[Applied], budget: &MemoryBudget, free: u64) -> Option<Self> {
-        let room = applied.iter().map(|one| room(*one)).sum();
-        let room = budget.try_reserve(room)?;
+        let memory = applied.iter().map(|one| decoder_memory(*one)).sum();
+        let reservation = budget.try_reserve(memory)?;
         let stages = applied.iter().rev().map(|one| Stage::new(*one));
         Some(Self {
             stages: stages.collect::<Option<Vec<_>>>()?,
             out: vec![0; PIECE],
             taken: 0,
             free,
-            room,
+            reservation,
         })
     }
 
-    /// Takes coded bytes; to be called when a step was [`DecodeStep::Hungry`].
+    /// Adds encoded bytes. Call it after a step returned [`DecodeStep::Hungry`].
     pub fn push(&mut self, coded: Bytes) {
         if let (Some(Format::Brotli(_)), Some(first), 0, 1) = (
             self.stages.first().map(|stage| &stage.format),
@@ -67,7 +67,7 @@ impl BodyDecoder {
             self.taken,
             self.stages.len(),
         ) {
-            self.room.shrink_to(brotli_room(*first));
+            self.reservation.shrink_to(brotli_memory(*first));
         }
         self.taken = self.taken.saturating_add(coded.len() as u64);
         if let Some(stage) = self.stages.first_mut() {
@@ -75,23 +75,23 @@ impl BodyDecoder {
         }
     }
 
-    /// Continues for a limited time.
+    /// Decodes for a limited time.
     pub fn step(&mut self) -> Result<DecodeStep, CodingError> {
         let Some(last) = self.stages.len().checked_sub(1) else {
             return Ok(DecodeStep::Hungry);
         };
-        // From the last stage back to the first that can give something.
+        // From the last stage back to the first that has output.
         for at in (0..=last).rev() {
             let stage = self.stages.get_mut(at).ok_or(CodingError)?;
-            let made = stage.step(&mut self.out)?;
-            if made == 0 {
+            let produced = stage.step(&mut self.out)?;
+            if produced == 0 {
                 continue;
             }
-            let is_bomb = stage.made > self.free && stage.made / MOST_RATIO > self.taken;
+            let is_bomb = stage.produced > self.free && stage.produced / MOST_RATIO > self.taken;
             if is_bomb {
                 return Err(CodingError);
             }
-            let piece = Bytes::copy_from_slice(self.out.get(..made).ok_or(CodingError)?);
+            let piece = Bytes::copy_from_slice(self.out.get(..produced).ok_or(CodingError)?);
             let Some(next) = self.stages.get_mut(at + 1) else {
                 return Ok(DecodeStep::Piece(piece));
             };
@@ -101,7 +101,7 @@ impl BodyDecoder {
         Ok(DecodeStep::Hungry)
     }
 
-    /// Whether it may end here. No bytes at all are an empty body, since redirects come so.
+    /// Whether the body may end here. No bytes at all are an empty body, because redirects are sent like this.
     pub fn end(&self) -> Result<(), CodingError> {
         let is_whole = |stage: &Stage| stage.has_ended || !stage.has_begun;
         if self.stages.iter().all(is_whole) {
@@ -112,33 +112,33 @@ impl BodyDecoder {
     }
 }
 
-/// One coding.
+/// The decoder of one coding.
 struct Stage {
     format: Format,
     input: Bytes,
-    made: u64,
-    /// Bytes behind the end.
+    produced: u64,
+    /// The number of bytes after the end.
     trailing: usize,
-    /// The last step filled its room: there may be more without further input.
+    /// Whether the last step filled the output buffer: there may be more output without further input.
     is_full: bool,
     has_begun: bool,
-    /// The coded body is whole; what follows is of no interest, unless it is another member.
+    /// Whether the encoded body is complete; further bytes are ignored, unless they are another member.
     has_ended: bool,
 }
 
 enum Format {
     Gzip(Box<Decompress>),
-    /// Either form; the first two bytes tell.
+    /// Either form of deflate, until the first two bytes show which.
     Undecided,
     Deflate(Box<Decompress>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(Box<raw::Decoder<'static>>),
 }
 
-/// What one call of a decoder did.
+/// The result of one call of a decoder.
 struct DecoderProgress {
     consumed: usize,
-    made: usize,
+    produced: usize,
     has_ended: bool,
 }
 
@@ -162,7 +162,7 @@ impl Stage {
         Some(Self {
             format,
             input: Bytes::new(),
-            made: 0,
+            produced: 0,
             trailing: 0,
             is_full: false,
             has_begun: false,
@@ -180,13 +180,13 @@ impl Stage {
         }
     }
 
-    /// Decodes into `out`; 0: nothing without more input.
+    /// Decodes into `out`, and returns the number of bytes; 0: no output without more input.
     fn step(&mut self, out: &mut [u8]) -> Result<usize, CodingError> {
         while !self.input.is_empty() || self.is_full {
             if self.has_ended && !self.begins_again() {
                 self.trailing = self.trailing.saturating_add(self.input.len());
                 self.input = Bytes::new();
-                if self.trailing > MOST_TRAILING {
+                if self.trailing > MAX_TRAILING {
                     return Err(CodingError);
                 }
                 break;
@@ -198,13 +198,13 @@ impl Stage {
             let done = self.format.call(&self.input, out)?;
             let _ = self.input.split_to(done.consumed.min(self.input.len()));
             self.has_ended = done.has_ended;
-            self.is_full = done.made == out.len() && !done.has_ended;
-            self.made = self.made.saturating_add(done.made as u64);
-            if done.made > 0 {
-                return Ok(done.made);
+            self.is_full = done.produced == out.len() && !done.has_ended;
+            self.produced = self.produced.saturating_add(done.produced as u64);
+            if done.produced > 0 {
+                return Ok(done.produced);
             }
             if done.consumed == 0 && !done.has_ended {
-                // There was neither input nor output: it waits for bytes that are not there.
+                // Neither input was used nor output produced: the decoder waits for bytes that do not exist.
                 return if self.input.is_empty() {
                     Ok(0)
                 } else {
@@ -215,7 +215,7 @@ impl Stage {
         Ok(0)
     }
 
-    /// Whether another member of the same body follows (RFC 1952 §2.2, RFC 8878 §3.1); it is then begun.
+    /// Whether another member of the same body follows (RFC 1952 §2.2, RFC 8878 §3.1). Prepares the decoder for it.
     fn begins_again(&mut self) -> bool {
         let first = self.input.first().copied();
         let again = match (&mut self.format, first) {
@@ -230,7 +230,7 @@ impl Stage {
         again
     }
 
-    /// Finds out which form of deflate it is: zlib's header is divisible by 31 (RFC 1950 §2.2).
+    /// Determines the form of deflate, if it can: zlib's header is divisible by 31 (RFC 1950 §2.2).
     fn is_decided(&mut self) -> bool {
         if matches!(self.format, Format::Undecided) {
             let [first, second, ..] = self.input[..] else {
@@ -257,18 +257,18 @@ impl Format {
                 Ok(DecoderProgress {
                     has_ended: status.map_err(|_| CodingError)? == Status::StreamEnd,
                     consumed: count(inflate.total_in(), before_in)?,
-                    made: count(inflate.total_out(), before_out)?,
+                    produced: count(inflate.total_out(), before_out)?,
                 })
             }
             Self::Brotli(state) => {
                 let (mut left, mut consumed) = (input.len(), 0);
-                let (mut free, mut made, mut total) = (out.len(), 0, 0);
+                let (mut free, mut produced, mut total) = (out.len(), 0, 0);
                 let result = BrotliDecompressStream(
                     &mut left,
                     &mut consumed,
                     input,
                     &mut free,
-                    &mut made,
+                    &mut produced,
                     out,
                     &mut total,
                     state,
@@ -280,7 +280,7 @@ impl Format {
                     | BrotliResult::NeedsMoreOutput => Ok(DecoderProgress {
                         has_ended: matches!(result, BrotliResult::ResultSuccess),
                         consumed,
-                        made,
+                        produced,
                     }),
                 }
             }
@@ -293,15 +293,15 @@ impl Format {
                 Ok(DecoderProgress {
                     has_ended: hint == 0,
                     consumed: input.pos(),
-                    made: output.pos(),
+                    produced: output.pos(),
                 })
             }
         }
     }
 }
 
-/// Bytes that a decoder takes at most, with its output.
-fn room(applied: Applied) -> u64 {
+/// The maximum memory of a decoder with its output, in bytes.
+fn decoder_memory(applied: Applied) -> u64 {
     match applied {
         Applied::Gzip | Applied::Deflate => PIECE as u64 + 64 * KIB,
         Applied::Brotli => (1 << 24) + BROTLI_TABLES,
@@ -309,8 +309,8 @@ fn room(applied: Applied) -> u64 {
     }
 }
 
-/// The same of a br body that begins so: its first byte tells the window (RFC 7932 §9.1).
-fn brotli_room(first: u8) -> u64 {
+/// The memory for a br body with this first byte, which determines the window (RFC 7932 §9.1).
+fn brotli_memory(first: u8) -> u64 {
     let bits = match (first & 1, first >> 1 & 7, first >> 4 & 7) {
         (0, _, _) => 16,
         (_, 0, 0) => 17,
@@ -320,19 +320,20 @@ fn brotli_room(first: u8) -> u64 {
     (1 << bits) + BROTLI_TABLES
 }
 
-/// Bytes that a step gives at most.
+/// The maximum number of bytes that a step returns.
 pub const PIECE: usize = 32 * 1024;
 
-/// Decoded bytes for each coded one. Pages reach ten, logs and tables thirty; deflate ends at a thousand, br and zstd nowhere.
+/// The maximum ratio of decoded to encoded bytes. Pages reach ten, logs and tables thirty; deflate has a limit of a thousand,
+/// br and zstd have none.
 pub const MOST_RATIO: u64 = 100;
 
-/// A newline or a comment of a plugin; more of it and the body is not what its coding says.
-const MOST_TRAILING: usize = 1024;
+/// The maximum number of bytes after the end: enough for a newline or a comment of a plugin. With more, the body is invalid.
+const MAX_TRAILING: usize = 1024;
 
-/// In bits: the only one that gzip has.
+/// The window in bits; gzip has no other.
 const DEFLATE_WINDOW: u8 = 15;
 
-/// In bits: RFC 9659 §3.
+/// The maximum window in bits: RFC 9659 §3.
 const ZSTD_WINDOW: u32 = 23;
 
 const KIB: u64 = 1024;

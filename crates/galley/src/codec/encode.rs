@@ -1,7 +1,7 @@
 //! Encodes a whole body at once, or a stream that can be flushed.
 //!
-//! Streams use small windows and levels that are fast enough for a response: their state is reserved from the memory budget
-//! as long as they exist. For whole bodies the required space is known before, so that the caller can reserve it.
+//! Streams use small windows and levels that are fast enough for a response. Their state is reserved in the memory budget as long
+//! as they exist. For whole bodies the required memory is known in advance, so that the caller can reserve it.
 
 use std::io::{self, Read, Write};
 
@@ -15,12 +15,12 @@ use galley_policy::compress::Compress;
 use galley_policy::encoding::Coding;
 use zstd::stream::write::Encoder as ZstdEncoder;
 
-/// A stream being coded.
+/// A stream that is being encoded.
 pub struct EncoderStream {
     kind: EncoderKind,
-    /// Whether something was taken in since the last flush.
+    /// Whether bytes were pushed since the last flush.
     is_dirty: bool,
-    _room: Reservation,
+    _reservation: Reservation,
 }
 
 enum EncoderKind {
@@ -30,29 +30,29 @@ enum EncoderKind {
 }
 
 impl EncoderStream {
-    /// A stream in this coding; `None` if there is no memory for it.
+    /// A stream in the given coding; `None` if there is no memory for it.
     pub fn new(coding: Coding, settings: &Compress, budget: &MemoryBudget) -> Option<Self> {
-        let room = match coding {
+        let memory = match coding {
             Coding::Identity => return None,
-            Coding::Gzip => GZIP_ROOM,
-            Coding::Brotli => BROTLI_STREAM_ROOM,
-            Coding::Zstd => ZSTD_STREAM_ROOM,
+            Coding::Gzip => GZIP_MEMORY,
+            Coding::Brotli => BROTLI_STREAM_MEMORY,
+            Coding::Zstd => ZSTD_STREAM_MEMORY,
         };
-        let room = budget.try_reserve(room)?;
+        let reservation = budget.try_reserve(memory)?;
         let out = Vec::new();
         let kind = match coding {
             Coding::Identity => return None,
             Coding::Gzip => {
-                let level = Compression::new(settings.gzip_level.min(MOST_GZIP));
+                let level = Compression::new(settings.gzip_level.min(MAX_GZIP_LEVEL));
                 EncoderKind::Gzip(Box::new(GzEncoder::new(out, level)))
             }
             Coding::Brotli => {
-                let level = settings.brotli_level.min(MOST_BROTLI);
-                let stream = CompressorWriter::new(out, OUT_AT_ONCE, level, BROTLI_WINDOW);
+                let level = settings.brotli_level.min(MAX_BROTLI_LEVEL);
+                let stream = CompressorWriter::new(out, BROTLI_BUFFER, level, BROTLI_WINDOW);
                 EncoderKind::Brotli(Box::new(stream))
             }
             Coding::Zstd => {
-                let level = i32::try_from(settings.zstd_level.min(MOST_ZSTD)).ok()?;
+                let level = i32::try_from(settings.zstd_level.min(MAX_ZSTD_LEVEL)).ok()?;
                 let mut stream = ZstdEncoder::new(out, level).ok()?;
                 stream.window_log(ZSTD_WINDOW).ok()?;
                 EncoderKind::Zstd(Box::new(stream))
@@ -61,13 +61,13 @@ impl EncoderStream {
         Some(Self {
             kind,
             is_dirty: false,
-            _room: room,
+            _reservation: reservation,
         })
     }
 
-    /// Consumes bytes and returns the coded ones that are ready, often none. The work is in proportion to the bytes: pass no
-    /// more than [`AT_ONCE`]. `pause` is called after each [`PIECE`]; br and zstd only collect until a block is full, of 64
-    /// KiB and more, and then compress it at once.
+    /// Encodes bytes and returns the encoded ones that are ready, often none. The work is proportional to the bytes: pass at most
+    /// [`AT_ONCE`]. Calls `pause` after each [`PIECE`]; br and zstd only collect input until a block of 64 KiB or more is full, and
+    /// then compress it at once.
     pub fn push(&mut self, bytes: &[u8], pause: &dyn Fn()) -> io::Result<Bytes> {
         self.is_dirty = true;
         for piece in bytes.chunks(PIECE) {
@@ -77,12 +77,12 @@ impl EncoderStream {
         Ok(self.take())
     }
 
-    /// Whether the client does not have all pushed bytes yet.
+    /// Whether the returned bytes do not yet contain all pushed bytes.
     pub fn is_dirty(&self) -> bool {
         self.is_dirty
     }
 
-    /// The rest of the coded bytes, so that a client can decode everything that was pushed.
+    /// The remaining encoded bytes, so that a client can decode everything that was pushed.
     pub fn flush(&mut self) -> io::Result<Bytes> {
         if self.is_dirty {
             self.is_dirty = false;
@@ -91,7 +91,7 @@ impl EncoderStream {
         Ok(self.take())
     }
 
-    /// The end of the coded bytes.
+    /// Ends the stream and returns the last encoded bytes.
     pub fn finish(self) -> io::Result<Bytes> {
         let rest = match self.kind {
             EncoderKind::Gzip(stream) => stream.finish()?,
@@ -119,9 +119,9 @@ impl EncoderStream {
     }
 }
 
-/// A whole body in `coding`; `None` if that fails, or is identity. `pause` is called after each [`PIECE`] of input; not for
-/// zstd, which takes least. br only collects until it has 64 KiB or all, and then compresses it at once: its encoder has no
-/// smaller blocks at the levels that are used here.
+/// A whole body in `coding`; `None` if encoding fails, or the coding is identity. Calls `pause` after each [`PIECE`] of input,
+/// except for zstd, which takes least time. br only collects input until it has 64 KiB or all of it, and then compresses it at
+/// once: its encoder has no smaller blocks at the levels that are used here.
 pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     match coding {
         Coding::Identity => None,
@@ -131,12 +131,13 @@ pub fn whole(body: &[u8], coding: Coding, level: u32, pause: &dyn Fn()) -> Optio
     }
 }
 
-/// Bytes of memory that [`whole`] needs besides the body and at most as much again for its output: measured, rounded up.
+/// The memory that [`whole`] needs in addition to the body and at most as much again for its output, in bytes: measured,
+/// rounded up.
 pub fn working_memory(length: usize, coding: Coding, level: u32) -> u64 {
     let plain = length as u64;
     match coding {
         Coding::Identity => 0,
-        Coding::Gzip => GZIP_ROOM,
+        Coding::Gzip => GZIP_MEMORY,
         Coding::Brotli => {
             let window = 1_u64 << window_bits(length);
             let table = match level {
@@ -181,7 +182,7 @@ fn brotli(body: &[u8], level: u32, pause: &dyn Fn()) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A body that is read in pieces.
+/// A body that the encoder reads in pieces.
 struct PiecewiseBody<'a> {
     rest: &'a [u8],
     pause: &'a dyn Fn(),
@@ -195,33 +196,34 @@ impl Read for PiecewiseBody<'_> {
     }
 }
 
-/// A window no larger than the body: it is scratch memory here and in the client. Below 17 bits the encoder takes tables of
-/// 32 MiB from level 5 on.
+/// The window in bits, no larger than the body, because it is working memory here and in the client. Below 17 bits the encoder
+/// uses tables of 32 MiB from level 5 on.
 fn window_bits(length: usize) -> u32 {
     (usize::BITS - length.leading_zeros()).clamp(17, 22)
 }
 
-/// Bytes to push at once: some 200 us of work for the slowest of the streams.
+/// The number of bytes to push at once: some 200 us of work for the slowest of the streams.
 pub const AT_ONCE: usize = 16 * 1024;
 
-/// Bytes between two pauses: some 50 us of work for gzip.
+/// The number of bytes between two pauses: some 50 us of work for gzip.
 pub const PIECE: usize = 4 * 1024;
 
-/// Levels of streams, whatever stored pages have: beyond them a page takes twice the work for one or two in a hundred.
-const MOST_GZIP: u32 = 6;
-const MOST_BROTLI: u32 = 4;
-const MOST_ZSTD: u32 = 3;
+/// The maximum levels of streams, which are independent of the levels for stored pages: above them, one or two per cent smaller
+/// pages take twice the work.
+const MAX_GZIP_LEVEL: u32 = 6;
+const MAX_BROTLI_LEVEL: u32 = 4;
+const MAX_ZSTD_LEVEL: u32 = 3;
 
-/// Windows of streams, in bits: larger than most pages.
+/// The windows of streams, in bits: larger than most pages.
 const BROTLI_WINDOW: u32 = 16;
 const ZSTD_WINDOW: u32 = 17;
 
-/// Bytes that br gives out at once.
-const OUT_AT_ONCE: usize = 4096;
+/// The size of br's output buffer, in bytes.
+const BROTLI_BUFFER: usize = 4096;
 
-/// What the states take, as measured, with the bytes that wait to be taken.
-const GZIP_ROOM: u64 = 512 * 1024;
-const BROTLI_STREAM_ROOM: u64 = 3 * MIB / 2;
-const ZSTD_STREAM_ROOM: u64 = 2 * MIB;
+/// The memory of the encoder states, including the output that was not taken yet, in bytes: measured.
+const GZIP_MEMORY: u64 = 512 * 1024;
+const BROTLI_STREAM_MEMORY: u64 = 3 * MIB / 2;
+const ZSTD_STREAM_MEMORY: u64 = 2 * MIB;
 
 const MIB: u64 = 1024 * 1024;

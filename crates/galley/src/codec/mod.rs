@@ -1,8 +1,8 @@
-//! Content codings as functions over bytes, without waiting: [`encode`] for what Galley sends, [`decode`] for what an
-//! upstream compressed unasked, [`unpack`] for the plain body of a stored page.
+//! Content codings as functions over bytes, without waiting: [`encode`] for bodies that Galley sends, [`decode`] for bodies that an
+//! upstream compressed without being asked to, [`unpack`] for the plain body of a stored page.
 //!
-//! A caller that streams through them does so in small pieces and yields in between. Their memory is reserved before it is
-//! used. What is compressed, and the fields of the head, are decided elsewhere.
+//! A caller that streams does so in small pieces and yields in between. Memory is reserved before it is used. Other modules decide
+//! which bodies are compressed, and change the fields of the head.
 
 pub mod decode;
 pub mod encode;

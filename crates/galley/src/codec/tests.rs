@@ -1,4 +1,5 @@
-//! What is decoded is what was coded, at every cut; what is broken, bombs or goes on too long is refused.
+//! Encoded bodies are decoded to the same bytes, for every split of the input; damaged bodies, bombs and trailing bytes are
+//! rejected.
 
 use std::io::Write;
 
@@ -42,7 +43,7 @@ fn settings() -> Compress {
     }
 }
 
-/// All that comes out, fed in pieces of this length.
+/// All decoded bytes, for input in pieces of this length.
 fn decoded(applied: &[Applied], coded: &[u8], piece: usize) -> Result<Vec<u8>, CodingError> {
     let mut decoder = BodyDecoder::new(applied, &budget(), FREE).unwrap();
     let mut plain = Vec::new();
@@ -84,7 +85,7 @@ fn page() -> Vec<u8> {
 }
 
 #[test]
-fn both_forms_of_deflate_are_read() {
+fn both_forms_of_deflate_are_decoded() {
     let body = page();
     let mut raw = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::new(5));
     raw.write_all(&body).unwrap();
@@ -97,7 +98,7 @@ fn both_forms_of_deflate_are_read() {
 }
 
 #[test]
-fn members_and_frames_follow_one_another_and_what_else_follows_is_ignored() {
+fn several_members_or_frames_are_decoded_and_a_few_other_bytes_are_ignored() {
     let body = page();
     for applied in [Applied::Gzip, Applied::Zstd] {
         let one = coded(&body, applied);
@@ -123,7 +124,7 @@ fn members_and_frames_follow_one_another_and_what_else_follows_is_ignored() {
 }
 
 #[test]
-fn several_codings_are_undone_from_the_last() {
+fn several_codings_are_removed_from_the_last_to_the_first() {
     let body = page();
     for first in ALL {
         for second in ALL {
@@ -137,7 +138,7 @@ fn several_codings_are_undone_from_the_last() {
 }
 
 #[test]
-fn no_bytes_are_an_empty_body_and_some_are_not() {
+fn no_bytes_are_an_empty_body_and_incomplete_bodies_are_rejected() {
     for applied in ALL {
         assert_eq!(decoded(&[applied], b"", 1), Ok(Vec::new()));
         let whole = coded(&page(), applied);
@@ -152,7 +153,7 @@ fn no_bytes_are_an_empty_body_and_some_are_not() {
 }
 
 #[test]
-fn what_is_damaged_is_found_out_where_there_is_a_checksum() {
+fn damage_is_detected_in_codings_with_a_checksum() {
     let body = page();
     for applied in [Applied::Gzip, Applied::Deflate] {
         let mut whole = coded(&body, applied);
@@ -163,7 +164,7 @@ fn what_is_damaged_is_found_out_where_there_is_a_checksum() {
 }
 
 #[test]
-fn a_bomb_ends_where_a_page_would() {
+fn a_bomb_is_stopped_at_the_size_of_a_page() {
     let zeros = vec![0; 64 * 1024 * 1024];
     for applied in ALL {
         let bomb = coded(&zeros, applied);
@@ -181,14 +182,14 @@ fn a_bomb_ends_where_a_page_would() {
         assert_eq!(end, Err(CodingError), "{applied:?}");
         let most = FREE.max(bomb.len() as u64 * (MOST_RATIO + 1)) + PIECE as u64;
         assert!(made <= most, "{applied:?}: {made} of {}", bomb.len());
-        // Inside another coding it is no better.
+        // A bomb in another coding is detected as well.
         let nested = coded(&bomb, Applied::Gzip);
         assert_eq!(
             decoded(&[applied, Applied::Gzip], &nested, 999_999),
             Err(CodingError)
         );
     }
-    // What repeats itself no more than pages do may be large.
+    // Bodies that are no more repetitive than pages may be large.
     let large = page().repeat(60);
     assert!(large.len() as u64 > 2 * FREE);
     for (coding, applied) in CODINGS {
@@ -227,7 +228,7 @@ fn memory_is_reserved_as_long_as_it_is_used() {
 }
 
 #[test]
-fn a_flush_lets_the_client_see_everything() {
+fn a_flush_lets_the_client_decode_everything() {
     let body = page();
     for (coding, applied) in CODINGS {
         let mut stream = EncoderStream::new(coding, &settings(), &budget()).unwrap();
@@ -263,7 +264,7 @@ fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_coded_comes_back(body in bytes(5000), cut in 1_usize..3000, piece in 1_usize..3000, flush in any::<bool>()) {
+    fn encoded_bodies_decode_unchanged(body in bytes(5000), cut in 1_usize..3000, piece in 1_usize..3000, flush in any::<bool>()) {
         for (coding, applied) in CODINGS {
             let mut stream = EncoderStream::new(coding, &settings(), &budget()).unwrap();
             let mut sent = Vec::new();
@@ -281,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_bytes_do_no_harm(bytes in bytes(600), piece in 1_usize..100) {
+    fn arbitrary_bytes_are_decoded_without_panic(bytes in bytes(600), piece in 1_usize..100) {
         for applied in ALL {
             let _ = decoded(&[applied], &bytes, piece);
             let _ = decoded(&[applied, Applied::Gzip], &bytes, piece);
@@ -289,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_body_does_no_harm(at in any::<proptest::sample::Index>(), bit in 0_u8..8, piece in 1_usize..4000) {
+    fn a_damaged_body_stays_within_the_ratio(at in any::<proptest::sample::Index>(), bit in 0_u8..8, piece in 1_usize..4000) {
         for applied in ALL {
             let mut whole = coded(&page()[..9000], applied);
             let at = at.index(whole.len());
@@ -302,7 +303,7 @@ proptest! {
 }
 
 #[test]
-fn there_is_a_pause_after_each_piece() {
+fn encoders_pause_after_each_piece() {
     let body = vec![b'x'; encode::PIECE * 3 + 1];
     let pauses = |work: &dyn Fn(&dyn Fn())| {
         let count = std::cell::Cell::new(0);

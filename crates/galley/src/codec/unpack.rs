@@ -1,7 +1,7 @@
-//! Makes the plain body of a stored page from its gzip form, and verifies it.
+//! Decompresses the plain body of a stored page from its gzip form, and verifies it.
 //!
-//! One call inflates the whole body into memory that was reserved first. It never returns more bytes than the page had, and
-//! never different ones: the checksum of gzip and the page's own digest must match.
+//! One call decompresses the whole body into memory that was reserved before. It never returns more bytes than the page had, and
+//! never different ones: the checksum of gzip and the page's digest must match.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use galley_cache::body::StoredBody;
@@ -9,23 +9,23 @@ use galley_cache::budget::MemoryBudget;
 use galley_cache::entry::{EncodedEntry, Entry};
 use galley_policy::encoding::Coding;
 
-/// Why there is no plain body.
+/// Why a page cannot be unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnpackError {
     /// The memory limit is reached.
     #[error("the memory limit is reached")]
     NoMemory,
-    /// The stored form is damaged: the entry is of no use.
+    /// The stored form is damaged, so the entry is useless.
     #[error("a stored compressed page is damaged")]
     Damaged,
 }
 
-/// Whether a page with these codings can be packed.
+/// Whether a page with these encoded forms can be packed.
 pub fn is_packable(coded: &[EncodedEntry]) -> bool {
     form(coded).is_some()
 }
 
-/// The same page with its plain body, which `budget` pays for.
+/// The same page with its plain body, whose memory is reserved in `budget`.
 pub fn unpack(packed: &Entry, budget: &MemoryBudget) -> Result<Entry, UnpackError> {
     let plain = inflate(packed, budget)?;
     packed.unpacked(plain).ok_or(UnpackError::Damaged)
@@ -39,25 +39,26 @@ fn inflate(packed: &Entry, budget: &MemoryBudget) -> Result<StoredBody, UnpackEr
     let form = form(packed.coded()).ok_or(UnpackError::Damaged)?;
     let length = usize::try_from(packed.length()).map_err(|_| UnpackError::Damaged)?;
     let reserve = |bytes| budget.try_reserve(bytes).ok_or(UnpackError::NoMemory);
-    let _room = reserve(ROOM)?;
-    let paid = reserve(packed.length())?;
-    let mut plain = Vec::with_capacity(length.saturating_add(SPARE));
+    let _decoder = reserve(DECODER_MEMORY)?;
+    let reservation = reserve(packed.length())?;
+    let mut plain = Vec::with_capacity(length.saturating_add(SPARE_BYTES));
     let mut inflate = Decompress::new_gzip(WINDOW);
     let status = inflate.decompress_vec(form.body.bytes(), &mut plain, FlushDecompress::Finish);
     if !matches!(status, Ok(Status::StreamEnd)) || plain.len() != length {
         return Err(UnpackError::Damaged);
     }
-    Ok(StoredBody::reserved(plain, paid))
+    Ok(StoredBody::reserved(plain, reservation))
 }
 
-/// In bits: the only window that gzip has.
+/// The window in bits; gzip has no other.
 const WINDOW: u8 = 15;
 
-/// Room behind the body, so that the end of the stream is seen when the body is full, and a body that is too long as well.
-const SPARE: usize = 64;
+/// Additional output bytes, so that the decoder reaches the end of the stream when the body is complete, and detects a body that is
+/// too long.
+const SPARE_BYTES: usize = 64;
 
-/// What the decoder takes, with its window.
-const ROOM: u64 = 64 * 1024;
+/// The memory of the decoder with its window, in bytes.
+const DECODER_MEMORY: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_body_comes_back_and_is_paid_for() {
+    fn the_plain_body_is_restored_and_its_memory_is_reserved() {
         let budget = MemoryBudget::new(64 << 20);
         for length in [0, 1, 1000, 47_000, 1 << 20] {
             let plain: Vec<u8> = (0..length).map(|n: u32| (n % 251) as u8).collect();
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_never_given() {
+    fn different_bytes_are_never_returned() {
         let budget = MemoryBudget::new(64 << 20);
         let plain = vec![b'a'; 5000];
         let coded = gzip(&plain);
@@ -124,13 +125,13 @@ mod tests {
     }
 
     #[test]
-    fn without_room_nothing_is_made() {
+    fn without_memory_nothing_is_unpacked() {
         let plain = vec![b'a'; 5000];
         let page = packed(&plain, gzip(&plain));
-        for limit in [0, ROOM, ROOM + 4999] {
+        for limit in [0, DECODER_MEMORY, DECODER_MEMORY + 4999] {
             let outcome = unpack(&page, &MemoryBudget::new(limit));
             assert_eq!(outcome.err(), Some(UnpackError::NoMemory));
         }
-        assert!(unpack(&page, &MemoryBudget::new(ROOM + 5000)).is_ok());
+        assert!(unpack(&page, &MemoryBudget::new(DECODER_MEMORY + 5000)).is_ok());
     }
 }

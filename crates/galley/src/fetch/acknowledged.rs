@@ -1,8 +1,8 @@
-//! Which of the plugin's purges are acknowledged, so that the plugin can send lost ones again.
+//! The acknowledged purges of the plugin, so that the plugin can send lost ones again.
 //!
 //! A response that carries purges may name them (`id=`). The name is recorded when the purges are in effect and on the
-//! disk, and is sent with later requests to the same site. Newer names replace older ones, and a restart forgets all of
-//! them: the plugin then sends again what was not acknowledged, which is harmless. A purge that was not received is never
+//! disk, and is sent with later requests to the same site. Newer names replace older ones, and a restart discards all of
+//! them: the plugin then sends unacknowledged purges again, which is harmless. A purge that was not received is never
 //! recorded.
 
 use std::collections::VecDeque;
@@ -11,19 +11,19 @@ use std::sync::{Mutex, PoisonError};
 use galley_policy::purge;
 use http::HeaderMap;
 
-/// The names that a response gives its purges.
+/// The names of the purges in a response.
 pub(super) fn names(fields: &HeaderMap) -> Vec<String> {
     purge::receipts(fields).map(str::to_owned).collect()
 }
 
-/// The names of one site; any thread notes and reads.
+/// The names of one site; any thread writes and reads them.
 #[derive(Debug, Default)]
 pub struct AcknowledgedPurges(Mutex<VecDeque<String>>);
 
 impl AcknowledgedPurges {
-    /// Notes the names of acknowledged purges.
-    pub(super) fn note(&self, arrived: Vec<String>) {
-        for name in arrived {
+    /// Records the names of acknowledged purges.
+    pub(super) fn note(&self, new: Vec<String>) {
+        for name in new {
             let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             if names.contains(&name) {
                 continue;
@@ -35,7 +35,7 @@ impl AcknowledgedPurges {
         }
     }
 
-    /// All of them, oldest first, with blanks between.
+    /// All names, oldest first, separated by spaces.
     pub fn line(&self) -> String {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.iter().fold(String::new(), |mut line, name| {
@@ -48,7 +48,8 @@ impl AcknowledgedPurges {
     }
 }
 
-/// An editor's next request comes within seconds; in a field of two kilobytes is room for an import's worth of edits.
+/// The maximum number of names. An editor's next request follows within seconds, and a field of two kilobytes is enough for the
+/// edits of an import.
 const MOST_NAMES: usize = 64;
 
 #[cfg(test)]
@@ -56,23 +57,23 @@ mod tests {
     use super::*;
     use http::HeaderValue;
 
-    fn answer(value: &str) -> Vec<String> {
+    fn response_names(value: &str) -> Vec<String> {
         let mut fields = HeaderMap::new();
         fields.insert("galley-purge", HeaderValue::from_str(value).unwrap());
         names(&fields)
     }
 
     #[test]
-    fn names_come_once_and_the_oldest_go() {
+    fn each_name_is_recorded_once_and_the_oldest_are_dropped() {
         let acknowledged = AcknowledgedPurges::default();
         assert_eq!(acknowledged.line(), "");
-        acknowledged.note(answer("p1"));
-        acknowledged.note(answer("id=a1,p1"));
-        acknowledged.note(answer("id=b2,p1"));
-        acknowledged.note(answer("id=a1"));
+        acknowledged.note(response_names("p1"));
+        acknowledged.note(response_names("id=a1,p1"));
+        acknowledged.note(response_names("id=b2,p1"));
+        acknowledged.note(response_names("id=a1"));
         assert_eq!(acknowledged.line(), "a1 b2");
         for n in 0..MOST_NAMES {
-            acknowledged.note(answer(&format!("id=n{n}")));
+            acknowledged.note(response_names(&format!("id=n{n}")));
         }
         let line = acknowledged.line();
         assert_eq!(line.split(' ').count(), MOST_NAMES);

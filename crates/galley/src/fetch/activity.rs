@@ -1,23 +1,23 @@
-//! How many jobs one fetch thread has: counted by itself and by the threads that send it jobs, read by any thread.
+//! Counts the jobs of one fetch thread, for that thread and the threads that send it jobs; any thread may read the count.
 //!
-//! A job counts from before it is sent until its response is stored, so a client that has its response cannot read a count
-//! without it while work remains.
+//! A job counts from before it is sent until its response is stored, so a client that has received its response cannot read a
+//! count without the job while work remains.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// See the module.
+/// The counts of one fetch thread; see the module.
 #[derive(Default)]
 pub(super) struct Activity {
     jobs: AtomicUsize,
-    /// Work that no job waits for.
+    /// Work for which no job waits.
     background: AtomicUsize,
     no_jobs: Notify,
 }
 
-/// One job or piece of background work, until it is dropped.
+/// One job or piece of background work, which counts until it is dropped.
 pub(super) struct Work {
     activity: Arc<Activity>,
     kind: WorkKind,
@@ -35,7 +35,7 @@ impl Activity {
         self.begin(WorkKind::Job)
     }
 
-    /// Counts work that may be given up when the thread ends.
+    /// Counts work that may be abandoned when the thread ends.
     pub(super) fn background(self: &Arc<Self>) -> Work {
         self.begin(WorkKind::Background)
     }
@@ -74,7 +74,7 @@ impl Drop for Work {
             tracing::error!("a request to the upstream ended in a panic");
         }
         self.activity.of(self.kind).fetch_sub(1, Ordering::Release);
-        // Stored for a waiter that comes later.
+        // The notification is kept for a later waiter.
         self.activity.no_jobs.notify_one();
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_end_of_all_jobs_is_waited_for_and_background_work_is_not() {
+    async fn shutdown_waits_for_all_jobs_and_not_for_background_work() {
         let activity = Arc::new(Activity::default());
         let (job, other) = (activity.job(), activity.job());
         let _background = activity.background();

@@ -1,10 +1,10 @@
 //! Compresses responses while they are sent to clients.
 //!
-//! A passed response is compressed for its one client. A page that is shared while it is generated is compressed once for
-//! each coding that a client accepts, beside its fill, by the first request for that coding: the fill itself stays plain,
-//! to be stored. The fetch thread does it and not a front core, whose hits would wait, in pieces that alternate with other
-//! work. A client receives what PHP flushed as soon as PHP pauses; flushing each piece instead would make pages larger.
-//! Without memory for an encoder the plain body is sent.
+//! A passed response is compressed for its one client. A page that is shared while it is generated is compressed once for each
+//! coding that a client accepts, for the first request with that coding. The compressed form has a separate fill; the original
+//! fill remains plain, to be stored. The fetch thread compresses, not a front core, whose hits would have to wait, and it
+//! compresses in pieces that alternate with other work. A client receives what PHP flushed as soon as PHP pauses; flushing each
+//! piece instead would make pages larger. Without memory for an encoder the plain body is sent.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -29,13 +29,13 @@ use crate::codec::encode::{AT_ONCE, EncoderStream};
 use crate::sys::let_others_go;
 use crate::upstream::IncomingResponse;
 
-/// The readers of a fill, behind an encoder if there is one.
+/// The readers of a fill, with an encoder before them if the body is compressed.
 pub(super) struct Outlet<'w> {
     writer: &'w mut FillWriter,
     spool: ResponseSpool,
     stream: Option<EncoderStream>,
-    /// There are no readers any more.
-    is_lost: bool,
+    /// No readers remain.
+    has_no_readers: bool,
 }
 
 impl<'w> Outlet<'w> {
@@ -48,11 +48,11 @@ impl<'w> Outlet<'w> {
             writer,
             spool,
             stream,
-            is_lost: false,
+            has_no_readers: false,
         }
     }
 
-    /// Sends a response on to its end, or until its client has gone.
+    /// Relays a response to its end, or until its client has disconnected.
     pub(super) async fn relay(&mut self, incoming: &mut IncomingResponse) -> Result<(), FillError> {
         loop {
             let next = self.wait_while_read(pin!(incoming.chunk())).await;
@@ -66,40 +66,40 @@ impl<'w> Outlet<'w> {
         }
     }
 
-    /// Waits for the next piece; if that takes a moment, the client gets everything before it.
+    /// Waits for the next piece. If it is not ready, sends everything before it to the client.
     pub(super) async fn wait<T>(&mut self, mut next: Pin<&mut impl Future<Output = T>>) -> T {
         match self.wait_while_read(next.as_mut()).await {
-            Some(came) => came,
+            Some(output) => output,
             None => next.await,
         }
     }
 
-    /// The same; nothing when there are no readers any more.
+    /// As `wait`; `None` when no readers remain.
     async fn wait_while_read<T>(
         &mut self,
         mut next: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
-        if !self.is_lost {
-            if let Poll::Ready(came) = poll_once(next.as_mut()).await {
-                return Some(came);
+        if !self.has_no_readers {
+            if let Poll::Ready(output) = poll_once(next.as_mut()).await {
+                return Some(output);
             }
             self.writer.release();
         }
-        while !self.is_lost {
+        while !self.has_no_readers {
             let is_dirty = self.stream.as_ref().is_some_and(EncoderStream::is_dirty);
             tokio::select! {
                 biased;
-                came = next.as_mut() => return Some(came),
-                _lost = self.spool.attend(self.writer) => self.is_lost = true,
+                output = next.as_mut() => return Some(output),
+                _failure = self.spool.feed_readers(self.writer) => self.has_no_readers = true,
                 () = sleep(PAUSE), if is_dirty => drop(self.flush().await),
             }
         }
         None
     }
 
-    /// Sends the next piece. Fails when there are no readers any more.
+    /// Sends the next piece. Fails when no readers remain.
     pub(super) async fn push(&mut self, chunk: Bytes) -> Result<(), FillError> {
-        if self.is_lost {
+        if self.has_no_readers {
             return Err(FillError::Aborted);
         }
         let Some(stream) = &mut self.stream else {
@@ -129,7 +129,7 @@ impl<'w> Outlet<'w> {
         self.writer.release();
     }
 
-    /// Sends what the coder holds back at the end, and what waits for the client; the fill itself is for its owner to end.
+    /// Sends the bytes that the encoder and the spool still contain. The caller ends the fill.
     pub(super) async fn finish(&mut self) -> Result<(), FillError> {
         if let Some(stream) = self.stream.take() {
             let rest = stream.finish().map_err(|_| FillError::Aborted)?;
@@ -147,18 +147,18 @@ impl<'w> Outlet<'w> {
     }
 
     async fn send(&mut self, bytes: Bytes) -> Result<(), FillError> {
-        let given = self.spool.give(self.writer, bytes).await;
-        self.is_lost |= given.is_err();
-        given
+        let forwarded = self.spool.forward(self.writer, bytes).await;
+        self.has_no_readers |= forwarded.is_err();
+        forwarded
     }
 }
 
-/// Polls a future for a task that does not wait for it yet.
+/// Polls a future once, for a task that does not wait for it yet.
 async fn poll_once<T>(mut next: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await
 }
 
-/// Compresses a page that is being generated, for all who accept this coding.
+/// Compresses a page that is being generated, for all clients that accept the coding.
 pub(super) struct Coder {
     in_progress: Rc<InProgressFetch>,
     coding: Coding,
@@ -169,7 +169,7 @@ pub(super) struct Coder {
 }
 
 impl Coder {
-    /// Runs to the end of the page, or until it has no readers in this coding.
+    /// Runs to the end of the page, or until the compressed page has no readers.
     pub(super) async fn run(self) {
         let Self {
             in_progress,
@@ -179,12 +179,12 @@ impl Coder {
             spool,
             mut writer,
         } = self;
-        match code(&mut source, Outlet::new(&mut writer, spool, Some(stream))).await {
+        match encode(&mut source, Outlet::new(&mut writer, spool, Some(stream))).await {
             Ok(()) => {
                 writer.finish();
             }
             Err(failure) => {
-                // Before anything else happens on this thread, so that no request joins the failed one.
+                // First, before anything else happens on this thread, so that no request joins the failed encoding.
                 in_progress.waiters.forget_coded(coding);
                 writer.fail(failure);
             }
@@ -192,7 +192,7 @@ impl Coder {
     }
 }
 
-async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), FillError> {
+async fn encode(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), FillError> {
     loop {
         if !outlet.writer.has_readers() {
             return Err(FillError::Aborted);
@@ -205,18 +205,18 @@ async fn code(source: &mut FillReader, mut outlet: Outlet<'_>) -> Result<(), Fil
     }
 }
 
-/// What a request that waited gets beside or instead of its reader.
+/// The compressed body for a request that waited for a fetch.
 #[derive(Default)]
 pub(super) struct EncodedBody {
-    /// A reader of the same page, coded.
+    /// A reader of the compressed page; `None`: the reader in the request's slot is used.
     pub(super) reader: Option<FillReader>,
-    /// To be run by its requester.
+    /// The task that compresses the page, which the caller must run.
     pub(super) coder: Option<Coder>,
 }
 
 impl FetchWorker {
-    /// Finds or begins the coding of a page that came, for a request that takes it. What only this request may read is read
-    /// by the coder in its place.
+    /// Finds or starts the encoding of a received page, for a request that accepts it. If only this request may read the
+    /// response, the coder takes its reader, and the request reads the compressed body.
     pub(super) fn code_for(
         &self,
         site: &FetchSite,
@@ -225,11 +225,11 @@ impl FetchWorker {
         index: usize,
         head: &FillHead,
     ) -> EncodedBody {
-        self.begin_coding(site, info, wait, index, head)
+        self.start_encoding(site, info, wait, index, head)
             .unwrap_or_default()
     }
 
-    fn begin_coding(
+    fn start_encoding(
         &self,
         site: &FetchSite,
         info: &RequestInfo,
@@ -239,7 +239,7 @@ impl FetchWorker {
     ) -> Option<EncodedBody> {
         let compressing = &site.compressing;
         let in_progress = Rc::clone(&wait.slot(index)?.in_progress);
-        // PHP names no length, but a short page is there at once.
+        // PHP sends no length, but a short page is complete at once.
         let length = head.length.or_else(|| in_progress.fill.whole_length());
         let coding = compressing.live(info, head.status, &head.fields, length)?;
         let is_shared = match head.share {
@@ -289,7 +289,7 @@ impl FetchWorker {
         })
     }
 
-    /// The head of a response for one client as it gets it, and what codes the body.
+    /// The head of a response for one client, and the encoder for its body.
     pub(super) fn passed(
         &self,
         job: &PassJob,
@@ -324,7 +324,7 @@ impl FetchWorker {
     }
 }
 
-/// The client has a coded copy, and continues to use the tag that came with it.
+/// In a 304, replaces the `ETag` by the one with which the client received its compressed copy.
 fn keep_known_tag(info: &RequestInfo, head: &mut FillHead) {
     let known = head
         .fields
@@ -336,6 +336,6 @@ fn keep_known_tag(info: &RequestInfo, head: &mut FillHead) {
     }
 }
 
-/// After how long an upstream counts as pausing. PHP prints in pieces of 4 KiB that follow one another in microseconds; a
-/// script that flushes on purpose works for longer.
+/// The time after which an upstream counts as paused. PHP prints pieces of 4 KiB at intervals of microseconds; a script that
+/// flushes on purpose works for longer.
 const PAUSE: Duration = Duration::from_millis(5);

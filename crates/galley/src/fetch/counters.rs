@@ -1,8 +1,8 @@
-//! What a fetch thread did for one site: counters for metrics, and why pages were not stored lately.
+//! The results of fetches for one site: counters for metrics, and why pages were not stored recently.
 //!
 //! They are written once per fetch, which is a thousand times rarer than a hit, and read by the admin thread. Responses
-//! that create a hit-for-pass entry are not repeated here: the counters are for responses after which the next request for
-//! the page goes upstream as well.
+//! that create a hit-for-pass entry are not recorded as not stored: that list is for responses after which the next request for
+//! the page is sent upstream as well.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use galley_cache::key::Key;
 use galley_policy::outcome::NotStored;
 use galley_policy::time::Tick;
 
-/// See the module.
+/// The counters of one site; see the module.
 #[derive(Debug, Default)]
 pub struct FetchCounters {
     fills: AtomicU64,
@@ -25,46 +25,46 @@ pub struct FetchCounters {
     includes_fetched: AtomicU64,
     includes_failed: AtomicU64,
     esi_tags_left: AtomicU64,
-    /// The newest last; at most [`MOST_LATELY`].
+    /// The pages that were not stored, the newest last; at most [`MOST_LATELY`].
     lately: Mutex<VecDeque<(Key, Lately)>>,
 }
 
 /// A page that was generated and not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lately {
-    /// Why.
+    /// The reason.
     pub why: NotStored,
-    /// When.
+    /// The time.
     pub at: Tick,
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fills {
-    /// Pages requested from the upstream, refreshes included.
+    /// Pages requested from the upstream, including refreshes.
     pub begun: u64,
-    /// Those that were stored.
+    /// Requested pages that were stored.
     pub stored: u64,
-    /// Those that the upstream failed to generate.
+    /// Requested pages that the upstream failed to generate.
     pub failed: u64,
     /// Stored pages whose purged fragments were replaced.
     pub patched: u64,
-    /// Those that had to be generated again, because a fragment could not be rendered or had other styles.
+    /// Stored pages that had to be generated again, because a fragment could not be rendered or had other styles.
     pub patch_failed: u64,
-    /// Those that are to be patched in the background.
+    /// Stored pages that wait to be patched in the background.
     pub awaiting_patch: u64,
     /// ESI includes whose stored response was used.
     pub includes_stored: u64,
-    /// Those that were requested.
+    /// ESI includes that were requested.
     pub includes_fetched: u64,
-    /// Those that had no response.
+    /// ESI includes that had no response.
     pub includes_failed: u64,
-    /// ESI tags that stayed in pages, because Galley does not carry them out.
+    /// ESI tags that remained in pages because Galley does not support them.
     pub esi_tags_left: u64,
 }
 
 impl FetchCounters {
-    /// The counts now.
+    /// The current counts.
     pub fn fills(&self) -> Fills {
         Fills {
             begun: self.fills.load(Ordering::Relaxed),
@@ -80,21 +80,21 @@ impl FetchCounters {
         }
     }
 
-    /// Why the page of `key` was not stored the last time, as far as that is remembered.
+    /// The latest reason why the page of `key` was not stored, if it is still recorded.
     pub fn lately(&self, key: &[u8]) -> Option<Lately> {
         let lately = self.lock();
         let found = lately.iter().rev().find(|(known, _)| known.bytes() == key);
         found.map(|(_, lately)| *lately)
     }
 
-    /// Whether the page of `key` was not stored the last time for a reason that may well hold again. A purge that came during
-    /// the fetch says nothing about the next one.
+    /// Whether the page of `key` was last not stored for a reason that may well apply again. A purge during one fetch does not
+    /// affect the next one.
     pub(super) fn tends_not_to_be_stored(&self, key: &[u8]) -> bool {
         self.lately(key)
             .is_some_and(|lately| lately.why != NotStored::Purged)
     }
 
-    /// The pages that were generated and not stored, the newest first, as far as they are remembered.
+    /// The recorded pages that were generated and not stored, the newest first.
     pub fn not_stored_lately(&self) -> Vec<(Key, Lately)> {
         self.lock().iter().rev().cloned().collect()
     }
@@ -103,7 +103,7 @@ impl FetchCounters {
         self.fills.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The page of `key` was stored: why it was not the last time is of no interest any more.
+    /// Counts a stored page, and removes the earlier reason why it was not stored.
     pub(super) fn stored(&self, key: &Key) {
         self.stored.fetch_add(1, Ordering::Relaxed);
         self.lock().retain(|(known, _)| known != key);
@@ -160,7 +160,7 @@ impl FetchCounters {
     }
 }
 
-/// Pages of one site: a request for the reason comes soon.
+/// The maximum number of recorded pages of one site: the reason is usually requested soon.
 const MOST_LATELY: usize = 64;
 
 #[cfg(test)]
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_reason_of_each_page_is_remembered_within_bounds() {
+    fn the_newest_reason_of_each_page_is_recorded_within_the_limit() {
         let counters = FetchCounters::default();
         let key = |number: usize| Key::new(number.to_string().as_bytes());
         for number in 0..200 {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_during_a_fetch_says_nothing_about_the_next() {
+    fn a_purge_during_a_fetch_does_not_affect_the_next_one() {
         let counters = FetchCounters::default();
         let tends = |why| {
             counters.not_stored(&Key::new(b"page"), why, Tick(1));

@@ -1,9 +1,9 @@
 //! Runs of WordPress's scheduler: the exchange with the upstream, and the results of the runs of one site.
 //!
-//! A run uses a pool of its own with one slot, so it neither waits behind visitors nor takes a slot of theirs, and a site
+//! A run uses a separate pool with one slot, so it neither waits behind visitors nor occupies one of their slots, and a site
 //! never has two runs at once. Its purges are published like those of any response, when its head arrives and when it has
 //! ended. PHP-FPM ends the response before the work begins; the pool then waits until the worker is free (see
-//! `upstream::fcgi`). `app::cron` decides when a run is due.
+//! `upstream::fastcgi`). `app::cron` decides when to start a run.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -34,20 +34,20 @@ impl FetchWorker {
 
     async fn run_scheduler(&self, job: &CronJob) -> Result<(), CronTrouble> {
         let sent = Cell::new(Instant::now());
-        let sent_up = async {
+        let exchange = async {
             let pool = self.pool(job.pool)?;
             let turn = upstream::QueueTurn::default();
             let slot = pool.enter(job.call.queue_identity(), &turn).await?;
             pool.send(slot, &job.call, &|| sent.set(Instant::now()))
                 .await
         };
-        let mut incoming = sent_up.await.map_err(CronTrouble::Upstream)?;
+        let mut incoming = exchange.await.map_err(CronTrouble::Upstream)?;
         let delay = sent.get().elapsed();
         job.site.cron.read_appointments(&incoming.fields, delay);
         let purges = purge::from_response(&incoming.fields, &job.site.rules);
         publish(&job.site, &purges).given(&job.site).await;
         let ended = read_to_end(&mut incoming).await;
-        // Once more at the end: PHP may commit what it announced only then.
+        // Once more at the end: PHP may commit the announced changes only then.
         if publish(&job.site, &purges).given(&job.site).await {
             job.site
                 .acknowledged
@@ -62,7 +62,7 @@ impl FetchWorker {
     }
 }
 
-/// Nobody needs its output; only its end is waited for.
+/// Reads the response to its end and discards it: only its end matters.
 async fn read_to_end(incoming: &mut IncomingResponse) -> Result<(), FillError> {
     while incoming.chunk().await?.is_some() {}
     if incoming.ended_well() {
@@ -72,5 +72,5 @@ async fn read_to_end(incoming: &mut IncomingResponse) -> Result<(), FillError> {
     }
 }
 
-/// A run that takes longer is not waited for any more. WordPress itself lets others begin after a minute.
+/// The time after which a run is no longer waited for. WordPress itself lets another run begin after a minute.
 pub const LONGEST_RUN: Duration = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! The results of runs of WordPress's scheduler for one site, and when the next is due.
+//! The results of runs of WordPress's scheduler for one site, and the time of the next run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ pub enum CronTrouble {
     /// The root has no scheduler.
     #[error("there is no `/wp-cron.php` below the root")]
     Missing,
-    /// The upstream gave no answer, or not all of it.
+    /// The upstream sent no complete response.
     #[error("{0}")]
     Upstream(FillError),
-    /// The response is not that of a run.
+    /// The status of the response is not that of a run.
     #[error("`/wp-cron.php` responded with status {0}")]
     Status(StatusCode),
     /// The configured host cannot be in a request; the checks of the configuration prevent this.
@@ -28,96 +28,96 @@ pub enum CronTrouble {
     Host,
 }
 
-/// What became of the runs of one site. Written by the task that makes them, read by the admin thread and by requests.
+/// The results of the runs of one site. Written by the task that makes the runs, read by the admin thread and by requests.
 #[derive(Debug, Default)]
 pub struct CronRuns {
     state: Mutex<CronState>,
     /// Read for each request to the upstream.
     is_relied_on: AtomicBool,
-    /// When WordPress has something to do, soonest first.
+    /// The times at which WordPress has scheduled tasks, soonest first.
     appointments: Mutex<Vec<Appointment>>,
-    /// That these are others.
+    /// Notified when `appointments` changes.
     announced: Arc<Notify>,
 }
 
-/// A moment at which WordPress has something to do.
+/// A time at which WordPress has a scheduled task.
 #[derive(Clone, Copy, Debug)]
 struct Appointment {
     due: Instant,
     announced: Instant,
 }
 
-/// The runs of a site up to now.
+/// The state of the runs of a site.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CronState {
     /// The latest run that has ended.
     pub last: Option<LastRun>,
-    /// When the next is due; `None` if Galley starts none, or while one is in progress.
+    /// The time of the next run; `None` if Galley starts none, or while one is in progress.
     pub next: Option<Tick>,
-    /// Whether one is in progress.
+    /// Whether a run is in progress.
     pub is_running: bool,
-    /// Runs that went well since the start.
+    /// Successful runs since the start.
     pub runs: u64,
-    /// Runs that did not.
+    /// Failed runs since the start.
     pub failures: u64,
-    /// Of these, those since the last that went well.
+    /// Failed runs since the last successful one.
     pub failures_in_a_row: u32,
 }
 
 /// A run that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct LastRun {
-    /// When it began.
+    /// The time when the run began.
     pub began: SystemTime,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
-    /// How it went.
+    /// The result.
     pub result: Result<(), CronTrouble>,
 }
 
-/// What a run changed about the site.
+/// How a run changed the state of the site's runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CronTransition {
-    /// The first that failed.
+    /// The first failed run.
     Worse,
-    /// The first that went well after others failed.
+    /// The first successful run after failed ones.
     Better,
-    /// Neither.
+    /// The same result as before.
     None,
 }
 
 impl CronRuns {
-    /// How things stand.
+    /// The state of the runs.
     pub fn state(&self) -> CronState {
         *self.lock()
     }
 
-    /// Whether WordPress may leave its tasks to Galley: the latest run went well.
+    /// Whether WordPress may rely on Galley for its scheduled tasks: the latest run was successful.
     pub fn is_relied_on(&self) -> bool {
         self.is_relied_on.load(Ordering::Relaxed)
     }
 
-    /// Notes when the next run is due.
+    /// Records the time of the next run.
     pub fn due(&self, next: Tick) {
         self.lock().next = Some(next);
     }
 
-    /// Notes the appointments that a response of the site's upstream announces. `delay`: how long ago its request was sent.
+    /// Records the appointments that a response of the site's upstream announces. `delay`: the time since its request was sent.
     pub(super) fn read_appointments(&self, fields: &HeaderMap, delay: Duration) {
         if let Some(left) = appointments::announced(fields) {
             self.announce(&left, delay);
         }
     }
 
-    /// Notes appointments, as times from now, of a list that is as old as `age`. They replace those that were announced before the
-    /// list was made. It may lack the later ones: a page that began before a post was scheduled can end after it.
+    /// Records appointments, as times from now, from a list that is at most as old as `age`. They replace those that were announced
+    /// before the list was made. The list may lack later ones: a page that began before a post was scheduled can end after that.
     pub fn announce(&self, left: &[Duration], age: Duration) {
         let now = Instant::now();
         let mut all = self.lock_appointments();
         all.retain(|known| now.duration_since(known.announced) < age);
         for left in left {
             let due = now + *left;
-            all.retain(|known| distance(known.due, due) >= SAME);
+            all.retain(|known| distance(known.due, due) >= SAME_WITHIN);
             all.push(Appointment {
                 due,
                 announced: now,
@@ -129,37 +129,37 @@ impl CronRuns {
         self.announced.notify_one();
     }
 
-    /// The next appointment.
+    /// The time of the next appointment.
     pub fn appointment(&self) -> Option<Instant> {
         self.lock_appointments().first().map(|next| next.due)
     }
 
-    /// Notes that a run has begun which keeps the appointments up to `then`.
+    /// Removes the appointments up to `then`: a run that has begun executes them.
     pub fn rely_on_runs_until(&self, then: Instant) {
         self.lock_appointments()
             .retain(|appointment| appointment.due > then);
     }
 
-    /// Rings when appointments were announced.
+    /// Notified when appointments are announced.
     pub fn announced(&self) -> Arc<Notify> {
         Arc::clone(&self.announced)
     }
 
-    /// Records that no more runs are started; returns whether one was in progress, whose end will not be reported.
+    /// Records that no more runs are started. Returns whether one was in progress, whose end will not be reported.
     pub fn gives_up(&self) -> bool {
         let mut state = self.lock();
         state.next = None;
         std::mem::take(&mut state.is_running)
     }
 
-    /// Notes that a run begins.
+    /// Records that a run begins.
     pub fn begins(&self) {
         let mut state = self.lock();
         state.is_running = true;
         state.next = None;
     }
 
-    /// Notes that it has ended, and says whether that is news.
+    /// Records that a run has ended. Returns how it changed the state.
     pub fn ended(&self, last: LastRun) -> CronTransition {
         let mut state = self.lock();
         let failed_before = state.failures_in_a_row > 0;
@@ -197,21 +197,21 @@ fn distance(one: Instant, other: Instant) -> Duration {
     one.max(other).duration_since(one.min(other))
 }
 
-/// Two announcements of moments as near as this mean the same: WordPress counts in seconds, and responses take some time.
-const SAME: Duration = Duration::from_secs(1);
+/// Appointments that differ by less than this are the same: WordPress counts in seconds, and responses take some time.
+const SAME_WITHIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Seconds from now to the appointments.
+    /// The times until the appointments, in seconds.
     fn left(cron: &CronRuns) -> Vec<u64> {
         let (all, now) = (cron.lock_appointments(), Instant::now());
         all.iter().map(|one| (one.due - now).as_secs()).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_replaces_what_was_announced_before_it_was_made() {
+    async fn a_list_replaces_appointments_that_were_announced_before_it_was_made() {
         let cron = CronRuns::default();
         cron.announce(&[s(20), s(500)], s(0));
         tokio::time::advance(s(1)).await;
@@ -220,7 +220,7 @@ mod tests {
         tokio::time::advance(s(1)).await;
         cron.announce(&[s(7), s(498)], s(0));
         tokio::time::advance(s(1)).await;
-        // Of a request that was sent before the last list came, and of one that was sent after it.
+        // From a request that was sent before the last list was received, and from one that was sent after it.
         cron.announce(&[s(497)], s(2));
         assert_eq!(left(&cron), [6, 497]);
         tokio::time::advance(s(2)).await;
@@ -243,19 +243,19 @@ mod tests {
     }
 
     #[test]
-    fn only_a_change_is_news_and_only_a_good_run_is_relied_on() {
+    fn only_a_change_is_a_transition_and_wordpress_relies_only_on_a_successful_run() {
         let cron = CronRuns::default();
         assert!(!cron.is_relied_on(), "before the first");
         let bad = Err(CronTrouble::Upstream(FillError::Connect));
-        let turns = [Ok(()), bad, bad, Ok(()), Ok(())].map(|result| {
+        let transitions = [Ok(()), bad, bad, Ok(()), Ok(())].map(|result| {
             cron.begins();
             assert!(cron.state().is_running && cron.state().next.is_none());
-            let turn = cron.ended(last(result));
+            let transition = cron.ended(last(result));
             assert_eq!(cron.is_relied_on(), result.is_ok());
-            turn
+            transition
         });
         assert_eq!(
-            turns,
+            transitions,
             [
                 CronTransition::None,
                 CronTransition::Worse,

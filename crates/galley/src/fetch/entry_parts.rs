@@ -4,7 +4,7 @@ use galley_cache::entry::Scopes;
 use galley_policy::request_info::RequestInfo;
 use http::header::HeaderValue;
 
-/// What purges reach a response by.
+/// The properties by which purges match a response.
 pub(super) fn scopes(info: &RequestInfo, tags: Vec<u64>) -> Scopes {
     let mut path_query = Vec::new();
     info.path_query(&mut path_query);
@@ -16,7 +16,7 @@ pub(super) fn scopes(info: &RequestInfo, tags: Vec<u64>) -> Scopes {
     }
 }
 
-/// A strong validator from the body: it names these bytes in this coding (RFC 9110 §8.8.3).
+/// A strong validator for the body in its coding (RFC 9110 §8.8.3).
 pub(super) fn strong_etag(body: &[u8]) -> HeaderValue {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip128::SipHasher24::new();

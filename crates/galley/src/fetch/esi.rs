@@ -1,8 +1,8 @@
 //! Pages with ESI tags: assembled before they are stored, and again when one of their parts has changed.
 //!
-//! The stored page is complete, so a hit is like any other. It remembers where its includes are. When an include is purged
-//! or expires, and the page without it is still valid, [`FetchWorker::parted`] returns the page without a request to the
-//! upstream, and only that include is fetched.
+//! The stored page is complete, so a hit needs no further work. The entry records the positions of its includes. When an
+//! include is purged or expires, and the page without it is still valid, [`FetchWorker::reassemblable`] returns the page
+//! without a request to the upstream, and only that include is fetched.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,23 +32,24 @@ use super::{FetchWorker, PageJob, PassJob, ResponseSink};
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
 
-/// A page with its includes' places: the present bytes are replaced.
+/// A page and the positions of its includes, whose current bytes will be replaced.
 struct PageParts {
     body: Bytes,
     slots: Vec<PageInclude>,
 }
 
-/// A page with its includes.
+/// A page with the bytes of its includes.
 pub(super) struct AssembledPage {
     body: Vec<u8>,
     includes: Vec<PageInclude>,
     inclusions: Inclusions,
-    /// How long the includes stay as they are; `None`: there are none.
+    /// The remaining time for which all includes are fresh; `None`: the page has no includes.
     left: Option<Duration>,
 }
 
 impl AssembledPage {
-    /// What a stored page remembers, and how long it is fresh: `life` is that of the page without its includes.
+    /// The data about includes that is stored with the page, and the lifetime of the page. `life`: the lifetime without the
+    /// includes.
     pub(super) fn assembly(self, life: Lifetime) -> (Option<Arc<Assembly>>, Lifetime) {
         let Some(left) = self.left else {
             return (None, life);
@@ -64,8 +65,8 @@ impl AssembledPage {
 }
 
 impl FetchWorker {
-    /// Puts the response to a page's request together, which has to be one with ESI tags and plain: its body is read here. From then on
-    /// the response has the whole body, and no validators. Calls `note_progress` with each piece.
+    /// Reads the body of a response with ESI tags, which must not be encoded, and assembles the page. The response then has the
+    /// complete body and no validators. Calls `note_progress` for each piece.
     pub(super) async fn assemble(
         self: &Rc<Self>,
         page: IncludingPage,
@@ -99,7 +100,8 @@ impl FetchWorker {
         Ok(assembled)
     }
 
-    /// The same for a request that bypasses the cache; whether the response had tags. Of a response to `HEAD` only the length goes.
+    /// Assembles the response to a request that bypasses the cache. Returns whether it had ESI tags. For `HEAD`, only removes
+    /// the length and the validators.
     pub(super) async fn assemble_passed(
         self: &Rc<Self>,
         job: &PassJob,
@@ -110,7 +112,7 @@ impl FetchWorker {
         if !has_tags {
             return Ok(false);
         }
-        // Their positions are those in the page with tags.
+        // Its positions refer to the page with tags.
         incoming.fields.remove(FRAGMENT);
         if job.info.method() == Method::Head {
             incoming.drop_validators();
@@ -123,7 +125,7 @@ impl FetchWorker {
         Ok(true)
     }
 
-    /// Removes codings that an upstream applied, so that tags can be found.
+    /// Removes codings that an upstream applied, so that tags can be parsed.
     pub(super) fn decode_for_includes(
         &self,
         incoming: &mut IncomingResponse,
@@ -159,7 +161,7 @@ impl FetchWorker {
             if included.is_err() {
                 site.counters.include_failed();
             }
-            found.take(&slot.source, included)?;
+            found.add(&slot.source, included)?;
         }
         let bytes: u64 = found.bodies.iter().map(|body| body.len() as u64).sum();
         if parts.body.len() as u64 + bytes > self.memory.max_object() {
@@ -172,10 +174,11 @@ impl FetchWorker {
         Ok(found.assembled(body, ranges, parts.slots))
     }
 
-    /// A stored page whose includes alone have changed, with its plain body: to be put together again without a request for the rest.
-    pub(super) fn parted(&self, job: &PageJob) -> Option<Arc<Entry>> {
-        let wishes = job.info.directives();
-        if job.includes.is_none() || wishes.no_cache || wishes.max_age.is_some() {
+    /// A stored page, with its plain body, of which only includes have changed: it can be assembled again without a request for
+    /// the rest.
+    pub(super) fn reassemblable(&self, job: &PageJob) -> Option<Arc<Entry>> {
+        let directives = job.info.directives();
+        if job.includes.is_none() || directives.no_cache || directives.max_age.is_some() {
             return None;
         }
         let is_assembled = |entry: &Arc<Entry>| {
@@ -236,7 +239,7 @@ impl FetchWorker {
     }
 }
 
-/// What became of the includes of a page, in their order.
+/// The results of the includes of a page, in their order.
 #[derive(Default)]
 struct Gathered {
     bodies: Vec<Bytes>,
@@ -247,8 +250,8 @@ struct Gathered {
 }
 
 impl Gathered {
-    /// Takes the next include.
-    fn take(
+    /// Adds the next include.
+    fn add(
         &mut self,
         source: &IncludeSource,
         included: Result<IncludedBody, IncludeFailure>,

@@ -1,7 +1,7 @@
 //! The entry for a response that could not be stored.
 //!
-//! A hit-for-pass entry replaces the page for a while, so that requests for it bypass the cache at once. It holds the
-//! reason and the response fields behind it, for `galley why`; of cookies only the names. Requests do not read it.
+//! A hit-for-pass entry replaces the page for a while, so that requests for it bypass the cache at once. For `galley why` it
+//! contains the reason and the response fields that caused it; of cookies only the names. Requests do not read it.
 
 use galley_cache::body::StoredBody;
 use galley_cache::entry::{Entry, EntryKind, EntryParts};
@@ -17,13 +17,13 @@ use super::{FetchWorker, PageJob};
 
 /// Why an address bypasses the cache.
 pub struct PassReason {
-    /// The word.
+    /// The reason.
     pub why: NotStored,
-    /// The response's status.
+    /// The status of the response.
     pub status: StatusCode,
-    /// Names of the cookies that were the reason, at most [`MOST_COOKIES`].
+    /// The names of the cookies that were the reason, at most [`MOST_COOKIES`].
     pub cookies: Vec<String>,
-    /// The fields that say so, without cookies.
+    /// The fields that may be the reason, without cookies.
     pub fields: Vec<(String, String)>,
 }
 
@@ -59,15 +59,15 @@ pub(super) struct Uncacheable<'a> {
 }
 
 impl FetchWorker {
-    /// Notes that the page may not be stored, so that the next request for it bypasses the cache at once.
+    /// Records that the page may not be stored, so that the next request for it bypasses the cache at once.
     pub(super) fn store_hit_for_pass(
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
         uncacheable: &Uncacheable<'_>,
     ) {
-        in_progress.is_not_stored(uncacheable.why);
-        let remembered = job.storage().hit_for_pass;
+        in_progress.set_not_stored(uncacheable.why);
+        let lifetime = job.storage().hit_for_pass;
         self.store(
             job,
             in_progress,
@@ -79,7 +79,7 @@ impl FetchWorker {
                 body: StoredBody::default(),
                 stored_at: self.clock.tick(),
                 life: Lifetime {
-                    fresh: remembered,
+                    fresh: lifetime,
                     ..Lifetime::default()
                 },
                 scopes: scopes(&job.info, Vec::new()),
@@ -90,11 +90,11 @@ impl FetchWorker {
     }
 }
 
-/// The reason as fields of the entry: bounded, whatever the response held.
+/// The fields of the entry, which give the reason. Their size is limited for any response.
 fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert(WHY, HeaderValue::from_static(why.word()));
-    for name in TELLING {
+    for name in REASON_FIELDS {
         if let Some(value) = response.get(*name).and_then(|value| cut(value.as_bytes())) {
             fields.insert(HeaderName::from_static(name), value);
         }
@@ -103,8 +103,8 @@ fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
         .iter()
         .flat_map(|name| response.get_all(*name))
         .map(|value| cookie_name(value.as_bytes()));
-    let telling = names.filter(|name| !site.harmless_cookies.iter().any(|p| p.matches(name)));
-    for name in telling.take(MOST_COOKIES) {
+    let reasons = names.filter(|name| !site.harmless_cookies.iter().any(|p| p.matches(name)));
+    for name in reasons.take(MOST_COOKIES) {
         let is_new = fields
             .get_all(SET_COOKIE)
             .iter()
@@ -116,7 +116,7 @@ fn evidence(why: NotStored, response: &HeaderMap, site: &Policy) -> HeaderMap {
     fields
 }
 
-/// The text before the value, which is confidential.
+/// The name of a cookie; its value is confidential.
 fn cookie_name(line: &[u8]) -> &[u8] {
     let end = line.iter().position(|byte| matches!(byte, b'=' | b';'));
     line.get(..end.unwrap_or(line.len()))
@@ -128,11 +128,11 @@ fn cut(value: &[u8]) -> Option<HeaderValue> {
     HeaderValue::from_bytes(value.get(..MOST_BYTES).unwrap_or(value)).ok()
 }
 
-/// In the entry only; never sent.
+/// The reason, in the entry only; never sent.
 const WHY: HeaderName = HeaderName::from_static("galley-not-stored");
 
-/// Fields that may be the reason.
-const TELLING: &[&str] = &[
+/// The fields that may be the reason.
+const REASON_FIELDS: &[&str] = &[
     "cache-control",
     "content-length",
     "content-range",
@@ -148,13 +148,13 @@ const TELLING: &[&str] = &[
     "x-accel-expires",
 ];
 
-/// The fields that set cookies, as `galley_policy::storable` knows them.
+/// The fields that set cookies, as in `galley_policy::storable`.
 const COOKIES: &[&str] = &["set-cookie", "set-cookie2", "lsc-cookie"];
 
-/// Cookies that are named; the first few lead to the plugin.
+/// The maximum number of recorded cookie names; the first few identify the plugin.
 pub const MOST_COOKIES: usize = 8;
 
-/// Bytes of a field that are kept.
+/// The maximum size of a recorded field value, in bytes.
 const MOST_BYTES: usize = 256;
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     use http::header::{CACHE_CONTROL, SERVER, VARY};
 
     #[test]
-    fn of_cookies_only_names_are_kept() {
+    fn only_the_names_of_cookies_are_recorded() {
         let mut response = HeaderMap::new();
         for line in ["PHPSESSID=secret; path=/", "theme=dark", "PHPSESSID=other"] {
             response.append(SET_COOKIE, HeaderValue::from_static(line));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_for_pass_entry_is_small_whatever_came() {
+    fn a_hit_for_pass_entry_is_small_for_any_response() {
         let mut response = HeaderMap::new();
         for number in 0..100 {
             let line = format!("{}{number}=x", "n".repeat(400));
@@ -199,7 +199,7 @@ mod tests {
         }
         response.insert(VARY, "v".repeat(5_000).parse().unwrap());
         let fields = evidence(NotStored::Vary, &response, &Policy::default());
-        assert!(fields.len() <= MOST_COOKIES + TELLING.len() + 1);
+        assert!(fields.len() <= MOST_COOKIES + REASON_FIELDS.len() + 1);
         assert!(fields.values().all(|value| value.len() <= MOST_BYTES));
     }
 }

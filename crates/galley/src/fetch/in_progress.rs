@@ -128,7 +128,7 @@ impl InProgressFetch {
     }
 
     /// Delays the request until `former` has ended or fallen silent: requests that arrive until then share it.
-    pub(super) fn comes_after(&self, former: Option<Rc<Self>>) {
+    pub(super) fn set_former(&self, former: Option<Rc<Self>>) {
         *self.former.borrow_mut() = former;
     }
 
@@ -136,12 +136,12 @@ impl InProgressFetch {
     pub(super) async fn wait_for_former(&self) {
         let former = self.former.take();
         if let Some(former) = former {
-            former.over().await;
+            former.ended().await;
         }
     }
 
     /// Waits until the fetch has ended, or fallen silent, as one does whose task has panicked. Cancel-safe.
-    async fn over(&self) {
+    async fn ended(&self) {
         // On one thread, so nothing can happen between the check and the wait.
         while !self.is_finished.get() && !self.is_silent() {
             let finished = self.finished.notified();
@@ -165,7 +165,7 @@ impl InProgressFetch {
         self.progress_at.set(Some(Instant::now()));
     }
 
-    /// Whether the next request has replaced the fetch.
+    /// Whether the upstream has sent nothing for the silence limit, so that the next request replaces the fetch.
     pub(super) fn is_silent(&self) -> bool {
         self.progress_at
             .get()
@@ -190,7 +190,7 @@ impl InProgressFetch {
             }
             if alarm.as_mut().poll(cx).is_ready() {
                 reported = Some(at);
-                self.lingers();
+                self.announce_slow();
                 self.changed.notify_waiters();
             }
             Poll::Pending
@@ -199,24 +199,24 @@ impl InProgressFetch {
     }
 
     /// Notes that all waiters may have the head, and that the rest may take a while.
-    pub(super) fn shows_head(&self) {
+    pub(super) fn announce_head(&self) {
         self.headed.notify_one();
     }
 
     /// Notes that the response was stored.
-    pub(super) fn stores(&self, entry: &Arc<Entry>) {
+    pub(super) fn note_stored(&self, entry: &Arc<Entry>) {
         *self.stored.borrow_mut() = Some(Arc::clone(entry));
         self.store_outcome.set(StoreOutcome::Stored);
     }
 
     /// Notes that the response is not stored, which waiters for a complete response need to know.
-    pub(super) fn is_not_stored(&self, why: NotStored) {
+    pub(super) fn set_not_stored(&self, why: NotStored) {
         self.store_outcome.set(StoreOutcome::NotStored(why));
     }
 
-    fn lingers(&self) {
+    fn announce_slow(&self) {
         let outcome = self.store_outcome.get();
-        self.waiters.announce(FetchProgress::Lingers(outcome));
+        self.waiters.announce(FetchProgress::Slow(outcome));
     }
 
     /// Runs the fetch until it ends, and notifies the waiters on other threads. They get a page that is complete soon after its
@@ -224,17 +224,17 @@ impl InProgressFetch {
     /// each miss, to read its own event descriptor.
     pub(super) async fn record_waiters(&self, fetching: impl Future) {
         let mut fetching = pin!(fetching);
-        let lingers = async {
+        let slow = async {
             self.headed.notified().await;
-            if self.waiters.are_there() {
+            if self.waiters.has_waiters() {
                 tokio::time::sleep(AT_ONCE).await;
             }
         };
         tokio::select! {
             biased;
             _ = &mut fetching => {}
-            () = lingers => {
-                self.lingers();
+            () = slow => {
+                self.announce_slow();
                 fetching.await;
             }
         }
@@ -249,10 +249,10 @@ impl InProgressFetch {
     }
 
     /// Notes that another fetch has replaced this one, and notifies its waiters.
-    pub(super) fn give_way(&self, site: &str) {
+    pub(super) fn set_overtaken(&self, site: &str) {
         tracing::debug!(site, "a fetch makes no progress: starting a second one");
         self.is_overtaken.set(true);
-        self.lingers();
+        self.announce_slow();
         self.changed.notify_waiters();
     }
 
@@ -294,7 +294,7 @@ pub(super) struct Wait {
     reply: oneshot::Sender<Result<Fetched, FillError>>,
     slots: Vec<WaiterSlot>,
     /// A fetch whose response does not answer this request.
-    refused: Option<Rc<InProgressFetch>>,
+    rejected: Option<Rc<InProgressFetch>>,
     /// Whether the request may start a fetch: once, and not after a fetch that it waited for failed.
     may_lead: bool,
     failure: Option<FillError>,
@@ -307,15 +307,15 @@ pub(super) enum WaiterEvent {
     /// A fetch fell silent, or was replaced.
     Changed,
     /// The client has disconnected.
-    Left,
+    Disconnected,
 }
 
 /// How to use a head that has arrived.
 pub(super) enum HeadVerdict {
     /// The response answers the request.
-    Give,
+    Use,
     /// It does not; another fetch may.
-    Refuse,
+    Reject,
     /// The response is for one client alone: each waiting request is passed.
     HitForPass,
     /// The fetch failed.
@@ -327,7 +327,7 @@ impl Wait {
         Self {
             reply,
             slots: Vec::new(),
-            refused: None,
+            rejected: None,
             may_lead: true,
             failure: None,
         }
@@ -340,9 +340,9 @@ impl Wait {
         self
     }
 
-    /// Records that a fetch which would have answered the request has failed: the request then starts no other, because otherwise a dead
-    /// upstream would get requests without a pause.
-    pub(super) fn saw_failure(&mut self) {
+    /// Records that a fetch which would have answered the request has failed: the request then starts no other, because
+    /// otherwise a dead upstream would get requests without a pause.
+    pub(super) fn note_failure(&mut self) {
         self.may_lead = false;
     }
 
@@ -352,7 +352,7 @@ impl Wait {
 
     /// Whether it does not wait for any fetch yet.
     pub(super) fn is_new(&self) -> bool {
-        self.slots.is_empty() && self.refused.is_none()
+        self.slots.is_empty() && self.rejected.is_none()
     }
 
     pub(super) fn is_at(&self, in_progress: &Rc<InProgressFetch>) -> bool {
@@ -370,10 +370,10 @@ impl Wait {
         found.any(|found| Arc::ptr_eq(&found, entry))
     }
 
-    pub(super) fn has_refused(&self, in_progress: &Rc<InProgressFetch>) -> bool {
-        self.refused
+    pub(super) fn has_rejected(&self, in_progress: &Rc<InProgressFetch>) -> bool {
+        self.rejected
             .as_ref()
-            .is_some_and(|refused| Rc::ptr_eq(refused, in_progress))
+            .is_some_and(|rejected| Rc::ptr_eq(rejected, in_progress))
     }
 
     /// Joins a fetch; false if joining is closed.
@@ -421,7 +421,7 @@ impl Wait {
                 }
             }
             if self.reply.poll_closed(cx).is_ready() {
-                return Poll::Ready(WaiterEvent::Left);
+                return Poll::Ready(WaiterEvent::Disconnected);
             }
             changed.as_mut().poll(cx).map(|()| WaiterEvent::Changed)
         })
@@ -432,11 +432,11 @@ impl Wait {
     pub(super) fn take(
         mut self,
         index: usize,
-        judged: &HeadVerdict,
+        verdict: &HeadVerdict,
         coded: Option<FillReader>,
     ) -> Option<Self> {
-        match judged {
-            HeadVerdict::Give => {
+        match verdict {
+            HeadVerdict::Use => {
                 let slot = self.slots.swap_remove(index);
                 let fetched = Fetched::Fill {
                     reader: slot.reader,
@@ -451,9 +451,9 @@ impl Wait {
                 self.finish(Ok(Fetched::HitForPass));
                 return None;
             }
-            HeadVerdict::Refuse => self.refused = Some(self.slots.remove(index).in_progress),
+            HeadVerdict::Reject => self.rejected = Some(self.slots.remove(index).in_progress),
             HeadVerdict::Failed(failure) => {
-                self.saw_failure();
+                self.note_failure();
                 self.failure = Some(*failure);
                 self.slots.remove(index);
             }
@@ -467,7 +467,7 @@ impl Wait {
     }
 
     /// Ends the wait of a client that has disconnected.
-    pub(super) fn leave(self) {
+    pub(super) fn cancel(self) {
         let slots = self.slots.into_iter();
         // All readers are dropped before their number is checked.
         let fetches: Vec<Rc<InProgressFetch>> = slots.map(|slot| slot.in_progress).collect();
@@ -483,7 +483,7 @@ impl Wait {
 }
 
 /// Whether a fetch ended only because it had no waiters left: that says nothing about the upstream.
-pub(super) fn is_given_up(in_progress: &InProgressFetch, failure: FillError) -> bool {
+pub(super) fn is_abandoned(in_progress: &InProgressFetch, failure: FillError) -> bool {
     failure == FillError::Aborted && in_progress.born.get() == NOT_SENT
 }
 

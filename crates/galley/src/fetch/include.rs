@@ -1,7 +1,7 @@
 //! One ESI include: its stored response, or a fetch as for a visitor without cookies.
 //!
-//! Includes are stored and found under their own keys, so pages share them. Only a response that may be stored can be part
-//! of a page, so nothing that the upstream marks as private gets there.
+//! Includes are stored and looked up under separate keys, so pages share them. Only a response that may be stored can be part of
+//! a page, so no content that the upstream marks as private is included.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,28 +27,28 @@ use super::{FetchSite, FetchWorker, Fetched, PageJob};
 #[derive(Debug, Default)]
 pub(super) struct IncludedBody {
     pub(super) bytes: Bytes,
-    /// Itself and its includes. `depth` is 0 for none.
+    /// The include and its nested includes. `depth` is 0 if there are none.
     pub(super) inclusions: Inclusions,
-    /// How long it stays as it is.
+    /// The remaining time for which the include is fresh.
     pub(super) left: Duration,
 }
 
-/// Why there is nothing to include.
+/// Why an include failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IncludeFailure {
-    /// The page may not include it.
+    /// The page may not include the address.
     Refused(IncludeRefused),
-    /// It would be nested too deeply.
+    /// The include would be nested too deeply.
     Depth,
-    /// The page has too many.
+    /// The page has too many includes.
     Number,
-    /// Its status is not 200, or it is encoded.
+    /// The status of the response is not 200, or the response is encoded.
     Response,
-    /// Its response may not be shared.
+    /// The response may not be shared.
     NotShared,
-    /// It makes the page too large.
+    /// The include makes the page too large.
     Size,
-    /// It was not received.
+    /// The response was not received.
     Upstream(FillError),
 }
 
@@ -67,7 +67,7 @@ impl IncludeFailure {
 }
 
 impl FetchWorker {
-    /// The bytes of the first address that has a response.
+    /// The response of the first of the two addresses that has one.
     pub(super) async fn include(
         self: Rc<Self>,
         page: Rc<IncludingPage>,
@@ -99,7 +99,7 @@ impl FetchWorker {
         if page.depth >= MAX_DEPTH {
             return Err(IncludeFailure::Depth);
         }
-        // Nothing has been looked up or requested yet: the response may lack the effect of later purges.
+        // Before the lookup and the request: the response may lack the effect of later purges.
         let born = page.site.purges.current();
         let lookup = page.lookup.as_ref();
         let lookup = lookup.ok_or(IncludeFailure::Upstream(FillError::Aborted))?;
@@ -107,7 +107,7 @@ impl FetchWorker {
         match found.map_err(IncludeFailure::Refused)? {
             IncludeFound::Stored(entry) => {
                 page.site.counters.include_stored();
-                self.of_entry(&page.site, &entry)
+                self.body_of_entry(&page.site, &entry)
             }
             IncludeFound::Fetch { mut job, stale } => {
                 job.depth = page.depth + 1;
@@ -115,7 +115,7 @@ impl FetchWorker {
                 let fetched = self.fetched(job, born).await;
                 match stale {
                     Some(stale) if fetched.is_err() => {
-                        let body = self.of_entry(&page.site, &stale)?;
+                        let body = self.body_of_entry(&page.site, &stale)?;
                         Ok(IncludedBody {
                             left: RETRY,
                             ..body
@@ -140,7 +140,7 @@ impl FetchWorker {
             .map_err(|_| IncludeFailure::Upstream(FillError::Aborted))?;
         match fetched {
             Ok(Fetched::Entry(entry) | Fetched::Shared(entry) | Fetched::Awaited(entry)) => {
-                self.of_entry(&site, &entry)
+                self.body_of_entry(&site, &entry)
             }
             Ok(Fetched::HitForPass) | Err(FillError::Unstorable(_)) => {
                 Err(IncludeFailure::NotShared)
@@ -159,7 +159,7 @@ impl FetchWorker {
                     response_delay: Duration::ZERO,
                     now: self.clock.wall(),
                 };
-                // As before it is stored: the page would keep it longer.
+                // The same check as before storing: the page would be stored longer than the include.
                 storable::judge_include(&head, &site.rules, &bytes)
                     .map_err(|_| IncludeFailure::Response)?;
                 Ok(IncludedBody {
@@ -172,7 +172,7 @@ impl FetchWorker {
         }
     }
 
-    fn of_entry(
+    fn body_of_entry(
         &self,
         site: &FetchSite,
         entry: &Arc<Entry>,
@@ -186,8 +186,8 @@ impl FetchWorker {
             born: entry.born,
         };
         let assembly = entry.assembly();
-        let theirs = assembly.map(|assembly| Inclusions {
-            // It was requested for itself.
+        let nested = assembly.map(|assembly| Inclusions {
+            // Pages with omitted includes are stored only if they were requested directly.
             is_cut: false,
             ..assembly.inclusions.clone()
         });
@@ -196,7 +196,7 @@ impl FetchWorker {
         let no_memory = IncludeFailure::Upstream(FillError::Unstorable(NotStored::Memory));
         Ok(IncludedBody {
             bytes: plain.ok_or(no_memory)?.clone(),
-            inclusions: joined(own, &theirs.unwrap_or_default())?,
+            inclusions: joined(own, &nested.unwrap_or_default())?,
             left: entry
                 .life
                 .fresh
@@ -216,7 +216,7 @@ impl FetchWorker {
     }
 }
 
-/// What a head says of a response that may be shared.
+/// The properties of a response that may be shared, from its head.
 struct SharedPart {
     tags: Vec<u64>,
     inclusions: Inclusions,
@@ -245,17 +245,17 @@ fn is_plain(status: StatusCode, fields: &HeaderMap) -> bool {
     status == StatusCode::OK && !fields.contains_key(header::CONTENT_ENCODING)
 }
 
-/// An include with its own includes.
-fn joined(own: IncludedPart, theirs: &Inclusions) -> Result<Inclusions, IncludeFailure> {
-    if theirs.depth >= MAX_DEPTH {
+/// An include together with its nested includes.
+fn joined(own: IncludedPart, nested: &Inclusions) -> Result<Inclusions, IncludeFailure> {
+    if nested.depth >= MAX_DEPTH {
         return Err(IncludeFailure::Depth);
     }
     Ok(Inclusions {
         parts: std::iter::once(own)
-            .chain(theirs.parts.iter().cloned())
+            .chain(nested.parts.iter().cloned())
             .collect(),
-        depth: theirs.depth + 1,
-        is_cut: theirs.is_cut,
+        depth: nested.depth + 1,
+        is_cut: nested.is_cut,
     })
 }
 
@@ -273,5 +273,5 @@ fn note_failure(page: &IncludingPage, address: &str, failure: IncludeFailure) {
     );
 }
 
-/// After this long, a page that lacks an include, or has another in its place, tries again.
+/// The time after which a page that lacks an include, or has another in its place, is assembled again.
 pub(super) const RETRY: Duration = Duration::from_secs(10);

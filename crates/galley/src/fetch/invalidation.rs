@@ -1,8 +1,8 @@
-//! What a successful unsafe request purges (RFC 9111 section 4.4), and how often that may happen.
+//! The purges that a successful unsafe request causes (RFC 9111 section 4.4), and their rate limits.
 //!
 //! Anybody can send a `POST` as often as their connection allows. So each page and each client has a token bucket. When the
-//! page's bucket is empty, a purge is delayed, and one delayed purge serves all that came meanwhile, so that the last
-//! change is seen. When the client's bucket is empty, the purge is dropped. Delayed purges are in memory only: a stop
+//! page's bucket is empty, a purge is delayed, and one delayed purge serves all that follow in that time, so that the last
+//! change is visible. When the client's bucket is empty, the purge is dropped. Delayed purges are in memory only: a stop
 //! publishes them, a crash loses them. Purges in a response of the upstream are not limited here.
 
 use std::cell::{OnceCell, RefCell};
@@ -28,7 +28,7 @@ use crate::upstream::IncomingResponse;
 /// The purges that the unsafe requests of one fetch thread cause.
 #[derive(Default)]
 pub(super) struct Invalidations {
-    /// Made at the first unsafe request: half a megabyte.
+    /// Created at the first unsafe request, since they need half a megabyte.
     buckets: OnceCell<Buckets>,
     delayed: RefCell<HashMap<Rc<PageScope>, Delayed>>,
 }
@@ -41,7 +41,7 @@ struct Delayed {
     strength: Strength,
 }
 
-/// What one request purges.
+/// The purges of one request.
 #[derive(Default)]
 pub(super) struct Invalidation {
     /// To be published at once, and again when the exchange has ended.
@@ -51,7 +51,7 @@ pub(super) struct Invalidation {
 }
 
 impl Invalidations {
-    /// What the request of `job` purges, now that its response has begun to arrive.
+    /// The purges that the request of `job` causes, now that the head of its response has been received.
     pub(super) fn of(&self, job: &PassJob, incoming: &IncomingResponse, now: Tick) -> Invalidation {
         let succeeded = incoming.status.is_success() || incoming.status.is_redirection();
         let rules = &job.site.rules;
@@ -62,19 +62,19 @@ impl Invalidations {
         let name = job.site.name.as_str();
         let purges = scopes(job, incoming).into_iter();
         let purges = purges.map(|scope| Purge { scope, strength });
-        // A purge that is delayed already costs nothing more.
+        // A purge that is already delayed costs nothing more.
         let (later, fresh) = purges.partition(|purge| self.is_delayed(name, &purge.scope));
         let mut found = Invalidation { now: fresh, later };
         if found.now.is_empty() {
             return found;
         }
-        if !self.has_token(job, now) {
+        if !self.client_may_purge(job, now) {
             found.now.clear();
             return found;
         }
-        let is_past =
-            |purge: &mut Purge| !self.take(&("page", name, &purge.scope), page_limit(), now);
-        found.later.extend(found.now.extract_if(.., is_past));
+        let exceeds_limit =
+            |purge: &mut Purge| !self.take_token(&("page", name, &purge.scope), page_limit(), now);
+        found.later.extend(found.now.extract_if(.., exceeds_limit));
         found
     }
 
@@ -130,25 +130,25 @@ impl Invalidations {
             .any(|page| page.0 == site && page.1 == *scope)
     }
 
-    /// Whether the client may purge once more. Its token is taken.
-    fn has_token(&self, job: &PassJob, now: Tick) -> bool {
+    /// Whether the client may purge once more. Takes one token of the client.
+    fn client_may_purge(&self, job: &PassJob, now: Tick) -> bool {
         let name = job.site.name.as_str();
         let client = Network::of(job.call.client_address);
         let limit = client_limit(job.site.rules.unsafe_methods);
-        let may = self.take(&("client", name, client), limit, now);
-        if !may {
+        let is_allowed = self.take_token(&("client", name, client), limit, now);
+        if !is_allowed {
             tracing::debug!(site = name, "not purged: its client purges too often");
         }
-        may
+        is_allowed
     }
 
-    fn take(&self, owner: &impl Hash, limit: Option<RateLimit>, now: Tick) -> bool {
+    fn take_token(&self, owner: &impl Hash, limit: Option<RateLimit>, now: Tick) -> bool {
         let buckets = self.buckets.get_or_init(Buckets::new);
         limit.is_none_or(|limit| buckets.take(owner, &limit, now).is_ok())
     }
 }
 
-/// The pages that a successful unsafe request has changed for certain: its own, and those that its response names.
+/// The pages that a successful unsafe request has certainly changed: the requested page, and those that its response names.
 fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
     let rules = &job.site.rules;
     let url_scope = |path, query| Scope::Url {
@@ -156,11 +156,11 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
         path,
         query,
     };
-    // Nothing is ever stored there, and a purge would cost the disk a write for each of the editor's heartbeats.
-    let is_stored_never =
+    // Nothing is ever stored there, and the purges would write to the disk for each of the editor's heartbeats.
+    let is_never_stored =
         |path: &[u8]| rules.urls.has_wordpress_paths && wordpress::is_bypass_path(path);
     let mut scopes = Vec::new();
-    if !is_stored_never(job.info.decoded_path()) {
+    if !is_never_stored(job.info.decoded_path()) {
         let query = job.info.query().map(<[u8]>::to_vec);
         scopes.push(url_scope(job.info.path().to_vec(), query));
     }
@@ -169,12 +169,12 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
             .fields
             .get(name)
             .and_then(|value| storable::resolve(&job.info, value.as_bytes(), rules));
-        // Another host's pages are not this site's to purge (RFC 9111 section 4.4).
+        // A site may not purge pages of another host (RFC 9111 section 4.4).
         let Some(address) = address.filter(|address| address.is_on_host_of(&job.info)) else {
             continue;
         };
         let scope = url_scope(address.path, address.query);
-        let is_page = matches!(&scope, Scope::Url { path, .. } if !is_stored_never(path));
+        let is_page = matches!(&scope, Scope::Url { path, .. } if !is_never_stored(path));
         if is_page && !scopes.contains(&scope) {
             scopes.push(scope);
         }
@@ -182,12 +182,13 @@ fn scopes(job: &PassJob, incoming: &IncomingResponse) -> Vec<Scope> {
     scopes
 }
 
-/// Five purges of a page at once, since people save more than once; then one each five seconds.
+/// The limit for one page: five purges at once, since people save more than once, then one every five seconds.
 fn page_limit() -> Option<RateLimit> {
     RateLimit::new(1, DELAY.as_secs(), 5)
 }
 
-/// Without a preset, programs use whole interfaces through Galley, and only section 4.4 defines what they changed.
+/// The limit for one client. Without a preset, programs use whole interfaces through Galley, and only section 4.4 defines what they
+/// changed.
 fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
     match purges {
         UnsafeMethodPurges::BySession => RateLimit::new(30, 60, 20),
@@ -195,8 +196,8 @@ fn client_limit(purges: UnsafeMethodPurges) -> Option<RateLimit> {
     }
 }
 
-/// From the end of an exchange to the purge that was delayed for it.
+/// The time from the end of an exchange to a delayed purge.
 const DELAY: Duration = Duration::from_secs(5);
 
-/// Of one fetch thread. Some hundred bytes each; the longest is as long as a head may be.
+/// The maximum number of delayed purges of one fetch thread. Each needs a few hundred bytes, and at most as many as a request head.
 const MOST_DELAYED: usize = 256;

@@ -26,7 +26,7 @@ use super::in_progress::{HeadVerdict, InProgressFetch, Wait, WaitTerms, WaiterEv
 use super::revalidate::{self, When};
 use super::rfc9111::variants;
 use super::store::WINDOW;
-use super::wait::For;
+use super::wait::FetchFor;
 use super::waiters::NOT_SENT;
 use super::{FetchWorker, Fetched, PageJob};
 
@@ -38,13 +38,13 @@ struct ToLead {
 }
 
 /// How a request continues after the table was checked for a fetch in progress.
-enum Approach {
+enum JoinOutcome {
     /// It has joined one.
     Wait,
     /// It must start a fetch, which replaces this silent one if there is one.
     Lead(Option<Rc<InProgressFetch>>),
     /// Too many requests are waiting.
-    Refused,
+    Rejected,
 }
 
 impl FetchWorker {
@@ -56,31 +56,31 @@ impl FetchWorker {
     ) {
         let mut wait = Wait::new(reply);
         if since.is_some_and(|since| self.has_failed_since(&job, since)) {
-            wait.saw_failure();
+            wait.note_failure();
         }
         let Some(ToLead {
             wait,
             key,
             overtaken,
-        }) = self.attend(&job, wait).await
+        }) = self.wait_for_head(&job, wait).await
         else {
             return;
         };
         let before = self.in_progress.borrow().get(&key).map(Rc::clone);
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
         if job.is_anew {
-            in_progress.comes_after(before);
+            in_progress.set_former(before);
         }
         let wait = wait.leading(&in_progress);
         if let Some(overtaken) = overtaken {
-            overtaken.give_way(&job.site.name);
+            overtaken.set_overtaken(&job.site.name);
         }
         // The fetch outlives the wait: its response is stored even if the client has disconnected. Its future is written in place:
         // `Box::pin` would copy all of it.
-        let room = Box::new_uninit();
-        let lead = self.lead(&job, &in_progress, writer, For::Visitors);
-        let lead = Box::into_pin(Box::write(room, lead));
-        let fetching = async { tokio::join!(lead, self.attend(&job, wait)) };
+        let memory = Box::new_uninit();
+        let lead = self.lead(&job, &in_progress, writer, FetchFor::Visitors);
+        let lead = Box::into_pin(Box::write(memory, lead));
+        let fetching = async { tokio::join!(lead, self.wait_for_head(&job, wait)) };
         in_progress.record_waiters(fetching).await;
     }
 
@@ -94,18 +94,18 @@ impl FetchWorker {
             !in_progress.is_silent() && touched(in_progress, &job, None) != Touched::Yes
         });
         let is_wanted = match when {
-            When::Stale => self.usable(&job).is_none(),
-            When::Spare => self.has_room(job.pool) && self.usable(&job).is_none(),
-            When::Early => self.has_room(job.pool) && self.is_ending(&key),
+            When::Stale => self.usable_entry(&job).is_none(),
+            When::Spare => self.has_spare_slots(job.pool) && self.usable_entry(&job).is_none(),
+            When::Early => self.has_spare_slots(job.pool) && self.is_ending(&key),
         };
         if is_busy || !is_wanted || self.failed_lately(&job) {
             return false;
         }
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
         if let Some(overtaken) = overtaken {
-            overtaken.give_way(&job.site.name);
+            overtaken.set_overtaken(&job.site.name);
         }
-        let fetching = Box::pin(self.lead(&job, &in_progress, writer, For::Later));
+        let fetching = Box::pin(self.lead(&job, &in_progress, writer, FetchFor::Later));
         in_progress.record_waiters(fetching).await;
         in_progress.born.get() != NOT_SENT
     }
@@ -126,7 +126,7 @@ impl FetchWorker {
     }
 
     /// A stored entry that answers the job, from after the job was sent.
-    fn usable(&self, job: &PageJob) -> Option<Arc<Entry>> {
+    fn usable_entry(&self, job: &PageJob) -> Option<Arc<Entry>> {
         let mut entry = self.memory.get(job.key.bytes())?;
         if entry.kind == EntryKind::Varies {
             entry = variants::find(&self.memory, &entry, &job.call.request.fields)?;
@@ -138,17 +138,17 @@ impl FetchWorker {
         let validity = job.site.purges.prove_waiting(&entry);
         let stored = revalidate::stored(&entry, validity, entry.age(self.clock.tick()));
         let decision = decide(&job.info, &job.site.rules, stored.as_ref());
-        let settles = matches!(
+        let is_usable = matches!(
             decision,
             Decision::Hit | Decision::HitAndRefresh | Decision::Pass(PassWhy::Remembered)
         );
-        (settles && !is_held && validity == Validity::Valid).then_some(entry)
+        (is_usable && !is_held && validity == Validity::Valid).then_some(entry)
     }
 
     /// Waits until a fetch has a head, and joins those that start in the meantime. The result says how to start one.
-    async fn attend(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
+    async fn wait_for_head(&self, job: &PageJob, mut wait: Wait) -> Option<ToLead> {
         loop {
-            if let Some(entry) = self.usable(job) {
+            if let Some(entry) = self.usable_entry(job) {
                 let is_shared = wait.has_found(&entry);
                 wait.finish(Ok(match entry.kind {
                     EntryKind::Page if is_shared => Fetched::Shared(entry),
@@ -158,8 +158,8 @@ impl FetchWorker {
                 return None;
             }
             let key = self.fetch_key(job);
-            match self.approach(job, &key, &mut wait) {
-                Approach::Lead(overtaken) if wait.may_lead() => {
+            match self.join_or_lead(job, &key, &mut wait) {
+                JoinOutcome::Lead(overtaken) if wait.may_lead() => {
                     return Some(ToLead {
                         wait,
                         key,
@@ -167,21 +167,21 @@ impl FetchWorker {
                     });
                 }
                 // The fetch on another thread may still answer.
-                Approach::Lead(_) if wait.is_new() => {
+                JoinOutcome::Lead(_) if wait.is_new() => {
                     wait.finish(Err(FillError::Aborted));
                     return None;
                 }
-                Approach::Refused => {
+                JoinOutcome::Rejected => {
                     wait.finish(Err(FillError::Overload));
                     return None;
                 }
-                Approach::Wait | Approach::Lead(_) => {}
+                JoinOutcome::Wait | JoinOutcome::Lead(_) => {}
             }
             let (index, head) = match wait.event().await {
                 WaiterEvent::Head(index, head) => (index, head),
                 WaiterEvent::Changed => continue,
-                WaiterEvent::Left => {
-                    wait.leave();
+                WaiterEvent::Disconnected => {
+                    wait.cancel();
                     return None;
                 }
             };
@@ -189,64 +189,64 @@ impl FetchWorker {
                 wait.finish(Ok(Fetched::Shared(entry)));
                 return None;
             }
-            let judged = wait.slot(index).map_or(HeadVerdict::Refuse, |slot| {
+            let verdict = wait.slot(index).map_or(HeadVerdict::Reject, |slot| {
                 self.judge(slot, job, &key, &head)
             });
-            let coded = match (&judged, &head) {
-                (HeadVerdict::Give, Ok(head)) => {
+            let coded = match (&verdict, &head) {
+                (HeadVerdict::Use, Ok(head)) => {
                     self.code_for(&job.site, &job.info, &mut wait, index, head)
                 }
                 _ => EncodedBody::default(),
             };
-            let Some(waits_on) = wait.take(index, &judged, coded.reader) else {
+            let Some(remaining) = wait.take(index, &verdict, coded.reader) else {
                 if let Some(coder) = coded.coder {
                     Box::pin(coder.run()).await;
                 }
                 return None;
             };
-            wait = waits_on;
+            wait = remaining;
         }
     }
 
     /// Checks for a fetch in progress, and joins it if there is one.
-    fn approach(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> Approach {
+    fn join_or_lead(&self, job: &PageJob, key: &Key, wait: &mut Wait) -> JoinOutcome {
         let current = self.in_progress.borrow().get(key).map(Rc::clone);
         // A fetch leaves the table at the moment it ends; one that did not has panicked.
         let Some(in_progress) =
             current.filter(|in_progress| joins(job) && !in_progress.fill.has_ended())
         else {
-            return Approach::Lead(None);
+            return JoinOutcome::Lead(None);
         };
         let has_missed =
             job.is_anew && in_progress.born.get() != NOT_SENT && !wait.is_at(&in_progress);
-        if has_missed || wait.has_refused(&in_progress) {
-            return Approach::Lead(None);
+        if has_missed || wait.has_rejected(&in_progress) {
+            return JoinOutcome::Lead(None);
         }
         let is_silent = in_progress.is_silent();
-        let may_come = !(is_silent && in_progress.fill.has_head());
-        if may_come && !wait.is_at(&in_progress) {
+        let is_joinable = !(is_silent && in_progress.fill.has_head());
+        if is_joinable && !wait.is_at(&in_progress) {
             let terms = match touched(&in_progress, job, None) {
                 Touched::No => WaitTerms::Joined,
                 Touched::OnlyTags => WaitTerms::ToCheck,
-                Touched::Yes => return Approach::Lead(None),
+                Touched::Yes => return JoinOutcome::Lead(None),
             };
             let admission = in_progress.waiters.admission();
             if !is_silent
                 && wait.is_new()
                 && in_progress.waiters.readers() >= job.site.limits.waiters
             {
-                return Approach::Refused;
+                return JoinOutcome::Rejected;
             }
             if !wait.join(&in_progress, terms) {
-                return Approach::Lead(None);
+                return JoinOutcome::Lead(None);
             }
             drop(admission);
             self.promote(job, &in_progress);
         }
         if is_silent {
-            Approach::Lead(Some(in_progress))
+            JoinOutcome::Lead(Some(in_progress))
         } else {
-            Approach::Wait
+            JoinOutcome::Wait
         }
     }
 
@@ -262,11 +262,11 @@ impl FetchWorker {
             // The reader of a response that may not be stored reports the reason, and the request is passed.
             (Ok(_), WaitTerms::Leads)
             | (Err(FillError::Unstorable(_)), WaitTerms::Leads | WaitTerms::Joined) => {
-                return HeadVerdict::Give;
+                return HeadVerdict::Use;
             }
             // The page is looked up again.
-            (Err(_), WaitTerms::ToCheck) => return HeadVerdict::Refuse,
-            (Err(_), _) if slot.in_progress.shared.entry().is_some() => return HeadVerdict::Refuse,
+            (Err(_), WaitTerms::ToCheck) => return HeadVerdict::Reject,
+            (Err(_), _) if slot.in_progress.shared.entry().is_some() => return HeadVerdict::Reject,
             (Err(failure), _) => return HeadVerdict::Failed(*failure),
             (Ok(head), _) => head,
         };
@@ -283,26 +283,28 @@ impl FetchWorker {
             && (touched(&slot.in_progress, job, Some(tags)) != Touched::No
                 || purges.newer_than_parts(slot.in_progress.born.get(), inclusions));
         if is_purged {
-            return HeadVerdict::Refuse;
+            return HeadVerdict::Reject;
         }
         if job.storage().vary == VaryPolicy::CoveredByKey {
-            return HeadVerdict::Give;
+            return HeadVerdict::Use;
         }
         let names = variants::names(&head.fields);
         let selecting = Selecting::new(&names);
-        let ours = selecting.of(variants::lines(&job.call.request.fields));
-        if ours.is_none() || ours != selecting.of(variants::lines(&slot.in_progress.sent)) {
+        let own_selection = selecting.of(variants::lines(&job.call.request.fields));
+        if own_selection.is_none()
+            || own_selection != selecting.of(variants::lines(&slot.in_progress.sent))
+        {
             return if self.fetch_key(job) == *key {
                 HeadVerdict::HitForPass
             } else {
-                HeadVerdict::Refuse
+                HeadVerdict::Reject
             };
         }
         let is_for_all = !slot.in_progress.is_confined.get()
             && life.fresh > life.initial_age
-            && may_have(job, &head.fields);
+            && may_answer_credentials(job, &head.fields);
         if is_for_all {
-            HeadVerdict::Give
+            HeadVerdict::Use
         } else {
             HeadVerdict::HitForPass
         }
@@ -356,7 +358,7 @@ fn joins(job: &PageJob) -> bool {
 }
 
 /// Whether a response with these fields may answer a request with credentials.
-fn may_have(job: &PageJob, fields: &HeaderMap) -> bool {
+fn may_answer_credentials(job: &PageJob, fields: &HeaderMap) -> bool {
     !job.info.has_authorization() || SharedWith::of(fields, &job.site.rules) == SharedWith::Everyone
 }
 

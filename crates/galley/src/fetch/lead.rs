@@ -25,14 +25,15 @@ use http::header;
 
 use super::esi::AssembledPage;
 use super::hit_for_pass::Uncacheable;
-use super::in_progress::{InProgressFetch, is_given_up};
+use super::in_progress::{InProgressFetch, is_abandoned};
 use super::jobs::IncludingPage;
 use super::rfc9111::{HeadUpdate, Validated};
 use super::spool::{AHEAD, ResponseSpool};
 use super::store::ToStore;
-use super::wait::For;
+use super::wait::FetchFor;
 use super::{
-    FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, publish, relay, revalidate, way,
+    FetchSite, FetchWorker, PageJob, ResponseSink, acknowledged, buffering_mode, publish, relay,
+    revalidate,
 };
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
@@ -44,12 +45,12 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         writer: FillWriter,
-        whom: For,
+        purpose: FetchFor,
     ) {
         if let Some(markers) = &job.site.markers {
             markers.put(&job.info).await;
         }
-        if let Some(entry) = self.find_shared(job, in_progress, whom).await {
+        if let Some(entry) = self.find_shared(job, in_progress, purpose).await {
             // In one step: otherwise later waiters would have to be compared with purges since.
             in_progress.shared.found(entry);
             self.finish_fetch(in_progress);
@@ -61,7 +62,7 @@ impl FetchWorker {
             writer,
             spool: ResponseSpool::new(&self.spools, AHEAD),
         };
-        let fetched = self.fetch(job, in_progress, &mut sink, whom).await;
+        let fetched = self.fetch(job, in_progress, &mut sink, purpose).await;
         let ResponseSink { writer, spool } = sink;
         match fetched {
             // Stored before it is removed from the table, so that every lookup finds one or the other.
@@ -85,7 +86,7 @@ impl FetchWorker {
                 spool.end(writer).await;
             }
             Err(failure) => {
-                if !is_given_up(in_progress, failure) {
+                if !is_abandoned(in_progress, failure) {
                     self.note_failure(job, failure);
                 }
                 self.finish_fetch(in_progress);
@@ -103,12 +104,12 @@ impl FetchWorker {
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
         sink: &mut ResponseSink,
-        whom: For,
+        purpose: FetchFor,
     ) -> Result<Option<ToStore>, FillError> {
         let site_purges = &job.site.purges;
         // Read before anything is compared with purges, because the response may not reflect later ones.
         let (current, now) = (site_purges.current(), self.clock.tick());
-        if let Some(page) = self.parted(job) {
+        if let Some(page) = self.reassemblable(job) {
             in_progress.start_request(current, now);
             return Box::pin(self.reassemble(job, in_progress, sink, &page)).await;
         }
@@ -129,14 +130,15 @@ impl FetchWorker {
             let sending = || {
                 in_progress.start_request(site_purges.current(), self.clock.tick());
             };
-            let slot = self.slot_for(job, in_progress, whom).await?;
+            let slot = self.slot_for(job, in_progress, purpose).await?;
             let incoming = {
                 // Pinned here, because a parameter of this size would be copied.
                 let sent_up = pin!(self.pool(job.pool)?.send(slot, call, &sending));
                 in_progress.watch(sent_up).await?
             };
             in_progress.note_progress();
-            sink.spool.goes(way(&job.site, &job.info, &incoming.fields));
+            sink.spool
+                .set_mode(buffering_mode(&job.site, &job.info, &incoming.fields));
             let purges = purge::from_response(&incoming.fields, &job.site.rules);
             let names = acknowledged::names(&incoming.fields);
             let delay = in_progress.delay(self.clock.tick());
@@ -148,9 +150,9 @@ impl FetchWorker {
                         held = None;
                         continue;
                     }
-                    let news = HeadUpdate { incoming, delay };
+                    let update = HeadUpdate { incoming, delay };
                     let freshened = self
-                        .freshen(job, in_progress, &mut sink.writer, validated, news)
+                        .freshen(job, in_progress, &mut sink.writer, validated, update)
                         .await;
                     freshened.map(|()| None)
                 }
@@ -176,7 +178,8 @@ impl FetchWorker {
         }
     }
 
-    /// Evaluates the head of a response, and decides whether all waiting requests may have it or only the one that started the fetch.
+    /// Evaluates the head of a response, and decides whether all waiting requests may have it or only the one that started the
+    /// fetch.
     async fn receive(
         self: &Rc<Self>,
         job: &PageJob,
@@ -240,7 +243,7 @@ impl FetchWorker {
         if incoming.status.is_server_error() {
             self.note_not_stored(job, in_progress, why);
             self.pause_refreshes(job);
-            pour(job, in_progress, sink, incoming).await?;
+            relay_error_page(job, in_progress, sink, incoming).await?;
             return Ok(None);
         }
         let uncacheable = Uncacheable {
@@ -289,7 +292,7 @@ impl FetchWorker {
         mut incoming: IncomingResponse,
         why: NotStored,
     ) -> Result<Option<ToStore>, FillError> {
-        in_progress.is_not_stored(why);
+        in_progress.set_not_stored(why);
         // An error is not a property of the address, and a response to credentials says nothing about other requests.
         let is_of_address = !incoming.status.is_server_error() && !job.info.has_authorization();
         if is_of_address {
@@ -320,7 +323,7 @@ impl FetchWorker {
         in_progress: &InProgressFetch,
         why: NotStored,
     ) {
-        in_progress.is_not_stored(why);
+        in_progress.set_not_stored(why);
         tracing::debug!(
             site = job.site.name,
             why = why.word(),
@@ -371,7 +374,7 @@ struct Received<'r> {
 
 /// Streams the upstream's error page to all waiting requests. It was generated from data in the key alone, so it contains
 /// nothing personal; any cookies are removed nevertheless.
-async fn pour(
+async fn relay_error_page(
     job: &PageJob,
     in_progress: &InProgressFetch,
     sink: &mut ResponseSink,

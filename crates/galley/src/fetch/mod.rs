@@ -50,7 +50,7 @@ pub use jobs::{
     Fetched, IncludeFound, IncludeLookup, IncludeLookupFuture, IncludingPage, PageJob, PassJob,
 };
 use publish::{Acknowledgement, publish, write_to_disk};
-use relay::{ResponseSink, relay, way};
+use relay::{ResponseSink, buffering_mode, relay};
 pub use site::{FetchLimits, FetchSite};
 pub use start::start;
 use worker::FetchWorker;

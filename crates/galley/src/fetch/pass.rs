@@ -1,8 +1,8 @@
 //! Requests that bypass the cache: one client, one exchange, nothing stored.
 //!
-//! A safe request ends with its client. An unsafe one runs to its end, so that its changes are noticed: the purges of
-//! `invalidation` are published once when the head arrives, and again when the exchange has ended, since PHP may commit
-//! late.
+//! A safe request ends when its client disconnects. An unsafe request runs to its end, so that Galley notices its changes: it
+//! publishes the purges of `invalidation` once when the head arrives, and again when the exchange has ended, since PHP may
+//! commit late.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -19,7 +19,7 @@ use http::header::HeaderMap;
 use super::compress::Outlet;
 use super::rfc9111::{BodyCopy, publish_purges};
 use super::spool::{AHEAD, ResponseSpool};
-use super::{FetchWorker, PassJob, acknowledged, way};
+use super::{FetchWorker, PassJob, acknowledged, buffering_mode};
 use crate::upstream::{IncomingResponse, QueueTurn};
 
 impl FetchWorker {
@@ -46,18 +46,18 @@ impl FetchWorker {
         let sending = || began.set((job.site.purges.current(), self.clock.tick()));
         let turn = QueueTurn::default();
         let mut incoming = {
-            let sent_up = pin!(async {
+            let exchange = pin!(async {
                 let waiting = job.call.begin_span("queue");
                 let slot = pool.enter(job.call.queue_identity(), &turn).await?;
                 drop(waiting);
                 pool.send(slot, &job.call, &sending).await
             });
-            // An unsafe one does not leave the queue with its client either: WordPress starts its own scheduler by a request that
-            // it does not wait for.
+            // An unsafe request also stays in the queue when its client disconnects: WordPress starts its scheduler with a request
+            // that it does not wait for.
             tokio::select! {
-                incoming = sent_up => incoming?,
+                incoming = exchange => incoming?,
                 () = writer.readers_gone(), if job.call.is_safe() => return Err(FillError::Aborted),
-                // Without its body it cannot run to its end.
+                // Without its body the request cannot run to its end.
                 () = job.call.body.broken() => return Err(FillError::Aborted),
             }
         };
@@ -67,32 +67,32 @@ impl FetchWorker {
         let mut purges = carried(job, &incoming);
         let invalidation = self.invalidations.of(job, &incoming, self.clock.tick());
         purges.extend(invalidation.now);
-        let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
+        let (valid_at, acknowledgement) = publish_purges(job, &incoming, &purges, Some(born));
         acknowledgement.given(&job.site).await;
-        // The stored part would lack the purges of its includes.
-        let mut pupil = match Box::pin(self.assemble_passed(job, &mut incoming)).await {
+        // The stored copy would lack the purges of its includes.
+        let mut copy = match Box::pin(self.assemble_passed(job, &mut incoming)).await {
             Ok(true) => None,
             Ok(false) => self.start_copy(job, &incoming, born, delay),
             Err(failure) => {
-                let (_, acknowledgement) = publish_purges(job, &incoming, &purges, calm);
+                let (_, acknowledgement) = publish_purges(job, &incoming, &purges, valid_at);
                 self.invalidations.delay(&job.site, invalidation.later);
                 acknowledgement.given(&job.site).await;
                 return Err(failure);
             }
         };
         let (head, stream) = self.passed(job, &incoming);
-        // Short responses are there whole: the client's thread is woken for all of them.
+        // A short response is complete at once: its client's thread is woken once for all of its parts.
         writer.hold();
         writer.head(head);
         let mut spool = ResponseSpool::new(&self.spools, AHEAD);
-        spool.goes(way(&job.site, &job.info, &incoming.fields));
+        spool.set_mode(buffering_mode(&job.site, &job.info, &incoming.fields));
         let mut outlet = Outlet::new(writer, spool, stream);
-        if job.call.is_safe() && pupil.is_none() && purges.is_empty() {
+        if job.call.is_safe() && copy.is_none() && purges.is_empty() {
             return outlet.relay(&mut incoming).await;
         }
-        let received = receive(&mut incoming, &mut outlet, pupil.as_mut(), &purges).await;
+        let received = receive(&mut incoming, &mut outlet, copy.as_mut(), &purges).await;
         outlet.release();
-        let (calm, acknowledgement) = publish_purges(job, &incoming, &purges, calm);
+        let (valid_at, acknowledgement) = publish_purges(job, &incoming, &purges, valid_at);
         self.invalidations.delay(&job.site, invalidation.later);
         if acknowledgement.given(&job.site).await {
             job.site
@@ -103,11 +103,11 @@ impl FetchWorker {
             let _ = outlet.push(last).await;
         }
         let _ = outlet.finish().await;
-        self.store_copy(job, &incoming, pupil, calm.unwrap_or(born));
+        self.store_copy(job, &incoming, copy, valid_at.unwrap_or(born));
         Ok(())
     }
 
-    /// The head of a response as its client gets it, but for its coding.
+    /// The head of a response as the client receives it, except for its coding.
     pub(super) fn passed_head(&self, job: &PassJob, incoming: &IncomingResponse) -> HeaderMap {
         match job.site.rules.storage.fields {
             _ if job.is_read_here => storable::forwarded_fields(&incoming.fields),
@@ -119,21 +119,22 @@ impl FetchWorker {
     }
 }
 
-/// Receives a response to its end also when its client has disconnected: the request is unsafe, or a short response is stored.
-/// If it carries purges and has a known length, its last piece is returned instead of sent, so that a client with the complete
-/// response also sees the purges that are published at its end. Without a known length the end itself says that it is complete.
+/// Receives a response to its end even if its client has disconnected, because the request is unsafe, or a short response is
+/// stored. If the response carries purges and has a known length, its last piece is returned instead of sent, so that a client
+/// with the complete response also sees the purges that are published at its end. Without a known length, the end marks the
+/// response as complete.
 async fn receive(
     incoming: &mut IncomingResponse,
     outlet: &mut Outlet<'_>,
-    mut pupil: Option<&mut BodyCopy>,
+    mut copy: Option<&mut BodyCopy>,
     purges: &[Purge],
 ) -> Result<Option<Bytes>, FillError> {
     let mut held = None;
     loop {
         let next = outlet.wait(pin!(incoming.chunk())).await?;
         let Some(chunk) = next else { break };
-        if let Some(pupil) = &mut pupil {
-            pupil.push(&chunk);
+        if let Some(copy) = &mut copy {
+            copy.push(&chunk);
         }
         if !purges.is_empty() && incoming.has_all() {
             held = Some(chunk);

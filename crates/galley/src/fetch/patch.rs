@@ -1,7 +1,7 @@
 //! Shared fragments: a page whose fragments were purged is patched with fragments that were rendered again.
 //!
-//! One request to PHP serves all pages that show a fragment ([`super::render`]). A page is patched when it is next requested, or before
-//! that in the background ([`super::patcher`]).
+//! One request to PHP serves all pages that show a fragment ([`super::render`]). A page is patched when it is next requested,
+//! or before that in the background ([`super::patcher`]).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::splice::{SplicedBody, renew_validators, splice};
 use super::{FetchSite, FetchWorker, PageJob, write_to_disk};
 
 impl FetchWorker {
-    /// Patches `held`, and answers with the page as it is now. Nothing: it has to be fetched.
+    /// Patches `held` and replies with the current page; `None` if the page has to be fetched.
     pub(super) async fn patch(
         self: Rc<Self>,
         job: PageJob,
@@ -61,7 +61,7 @@ impl FetchWorker {
             job.site.fragments.recall(variant, version);
         }
         self.render(job, &wanted, RenderFor::Visitor).await;
-        // All waiters for the same rendering continue at the same moment: one of them patches the page.
+        // All waiters for the same rendering continue at the same time: one of them patches the page.
         newer().or_else(|| self.patch_if_rendered(&job.site, held))
     }
 
@@ -95,7 +95,7 @@ impl FetchWorker {
         Some(entry)
     }
 
-    /// The page with other bytes in place of some fragments.
+    /// The page with new bytes in place of the given fragments.
     fn with_rendered(
         &self,
         site: &FetchSite,
@@ -106,18 +106,18 @@ impl FetchWorker {
         let plain = unpacked.body()?;
         let now = self.clock.tick();
         let variant = variant_id(held.key.bytes())?;
-        let new_of = |number: usize| {
+        let replacement = |number: usize| {
             let mut rendered = rendered.iter();
             rendered
                 .find(|(index, _)| *index == number)
                 .map(|(_, new)| new)
         };
         let parts = held.fragments().iter().enumerate();
-        let with_new = parts.clone().map(|(number, fragment)| {
-            let body = new_of(number).and_then(|new| new.entry.body());
+        let replacements = parts.clone().map(|(number, fragment)| {
+            let body = replacement(number).and_then(|new| new.entry.body());
             (&fragment.range, body.map(|bytes| &bytes[..]))
         });
-        let SplicedBody { body, ranges } = splice(plain, with_new)?;
+        let SplicedBody { body, ranges } = splice(plain, replacements)?;
         let mut life = held.life;
         let mut fragments = Vec::with_capacity(held.fragments().len());
         for ((number, fragment), range) in parts.zip(ranges) {
@@ -125,8 +125,8 @@ impl FetchWorker {
                 range,
                 ..fragment.clone()
             };
-            if let Some(new) = new_of(number) {
-                // The entry as it was received: only a copy of it in the memory may be packed.
+            if let Some(new) = replacement(number) {
+                // The entry is in its original form here; only its copy in the memory cache may be packed.
                 if !new.fits(&fragment) || new.entry.body().is_none() {
                     return None;
                 }
@@ -159,7 +159,7 @@ impl FetchWorker {
         )
     }
 
-    /// The fragments of a page that was received; the tags of those that are not told apart become the page's own.
+    /// The fragments of a received page. The tags of parts that cannot become fragments are added to `tags`, those of the page.
     pub(super) fn fragments_of(
         self: &Rc<Self>,
         job: &PageJob,
@@ -187,7 +187,7 @@ impl FetchWorker {
             };
             let digest = digest(bytes, &part.blocks);
             if PrivateScope::of(&part.definition).is_some() {
-                // What strangers see there belongs to the page.
+                // The content for anonymous visitors belongs to the page.
                 tags.add(&part.tags);
                 fragments.push(PageFragment {
                     range: start..end,
@@ -231,7 +231,7 @@ impl FetchWorker {
         fragments
     }
 
-    /// Switches off fragments that change without a purge: the page showed the shared bytes, and does not any more.
+    /// Switches off fragments that change without a purge: the old page had the shared bytes, and the new page does not.
     fn compare_with_shared(&self, job: &PageJob, replaced: &Entry, fragments: &[PageFragment]) {
         for fragment in fragments {
             let version = &fragment.version;
@@ -256,7 +256,7 @@ impl FetchWorker {
     }
 }
 
-/// Whether a page that was generated again has other bytes than the shared ones, although it had them before.
+/// Whether a page that was generated again differs from the shared bytes, although it had them before.
 fn is_disagreement(
     replaced: &[PageFragment],
     fragment: &PageFragment,
@@ -277,7 +277,7 @@ pub(super) struct ReceivedFragments {
 }
 
 impl ReceivedFragments {
-    /// Reads the fields.
+    /// Parses the fields.
     pub(super) fn of(fields: &HeaderMap) -> Result<Self, InvalidFragments> {
         Ok(Self {
             parts: fragments::parse(fields)?,
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn only_other_bytes_in_place_of_the_shared_ones_are_a_disagreement() {
+    fn only_different_bytes_in_place_of_the_shared_ones_are_a_disagreement() {
         let table = FragmentTable::default();
         let of = |definition: &str, digest: u128, except: &[u64]| PageFragment {
             range: 0..0,

@@ -1,20 +1,20 @@
-//! Which site is patched next in the background, and how far its pages are patched.
+//! Decides which site is patched next in the background, and records up to which purge the pages of a site are patched.
 
 use std::time::{Duration, Instant};
 
-/// How far the pages of one site are patched.
+/// The progress of patching the pages of one site.
 #[derive(Debug)]
 pub(super) struct PatchProgress {
-    /// The purge up to which they are.
+    /// The purge up to which the pages are patched.
     patched: u64,
-    /// Set where PHP had no slot: before this, nothing is tried.
+    /// The time before which nothing is tried, because PHP had no slot.
     retry_at: Option<Instant>,
-    /// Doubled with each such attempt.
+    /// The next pause, which doubles with each attempt without a slot.
     pause: Duration,
 }
 
 impl PatchProgress {
-    /// Of a site whose pages are right up to this purge.
+    /// The state of a site whose pages are up to date with this purge.
     pub(super) fn new(purges: u64) -> Self {
         Self {
             patched: purges,
@@ -23,35 +23,35 @@ impl PatchProgress {
         }
     }
 
-    /// Whether there is work for a site with so many purges.
+    /// Whether a site with this latest purge needs patching now.
     pub(super) fn is_due(&self, purges: u64, now: Instant) -> bool {
         purges > self.patched && self.retry_at.is_none_or(|at| at <= now)
     }
 
-    /// All is done up to this purge.
+    /// Records that all pages are patched up to this purge.
     pub(super) fn done(&mut self, purges: u64) {
         *self = Self::new(purges);
     }
 
-    /// PHP had no slot.
+    /// Records that PHP had no slot.
     pub(super) fn put_off(&mut self, now: Instant) {
         self.retry_at = Some(now + self.pause);
         self.pause = (2 * self.pause).min(LONGEST_PAUSE);
     }
 }
 
-/// The first that is due. It goes behind the others, so that one that is always due does not delay them.
+/// The first item that is due. It moves behind the others, so that an item that is always due does not delay them.
 pub(super) fn next_turn<T>(all: &mut Vec<T>, is_due: impl FnMut(&T) -> bool) -> Option<&T> {
-    let place = all.iter().position(is_due)?;
-    let due = all.remove(place);
+    let index = all.iter().position(is_due)?;
+    let due = all.remove(index);
     all.push(due);
     all.last()
 }
 
-/// After an attempt without a slot at PHP; doubled after each of the next.
+/// The pause after the first attempt without a slot at PHP.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// At most.
+/// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_slot_it_is_tried_again_less_and_less_often() {
+    fn without_a_slot_attempts_become_less_frequent() {
         let start = Instant::now();
         let mut progress = PatchProgress::new(0);
         let mut attempts = Vec::new();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_always_due_does_not_hold_up_the_others() {
+    fn a_site_that_is_always_due_does_not_delay_the_others() {
         let mut sites = vec!["busy", "quiet", "purged once"];
         let mut turns = Vec::new();
         let mut is_left = true;

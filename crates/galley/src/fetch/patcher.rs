@@ -1,9 +1,9 @@
 //! Patching in the background: pages whose fragments were purged are patched before a visitor requests them, the most
 //! requested first.
 //!
-//! One task of each fetch thread looks for new purges of its sites, and takes the sites in turn. After a purge that touches
-//! shared fragments it walks through the stored pages, and patches those that need nothing else, in short turns with longer
-//! pauses. Visitors never wait for it: a page that is requested meanwhile is patched for its visitor.
+//! One task of each fetch thread looks for new purges of its sites, one site at a time. After a purge that touches shared
+//! fragments it goes through the stored pages and patches those that need nothing else, in short time slices with longer pauses.
+//! Visitors never wait for this task: a page that is requested before its turn is patched for its visitor.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -28,29 +28,29 @@ struct AwaitingPage {
     page: Weak<Entry>,
 }
 
-/// A site whose turn it is, and the purge up to which it is patched.
+/// The site that is patched next, and the purge up to which it will be patched.
 struct PatchTurn {
     site: Arc<FetchSite>,
     purges: u64,
 }
 
-/// Which pages are patched now.
+/// The pages that are patched in one pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// Those whose fragments are rendered, or are rendered quickly.
+    /// Pages whose fragments are rendered already, or are rendered quickly.
     Quick,
-    /// Also those with a fragment that fails or takes long.
+    /// Also pages with a fragment whose rendering fails or takes long.
     All,
 }
 
 impl FetchWorker {
-    /// Notes that a site has pages like this one, with fragments.
+    /// Records that a site has pages with fragments, of the same variant as this page.
     pub(super) fn patch_later(&self, job: &PageJob) {
         let Some(variant) = variant_id(job.key.bytes()) else {
             return;
         };
         let mut sites = self.patched_sites.borrow_mut();
-        // After a reload the site is another.
+        // A reload replaces the site.
         sites.retain(|known| known.site.name != job.site.name || is_same(known, job));
         let index = sites.iter().position(|known| is_same(known, job));
         let index = index.unwrap_or_else(|| {
@@ -71,10 +71,10 @@ impl FetchWorker {
 
     /// Patches pages after purges, until the fetch thread ends.
     pub(super) async fn patch_in_background(self: Rc<Self>) {
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = interval(INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            look.tick().await;
+            ticks.tick().await;
             if let Some(turn) = self.next_purged() {
                 let _work = self.activity.background();
                 let is_done = self.patch_site(&turn.site).await;
@@ -83,7 +83,7 @@ impl FetchWorker {
         }
     }
 
-    /// A site that was purged since its pages were last patched.
+    /// The next site that was purged since its pages were last patched.
     fn next_purged(&self) -> Option<PatchTurn> {
         let now = Instant::now();
         let mut sites = self.patched_sites.borrow_mut();
@@ -106,7 +106,7 @@ impl FetchWorker {
         }
     }
 
-    /// Whether everything is done; if not, PHP had no slot.
+    /// Patches the pages of a site. Returns false if PHP had no slot and something remains.
     async fn patch_site(self: &Rc<Self>, site: &Arc<FetchSite>) -> bool {
         if !site
             .fragments
@@ -136,7 +136,7 @@ impl FetchWorker {
         is_done
     }
 
-    /// False: the page waits for the next pass. Notes in `may_render` if PHP has no slot.
+    /// Returns false if the page has to wait for the next pass. Sets `may_render` to false if PHP has no slot.
     async fn patch_awaiting(
         self: &Rc<Self>,
         site: &Arc<FetchSite>,
@@ -178,7 +178,7 @@ impl FetchWorker {
         true
     }
 
-    /// The pages that need only a patch, the hottest first.
+    /// The pages that need only a patch, the most requested first.
     async fn awaiting(&self, site: &Arc<FetchSite>, pace: &mut Pace) -> Vec<AwaitingPage> {
         let mut found = Vec::new();
         for entry in self.memory.entries() {
@@ -214,24 +214,24 @@ impl FetchWorker {
     }
 }
 
-/// Work in short turns with pauses that are longer.
+/// Limits work to short time slices with longer pauses.
 struct Pace {
-    turn: Instant,
+    began: Instant,
 }
 
 impl Pace {
     fn new() -> Self {
         Self {
-            turn: Instant::now(),
+            began: Instant::now(),
         }
     }
 
-    /// Pauses if the turn is over.
+    /// Pauses if the time slice has ended.
     async fn keep(&mut self) {
-        let spent = self.turn.elapsed();
-        if spent > TURN {
+        let spent = self.began.elapsed();
+        if spent > TIME_SLICE {
             sleep(spent * PAUSES).await;
-            self.turn = Instant::now();
+            self.began = Instant::now();
         }
     }
 }
@@ -244,14 +244,14 @@ fn may_await(entry: &Entry) -> bool {
     entry.kind == EntryKind::Page && !entry.fragments().is_empty() && entry.pieces().is_none()
 }
 
-/// The pages with the most hits, in that order.
+/// The `most` pages with the most hits, in descending order.
 fn hottest_first(mut pages: Vec<AwaitingPage>, most: usize) -> Vec<AwaitingPage> {
     keep_hottest(&mut pages, most);
     pages.sort_by_key(|page| Reverse(page.hits));
     pages
 }
 
-/// Leaves the pages with the most hits.
+/// Removes all but the `most` pages with the most hits.
 fn keep_hottest(pages: &mut Vec<AwaitingPage>, most: usize) {
     if pages.len() > most {
         pages.select_nth_unstable_by_key(most, |page| Reverse(page.hits));
@@ -259,19 +259,19 @@ fn keep_hottest(pages: &mut Vec<AwaitingPage>, most: usize) {
     }
 }
 
-/// Between two looks for new purges.
-const LOOK: Duration = Duration::from_millis(250);
+/// The interval at which the task looks for new purges.
+const INTERVAL: Duration = Duration::from_millis(250);
 
-/// Hosts, devices and cookies of a site of which pages are patched in the background.
+/// The maximum number of variants (combinations of host, device and cookies) of a site whose pages are patched in the background.
 const MOST_VARIANTS: usize = 64;
 
-/// Pages that are patched after one purge; visitors have the others patched.
+/// The maximum number of pages that are patched after one purge; the others are patched when they are requested.
 const MOST_AWAITING: usize = 50_000;
 
-/// After this long a pause follows.
-const TURN: Duration = Duration::from_millis(1);
+/// The length of a time slice, after which a pause follows.
+const TIME_SLICE: Duration = Duration::from_millis(1);
 
-/// The pause, in turns: a fifth of one processor at most.
+/// The length of a pause, in time slices: the task uses a fifth of one processor at most.
 const PAUSES: u32 = 4;
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hottest_pages_come_first_and_are_those_that_are_kept() {
+    fn the_pages_with_the_most_hits_are_kept_and_come_first() {
         let page = |hits| AwaitingPage {
             hits,
             variant: hits % 3,

@@ -9,8 +9,8 @@ use galley_policy::purge::Purge;
 use super::site::FetchSite;
 use crate::durable::{PurgeSource, Receipt};
 
-/// Handles a page that was offered to the memory: has it compressed, and written to the disk; if it may not be stored, the
-/// older copy is removed there, too.
+/// Handles a page that was offered to the memory cache: queues it for compression and writes it to the disk. If the page may not be
+/// stored, removes the older copy from the disk.
 pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Result<(), PutRefused>) {
     if outcome.is_ok() {
         site.compressing.offer(entry);
@@ -23,7 +23,7 @@ pub(super) fn write_to_disk(site: &FetchSite, entry: &Arc<Entry>, outcome: Resul
     }
 }
 
-/// Publishes purges for one site; they are in effect when this returns.
+/// Publishes purges for one site. They are in effect when this function returns.
 pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
     let receipts = purges
         .iter()
@@ -31,12 +31,12 @@ pub(super) fn publish(site: &FetchSite, purges: &[Purge]) -> Acknowledgement {
     Acknowledgement(receipts.last())
 }
 
-/// What a response that carries purges waits for before it is sent on.
+/// The acknowledgement of purges that a response carries. The response is sent only after it.
 #[must_use = "a response acknowledges the purges that it contains"]
 pub(super) struct Acknowledgement(Option<Receipt>);
 
 impl Acknowledgement {
-    /// Waits until the purges are on the disk and final in the cluster, or known not to become so. False: they are not final.
+    /// Waits until the purges are on the disk and final in the cluster, or known not to become final. False: they are not final.
     pub(super) async fn given(self, site: &FetchSite) -> bool {
         let Some(receipt) = self.0 else { return true };
         let receipt = receipt.acknowledged().await;

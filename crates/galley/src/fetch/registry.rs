@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_is_turned_away_unless_the_page_is_under_way() {
+    fn requests_for_a_full_queue_are_rejected_unless_the_page_is_being_fetched() {
         // No fetch thread: a job would not be received.
         let (commands, _) = mpsc::channel(1);
         let stats = stats();

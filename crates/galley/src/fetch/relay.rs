@@ -1,23 +1,23 @@
-//! Passes the body of a response from the upstream to its readers and to the disk.
+//! Relays the body of a response from the upstream to its readers and to the disk.
 
 use galley_cache::fill::{FillError, FillWriter};
 use galley_policy::request_info::RequestInfo;
 use http::HeaderMap;
 
 use super::site::FetchSite;
-use super::spool::{ResponseSpool, Way};
+use super::spool::{BufferingMode, ResponseSpool};
 use crate::durable::Recorder;
 use crate::upstream::IncomingResponse;
 
-/// Where a response goes: to its readers in memory, and to the spool that holds what slow readers have not taken.
+/// The destination of a response: its readers in memory, and the spool for the bytes that slow readers have not received.
 pub(super) struct ResponseSink {
     pub(super) writer: FillWriter,
     pub(super) spool: ResponseSpool,
 }
 
-/// Relays a body until its end, or until it has no reader: a silent upstream must not hold its slot for a client that has
-/// left. A body that is being written to the disk is read to its end. Calls `note_progress` with each piece. What slow clients
-/// have not taken at the end is still in the spool.
+/// Relays a body until its end, or until it has no reader: a silent upstream must not occupy a slot for a client that has
+/// disconnected. A body that is being written to the disk is read to its end. Calls `note_progress` for each piece. Bytes that
+/// slow clients have not received at the end remain in the spool.
 pub(super) async fn relay(
     incoming: &mut IncomingResponse,
     sink: &mut ResponseSink,
@@ -30,7 +30,7 @@ pub(super) async fn relay(
         let chunk = tokio::select! {
             biased;
             chunk = incoming.chunk() => chunk?,
-            failure = spool.attend(writer), if is_read => {
+            failure = spool.feed_readers(writer), if is_read => {
                 if !recorder.is_writing() {
                     return Err(failure);
                 }
@@ -42,7 +42,7 @@ pub(super) async fn relay(
         note_progress();
         let copy = recorder.is_on().then(|| chunk.clone());
         if is_read {
-            is_read = spool.give(writer, chunk).await.is_ok();
+            is_read = spool.forward(writer, chunk).await.is_ok();
         }
         if let Some(copy) = copy {
             recorder.push(copy, writer.is_kept()).await;
@@ -53,15 +53,19 @@ pub(super) async fn relay(
     }
 }
 
-/// How a response with these fields is passed on. `X-Accel-Buffering: no` is how applications ask nginx for the same.
-pub(super) fn way(site: &FetchSite, info: &RequestInfo, fields: &HeaderMap) -> Way {
+/// How to buffer a response with these fields. Applications disable buffering as for nginx, with `X-Accel-Buffering: no`.
+pub(super) fn buffering_mode(
+    site: &FetchSite,
+    info: &RequestInfo,
+    fields: &HeaderMap,
+) -> BufferingMode {
     let rule = info.rule().and_then(|index| site.rules.rules.get(index));
-    let is_asked_for = fields
+    let is_disabled = fields
         .get("x-accel-buffering")
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"no"));
-    if is_asked_for || rule.is_some_and(|rule| rule.stream) {
-        Way::Streamed
+    if is_disabled || rule.is_some_and(|rule| rule.stream) {
+        BufferingMode::Streamed
     } else {
-        Way::Spooled
+        BufferingMode::Spooled
     }
 }

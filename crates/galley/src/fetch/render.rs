@@ -1,6 +1,6 @@
 //! Renders fragments without their page: several with one request to PHP, each once for all pages that show it.
 //!
-//! The request is an ordinary fetch with its own key, so it is queued like fetches of pages. Its response describes its
+//! The request is an ordinary fetch with a separate key, so it is queued like fetches of pages. Its response describes its
 //! parts as a page does, and is not stored: each part becomes a rendering in the site's table. A fragment that another node
 //! of a cluster has rendered is not requested ([`super::shared_rendering`]).
 
@@ -40,16 +40,16 @@ pub(super) enum RenderFor {
     Background,
 }
 
-/// What a response says of all of its fragments.
+/// The properties of a response that apply to all of its fragments.
 pub(super) struct RenderedWith<'r> {
     pub(super) tags: &'r Tags,
     pub(super) life: Lifetime,
     pub(super) born: u64,
-    /// How long PHP took.
+    /// The response time of PHP.
     pub(super) took: Duration,
 }
 
-/// What became of fragments that were to be rendered.
+/// The result of rendering fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RenderOutcome {
     /// All are rendered.
@@ -61,28 +61,29 @@ pub(super) enum RenderOutcome {
 }
 
 impl FetchWorker {
-    /// Renders those of these fragments whose last rendering is not valid any more, and with them what else was purged of such pages.
+    /// Renders the given fragments that have no valid rendering, together with other purged fragments of such pages.
     pub(super) async fn render(
         self: &Rc<Self>,
         page: &PageJob,
         wanted: &[Arc<FragmentVersion>],
-        whom: RenderFor,
+        purpose: RenderFor,
     ) -> RenderOutcome {
-        // Each round renders at least one, or ends; a purge may come meanwhile.
+        // Each round renders at least one, or ends; a purge may arrive between rounds.
         for _ in 0..wanted.len() + RETRIES {
-            if let ControlFlow::Break(outcome) = self.render_some(page, wanted, whom).await {
+            if let ControlFlow::Break(outcome) = self.render_some(page, wanted, purpose).await {
                 return outcome;
             }
         }
         RenderOutcome::NotAll
     }
 
-    /// Renders as many as one request takes, or waits for others that do. Breaks when all are rendered, or no more can be.
+    /// Renders as many fragments as fit into one request, or waits for another request that renders them. Breaks when all are
+    /// rendered, or no more can be.
     async fn render_some(
         self: &Rc<Self>,
         page: &PageJob,
         wanted: &[Arc<FragmentVersion>],
-        whom: RenderFor,
+        purpose: RenderFor,
     ) -> ControlFlow<RenderOutcome> {
         let site = &page.site;
         let is_missing =
@@ -95,7 +96,8 @@ impl FetchWorker {
         let may_render =
             |version: &&&Arc<FragmentVersion>| site.fragments.may_render(version.id, now);
         let possible: Vec<_> = missing.iter().filter(may_render).copied().collect();
-        if possible.is_empty() || (whom == RenderFor::Visitor && possible.len() < missing.len()) {
+        if possible.is_empty() || (purpose == RenderFor::Visitor && possible.len() < missing.len())
+        {
             return ControlFlow::Break(RenderOutcome::NotAll);
         }
         let Some(batch) = self.claim_batch(page, &possible) else {
@@ -113,16 +115,16 @@ impl FetchWorker {
             return ControlFlow::Continue(());
         }
         let now = self.clock.tick();
-        if !self.fetch_batch(batch_job(page, &left), whom).await {
+        if !self.fetch_batch(batch_job(page, &left), purpose).await {
             return ControlFlow::Break(RenderOutcome::NotReceived);
         }
         note_failures(site, &left, now, self.clock.tick());
         ControlFlow::Continue(())
     }
 
-    /// Whether PHP has responded. If not, that says nothing about the fragments.
-    async fn fetch_batch(self: &Rc<Self>, job: PageJob, whom: RenderFor) -> bool {
-        match whom {
+    /// Returns whether PHP has responded. If it has not, the failure does not count against the fragments.
+    async fn fetch_batch(self: &Rc<Self>, job: PageJob, purpose: RenderFor) -> bool {
+        match purpose {
             RenderFor::Background => Rc::clone(self).refresh(job, When::Stale).await,
             RenderFor::Visitor => {
                 let (reply, response) = oneshot::channel();
@@ -136,8 +138,8 @@ impl FetchWorker {
         }
     }
 
-    /// Those of these that are not being rendered and that fit into one request. Other purged fragments of pages like this one
-    /// are added: they are needed soon, and one more fragment in a request takes PHP less time than another request.
+    /// A batch of the given fragments that are not being rendered and that fit into one request. Other purged fragments of similar
+    /// pages are added: they will be needed soon, and one more fragment in a request takes PHP less time than another request.
     fn claim_batch(
         self: &Rc<Self>,
         page: &PageJob,
@@ -167,8 +169,8 @@ impl FetchWorker {
         Some(Rc::clone(&rendering.end))
     }
 
-    /// Has new fragments of pages rendered, so that it is known which of them can be rendered without their page: soon, with those of
-    /// other pages.
+    /// Renders new fragments of pages after a short delay, together with those of other pages, to find out which of them can be
+    /// rendered without their page.
     pub(super) fn render_soon(
         self: &Rc<Self>,
         page: &PageJob,
@@ -178,7 +180,7 @@ impl FetchWorker {
         let key = (address(&page.site), variant);
         let mut gathered = self.new_fragments.borrow_mut();
         match gathered.entry(key) {
-            Entry::Occupied(place) => place.into_mut().extend(versions),
+            Entry::Occupied(occupied) => occupied.into_mut().extend(versions),
             Entry::Vacant(vacant) => {
                 vacant.insert(versions);
                 let page = page.in_background();
@@ -194,7 +196,7 @@ impl FetchWorker {
         }
     }
 
-    /// A rendering that no purge has touched.
+    /// The rendering of a fragment, if it is fresh and no purge has touched it.
     pub(super) fn valid_rendering(&self, site: &FetchSite, id: u64) -> Option<RenderedFragment> {
         let now = self.clock.tick();
         site.fragments.last_rendered(id).filter(|rendered| {
@@ -203,7 +205,7 @@ impl FetchWorker {
         })
     }
 
-    /// Renders new fragments. Waits while PHP is busy with visitors.
+    /// Renders new fragments, and retries with pauses while PHP is busy with visitors.
     async fn render_new(self: Rc<Self>, page: PageJob, versions: Vec<Arc<FragmentVersion>>) {
         let site = &page.site;
         for attempt in 0..ATTEMPTS {
@@ -223,7 +225,7 @@ impl FetchWorker {
         }
     }
 
-    /// Takes the parts of a response to [`forward::fragment`] into the site's table.
+    /// Stores the parts of a response to [`forward::fragment`] in the site's table.
     pub(super) fn note_rendered(
         &self,
         job: &PageJob,
@@ -253,7 +255,7 @@ impl FetchWorker {
                 body: StoredBody::reserved(bytes.to_vec(), reservation),
                 stored_at: self.clock.tick(),
                 life: with.life,
-                // The page for which it was requested does not matter.
+                // The rendering does not depend on the page for which it was requested.
                 scopes: Scopes {
                     url: 0,
                     ..scopes(&job.info, tags.ids)
@@ -274,8 +276,8 @@ impl FetchWorker {
     }
 }
 
-/// Records which fragments of a request that was sent at `sent` PHP could not render. It renders them in their order and may
-/// stop early, so those behind the last rendered one may still be possible. A rendering that was purged meanwhile is not a
+/// Records the fragments of a request, sent at `sent`, that PHP could not render. PHP renders them in order and may stop
+/// early, so those after the last rendered one may still be possible. A rendering that was purged since then is not a
 /// failure.
 fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tick, now: Tick) {
     let is_rendered = |version: &Arc<FragmentVersion>| {
@@ -291,20 +293,20 @@ fn note_failures(site: &FetchSite, requested: &[Arc<FragmentVersion>], sent: Tic
     }
 }
 
-/// Whether the last rendering of a fragment is of no use any more.
+/// Whether a purge has invalidated the last rendering of a fragment.
 pub(super) fn is_purged(site: &FetchSite, fragment: &SharedFragment) -> bool {
     let mut rendered = fragment.rendered.iter();
     !rendered.any(|last| site.purges.prove_waiting(last) == Validity::Valid)
 }
 
-/// Fragments that one request renders.
+/// The fragments that one request renders.
 struct Batch {
     worker: Rc<FetchWorker>,
     site: Arc<FetchSite>,
     versions: Vec<Arc<FragmentVersion>>,
-    /// Of their definitions.
+    /// The size of the fragment definitions, in bytes.
     bytes: usize,
-    /// As many as the first one may share a request with.
+    /// The maximum number of fragments in a request with the first one.
     most: usize,
 }
 
@@ -319,7 +321,7 @@ impl Batch {
         }
     }
 
-    /// Takes a fragment, unless another batch has it, or the request would become too large.
+    /// Adds a fragment, unless another batch contains it, or the request would become too large.
     fn add(&mut self, version: &Arc<FragmentVersion>) {
         let most = self.site.fragments.most_together(version.id);
         let most = most.map_or(MOST_RENDERED, |most| most.min(MOST_RENDERED));
@@ -355,7 +357,7 @@ impl Drop for Batch {
     }
 }
 
-/// The job for some fragments of a page: the page's request, for which the plugin renders only these.
+/// The job for some fragments of a page: the request for the page, with a field that lets the plugin render only these.
 fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
     let definitions: Vec<&str> = versions
         .iter()
@@ -392,28 +394,28 @@ async fn read_to_end(mut reader: FillReader) -> Result<(), FillError> {
     Ok(())
 }
 
-/// Holds the place of a site.
+/// The address of a site in memory, as its identity.
 pub(super) fn address(site: &Arc<FetchSite>) -> usize {
     Arc::as_ptr(site).addr()
 }
 
-/// Fragments in one request; the plugin renders no more.
+/// The maximum number of fragments in one request; the plugin renders no more.
 const MOST_RENDERED: usize = 24;
 
-/// Bytes of their definitions, which one field of the request holds.
+/// The maximum size of the definitions of a request, in bytes: they are sent in one field.
 const MOST_DEFINITION_BYTES: usize = 8000;
 
-/// Longer than this, one of the fragments of a request is slow.
+/// The response time above which one of the fragments of a request counts as slow.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// For so long, new fragments of pages are gathered before they are rendered.
+/// The time for which new fragments of pages are gathered before they are rendered.
 const GATHERING: Duration = Duration::from_millis(500);
 
-/// Renderings that purges may make useless, for one page.
+/// The maximum number of renderings for one page that purges may make useless.
 const RETRIES: usize = 3;
 
-/// How often a slot at PHP is tried for; with pauses of 0.2 s to 6.4 s, thirteen seconds in all.
+/// The number of attempts to get a slot at PHP: with pauses from 0.2 s to 6.4 s, thirteen seconds in total.
 const ATTEMPTS: u32 = 6;
 
-/// Doubled after each attempt.
+/// The first pause between attempts; each following pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);

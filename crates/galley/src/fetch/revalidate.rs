@@ -1,6 +1,6 @@
-//! When entries are refreshed: not all at once, and the most requested before they expire.
+//! Decides when entries are refreshed: not all at once, and the most requested before they expire.
 //!
-//! A lifetime that the response does not name is shortened by up to a tenth, by an amount that depends on the key, so that
+//! A lifetime that the response does not specify is shortened by up to a tenth, by an amount that depends on the key, so that
 //! pages that were stored together do not expire together. An entry that is requested often is refreshed shortly before it
 //! expires, by one background request that leaves at least half of the upstream's slots to visitors.
 
@@ -16,7 +16,7 @@ use super::FetchWorker;
 pub use super::jobs::When;
 use crate::upstream::UpstreamPool;
 
-/// An entry as the decision reads it, at the age with which it was looked up; `None` for a list of variants.
+/// An entry in the form that the decision needs, with the age at its lookup; `None` for a list of variants.
 pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<StoredResponse<'_>> {
     (entry.kind != EntryKind::Varies).then(|| StoredResponse {
         is_hit_for_pass: entry.kind == EntryKind::HitForPass,
@@ -29,19 +29,19 @@ pub fn stored(entry: &Entry, validity: Validity, age: Duration) -> Option<Stored
     })
 }
 
-/// Whether a fresh entry that was found is to be renewed now; true for one caller at a time.
+/// Whether the caller has to refresh a fresh entry now; true for one caller at a time.
 ///
-/// Two comparisons for most entries: `age` is what the caller has looked it up with.
+/// Costs two comparisons for most entries. `age`: the age at the lookup.
 pub fn is_due(entry: &Entry, age: Duration, now: Tick) -> bool {
     may_be_due(entry, age) && entry.claim_renewal(now, PAUSE)
 }
 
-/// Whether it is worth asking [`is_due`].
+/// Whether [`is_due`] may return true.
 pub fn may_be_due(entry: &Entry, age: Duration) -> bool {
     is_last_part(&entry.life, age) && entry.kind == EntryKind::Page && entry.hits() >= HOT
 }
 
-/// Whether an entry expires soon: at the last tenth of its lifetime on arrival, at most [`LONGEST_BEFORE`].
+/// Whether an entry expires soon: in the last tenth of the lifetime that remained when it was received, at most [`LONGEST_BEFORE`].
 fn is_last_part(life: &Lifetime, age: Duration) -> bool {
     let left = life.fresh.saturating_sub(age);
     if left > LONGEST_BEFORE {
@@ -51,7 +51,7 @@ fn is_last_part(life: &Lifetime, age: Duration) -> bool {
     whole >= SHORTEST_LIFE && left < whole / 10
 }
 
-/// The number by which a key's lifetimes are spread; the same in every process.
+/// The number that determines how much the lifetimes of a key are shortened; the same in every process.
 pub(super) fn seed(key: &Key) -> u64 {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip::SipHasher13::new();
@@ -68,21 +68,21 @@ impl FetchWorker {
             .is_some_and(|entry| is_last_part(&entry.life, entry.age(now)))
     }
 
-    pub(super) fn has_room(&self, pool: usize) -> bool {
-        self.pool(pool).is_ok_and(UpstreamPool::has_room)
+    pub(super) fn has_spare_slots(&self, pool: usize) -> bool {
+        self.pool(pool).is_ok_and(UpstreamPool::has_spare_slots)
     }
 }
 
-/// Hits since it was stored that make an entry hot.
+/// The number of hits since an entry was stored from which on it is refreshed early.
 const HOT: u64 = 10;
 
-/// A tenth of a week would be far too early.
+/// The longest time before expiry at which an entry is refreshed: a tenth of a week would be far too early.
 const LONGEST_BEFORE: Duration = Duration::from_secs(60);
 
-/// What lives shorter than this is about to expire all the time.
+/// The shortest lifetime of entries that are refreshed early; shorter ones always expire soon.
 const SHORTEST_LIFE: Duration = Duration::from_secs(5);
 
-/// Between two attempts for one entry, where the upstream had no room.
+/// The time between two attempts for one entry if the upstream had no free slot.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_part_is_a_tenth_of_the_life_here_and_never_long() {
+    fn the_last_part_is_a_tenth_of_the_remaining_lifetime_and_never_long() {
         let table = [
             // fresh, age on arrival, age now, whether it is the last part
             (60, 0, 53, false),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_do_not_change_with_the_process() {
+    fn seeds_are_the_same_in_every_process() {
         assert_eq!(seed(&Key::new(b"key")), 16_096_343_404_774_037_440);
         assert_ne!(seed(&Key::new(b"key")), seed(&Key::new(b"kez")));
     }

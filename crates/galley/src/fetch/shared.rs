@@ -1,8 +1,9 @@
-//! Pages that the nodes of a cluster share: looked up before the upstream is asked, and stored for the others when fetched.
+//! Pages that the nodes of a cluster share: looked up before a request is sent to the upstream, and stored for the other
+//! nodes after a fetch.
 //!
-//! Only pages that their key describes completely are shared: those of the WordPress preset, for anonymous visitors. After
-//! it was read, a page is compared with the purges of this node, while the lease holds, before it is stored in memory. Each
-//! of its fragments and ESI includes has a number of its own for that.
+//! Only pages that their key describes completely are shared: those of the WordPress preset, for anonymous visitors. A page
+//! from another node is compared with the purges of this node, while the lease is valid, before it is stored in memory. Each
+//! of its fragments and ESI includes has a separate purge number for this.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,26 +21,26 @@ use galley_policy::key::variant_id;
 use galley_policy::request_info::RequestInfo;
 
 use super::in_progress::{InProgressFetch, WaitTerms, WaiterSlot};
-use super::wait::For;
+use super::wait::FetchFor;
 use super::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
 use crate::clock::Clock;
 
-/// A look for the page of another node.
+/// A lookup of a page that another node may have stored.
 pub struct SharedLookup<'l> {
-    /// Whose page.
+    /// The site of the page.
     pub site: &'l FetchSite,
-    /// Its key.
+    /// The key of the page.
     pub key: &'l [u8],
-    /// Whose memory it is stored in.
+    /// The memory cache that stores the page.
     pub memory: &'l Memory,
-    /// Whether stored pages may be used.
+    /// Permits the use of stored pages while it is valid.
     pub lease: &'l Lease,
-    /// Time.
+    /// The clock of this node.
     pub clock: Clock,
 }
 
 impl SharedLookup<'_> {
-    /// What names the page for all nodes.
+    /// The name of the page, the same on all nodes.
     pub fn name(&self) -> PageName<'_> {
         PageName {
             site: self.site.purges.site(),
@@ -47,14 +48,14 @@ impl SharedLookup<'_> {
         }
     }
 
-    /// The page, if it answers a request and no purge that may have been acknowledged by now came after it.
+    /// The page, if it satisfies the request and no purge of it that may have been acknowledged by now is newer.
     pub fn accept(&self, info: &RequestInfo, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
         let entry = self.read(found)?;
         let decision = self.decision(info, &entry);
         matches!(decision, Decision::Hit | Decision::HitAndRefresh).then_some(entry)
     }
 
-    /// What another node has stored, unless a purge that may have been acknowledged by now came after it.
+    /// The page that another node stored, unless a purge of it that may have been acknowledged by now is newer.
     pub(super) fn read(&self, found: &FoundPage<'_>) -> Option<Arc<Entry>> {
         let purges = &self.site.purges;
         let born = |number| {
@@ -67,14 +68,15 @@ impl SharedLookup<'_> {
         if entry.key.bytes() != self.key || entry.kind != EntryKind::Page {
             return None;
         }
-        // In this order: while the lease holds, every acknowledged purge is in the table that the page is then compared with.
+        // In this order: while the lease is valid, the purge table contains every acknowledged purge, and the page is then compared
+        // with that table.
         if !self.lease.holds(self.clock.tick()) {
             return None;
         }
         (purges.prove_waiting(&entry) == Validity::Valid).then_some(entry)
     }
 
-    /// Whether a page that was accepted stays fresh for a while. One that is to be refreshed itself does not end a refresh.
+    /// Whether an accepted page is fresh and needs no refresh. A page that needs a refresh does not replace one.
     fn lasts(&self, info: &RequestInfo, entry: &Entry) -> bool {
         self.decision(info, entry) == Decision::Hit
     }
@@ -87,19 +89,19 @@ impl SharedLookup<'_> {
 }
 
 impl FetchWorker {
-    /// The shared pages, for a job of which they may hold the page.
+    /// The shared pages, if they may contain the page of the job.
     fn shared_for(&self, job: &PageJob) -> Option<&SharedPages> {
         let pages = self.shared_pages.as_ref()?;
         let is_page = job.site.keys_say_all() && job.fragments.is_empty();
         (is_page && job.may_store).then_some(pages)
     }
 
-    /// The page as another node has fetched it, in memory. Where another node fetches it now, this waits for that for a moment.
+    /// Stores the page of another node in memory and returns it. If another node is fetching the page, waits for a short time.
     pub(super) async fn find_shared(
         &self,
         job: &PageJob,
         in_progress: &Rc<InProgressFetch>,
-        whom: For,
+        purpose: FetchFor,
     ) -> Option<Arc<Entry>> {
         let pages = self.shared_for(job)?;
         if job.info.directives().no_cache {
@@ -114,7 +116,7 @@ impl FetchWorker {
         };
         let take = |found: FoundPage<'_>| {
             let entry = lookup.accept(&job.info, &found)?;
-            if whom == For::Later && !lookup.lasts(&job.info, &entry) {
+            if purpose == FetchFor::Later && !lookup.lasts(&job.info, &entry) {
                 return None;
             }
             let is_kept = self.memory.put(Arc::clone(&entry)).is_ok();
@@ -137,7 +139,8 @@ impl FetchWorker {
         }
     }
 
-    /// What a fetch has found at another node, for a request that waits for it. It has come before the page was compared with purges.
+    /// The page that a fetch found at another node, for a waiting request. The request arrived before the page was compared
+    /// with purges.
     pub(super) fn found_for(&self, job: &PageJob, slot: &WaiterSlot) -> Option<Arc<Entry>> {
         let entry = slot.in_progress.shared.entry()?;
         let age = entry.age(self.clock.tick());
@@ -147,14 +150,14 @@ impl FetchWorker {
         (is_hit || slot.terms == WaitTerms::Leads).then_some(entry)
     }
 
-    /// Stores a fetched page for the other nodes. Nobody waits for that.
+    /// Stores a fetched page for the other nodes, without waiting.
     pub(super) fn share(&self, job: &PageJob, in_progress: &InProgressFetch, entry: &Arc<Entry>) {
         if job.may_store {
             self.share_page(&job.site, entry, in_progress.shared.take_token());
         }
     }
 
-    /// The same for a page that was patched.
+    /// Stores a patched page for the other nodes.
     pub(super) fn share_patched(&self, site: &FetchSite, entry: &Arc<Entry>) {
         self.share_page(site, entry, None);
     }
@@ -165,7 +168,7 @@ impl FetchWorker {
         self.store_shared(site, entry, token, Box::new(record));
     }
 
-    /// Stores an entry for the other nodes, as `record` writes it.
+    /// Stores an entry for the other nodes; `record` serializes it.
     pub(super) fn store_shared(
         &self,
         site: &FetchSite,
@@ -197,13 +200,13 @@ impl FetchWorker {
     }
 }
 
-/// What a page and its parts were born with, each number once. Each needs a point of its own: a purge of a fragment that was rendered again
-/// came before it, and after the rest.
+/// The purge numbers of a page and its parts, without duplicates. Each number needs a separate point: a purge can be older than
+/// a fragment that was rendered again, and newer than the rest of the page.
 fn numbers(entry: &Entry) -> Vec<u64> {
     let fragments = entry.fragments().iter().map(|part| part.born);
     let included = entry.assembly().into_iter();
     let included = included.flat_map(|assembly| &*assembly.inclusions.parts);
-    // A record has includes as born with the page, if they are older.
+    // In a record, includes that are older than the page have the number of the page.
     let included = included.map(|part| part.born.max(entry.born));
     let mut numbers: Vec<u64> = fragments.chain(included).collect();
     numbers.push(entry.born);

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use galley_cache::entry::Entry;
 use galley_cluster::FetchToken;
 
-/// A fetch's part in a cluster.
+/// The cluster state of a fetch.
 #[derive(Default)]
 pub(super) struct SharedFetch {
-    /// What another node had fetched: there was nothing to fetch.
+    /// The page that another node fetched, which makes this fetch unnecessary.
     found: RefCell<Option<Arc<Entry>>>,
     /// The right to fetch the page for all nodes.
     token: RefCell<Option<FetchToken>>,
 }
 
 impl SharedFetch {
-    /// Notes the page of another node.
+    /// Records the page of another node.
     pub(super) fn found(&self, entry: Arc<Entry>) {
         *self.found.borrow_mut() = Some(entry);
     }
@@ -26,17 +26,17 @@ impl SharedFetch {
         self.found.borrow().clone()
     }
 
-    /// Records the right to fetch the page for all nodes, if it has it.
+    /// Records the right to fetch the page for all nodes; `None` if the fetch does not have it.
     pub(super) fn may_fetch(&self, token: Option<FetchToken>) {
         *self.token.borrow_mut() = token;
     }
 
-    /// Gives the right away.
+    /// Removes and returns the right.
     pub(super) fn take_token(&self) -> Option<FetchToken> {
         self.token.take()
     }
 
-    /// Lets other nodes fetch the page, if they still wait.
+    /// Lets other nodes fetch the page if they are still waiting for it.
     pub(super) fn give_back(&self) {
         drop(self.token.take());
     }

@@ -1,6 +1,6 @@
-//! Fragments that the nodes of a cluster share: looked up before PHP renders them, and stored for the others when it has.
+//! Fragments that the nodes of a cluster share: looked up before PHP renders them, and stored for the other nodes afterwards.
 //!
-//! A rendering has a key of its own, so it is authenticated and compared with purges as a page is ([`super::shared`]).
+//! A rendering has a separate key, so it is authenticated and compared with purges as a page is ([`super::shared`]).
 //!
 //! ```text
 //! length of the kinds of blocks 2 | kinds of blocks | record
@@ -19,7 +19,7 @@ use super::render::{address, fragment_key};
 use super::shared::{SharedLookup, disk_clock};
 use super::{FetchSite, FetchWorker, PageJob};
 
-/// A look for the rendering of another node.
+/// A lookup of a rendering that another node may have stored.
 struct RenderingLookup {
     site: Arc<FetchSite>,
     id: u64,
@@ -28,8 +28,9 @@ struct RenderingLookup {
 }
 
 impl FetchWorker {
-    /// Takes those of these fragments that another node has rendered; returns the others. After a purge all nodes need the same
-    /// fragments: each looks for the one with the smallest id first, so that one node renders them, and the others wait for it.
+    /// Stores the renderings of other nodes in the site's table, and returns the fragments that have none. After a purge all
+    /// nodes need the same fragments: each looks up the one with the smallest id first, so that one node renders them, and the
+    /// others wait for it.
     pub(super) async fn find_renderings(
         self: &Rc<Self>,
         page: &PageJob,
@@ -40,7 +41,7 @@ impl FetchWorker {
         let Some(first) = ids.min().filter(|_| is_shared) else {
             return versions.to_vec();
         };
-        let look = |id, patience| {
+        let find = |id, patience| {
             Rc::clone(self).find_rendering(RenderingLookup {
                 site: Arc::clone(&page.site),
                 id,
@@ -48,25 +49,26 @@ impl FetchWorker {
                 patience,
             })
         };
-        let is_first_found = look(first, SharedPatience::Waits).await;
+        let is_first_found = find(first, SharedPatience::Waits).await;
         let rest = versions.iter().map(|version| {
-            (version.id != first).then(|| spawn_local(look(version.id, SharedPatience::None)))
+            (version.id != first).then(|| spawn_local(find(version.id, SharedPatience::None)))
         });
         let rest: Vec<_> = rest.collect();
-        let mut left = Vec::new();
+        let mut missing = Vec::new();
         for (version, found) in versions.iter().zip(rest) {
             let is_found = match found {
                 Some(found) => found.await.unwrap_or(false),
                 None => is_first_found,
             };
             if !is_found {
-                left.push(Arc::clone(version));
+                missing.push(Arc::clone(version));
             }
         }
-        left
+        missing
     }
 
-    /// Whether there was one; it is in the site's table then. If not, this node may have the right to render the fragment for all.
+    /// Looks up a rendering, and stores it in the site's table. Returns false if none was found; this node may then have the
+    /// right to render the fragment for all nodes.
     async fn find_rendering(self: Rc<Self>, lookup: RenderingLookup) -> bool {
         let Some(pages) = &self.shared_pages else {
             return false;
@@ -115,7 +117,7 @@ impl FetchWorker {
         })
     }
 
-    /// Stores what PHP has rendered for the other nodes. Nobody waits for that.
+    /// Stores a new rendering for the other nodes, without waiting.
     pub(super) fn share_rendering(&self, job: &PageJob, id: u64, rendered: &RenderedFragment) {
         let mut renderings = self.renderings.borrow_mut();
         let in_progress = renderings.get_mut(&(address(&job.site), id));
@@ -146,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_blocks_go_before_the_record() {
+    fn kinds_of_blocks_precede_the_record() {
         let value = joined("core/list", b"record").unwrap();
         assert_eq!(split(&value), Some(("core/list", &b"record"[..])));
         assert_eq!(split(&joined("", b"").unwrap()), Some(("", &b""[..])));

@@ -1,4 +1,4 @@
-//! The site as fetching needs it.
+//! A site, as the fetch threads use it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,47 +13,47 @@ use super::cron_runs::CronRuns;
 use crate::compress::Compressing;
 use crate::durable::{PageMarkers, SiteDiskCache, SitePurges};
 
-/// What fetching needs to know of a site.
+/// The properties of a site that fetches need.
 pub struct FetchSite {
     /// The site's name: its first host.
     pub name: String,
-    /// Its caching rules.
+    /// The site's caching rules.
     pub rules: Policy,
-    /// Its purges, which outlive the configuration.
+    /// The site's purges, which outlive the configuration.
     pub purges: Arc<SitePurges>,
-    /// Its pages on the disk, if there is one.
+    /// The site's pages on the disk, if it has a disk cache.
     pub disk: Option<SiteDiskCache>,
-    /// Its pages in other codings.
+    /// The compressed forms of the site's pages.
     pub compressing: Compressing,
-    /// The response for it.
+    /// The site's fetch counters.
     pub counters: Arc<FetchCounters>,
-    /// What its fetches may do.
+    /// The limits of the site's fetches.
     pub limits: FetchLimits,
-    /// The plugin's purges that were acknowledged.
+    /// The acknowledged purges of the plugin.
     pub acknowledged: Arc<AcknowledgedPurges>,
-    /// What became of its scheduled tasks.
+    /// The results of the site's scheduled tasks.
     pub cron: Arc<CronRuns>,
-    /// The parts that its pages share.
+    /// The fragments that the site's pages share.
     pub fragments: Arc<FragmentTable>,
-    /// The private fragments of members, if they get stored pages.
+    /// The private fragments of members, if members get stored pages.
     pub private: Option<Arc<PrivateStore>>,
-    /// Its files that plugins remove to purge pages.
+    /// The files of the site that plugins remove to purge pages.
     pub markers: Option<PageMarkers>,
 }
 
 impl FetchSite {
-    /// Whether what answers one request answers every other one with its key.
+    /// Whether a response to one request answers every other request with the same key.
     pub fn keys_say_all(&self) -> bool {
         let storage = &self.rules.storage;
         storage.vary == VaryPolicy::CoveredByKey && storage.validation == ValidationPolicy::Galley
     }
 }
 
-/// What a site allows its fetches.
+/// The limits of a site's fetches.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchLimits {
-    /// How long the first fetch for a page may show no sign of life.
+    /// The longest time that the first fetch of a page may make no progress.
     pub lock_age: Duration,
-    /// Requests that may wait for or read from one fetch.
+    /// The maximum number of requests that may wait for or read from one fetch.
     pub waiters: usize,
 }

@@ -8,15 +8,15 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 use super::entry_parts::strong_etag;
 
-/// A body, and where its fragments are in it.
+/// A body, and the positions of its fragments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SplicedBody {
     pub(super) body: Vec<u8>,
     pub(super) ranges: Vec<Range<u32>>,
 }
 
-/// Copies a body. Each of its fragments, in their order, has its range and, if it is replaced, its new bytes. `None`: the ranges are not
-/// those of this body.
+/// Copies a body and replaces some of its fragments. Each fragment, in the order of the body, has its range and, if it is
+/// replaced, its new bytes. `None`: the ranges do not fit this body.
 pub(super) fn splice<'b>(
     body: &[u8],
     fragments: impl Iterator<Item = (&'b Range<u32>, Option<&'b [u8]>)>,
@@ -38,7 +38,7 @@ pub(super) fn splice<'b>(
     Some(SplicedBody { body: new, ranges })
 }
 
-/// Another body is another representation (RFC 9110 section 8.8).
+/// Updates the validators and the length: another body is another representation (RFC 9110 section 8.8).
 pub(super) fn renew_validators(fields: &mut HeaderMap, body: &[u8], now: SystemTime) {
     fields.insert(header::ETAG, strong_etag(body));
     if fields.contains_key(header::LAST_MODIFIED) {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fragments_behind_a_longer_or_shorter_one_move() {
+    fn fragments_after_a_longer_or_shorter_replacement_move() {
         let ranges = [2..4, 4..4, 6..9];
         let spliced = |new: [Option<&'static str>; 3]| {
             let new = new.map(|text| text.map(str::as_bytes));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_another_body_are_refused() {
+    fn ranges_of_another_body_are_rejected() {
         let table: [&[(u32, u32)]; 4] =
             [&[(9, 11)], &[(4, 6), (2, 3)], &[(3, 2)], &[(0, u32::MAX)]];
         for row in table {
@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_spliced_is_what_would_have_been_printed(
+        fn a_spliced_body_equals_a_page_generated_with_the_new_fragments(
             parts in prop::collection::vec(("[a-c]{0,4}", "[0-9]{0,4}", prop::option::of("[x-z]{0,6}")), 0..6),
             tail in "[a-c]{0,3}",
         ) {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn validators_are_those_of_the_new_body() {
+    fn validators_match_the_new_body() {
         let mut fields = HeaderMap::new();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         renew_validators(&mut fields, b"new", now);

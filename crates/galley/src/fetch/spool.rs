@@ -1,11 +1,12 @@
-//! Buffers what an upstream has sent and its client has not received yet, so that a slow client occupies no PHP worker.
+//! Buffers the bytes that an upstream has sent and its client has not received yet, so that a slow client does not occupy a PHP
+//! worker.
 //!
-//! While the readers of a fill keep up, a response reaches them directly: in memory that is reserved, so that what PHP
-//! flushes is sent at once. What they lag behind beyond that goes to a file, from which they read piece by piece, even
-//! after the upstream has ended. If a file is not possible - the response is to be streamed, the limits of [`BodySpools`]
-//! are reached, the disk fails - the upstream is read at the client's pace. Whenever more is read, all former bytes are
-//! reserved or have been taken by the connection, so beyond the limit a slow client costs only what its connection is
-//! currently sending.
+//! While the readers of a fill keep up, the response reaches them directly, in reserved memory, so that what PHP flushes is
+//! sent at once. If they lag further behind, the following bytes are written to a file, from which they are read piece by
+//! piece, even after the upstream has ended. If a file is not possible (the response is to be streamed, the limits of
+//! [`BodySpools`] are reached, the disk fails), the upstream is read at the client's pace. Before more is read, all former
+//! bytes are reserved or have been taken by the connection, so beyond the limit a slow client costs only the memory that its
+//! connection is currently sending.
 //!
 //! Fills that keep the whole body reserve it themselves and never wait.
 
@@ -19,61 +20,61 @@ use tokio::task::JoinHandle;
 
 use crate::body::body_spools::{BodySpools, SpoolFile};
 
-/// See the module.
+/// The spool of one response; see the module.
 pub(super) struct ResponseSpool {
     spools: Arc<BodySpools>,
     /// How far the upstream may be ahead of the client in memory, in bytes.
     window: u64,
-    way: Way,
+    mode: BufferingMode,
     waiting: Option<SpoolFilePart>,
     is_counted: bool,
     is_held_up: bool,
 }
 
-/// How a response is passed on.
+/// How a response is buffered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
-    /// By a file, where its client is slow.
+pub(super) enum BufferingMode {
+    /// In a file if the client is slow.
     Spooled,
-    /// As it comes, and at its client's pace.
+    /// Not at all: the response is sent as it is received, and received at the client's pace.
     Streamed,
 }
 
-/// Bytes in a file, those from `read` on.
+/// The bytes in a file; those before `read` have been passed to the readers.
 struct SpoolFilePart {
     file: SpoolFile,
-    /// Pays for the pieces that are read, as long as anybody has one.
-    floor: Arc<Reservation>,
+    /// Accounts for the pieces that are read, as long as any of them is in use.
+    reservation: Arc<Reservation>,
     read: u64,
-    /// The next piece, on a helper thread.
+    /// The next piece, while a helper thread reads it.
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
 }
 
 impl ResponseSpool {
-    /// A response that begins. `window`: how far it may be ahead of its client in memory, in bytes.
+    /// A spool for a new response. `window`: how far the upstream may be ahead of the client in memory, in bytes.
     pub(super) fn new(spools: &Arc<BodySpools>, window: usize) -> Self {
         Self {
             spools: Arc::clone(spools),
             window: window as u64,
-            way: Way::Spooled,
+            mode: BufferingMode::Spooled,
             waiting: None,
             is_counted: false,
             is_held_up: false,
         }
     }
 
-    /// Notes how the answer is to be passed on, once that is known.
-    pub(super) fn goes(&mut self, way: Way) {
-        self.way = way;
+    /// Sets how the response is buffered, once that is known.
+    pub(super) fn set_mode(&mut self, mode: BufferingMode) {
+        self.mode = mode;
     }
 
-    /// Whether nothing waits in a file.
+    /// Whether the file contains no more bytes for the readers.
     pub(super) fn is_clear(&self) -> bool {
         self.waiting.is_none()
     }
 
-    /// Passes the next bytes on. Fails when there are no readers any more. Not cancel-safe.
-    pub(super) async fn give(
+    /// Passes the next bytes to the readers or the file. Fails when no readers remain. Not cancel-safe.
+    pub(super) async fn forward(
         &mut self,
         writer: &mut FillWriter,
         chunk: Bytes,
@@ -86,26 +87,26 @@ impl ResponseSpool {
                 if writer.is_kept() {
                     return writer.put(chunk).map_err(unread);
                 }
-                if let Some(paid) = self.paid(writer.backlog(), &chunk) {
-                    return writer.put(paid).map_err(unread);
+                if let Some(reserved) = self.reserved(writer.backlog(), &chunk) {
+                    return writer.put(reserved).map_err(unread);
                 }
             }
             if writer.is_unread() {
                 return Err(FillError::Aborted);
             }
-            if self.way == Way::Spooled && self.append(&chunk).await {
+            if self.mode == BufferingMode::Spooled && self.append(&chunk).await {
                 return Ok(());
             }
             self.hold_up();
             if self.is_clear() {
-                return give_unpaid(writer, chunk).await;
+                return forward_unreserved(writer, chunk).await;
             }
             self.advance(writer).await?;
         }
     }
 
-    /// Feeds readers with the waiting bytes; ends only when there are no readers any more, or the file fails. Cancel-safe.
-    pub(super) async fn attend(&mut self, writer: &mut FillWriter) -> FillError {
+    /// Feeds the readers from the file. Returns only when no readers remain, or the file fails. Cancel-safe.
+    pub(super) async fn feed_readers(&mut self, writer: &mut FillWriter) -> FillError {
         loop {
             if self.is_clear() {
                 writer.readers_gone().await;
@@ -117,7 +118,7 @@ impl ResponseSpool {
         }
     }
 
-    /// Feeds readers until nothing waits.
+    /// Feeds the readers until the file is empty.
     pub(super) async fn drain(&mut self, writer: &mut FillWriter) -> Result<(), FillError> {
         while !self.is_clear() {
             self.advance(writer).await?;
@@ -125,7 +126,7 @@ impl ResponseSpool {
         Ok(())
     }
 
-    /// Feeds readers until nothing waits, and ends the fill.
+    /// Feeds the readers until the file is empty, and ends the fill.
     pub(super) async fn end(mut self, mut writer: FillWriter) {
         match self.drain(&mut writer).await {
             Ok(()) => {
@@ -135,9 +136,10 @@ impl ResponseSpool {
         }
     }
 
-    /// The chunk, with its reservation, if the client has read almost everything before and there is memory. The less memory
-    /// remains, the less the client may lag behind: the first slow clients must not take what many more need for their files.
-    fn paid(&self, backlog: u64, chunk: &Bytes) -> Option<Bytes> {
+    /// The chunk with its reservation, if the client has read almost everything before it and memory is available. The less memory
+    /// remains, the less the client may lag behind: the first slow clients must not use up the memory that many more need for
+    /// their files.
+    fn reserved(&self, backlog: u64, chunk: &Bytes) -> Option<Bytes> {
         let memory = self.spools.memory();
         let free = memory.limit().saturating_sub(memory.used());
         let most = match backlog {
@@ -148,14 +150,14 @@ impl ResponseSpool {
         if backlog + length > most {
             return None;
         }
-        let paid = memory.try_reserve(length)?;
+        let reservation = memory.try_reserve(length)?;
         Some(Bytes::from_owner(SpoolBytes {
-            bytes: alone(chunk),
-            _for: paid,
+            bytes: unshared(chunk),
+            _reservation: reservation,
         }))
     }
 
-    /// Appends the chunk to the waiting bytes in the file; false if that is not possible.
+    /// Appends the chunk to the file; false if that is not possible.
     async fn append(&mut self, chunk: &Bytes) -> bool {
         let waiting = match &mut self.waiting {
             Some(waiting) => waiting,
@@ -177,7 +179,7 @@ impl ResponseSpool {
         is_added
     }
 
-    /// Moves one piece from the file to the readers, when the slowest of them has room for it. Cancel-safe.
+    /// Moves one piece from the file to the readers, when the slowest of them can accept it. Cancel-safe.
     async fn advance(&mut self, writer: &mut FillWriter) -> Result<(), FillError> {
         let Some(waiting) = &mut self.waiting else {
             return Ok(());
@@ -189,7 +191,7 @@ impl ResponseSpool {
         waiting.read += piece.len() as u64;
         let bytes = Bytes::from_owner(SpoolBytes {
             bytes: piece.into(),
-            _for: Arc::clone(&waiting.floor),
+            _reservation: Arc::clone(&waiting.reservation),
         });
         if waiting.read == waiting.file.length() {
             self.waiting = None;
@@ -198,7 +200,7 @@ impl ResponseSpool {
     }
 
     fn hold_up(&mut self) {
-        if self.way == Way::Spooled && !self.is_held_up {
+        if self.mode == BufferingMode::Spooled && !self.is_held_up {
             self.is_held_up = true;
             self.spools.hold_up();
         }
@@ -225,26 +227,26 @@ impl SpoolFilePart {
 }
 
 async fn begin(spools: &Arc<BodySpools>) -> Option<SpoolFilePart> {
-    let floor = spools.memory().try_reserve(FLOOR)?;
+    let reservation = spools.memory().try_reserve(FILE_MEMORY)?;
     Some(SpoolFilePart {
         file: spools.file().await.ok()?,
-        floor: Arc::new(floor),
+        reservation: Arc::new(reservation),
         read: 0,
         reading: None,
     })
 }
 
-/// Passes on bytes without a reservation: the upstream waits until every reader has taken them. Not until they have been sent:
-/// a reader that keeps a piece while it waits for the next would wait for ever.
-async fn give_unpaid(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillError> {
+/// Passes on bytes without a reservation: the upstream waits until every reader has taken them. It does not wait until they
+/// have been sent, because a reader that keeps a piece while it waits for the next would wait forever.
+async fn forward_unreserved(writer: &mut FillWriter, chunk: Bytes) -> Result<(), FillError> {
     writer.put(chunk).map_err(unread)?;
     writer.below(1).await.map_err(unread)
 }
 
-/// Bytes, and what their last holder gives back.
+/// Bytes, and the reservation that is released with their last reference.
 struct SpoolBytes<T> {
     bytes: Bytes,
-    _for: T,
+    _reservation: T,
 }
 
 impl<T> AsRef<[u8]> for SpoolBytes<T> {
@@ -253,8 +255,8 @@ impl<T> AsRef<[u8]> for SpoolBytes<T> {
     }
 }
 
-/// A small chunk with a buffer of its own: it may be a part of a much larger one, which would have no reservation.
-fn alone(chunk: &Bytes) -> Bytes {
+/// Copies a small chunk into a separate buffer: it may be a part of a much larger buffer that has no reservation.
+fn unshared(chunk: &Bytes) -> Bytes {
     if chunk.len() < SMALL {
         Bytes::copy_from_slice(chunk)
     } else {
@@ -266,22 +268,23 @@ fn unread(_: NoReaders) -> FillError {
     FillError::Aborted
 }
 
-/// What a client may lag behind in memory: any page, so that most never see a disk.
+/// How far a client may lag behind in memory, in bytes: enough for any page, so that most pages never need the disk.
 pub(super) const AHEAD: usize = 256 * 1024;
 
-/// What part of the free memory one client may lag behind by: with 8 MiB in all, a hundred that never read still get files.
+/// The divisor of the free memory for the lag of one client: with 8 MiB in total, a hundred clients that never read still get
+/// files.
 const LARGEST_SHARE: u64 = 64;
 
-/// What part of it one chunk may be for a client that has had everything else.
+/// The divisor of the free memory for one chunk, for a client that has received everything before.
 const LARGEST_CHUNK: u64 = 4;
 
-/// Bytes that are read from a file at a time.
+/// The bytes that are read from a file at a time.
 const PIECE: usize = 16 * 1024;
 
-/// What a client holds that is fed from a file: a piece that it sends, and the next.
-const FLOOR: u64 = 2 * PIECE as u64;
+/// The memory of a client that is fed from a file, in bytes: the piece that is being sent, and the next.
+const FILE_MEMORY: u64 = 2 * PIECE as u64;
 
-/// A chunk below this is copied.
+/// Smaller chunks are copied, in bytes.
 const SMALL: usize = 4 * 1024;
 
 #[cfg(test)]
@@ -307,7 +310,7 @@ mod tests {
         (writer, reader)
     }
 
-    /// Numbered chunks, so that order is seen.
+    /// Numbered chunks, so that the test can check their order.
     fn chunks(count: u8) -> impl Iterator<Item = Bytes> {
         (0..count).map(|number| Bytes::from(vec![number; 10_000]))
     }
@@ -324,18 +327,18 @@ mod tests {
         got
     }
 
-    /// Whether a future does not end by itself.
+    /// Whether a future does not complete without another event.
     async fn waits(future: impl Future) -> bool {
         timeout(Duration::from_millis(50), future).await.is_err()
     }
 
     #[tokio::test]
-    async fn who_keeps_up_sees_no_file_and_nothing_late() {
+    async fn a_reader_that_keeps_up_needs_no_file_and_gets_each_chunk_at_once() {
         let spools = spools(4_000_000, 1_000_000, 1_000_000);
         let (mut writer, mut reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(100) {
-            spool.give(&mut writer, chunk.clone()).await.unwrap();
+            spool.forward(&mut writer, chunk.clone()).await.unwrap();
             assert_eq!(reader.try_next(), Ok(FillRead::Chunk(chunk)));
         }
         assert!(spool.is_clear());
@@ -344,16 +347,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_lags_behind_gets_all_of_it_in_order_and_holds_nobody() {
+    async fn a_slow_reader_gets_all_chunks_in_order_and_never_delays_the_upstream() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
-        // Never waits, although there are no readers.
+        // Never waits, although the reader does not read.
         for chunk in chunks(200) {
-            spool.give(&mut writer, chunk).await.unwrap();
+            spool.forward(&mut writer, chunk).await.unwrap();
         }
         let counted = spools.counted();
-        assert_eq!(counted.memory, 30_000 + FLOOR);
+        assert_eq!(counted.memory, 30_000 + FILE_MEMORY);
         assert_eq!((counted.disk, counted.answers), (2_000_000 - 30_000, 1));
         let (got, ()) = tokio::join!(rest(reader), spool.end(writer));
         assert!(got == whole(200));
@@ -362,14 +365,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_catches_up_is_fed_from_memory_again() {
+    async fn a_reader_that_catches_up_is_fed_from_memory_again() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, mut reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
         let mut got = Vec::new();
         for chunk in chunks(100) {
-            spool.give(&mut writer, chunk).await.unwrap();
-            // Every tenth time it takes all there is.
+            spool.forward(&mut writer, chunk).await.unwrap();
+            // Every tenth time the reader takes everything.
             if chunk_number(&got).is_multiple_of(10) {
                 while !spool.is_clear() || writer.backlog() > 0 {
                     if let FillRead::Chunk(bytes) = reader.try_next().unwrap() {
@@ -391,14 +394,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hundred_that_never_read_get_files_within_eight_mebibytes() {
+    async fn a_hundred_clients_that_never_read_get_files_within_eight_mebibytes() {
         let spools = spools(8 << 20, 1 << 30, 1 << 30);
         let mut all = Vec::new();
         for _ in 0..100 {
             let (mut writer, reader) = begun(1);
             let mut spool = ResponseSpool::new(&spools, AHEAD);
             for chunk in chunks(50) {
-                spool.give(&mut writer, chunk).await.unwrap();
+                spool.forward(&mut writer, chunk).await.unwrap();
             }
             all.push((spool, writer, reader));
         }
@@ -408,55 +411,58 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_there_is_no_room_the_client_sets_the_pace_and_nothing_is_held() {
-        // No memory at all; none for a file; no disk; a short file; one that is not to have a file.
+    async fn without_memory_or_disk_the_client_sets_the_pace_and_nothing_is_buffered() {
+        // No memory at all; none for a file; no disk; a file that is too short; streaming, which has no file.
         let cases = [
-            (0, 1_000_000, 1_000_000, Way::Spooled),
-            (40_000, 1_000_000, 1_000_000, Way::Spooled),
-            (4_000_000, 0, 1_000_000, Way::Spooled),
-            (4_000_000, 1_000_000, 25_000, Way::Spooled),
-            (4_000_000, 1_000_000, 1_000_000, Way::Streamed),
+            (0, 1_000_000, 1_000_000, BufferingMode::Spooled),
+            (40_000, 1_000_000, 1_000_000, BufferingMode::Spooled),
+            (4_000_000, 0, 1_000_000, BufferingMode::Spooled),
+            (4_000_000, 1_000_000, 25_000, BufferingMode::Spooled),
+            (4_000_000, 1_000_000, 1_000_000, BufferingMode::Streamed),
         ];
-        for (memory, disk, answer, way) in cases {
-            let spools = spools(memory, disk, answer);
+        for (memory, disk, response, mode) in cases {
+            let spools = spools(memory, disk, response);
             let (mut writer, reader) = begun(1);
             let mut spool = ResponseSpool::new(&spools, 30_000);
-            spool.goes(way);
-            let mut giving = Box::pin(async move {
+            spool.set_mode(mode);
+            let mut forwarding = Box::pin(async move {
                 for chunk in chunks(200) {
-                    spool.give(&mut writer, chunk).await.unwrap();
+                    spool.forward(&mut writer, chunk).await.unwrap();
                 }
                 spool.end(writer).await;
             });
-            // A file may be tried first, on a helper thread.
-            let is_held = || spools.counted().held_up == u64::from(way == Way::Spooled);
+            // The spool may try a file first, on a helper thread.
+            let is_held = || spools.counted().held_up == u64::from(mode == BufferingMode::Spooled);
             let mut looks = 0;
-            while waits(giving.as_mut()).await && !is_held() && looks < 400 {
+            while waits(forwarding.as_mut()).await && !is_held() && looks < 400 {
                 looks += 1;
             }
-            assert!(waits(giving.as_mut()).await, "{memory} {disk} {answer}");
+            assert!(
+                waits(forwarding.as_mut()).await,
+                "{memory} {disk} {response}"
+            );
             let counted = spools.counted();
-            assert!(counted.memory <= memory && counted.disk <= disk.min(answer));
-            assert_eq!(counted.held_up, u64::from(way == Way::Spooled));
-            let (got, ()) = tokio::join!(rest(reader), giving);
-            assert!(got == whole(200), "{memory} {disk} {answer}");
+            assert!(counted.memory <= memory && counted.disk <= disk.min(response));
+            assert_eq!(counted.held_up, u64::from(mode == BufferingMode::Spooled));
+            let (got, ()) = tokio::join!(rest(reader), forwarding);
+            assert!(got == whole(200), "{memory} {disk} {response}");
             let after = spools.counted();
             assert_eq!((after.memory, after.disk), (0, 0));
         }
     }
 
     #[tokio::test]
-    async fn a_client_that_leaves_ends_it() {
+    async fn a_disconnected_client_ends_the_response() {
         let spools = spools(4_000_000, 10_000_000, 10_000_000);
         let (mut writer, reader) = begun(1);
         let mut spool = ResponseSpool::new(&spools, 30_000);
         for chunk in chunks(50) {
-            spool.give(&mut writer, chunk).await.unwrap();
+            spool.forward(&mut writer, chunk).await.unwrap();
         }
-        assert!(waits(spool.attend(&mut writer)).await);
+        assert!(waits(spool.feed_readers(&mut writer)).await);
         drop(reader);
-        assert_eq!(spool.attend(&mut writer).await, FillError::Aborted);
-        let next = spool.give(&mut writer, Bytes::from_static(b"x")).await;
+        assert_eq!(spool.feed_readers(&mut writer).await, FillError::Aborted);
+        let next = spool.forward(&mut writer, Bytes::from_static(b"x")).await;
         assert_eq!(next, Err(FillError::Aborted));
         drop((spool, writer));
         let after = spools.counted();

@@ -24,7 +24,7 @@ use crate::sys;
 use crate::sys::sandbox::{self, Sandbox};
 use crate::upstream::{PoolSpec, UpstreamPool, UpstreamStats};
 
-/// Starts fetch thread number `index` with its pools. It ends, after the exchanges in progress, when all handles are gone.
+/// Starts fetch thread number `index` with its pools. The thread ends after the exchanges in progress when all handles are dropped.
 pub fn start(
     index: usize,
     pools: Vec<PoolSpec>,
@@ -57,9 +57,9 @@ pub fn start(
     let thread = std::thread::Builder::new()
         .name(format!("fetch-{index}"))
         .spawn(move || {
-            // As the front cores: with a lower priority it would be delayed by each waiter that it wakes.
-            sys::raise_priority(TURN);
-            // Opens files that the limit reads later, when this thread may not open them any more.
+            // As for the front cores: with a lower priority, each waiter that the thread wakes would delay it.
+            sys::raise_priority(TIME_SLICE);
+            // Opens files that the concurrency limit reads later, when the sandbox no longer permits this thread to open them.
             let _ = sys::running_processes();
             sandbox::enter(sandbox.as_ref());
             let worker = Rc::new(FetchWorker {
@@ -82,7 +82,7 @@ pub fn start(
                 patched_sites: RefCell::default(),
                 invalidations: Rc::default(),
             });
-            // As a task among the others: what a `LocalSet` blocks on is polled at each turn.
+            // As a separate task: a `LocalSet` polls the future that it blocks on at each turn.
             let work = async { tokio::task::spawn_local(work(worker, incoming)).await };
             if let Err(failed) = LocalSet::new().block_on(&runtime, work)
                 && failed.is_panic()
@@ -100,10 +100,10 @@ async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<QueuedComman
     let invalidations = Rc::clone(&worker.invalidations);
     while let Some(QueuedCommand { command, work }) = incoming.recv().await {
         let worker = Rc::clone(&worker);
-        // Boxed: the runtime copies the room of a task when it begins, and twice when it ends.
+        // Boxed: the runtime copies the memory of a task once when the task starts, and twice when it ends.
         let exchange = Box::write(Box::new_uninit(), async move {
             let _work = work;
-            worker.take(command).await;
+            worker.execute(command).await;
         });
         tokio::task::spawn_local(Box::into_pin(exchange));
     }
@@ -111,8 +111,8 @@ async fn work(worker: Rc<FetchWorker>, mut incoming: mpsc::Receiver<QueuedComman
     invalidations.flush().await;
 }
 
-/// Keeps a timer that is due soon, for ever. The runtime writes to its own event descriptor whenever a new timer is due before
-/// all others, and so wakes itself at once and for nothing; each exchange has some, of many seconds, which most never see.
+/// Keeps a timer that always expires soon. Whenever a new timer expires before all others, the runtime writes to its own event
+/// descriptor and so wakes itself at once without need. Each exchange has some timers of many seconds that rarely expire.
 async fn pulse() {
     let mut pulse = tokio::time::interval(PULSE);
     pulse.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -122,14 +122,14 @@ async fn pulse() {
 }
 
 impl FetchWorker {
-    /// The future of a request to the upstream is boxed: there may be thousands that only wait, each with a future as large as
-    /// the largest below. `Box::pin` would copy all of that memory once.
-    async fn take(self: Rc<Self>, job: FetchCommand) {
-        match job {
+    /// Executes a command. The future of a request to the upstream is boxed: thousands of them may only wait, each as large as the
+    /// largest future below. `Box::pin` would copy all of that memory once.
+    async fn execute(self: Rc<Self>, command: FetchCommand) {
+        match command {
             FetchCommand::Page(job, since, reply) => self.page(job, since, reply).await,
             FetchCommand::Pass(job, writer) => {
-                let room = Box::new_uninit();
-                Box::into_pin(Box::write(room, self.pass(*job, writer))).await;
+                let memory = Box::new_uninit();
+                Box::into_pin(Box::write(memory, self.pass(*job, writer))).await;
             }
             FetchCommand::Refresh(job, when) => {
                 Box::pin(self.refresh(*job, when)).await;
@@ -146,11 +146,12 @@ impl FetchWorker {
     }
 }
 
-/// The time slice of a fetch thread: less than PHP has, more than a front core, which it does not interrupt.
-const TURN: Duration = Duration::from_micros(200);
+/// The time slice of a fetch thread: shorter than that of PHP, longer than that of a front core, which it does not interrupt.
+const TIME_SLICE: Duration = Duration::from_micros(200);
 
-/// Less than the usual limits of an exchange.
+/// Less than the usual timeouts of an exchange.
 const PULSE: Duration = Duration::from_millis(500);
 
-/// The number of commands in a fetch thread's inbox; beyond it the upstream is overloaded by any measure.
+/// The maximum number of commands in the queue of a fetch thread. A longer queue means that the upstream is overloaded by any
+/// measure.
 const MOST_COMMANDS: usize = 16_384;

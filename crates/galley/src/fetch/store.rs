@@ -34,24 +34,24 @@ use crate::durable::Recorder;
 use crate::sys;
 use crate::upstream::IncomingResponse;
 
-/// What is stored when the body is complete.
+/// The data that is stored when the body is complete.
 pub(super) struct ToStore {
     pub(super) status: StatusCode,
     pub(super) fields: HeaderMap,
     pub(super) life: Lifetime,
-    /// Of the page, without what only its fragments depend on.
+    /// The tags of the page, without those of its fragments.
     pub(super) tags: Tags,
     pub(super) fragments: ReceivedFragments,
-    /// What the page was put together from, if it has ESI includes.
+    /// The parts from which the page was assembled, if it has ESI includes.
     pub(super) assembly: Option<Arc<Assembly>>,
-    /// By RFC 9111: the fields by which the responses of this address vary, and the selections that this one answers.
+    /// For RFC 9111: the fields by which the responses of this address vary, and the selections that match this response.
     pub(super) names: Vec<HeaderName>,
     pub(super) selections: Vec<Vec<u8>>,
     pub(super) recorder: Recorder,
 }
 
 impl ToStore {
-    /// What the page depends on, with its fragments.
+    /// The tags of the page and its fragments.
     fn all_tags(&self) -> Tags {
         let mut tags = self.tags.clone();
         for part in &self.fragments.parts {
@@ -60,13 +60,14 @@ impl ToStore {
         tags
     }
 
-    /// The responses that it includes.
+    /// The responses that the page includes.
     fn inclusions(&self) -> Inclusions {
         let assembly = self.assembly.as_ref();
         assembly.map_or_else(Inclusions::default, |one| one.inclusions.clone())
     }
 
-    /// The same page, put together with ESI includes. Its fragments are not where its fields say, so they belong to the page.
+    /// The same page, assembled with ESI includes. The positions of its fragments in its fields no longer match, so the fragments
+    /// become parts of the page.
     #[must_use]
     pub(super) fn with_assembly(self, assembly: Option<Arc<Assembly>>, life: Lifetime) -> Self {
         Self {
@@ -78,7 +79,7 @@ impl ToStore {
         }
     }
 
-    /// Its key: that of its address, or of its variants.
+    /// The cache keys of the page: the key of its address, or those of its variants.
     fn keys(&self, job: &PageJob) -> Vec<Key> {
         if self.names.is_empty() {
             return vec![job.key.clone()];
@@ -90,7 +91,7 @@ impl ToStore {
 }
 
 impl FetchWorker {
-    /// What is to be stored of a response; `None` if it varies by more than can be stored.
+    /// Prepares a response for storage; `None` if it varies by more fields than can be stored.
     pub(super) fn prepare_store(
         &self,
         job: &PageJob,
@@ -147,7 +148,7 @@ impl FetchWorker {
         mut to_store: ToStore,
     ) -> Result<Option<ToStore>, FillError> {
         if !to_store.names.is_empty() {
-            // Later requests find their own variant, and this fetch under its variant's key.
+            // Later requests then find their own variant, or this fetch under the key of its variant.
             self.note_variants(job, in_progress, &to_store.names, &to_store.selections);
         }
         let mut head = to_store.fields.clone();
@@ -169,11 +170,11 @@ impl FetchWorker {
             },
             length: incoming.length(),
         });
-        in_progress.shows_head();
+        in_progress.announce_head();
         to_store.recorder = self.recorder(job, in_progress, &to_store, incoming.length());
         let note_progress = || in_progress.note_progress();
         relay(&mut incoming, sink, &mut to_store.recorder, &note_progress).await?;
-        // Requested by itself, a page has includes that are missing where it is nested too deeply.
+        // A page that was fetched as a deeply nested include lacks includes that it has when a client requests it.
         let is_whole = job.depth == 0 || !to_store.inclusions().is_cut;
         if incoming.ended_well() {
             return Ok(Some(to_store).filter(|_| is_whole && job.may_store));
@@ -182,7 +183,8 @@ impl FetchWorker {
         Ok(None)
     }
 
-    /// Ready to write to the disk what the memory has no room for; not a page that is evaluated by its end.
+    /// Prepares a recorder that writes the response to the disk if it is too large for memory, unless the policy evaluates the
+    /// complete body.
     fn recorder(
         &self,
         job: &PageJob,
@@ -197,7 +199,7 @@ impl FetchWorker {
                 if !is_judged_whole && job.fragments.is_empty() && to_store.assembly.is_none() =>
             {
                 let mut parts = self.parts(job, in_progress, to_store, key);
-                // Positions of fragments are of use in memory only.
+                // The positions of fragments are needed in memory only.
                 parts.scopes.tags = to_store.all_tags().ids.into();
                 let entry = Entry::new(parts);
                 Recorder::ready(shelved.clone(), entry, length)
@@ -206,7 +208,7 @@ impl FetchWorker {
         }
     }
 
-    /// Stores what came, under the address or under its variants.
+    /// Stores a received response under its address or its variants.
     pub(super) async fn keep(
         self: &Rc<Self>,
         job: &PageJob,
@@ -224,7 +226,7 @@ impl FetchWorker {
             if to_store.recorder.finish().await {
                 return job.site.counters.stored(&job.key);
             }
-            // Too large for memory: it was streamed, and the next visitor's request need not try again.
+            // Too large for memory: the response was streamed, and the next request need not be coalesced.
             let uncacheable = Uncacheable {
                 why: NotStored::TooLarge,
                 status: to_store.status,
@@ -238,7 +240,7 @@ impl FetchWorker {
             response_delay: Duration::ZERO,
             now: self.clock.wall(),
         };
-        // It is read twice below.
+        // The code below reads the body twice.
         if body.bytes().len() > PIECE {
             sys::let_others_go();
         }
@@ -246,7 +248,7 @@ impl FetchWorker {
             self.pause_refreshes(job);
             return self.note_not_stored(job, in_progress, why);
         }
-        // Without the preset validators are the origin's alone.
+        // Without the preset, only the origin sets validators.
         if job.storage().validation == ValidationPolicy::Galley
             && !to_store.fields.contains_key(header::ETAG)
         {
@@ -327,14 +329,14 @@ impl FetchWorker {
         write_to_disk(&job.site, entry, outcome);
         match outcome {
             Ok(()) if kind == EntryKind::Page => {
-                in_progress.stores(entry);
+                in_progress.note_stored(entry);
                 self.share(job, in_progress, entry);
                 job.site.counters.stored(&job.key);
             }
             Err(PutRefused::TooLarge | PutRefused::Full) if job.site.disk.is_some() => {
                 job.site.counters.stored(&job.key);
             }
-            // An entry that was born later replaced it: nothing is missing.
+            // An entry with a later purge number replaced it: nothing is missing.
             Ok(()) | Err(PutRefused::Superseded) => {}
             Err(PutRefused::TooLarge) => {
                 self.note_not_stored(job, in_progress, NotStored::TooLarge);
@@ -343,7 +345,8 @@ impl FetchWorker {
         }
     }
 
-    /// A new entry with the codings of the one in its place, where the body is the same: it is not coded again.
+    /// Adds the compressed forms of the entry that is stored under the same key, if the body is the same, so that it is not
+    /// compressed again.
     pub(super) fn inheriting(&self, site: &FetchSite, entry: Entry) -> Entry {
         match self.memory.peek(entry.key.bytes()) {
             Some(resident) => site.compressing.inherit(entry, &resident),
@@ -351,7 +354,7 @@ impl FetchWorker {
         }
     }
 
-    /// RFC 9110 section 6.6.1: a recipient with a clock adds a missing `Date`.
+    /// Adds a missing `Date`, as RFC 9110 section 6.6.1 requires of a recipient with a clock.
     fn date(&self, fields: &mut HeaderMap) {
         if !fields.contains_key(header::DATE) {
             let mut text = Vec::with_capacity(29);
@@ -362,7 +365,7 @@ impl FetchWorker {
         }
     }
 
-    /// A head for one client.
+    /// The fields of a response that is sent to one client only.
     pub(super) fn private_head(&self, fields: &HeaderMap) -> HeaderMap {
         let mut fields = storable::forwarded_fields(fields);
         for name in PURGE_FIELDS {
@@ -372,7 +375,7 @@ impl FetchWorker {
         fields
     }
 
-    /// The fields that each forwarded head gets: a date (RFC 9110 §6.6.1), and `Via` (§7.6.3).
+    /// Adds the fields that each forwarded response has: a date (RFC 9110 §6.6.1), and `Via` (§7.6.3).
     pub(super) fn finish_head(&self, fields: &mut HeaderMap) {
         self.date(fields);
         if fields.get_all(header::VIA).iter().next_back() != Some(&BY_GALLEY) {
@@ -381,5 +384,5 @@ impl FetchWorker {
     }
 }
 
-/// How far one slow reader may lag behind in a fill that is a window, without a response spool.
+/// How far one slow reader may lag behind in a fill without a response spool, in bytes.
 pub(super) const WINDOW: usize = 1024 * 1024;

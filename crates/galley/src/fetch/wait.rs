@@ -1,8 +1,8 @@
-//! The request of a fetch waits for its slot at the upstream.
+//! Waits for a slot at the upstream for the request of a fetch.
 //!
-//! It is queued for the client that started the fetch, and for clients that join it if they are served sooner: a page that
-//! a crawler requested and a visitor wants does not wait in the crawler's queue. A fetch for visitors is removed from the
-//! queue when all of them have disconnected; once its request is sent it runs to its end.
+//! The request is queued for the client that started the fetch, and for clients that join it if they are served sooner: a page
+//! that a crawler requested first does not delay a visitor in the crawler's queue. A fetch for visitors is removed from the
+//! queue when all of them have disconnected. Once its request is sent, the fetch runs to its end.
 
 use galley_cache::fill::FillError;
 
@@ -10,22 +10,22 @@ use super::in_progress::InProgressFetch;
 use super::{FetchWorker, PageJob};
 use crate::upstream::Slot;
 
-/// The clients of a fetch.
+/// The clients that a fetch serves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum For {
-    /// The waiters for it: not sent yet, it ends when they all have left.
+pub(super) enum FetchFor {
+    /// The waiting clients: the fetch ends if all of them disconnect before its request is sent.
     Visitors,
     /// Later requests.
     Later,
 }
 
 impl FetchWorker {
-    /// Waits for a slot. Cancel-safe.
+    /// Waits for a slot at the upstream. Cancel-safe.
     pub(super) async fn slot_for(
         &self,
         job: &PageJob,
         in_progress: &InProgressFetch,
-        whom: For,
+        purpose: FetchFor,
     ) -> Result<Slot, FillError> {
         let pool = self.pool(job.pool)?;
         let _waiting = job.call.begin_span("queue");
@@ -34,9 +34,9 @@ impl FetchWorker {
             pool.enter(job.call.queue_identity(), &in_progress.turn)
                 .await
         };
-        match whom {
-            For::Later => enter.await,
-            For::Visitors => tokio::select! {
+        match purpose {
+            FetchFor::Later => enter.await,
+            FetchFor::Visitors => tokio::select! {
                 biased;
                 slot = enter => slot,
                 () = in_progress.abandoned() => Err(FillError::Aborted),
@@ -44,7 +44,7 @@ impl FetchWorker {
         }
     }
 
-    /// A request joins a fetch that may be queued.
+    /// Moves a queued fetch forward in the queue if the request that joins it would be served sooner.
     pub(super) fn promote(&self, job: &PageJob, in_progress: &InProgressFetch) {
         if let Ok(pool) = self.pool(job.pool) {
             pool.promote(&in_progress.turn, job.call.queue_identity());

@@ -46,7 +46,7 @@ pub(super) enum FetchProgress {
     #[default]
     None,
     /// It takes longer: each reader gets the parts as they arrive.
-    Lingers(StoreOutcome),
+    Slow(StoreOutcome),
     /// The page is stored.
     Stored(Arc<Entry>),
     /// The fetch has ended, and the page is not stored in memory.
@@ -57,7 +57,7 @@ pub(super) enum FetchProgress {
 pub(super) struct Waiter {
     waiters: Arc<Waiters>,
     reader: FillReader,
-    news: watch::Receiver<FetchProgress>,
+    progress: watch::Receiver<FetchProgress>,
 }
 
 impl Waiters {
@@ -74,7 +74,7 @@ impl Waiters {
     }
 
     /// Whether a request on another thread waits now.
-    pub(super) fn are_there(&self) -> bool {
+    pub(super) fn has_waiters(&self) -> bool {
         self.progress.receiver_count() > 0
     }
 
@@ -85,11 +85,11 @@ impl Waiters {
     }
 
     /// Notifies the waiters and closes joining. Only the first call has an effect.
-    pub(super) fn announce(&self, news: FetchProgress) {
-        self.progress.send_if_modified(|progress| {
-            let is_first = matches!(progress, FetchProgress::None);
+    pub(super) fn announce(&self, progress: FetchProgress) {
+        self.progress.send_if_modified(|current| {
+            let is_first = matches!(current, FetchProgress::None);
             if is_first {
-                *progress = news;
+                *current = progress;
             }
             is_first
         });
@@ -102,7 +102,7 @@ impl Waiters {
         if born == NOT_SENT || born != current {
             return None;
         }
-        let (reader, news) = {
+        let (reader, progress) = {
             let _admission = self.admission();
             // A client that has received the page and requests it again need not wait: the page is stored before
             // the fetch thread gets to a job.
@@ -110,14 +110,14 @@ impl Waiters {
                 return None;
             }
             // Subscribed before the check, so that no later notification is missed.
-            let news = self.progress.subscribe();
-            (self.fill.reader()?, news)
+            let progress = self.progress.subscribe();
+            (self.fill.reader()?, progress)
         };
-        let is_open = matches!(*news.borrow(), FetchProgress::None);
+        let is_open = matches!(*progress.borrow(), FetchProgress::None);
         is_open.then_some(Waiter {
             waiters: self,
             reader,
-            news,
+            progress,
         })
     }
 
@@ -192,21 +192,21 @@ impl Fetched {
 impl Waiter {
     /// Waits for the page on behalf of a request. Cancel-safe.
     pub(super) async fn wait(mut self, site: &FetchSite, info: &RequestInfo) -> WaitResult {
-        let news = self
-            .news
-            .wait_for(|news| !matches!(news, FetchProgress::None));
+        let progress = self
+            .progress
+            .wait_for(|progress| !matches!(progress, FetchProgress::None));
         // A fetch whose sender was dropped has ended.
         let gone = FetchProgress::Ended(StoreOutcome::Undecided);
-        let news = news.await.map_or(gone, |news| news.clone());
-        match news {
-            FetchProgress::Stored(entry) => self.stored(entry, site, info),
-            FetchProgress::Ended(outcome) => self.reads(None, outcome),
-            FetchProgress::Lingers(outcome) => self.lingers(site, info, outcome).await,
-            FetchProgress::None => self.lingers(site, info, StoreOutcome::Undecided).await,
+        let progress = progress.await.map_or(gone, |progress| progress.clone());
+        match progress {
+            FetchProgress::Stored(entry) => self.use_stored(entry, site, info),
+            FetchProgress::Ended(outcome) => self.read_fill(None, outcome),
+            FetchProgress::Slow(outcome) => self.read_slow(site, info, outcome).await,
+            FetchProgress::None => self.read_slow(site, info, StoreOutcome::Undecided).await,
         }
     }
 
-    fn stored(self, entry: Arc<Entry>, site: &FetchSite, info: &RequestInfo) -> WaitResult {
+    fn use_stored(self, entry: Arc<Entry>, site: &FetchSite, info: &RequestInfo) -> WaitResult {
         // Purged since then: the fetch thread decides what to send instead.
         if site.purges.prove_waiting(&entry) == Validity::Purged {
             return WaitResult::Nothing(None);
@@ -217,12 +217,12 @@ impl Waiter {
         // The compressor has usually not compressed the stored page yet.
         let coding = coding.filter(|_| entry.coded().is_empty());
         match coding.and_then(|coding| self.waiters.coded(coding)) {
-            Some(coded) => self.reads(Some(coded), StoreOutcome::Stored),
+            Some(coded) => self.read_fill(Some(coded), StoreOutcome::Stored),
             None => WaitResult::Fetched(Fetched::Awaited(entry)),
         }
     }
 
-    async fn lingers(
+    async fn read_slow(
         mut self,
         site: &FetchSite,
         info: &RequestInfo,
@@ -234,21 +234,21 @@ impl Waiter {
             return WaitResult::Nothing(Some(Silent { reader, sent_at }));
         }
         let Ok(head) = self.reader.head().await else {
-            return self.reads(None, outcome);
+            return self.read_fill(None, outcome);
         };
         let length = head.length.or_else(|| self.waiters.fill.whole_length());
         let compressing = &site.compressing;
         let Some(coding) = compressing.live(info, head.status, &head.fields, length) else {
-            return self.reads(None, outcome);
+            return self.read_fill(None, outcome);
         };
         match self.waiters.coded(coding) {
-            Some(coded) => self.reads(Some(coded), outcome),
+            Some(coded) => self.read_fill(Some(coded), outcome),
             // The coding is not being made yet: the fetch thread starts it.
             None => WaitResult::Nothing(None),
         }
     }
 
-    fn reads(self, coded: Option<FillReader>, outcome: StoreOutcome) -> WaitResult {
+    fn read_fill(self, coded: Option<FillReader>, outcome: StoreOutcome) -> WaitResult {
         WaitResult::Fetched(Fetched::Fill {
             reader: self.reader,
             coded,
@@ -284,19 +284,19 @@ mod tests {
     }
 
     #[test]
-    fn a_page_can_be_waited_for_from_when_it_is_asked_for_until_there_is_news() {
+    fn a_fetch_can_be_joined_from_its_request_until_its_first_progress() {
         let (_writer, waiters) = waiters(10);
         assert!(joins(&waiters, 7).is_none(), "not sent yet");
         assert!(joins(&waiters, NOT_SENT).is_none(), "not sent yet");
         waiters.open(7, Tick(1));
         assert!(joins(&waiters, 7).is_some());
         assert!(joins(&waiters, 8).is_none(), "ordered since");
-        waiters.announce(FetchProgress::Lingers(StoreOutcome::Stored));
+        waiters.announce(FetchProgress::Slow(StoreOutcome::Stored));
         assert!(joins(&waiters, 7).is_none(), "there is news");
     }
 
     #[test]
-    fn it_is_read_by_no_more_than_may_and_who_leaves_makes_room() {
+    fn the_number_of_readers_is_limited_and_a_dropped_reader_frees_a_place() {
         let (_writer, waiters) = waiters(2);
         waiters.open(0, Tick(1));
         let (first, second) = (joins(&waiters, 0), joins(&waiters, 0));
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_on_many_threads_are_never_more_than_may_wait() {
+    fn requests_on_many_threads_never_exceed_the_limit_of_waiters() {
         let pages: Vec<_> = (0..PAGES).map(|_| waiters(3)).collect();
         for (_, waiters) in &pages {
             waiters.open(0, Tick(1));
@@ -333,17 +333,17 @@ mod tests {
     const PAGES: usize = 20_000;
 
     #[test]
-    fn only_the_first_news_counts() {
+    fn only_the_first_progress_is_announced() {
         let (_writer, waiters) = waiters(2);
         waiters.open(0, Tick(1));
         let waiter = joins(&waiters, 0).unwrap();
-        waiters.announce(FetchProgress::Lingers(StoreOutcome::Stored));
+        waiters.announce(FetchProgress::Slow(StoreOutcome::Stored));
         waiters.announce(FetchProgress::Ended(StoreOutcome::Stored));
-        assert!(matches!(*waiter.news.borrow(), FetchProgress::Lingers(_)));
+        assert!(matches!(*waiter.progress.borrow(), FetchProgress::Slow(_)));
     }
 
     #[test]
-    fn who_has_had_all_of_it_waits_for_nothing() {
+    fn a_complete_fetch_cannot_be_joined() {
         let (mut writer, waiters) = waiters(2);
         waiters.open(0, Tick(1));
         writer.head(head());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_that_fell_silent_may_still_answer() {
+    async fn a_silent_fetch_may_still_respond() {
         let failed = || ready(Err(FillError::Closed));
         // Whether the page arrives, and whether a later fetch exists.
         for (arrives, has_later) in [(true, false), (true, true), (false, true)] {

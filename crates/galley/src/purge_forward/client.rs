@@ -1,4 +1,4 @@
-//! Sends one request to a cache of another machine, and evaluates the response.
+//! Sends one request to a cache on another machine, and evaluates the response.
 //!
 //! The token is read for each request and never part of a message.
 
@@ -16,14 +16,14 @@ use http_body_util::Full;
 use super::target::{ForwardTarget, TargetRequest};
 use crate::service_client::{ServiceClient, ServiceResponse};
 
-/// Why a purge did not get through.
+/// Why a purge failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SendError {
     /// A message without secrets.
     pub(super) why: String,
-    /// The pause that the other side requests.
+    /// The pause that the target requests.
     pub(super) retry_after: Option<Duration>,
-    /// Whether the request itself is wrong, so that it will be refused again.
+    /// Whether the request is invalid, so that it would be rejected again.
     pub(super) is_rejected: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct SendError {
 pub(super) struct Connector(ServiceClient);
 
 impl Connector {
-    /// For a target's address. Reads the certificates that the system trusts.
+    /// A connector for a target's address. Reads the certificates that the system trusts.
     pub(super) fn new(server: &HttpUpstream) -> Result<Self, SendError> {
         ServiceClient::new(server).map(Self).map_err(SendError::new)
     }
@@ -43,11 +43,11 @@ impl Connector {
         call: &TargetRequest,
     ) -> Result<(), SendError> {
         let request = self.request(target, call)?;
-        let answer = self.0.send(request).await.map_err(SendError::new)?;
-        if target.means_absent(call, answer.status.as_u16()) {
+        let response = self.0.send(request).await.map_err(SendError::new)?;
+        if target.means_absent(call, response.status.as_u16()) {
             return Ok(());
         }
-        judge(&answer)
+        judge(&response)
     }
 
     fn request(
@@ -74,7 +74,7 @@ impl Connector {
             request = request.header(*name, value);
         }
         if let Some(file) = &target.token_file {
-            let (name, value) = target.permission(&token(file)?);
+            let (name, value) = target.authorization(&token(file)?);
             let value = HeaderValue::from_str(&value);
             let mut value =
                 value.map_err(|_| SendError::new("the token is not one line of text"))?;
@@ -88,20 +88,20 @@ impl Connector {
     }
 }
 
-/// Whether the purge was taken: a good status, and no `false` in what JSON says of it.
-fn judge(answer: &ServiceResponse) -> Result<(), SendError> {
-    let status = answer.status;
-    let value: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
-    let is_refused = value["success"] == false || value["ok"] == false;
+/// Whether the target has accepted the purge: a successful status, and no `false` in a JSON body.
+fn judge(response: &ServiceResponse) -> Result<(), SendError> {
+    let status = response.status;
+    let value: serde_json::Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    let is_failure = value["success"] == false || value["ok"] == false;
     if value["reach"] == "local" {
         return Err(SendError::new("the purge has not reached all its nodes"));
     }
-    if status.is_success() && !is_refused {
+    if status.is_success() && !is_failure {
         return Ok(());
     }
     Err(SendError {
         why: format!("status {}{}", status.as_u16(), error_message(&value)),
-        retry_after: retry_after(answer, SystemTime::now()),
+        retry_after: retry_after(response, SystemTime::now()),
         is_rejected: matches!(status.as_u16(), 400 | 404 | 413 | 414 | 422),
     })
 }
@@ -127,14 +127,18 @@ fn error_message(value: &serde_json::Value) -> String {
     }
 }
 
-/// `Retry-After`, or the second at which Fastly's limit ends.
-fn retry_after(answer: &ServiceResponse, now: SystemTime) -> Option<Duration> {
-    let asked = answer.retry_after(now).or_else(|| {
-        let text = answer.fields.get("fastly-ratelimit-reset")?.to_str().ok()?;
+/// `Retry-After`, or the time at which Fastly's rate limit ends.
+fn retry_after(response: &ServiceResponse, now: SystemTime) -> Option<Duration> {
+    let requested = response.retry_after(now).or_else(|| {
+        let text = response
+            .fields
+            .get("fastly-ratelimit-reset")?
+            .to_str()
+            .ok()?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_secs(text.trim().parse().ok()?);
         Some(at.duration_since(now).unwrap_or_default())
     })?;
-    Some(asked.min(LONGEST_PAUSE))
+    Some(requested.min(LONGEST_PAUSE))
 }
 
 fn token(path: &Path) -> Result<String, SendError> {
@@ -153,8 +157,8 @@ impl SendError {
     }
 }
 
-/// The part of an error's text that is kept.
+/// The maximum length of an error message from the target, in characters.
 const MOST_MESSAGE: usize = 200;
 
-/// Whatever pause the other side requests.
+/// The longest pause, even if the target requests a longer one.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(600);

@@ -2,7 +2,7 @@
 
 use galley_policy::purge::{Purge, Scope, Strength};
 
-/// All of a site.
+/// A purge of the whole site.
 pub(super) fn everything() -> Purge {
     Purge {
         scope: Scope::Site,

@@ -1,4 +1,4 @@
-//! Forwards the purges of all sites, on a thread of its own, and follows the configuration.
+//! Forwards the purges of all sites, on a separate thread, and applies changes of the configuration.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +12,7 @@ use super::target::ForwardTarget;
 use super::worker::{ForwardWorker, SiteForwarding, inbox};
 use crate::durable::{ForwardInbox, ForwardInboxes, SitePurges};
 
-/// See the module.
+/// Forwards the purges of all sites; see the module.
 pub struct PurgeForwarder {
     inboxes: ForwardInboxes,
     state: Mutex<ForwarderState>,
@@ -20,7 +20,7 @@ pub struct PurgeForwarder {
 
 #[derive(Default)]
 struct ForwarderState {
-    /// To the thread, which begins with the first site.
+    /// The channel to the thread, which starts with the first site.
     jobs: Option<mpsc::UnboundedSender<ForwardJob>>,
     sites: HashMap<String, RunningSite>,
 }
@@ -32,20 +32,20 @@ struct RunningSite {
 
 /// The targets of one site.
 pub struct ForwardingSite {
-    /// The site's purges; its name is theirs.
+    /// The site's purges, which also have its name.
     pub purges: Arc<SitePurges>,
-    /// Their targets.
+    /// The targets of the site.
     pub targets: Vec<ForwardTarget>,
 }
 
-/// What the thread is to begin. As many as there are sites and targets in a configuration.
+/// A task for the thread to start. There are as many as sites and targets in a configuration.
 enum ForwardJob {
     Site(ForwardWorker),
     Target(Arc<SiteForwarding>, Arc<TargetQueue>),
 }
 
 impl PurgeForwarder {
-    /// Nothing is forwarded yet.
+    /// A forwarder without sites.
     pub fn new(inboxes: ForwardInboxes) -> Self {
         Self {
             inboxes,
@@ -53,7 +53,7 @@ impl PurgeForwarder {
         }
     }
 
-    /// Begins to forward the purges of those of these sites that do not yet, before they get any.
+    /// Starts forwarding for new sites, before they receive purges.
     pub fn begin(&self, sites: Vec<ForwardingSite>) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for site in sites {
@@ -65,8 +65,8 @@ impl PurgeForwarder {
         Ok(())
     }
 
-    /// From here on these sites, and no others, forward their purges. What waits for a target that stays is kept, and what waits for
-    /// one that is not wanted any more is dropped.
+    /// Forwards the purges of exactly these sites from now on. Queued purges are kept for targets that remain, and dropped for
+    /// targets that are removed.
     pub fn configure(&self, wanted: Vec<ForwardingSite>) -> io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<String> = wanted
@@ -78,17 +78,17 @@ impl PurgeForwarder {
             state.configure(&self.inboxes, site)?;
         }
         state.sites.retain(|name, site| {
-            let stays = names.contains(name);
-            if !stays {
+            let remains = names.contains(name);
+            if !remains {
                 drop(site.forwarding.retarget(Vec::new()));
             }
-            stays
+            remains
         });
         self.inboxes.replace(state.inboxes());
         Ok(())
     }
 
-    /// What there is to say of a site's targets.
+    /// The statistics of a site's targets.
     pub fn stats(&self, site: &str) -> Vec<TargetStats> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let site = state.sites.get(site);
@@ -105,15 +105,15 @@ impl ForwarderState {
         let jobs = self.thread()?;
         let known = self.sites.get(&name);
         if let Some(forwarding) = known.map(|running| &running.forwarding) {
-            begin_targets(&jobs, forwarding, site.targets);
+            start_targets(&jobs, forwarding, site.targets);
             return Ok(());
         }
         let (inbox, incoming) = inbox();
         let needs = Arc::clone(&inbox.needs);
         let folder = inboxes.folder().clone();
         let forwarding = Arc::new(SiteForwarding::new(site.purges, needs, folder));
-        // A worker needs its targets when it begins. The thread ends with the process.
-        begin_targets(&jobs, &forwarding, site.targets);
+        // A worker needs its targets when it starts. The thread ends with the process.
+        start_targets(&jobs, &forwarding, site.targets);
         let worker = ForwardWorker::new(Arc::clone(&forwarding), incoming);
         let _ = jobs.send(ForwardJob::Site(worker));
         self.sites.insert(name, RunningSite { inbox, forwarding });
@@ -138,7 +138,7 @@ impl ForwarderState {
     }
 }
 
-fn begin_targets(
+fn start_targets(
     jobs: &mpsc::UnboundedSender<ForwardJob>,
     forwarding: &Arc<SiteForwarding>,
     targets: Vec<ForwardTarget>,

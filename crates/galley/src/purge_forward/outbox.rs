@@ -1,8 +1,8 @@
-//! Purges of one site that not all targets have accepted yet, in a file beside the stored pages: a restart sends them
-//! again.
+//! The purges of one site that not all targets have accepted yet, in a file beside the stored pages. After a restart they are
+//! sent again.
 //!
 //! A purge is written before it is acknowledged. The file is removed when every target has accepted its contents. After a
-//! crash, purges that were accepted may be sent twice, which does no harm.
+//! crash, accepted purges may be sent twice, which is harmless.
 //!
 //! ```text
 //! for each purge: length (u32, little-endian), the record of the purge log
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::everything;
 use crate::durable::OutboxFolder;
 
-/// The file of one site, if there is a disk.
+/// The file of one site, if there is a disk cache.
 pub(super) struct ForwardOutbox {
     folder: OutboxFolder,
     site: String,
@@ -27,7 +27,7 @@ pub(super) struct ForwardOutbox {
 }
 
 impl ForwardOutbox {
-    /// Reads and writes nothing yet.
+    /// An outbox that has not read or written its file yet.
     pub(super) fn new(folder: OutboxFolder, site: &str) -> Self {
         let file = folder
             .lock()
@@ -40,15 +40,16 @@ impl ForwardOutbox {
         }
     }
 
-    /// Uses the file, while no other process may take over; `None`: another one has, or there is no disk.
+    /// Uses the file, and prevents another process from taking over during that time. `None`: another process has, or there is
+    /// no disk cache.
     fn with_file<T>(&mut self, act: impl FnOnce(&mut RecordFile) -> T) -> Option<T> {
         let is_ours = self.folder.lock();
         is_ours.as_ref()?;
         self.file.as_mut().map(act)
     }
 
-    /// The purges of an earlier run. An incomplete record at the end was never acknowledged, and is removed. A file that
-    /// cannot be read counts as a purge of everything.
+    /// Reads the purges of an earlier run. An incomplete record at the end was never acknowledged, and is removed. An unreadable
+    /// file counts as a purge of everything.
     pub(super) fn read(&mut self) -> Vec<Purge> {
         let read = self.with_file(|file| {
             let bytes = file.read()?;
@@ -67,13 +68,13 @@ impl ForwardOutbox {
         }
     }
 
-    /// Writes purges, and waits until they are on the disk. A failure is logged: then they live as long as the process.
+    /// Writes purges, and waits until they are on the disk. A failure is logged; the purges are then lost when the process ends.
     pub(super) fn keep(&mut self, purges: &[Purge]) {
         let mut bytes = Vec::new();
         for purge in purges {
             self.write_record(purge, &mut bytes);
         }
-        // Replaces the contents of the file, if they are too much.
+        // Replaces the contents of the file if it is too large.
         let mut all = Vec::new();
         self.write_record(&everything(), &mut all);
         let written = self.with_file(|file| {
@@ -88,7 +89,7 @@ impl ForwardOutbox {
         }
     }
 
-    /// All targets have its contents.
+    /// Removes the contents, because all targets have accepted them.
     pub(super) fn clear(&mut self) {
         let removed = self.with_file(|file| {
             if file.is_empty() {
@@ -98,7 +99,7 @@ impl ForwardOutbox {
             }
         });
         if let Some(Err(error)) = removed {
-            // They are sent again after a restart, which purges again what is purged already.
+            // They are sent again after a restart, which is harmless.
             tracing::debug!(%error, site = self.site, "the purges that waited for other caches cannot be removed");
         }
     }
@@ -109,14 +110,14 @@ impl ForwardOutbox {
             purge: purge.clone(),
         };
         let record = record.bytes();
-        // A record has some texts of at most 64 KiB.
+        // A record consists of a few strings of at most 64 KiB.
         let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
         out.extend_from_slice(&length.to_le_bytes());
         out.extend_from_slice(&record);
     }
 }
 
-/// Names of sites may contain anything.
+/// The file name for a site, a hash because site names may contain any characters.
 fn name(site: &str) -> String {
     let hash = Sha256::digest(site.as_bytes());
     let mut name = format!("{FOLDER}/");
@@ -126,7 +127,7 @@ fn name(site: &str) -> String {
     name
 }
 
-/// The purge of the first whole record; `None`: there is none.
+/// The purge of the first complete record; `None`: there is none.
 fn read_record(rest: &mut &[u8]) -> Option<Purge> {
     let (length, behind) = rest.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -136,7 +137,7 @@ fn read_record(rest: &mut &[u8]) -> Option<Purge> {
     Some(purge)
 }
 
-/// Below the folder of the disk cache.
+/// The folder below that of the disk cache.
 const FOLDER: &str = "purge-forward";
 
 #[cfg(test)]
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn purges_are_read_again_until_they_are_cleared_also_behind_a_torn_record() {
+    fn purges_are_read_until_they_are_cleared_also_after_an_incomplete_record() {
         let dir = tempfile::tempdir().unwrap();
         let open = || ForwardOutbox::new(OutboxFolder::at(dir.path().to_owned()), "a.test");
         let mut outbox = open();
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_handed_over_changes_nothing() {
+    fn a_process_that_was_replaced_does_not_change_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let folder = OutboxFolder::at(dir.path().to_owned());
         let mut before = ForwardOutbox::new(folder.clone(), "a.test");

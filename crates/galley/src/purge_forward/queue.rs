@@ -1,10 +1,10 @@
-//! The purges that wait for one target, and the task that sends them.
+//! The queue of purges for one target, and the task that sends them.
 //!
-//! Purges are sent in batches and in order, and stay in the queue until the target has accepted them. A batch is some
-//! requests; one that was accepted is not sent again when a later one of the batch fails. After a failure the task pauses,
-//! longer each time, and at least as long as the target asks. A request that the target rejects permanently, and a full
-//! queue, become one purge of everything. Written by the task and by the worker of the site, which share a thread; read by
-//! the admin interface.
+//! Purges are sent in batches and in order, and remain in the queue until the target has accepted them. A batch consists of
+//! several requests; a request that was accepted is not sent again when a later one of the batch fails. After a failure the task
+//! pauses, longer each time, and at least as long as the target requests. A request that the target rejects permanently, and a
+//! full queue, become one purge of everything. Written by the task and by the worker of the site, which share a thread; read
+//! by the admin interface.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use super::client::{Connector, LONGEST_PAUSE, SendError};
 use super::everything;
 use super::target::{ForwardTarget, TargetRequest};
 
-/// See the module.
+/// The queue of one target; see the module.
 pub(super) struct TargetQueue {
     target: ForwardTarget,
     state: Mutex<QueueState>,
@@ -29,7 +29,7 @@ pub(super) struct TargetQueue {
 #[derive(Default)]
 struct QueueState {
     waiting: VecDeque<WaitingPurge>,
-    /// Of those, how many are being sent.
+    /// The number of purges in `waiting` that are being sent.
     sending: usize,
     sent: u64,
     failures: u64,
@@ -41,31 +41,31 @@ struct QueueState {
 
 struct WaitingPurge {
     purge: Purge,
-    /// The publisher that waits for it.
-    told: Vec<oneshot::Sender<()>>,
+    /// The publishers that wait until the target has accepted the purge.
+    waiters: Vec<oneshot::Sender<()>>,
 }
 
-/// What there is to say of a target.
+/// The statistics of a target.
 #[derive(Clone, Debug)]
 pub struct TargetStats {
-    /// Its name.
+    /// The name of the target.
     pub name: String,
-    /// Purges that wait for it.
+    /// Queued purges.
     pub pending: usize,
-    /// Purges that it took.
+    /// Accepted purges.
     pub sent: u64,
-    /// Attempts that failed.
+    /// Failed attempts.
     pub failures: u64,
     /// How often the queue was full.
     pub overflows: u64,
-    /// Why the last attempt failed; `None`: it did not.
+    /// Why the last attempt failed; `None`: it succeeded.
     pub trouble: Option<String>,
-    /// When the next attempt is, after a failure.
+    /// The time until the next attempt, after a failure.
     pub retry_in: Option<Duration>,
 }
 
 impl TargetQueue {
-    /// An empty one, or one with the waiting purges of `before`.
+    /// An empty queue, or one with the queued purges of `before`.
     pub(super) fn new(target: ForwardTarget, before: Option<&Self>) -> Self {
         let waiting = before.map(|before| std::mem::take(&mut before.lock().waiting));
         Self {
@@ -79,12 +79,12 @@ impl TargetQueue {
         }
     }
 
-    /// Its target.
+    /// The target.
     pub(super) fn target(&self) -> &ForwardTarget {
         &self.target
     }
 
-    /// What there is to say of it.
+    /// The statistics of the target.
     pub(super) fn stats(&self) -> TargetStats {
         let state = self.lock();
         let now = Instant::now();
@@ -99,37 +99,37 @@ impl TargetQueue {
         }
     }
 
-    /// Whether nothing waits.
+    /// Whether no purges are queued.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().waiting.is_empty()
     }
 
-    /// Whether the last attempt failed, so that nobody should wait for the next.
+    /// Whether the last attempt failed, so that publishers should not wait for the next.
     pub(super) fn is_failing(&self) -> bool {
         self.lock().failures_in_a_row > 0
     }
 
     /// Adds purges. The result is notified when the target has accepted all of them.
     pub(super) fn push(&self, purges: &[Purge]) -> oneshot::Receiver<()> {
-        let (tell, told) = oneshot::channel();
+        let (notify, accepted) = oneshot::channel();
         let mut state = self.lock();
         for purge in purges {
-            let told = Vec::new();
+            let waiters = Vec::new();
             let purge = purge.clone();
-            state.waiting.push_back(WaitingPurge { purge, told });
+            state.waiting.push_back(WaitingPurge { purge, waiters });
         }
         if state.waiting.len() > MOST_WAITING {
             state.overflow();
         }
         if let Some(last) = state.waiting.back_mut() {
-            last.told.push(tell);
+            last.waiters.push(notify);
         }
         drop(state);
         self.filled.notify_one();
-        told
+        accepted
     }
 
-    /// Ends the task: the configuration has the target no more, or in another form.
+    /// Ends the task, because the configuration has removed or changed the target.
     pub(super) fn close(&self) {
         self.closed.notify_one();
     }
@@ -148,7 +148,7 @@ impl TargetQueue {
             let batch = self.lock().batch();
             if batch.is_empty() {
                 self.filled.notified().await;
-                // Purges come in crowds: one request for all of an edit.
+                // Purges arrive in groups: this makes one request of all purges of an edit.
                 if !self.target.is_behind() {
                     tokio::time::sleep(GATHERING).await;
                 }
@@ -156,18 +156,18 @@ impl TargetQueue {
             }
             self.send(&batch).await;
             taken(&batch).await;
-            let told = self.lock().taken();
-            for tell in told {
-                let _ = tell.send(());
+            let waiters = self.lock().taken();
+            for notify in waiters {
+                let _ = notify.send(());
             }
             removed();
         }
     }
 
-    /// Sends a batch, however often it has to try.
+    /// Sends a batch, with as many attempts as necessary.
     async fn send(&self, purges: &[Purge]) {
         let mut calls = VecDeque::from(self.target.calls(purges));
-        let mut may_widen = true;
+        let mut may_purge_everything = true;
         while let Some(call) = calls.front() {
             let Err(error) = self.send_once(call).await else {
                 calls.pop_front();
@@ -175,8 +175,8 @@ impl TargetQueue {
                 continue;
             };
             let target = self.target.name();
-            if error.is_rejected && may_widen {
-                may_widen = false;
+            if error.is_rejected && may_purge_everything {
+                may_purge_everything = false;
                 calls = self.target.calls(&[everything()]).into();
                 self.lock().rejected(&error);
                 tracing::warn!(
@@ -203,7 +203,7 @@ impl TargetQueue {
 }
 
 impl QueueState {
-    /// The oldest purges, each once; they stay in the queue.
+    /// The oldest purges without duplicates. They remain in the queue.
     fn batch(&mut self) -> Vec<Purge> {
         self.sending = self.waiting.len().min(MOST_BATCH);
         let mut batch: Vec<Purge> = Vec::new();
@@ -221,7 +221,7 @@ impl QueueState {
         self.sending = 0;
         self.waiting
             .drain(..taken)
-            .flat_map(|one| one.told)
+            .flat_map(|one| one.waiters)
             .collect()
     }
 
@@ -247,29 +247,32 @@ impl QueueState {
         pause
     }
 
-    /// Replaces the queue by a purge of everything. The batch that is being sent stays in front, so that it is not mistaken
-    /// for the rest.
+    /// Replaces the queue by a purge of everything. The batch that is being sent remains at the front, because it is removed
+    /// when it is accepted.
     fn overflow(&mut self) {
         let mut rest = self.waiting.split_off(self.sending.min(self.waiting.len()));
-        let told = rest.iter_mut().flat_map(|one| one.told.drain(..)).collect();
+        let waiters = rest
+            .iter_mut()
+            .flat_map(|one| one.waiters.drain(..))
+            .collect();
         self.overflows += 1;
         self.waiting.push_back(WaitingPurge {
             purge: everything(),
-            told,
+            waiters,
         });
     }
 }
 
-/// Purges that wait for one target: some megabytes.
+/// The maximum number of queued purges for one target: some megabytes.
 const MOST_WAITING: usize = 10_000;
 
-/// Purges of one batch.
+/// The maximum number of purges in one batch.
 const MOST_BATCH: usize = 500;
 
-/// How long purges are gathered, for fewer requests.
+/// The time for which purges are gathered, to send fewer requests.
 const GATHERING: Duration = Duration::from_millis(200);
 
-/// After the first failure, and at most after many.
+/// The first pause after a failure, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const USUAL_LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -285,7 +288,7 @@ mod tests {
                 scope: Scope::Tag(format!("p{n}")),
                 strength: Strength::Hard,
             },
-            told: Vec::new(),
+            waiters: Vec::new(),
         });
         QueueState {
             waiting: purges.collect(),
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_becomes_everything_behind_what_is_being_sent() {
+    fn a_full_queue_becomes_a_purge_of_everything_after_the_current_batch() {
         let mut state = waiting(2000);
         assert_eq!(state.batch().len(), MOST_BATCH);
         state.overflow();
@@ -305,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pauses_grow_and_are_as_long_as_asked() {
+    async fn pauses_grow_and_are_as_long_as_requested() {
         let mut state = waiting(1);
         let error = |retry_after| SendError {
             why: "status 429".to_owned(),
@@ -317,8 +320,8 @@ mod tests {
             .collect();
         assert_eq!(pauses[..4], [500, 1000, 2000, 4000]);
         assert_eq!(pauses[8], 60_000);
-        let asked = Duration::from_secs(90);
-        assert_eq!(state.failed(&error(Some(asked))), asked);
+        let requested = Duration::from_secs(90);
+        assert_eq!(state.failed(&error(Some(requested))), requested);
         state.recovered();
         assert_eq!(state.failed(&error(None)), FIRST_PAUSE);
     }

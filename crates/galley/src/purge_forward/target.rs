@@ -1,13 +1,13 @@
-//! The requests that each kind of cache gets for a list of purges.
+//! The requests for a list of purges, for each kind of cache.
 //!
-//! A purge that a cache does not support becomes a larger one, in the end a purge of everything: too much is purged, never
-//! too little.
+//! A purge that a cache does not support becomes a larger one, at most a purge of everything: too much is purged, never too
+//! little.
 //!
 //! - Cloudflare: `POST /client/v4/zones/ZONE/purge_cache`, with up to 30 tags or URLs in one request.
 //! - Fastly: `POST /service/ID/purge` with up to 256 surrogate keys, `POST /purge/HOST/PATH`, `POST /service/ID/purge_all`.
 //! - Bunny: `POST /pullzone/ID/purgeCache` with a tag or for everything, `POST /purge?url=URL`.
-//! - `PURGE`: as the plugin Proxy Cache Purge sends it to Varnish, with `X-Purge-Method: regex` for more than one URL; tags
-//!   in `xkey-purge`.
+//! - `PURGE`: in the form that the plugin Proxy Cache Purge sends to Varnish, with `X-Purge-Method: regex` for more than one URL;
+//!   tags in `xkey-purge`.
 //! - `BAN`: all URLs that begin with the path.
 //! - Galley: `POST /purge` of the admin interface, which supports every kind of purge.
 
@@ -19,35 +19,35 @@ use galley_policy::tags::{self, EVERYTHING};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-/// A cache of another machine.
+/// A cache on another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardTarget {
-    /// Its kind.
+    /// The kind of the cache.
     pub kind: ForwardKind,
-    /// The address of its interface.
+    /// The address of its API.
     pub server: HttpUpstream,
-    /// A file with its token or key; read for each request.
+    /// The file with the token or key; read for each request.
     pub token_file: Option<PathBuf>,
-    /// Whether it knows the tags of pages.
+    /// Whether the cache has the tags of pages.
     pub by_tag: bool,
-    /// The hosts of the site that are names.
+    /// The hosts of the site, without patterns.
     pub hosts: Vec<String>,
-    /// Whether the site has other hosts: `*.example.com` or `*`.
+    /// Whether the site also has host patterns: `*.example.com` or `*`.
     pub has_other_hosts: bool,
 }
 
 /// One request to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TargetRequest {
-    /// Its method.
+    /// The method.
     pub(super) method: &'static str,
-    /// Path and query.
+    /// The path and query.
     pub(super) target: String,
     /// The host, if it is not that of the address.
     pub(super) host: Option<String>,
-    /// Fields beside host, permission and type.
+    /// The fields other than host, authorization and content type.
     pub(super) fields: Vec<(&'static str, String)>,
-    /// JSON.
+    /// The JSON body.
     pub(super) body: Option<Value>,
 }
 
@@ -62,7 +62,7 @@ struct WantedScopes {
 }
 
 impl ForwardTarget {
-    /// Its name in status and log, without secrets.
+    /// The name of the target in status and log, without secrets.
     pub(super) fn name(&self) -> String {
         match &self.kind {
             ForwardKind::Cloudflare(zone) => format!("cloudflare {zone}"),
@@ -74,12 +74,12 @@ impl ForwardTarget {
         }
     }
 
-    /// Whether it is a cache behind this one, which has to be purged before a purge here is final.
+    /// Whether the target is a cache behind this one, which has to be purged before a purge here is final.
     pub(super) fn is_behind(&self) -> bool {
         self.kind == ForwardKind::Galley
     }
 
-    /// Whether it may be a Galley that forwards to this one.
+    /// Whether the target may be a Galley that forwards to this one.
     pub(super) fn may_forward_too(&self) -> bool {
         match self.kind {
             ForwardKind::Purge | ForwardKind::Ban | ForwardKind::Galley => true,
@@ -87,16 +87,16 @@ impl ForwardTarget {
         }
     }
 
-    /// Whether a response with this status says that the page was not stored there.
+    /// Whether a response with this status means that the page was not stored there.
     pub(super) fn means_absent(&self, call: &TargetRequest, status: u16) -> bool {
-        // Squid and nginx say so.
+        // Squid and nginx respond like this.
         let is_method = matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban);
         let is_exact = call.fields.iter().any(|(_, value)| value == EXACT);
         is_method && is_exact && matches!(status, 404 | 412)
     }
 
-    /// The field with the permission.
-    pub(super) fn permission(&self, token: &str) -> (&'static str, String) {
+    /// The field that authorizes a request.
+    pub(super) fn authorization(&self, token: &str) -> (&'static str, String) {
         match self.kind {
             ForwardKind::Fastly(_) => ("fastly-key", token.to_owned()),
             ForwardKind::Bunny(_) => ("accesskey", token.to_owned()),
@@ -107,7 +107,7 @@ impl ForwardTarget {
         }
     }
 
-    /// The requests for these purges.
+    /// The requests for the given purges.
     pub(super) fn calls(&self, purges: &[Purge]) -> Vec<TargetRequest> {
         let of = |strength: Strength| -> Vec<&Scope> {
             let some = purges.iter().filter(|purge| purge.strength == strength);
@@ -142,7 +142,7 @@ impl ForwardTarget {
             Scope::Tag(tag) if is_galley => push(&mut wanted.tags, tag.clone()),
             Scope::Tag(tag) if self.by_tag && tags::is_portable(tag) => {
                 push(&mut wanted.tags, tag.clone());
-                // A page whose tags are not known has this one.
+                // Pages whose tags are unknown have this tag.
                 push(&mut wanted.tags, EVERYTHING.to_owned());
             }
             Scope::Url { host, path, query } => {
@@ -166,7 +166,8 @@ impl ForwardTarget {
         matches!(self.kind, ForwardKind::Purge | ForwardKind::Ban)
     }
 
-    /// `host/path?query` at every host that is meant; without a host for a Galley, which knows its hosts. `None`: they cannot be listed.
+    /// `host/path?query` for every host of the scope; without a host for a Galley, which has its own list. `None`: the hosts
+    /// cannot be listed.
     fn urls(&self, host: Option<&str>, path: &[u8], query: Option<&[u8]>) -> Option<Vec<String>> {
         let mut rest = text(path);
         if let Some(query) = query {
@@ -185,15 +186,18 @@ impl ForwardTarget {
 
     fn purge(&self, wanted: &WantedScopes) -> Vec<TargetRequest> {
         if wanted.everything {
-            let all = |host: &String| by_method("PURGE", host, "/.*".to_owned(), Meant::Regex);
+            let all =
+                |host: &String| by_method("PURGE", host, "/.*".to_owned(), MethodScope::Regex);
             return self.hosts.iter().map(all).collect();
         }
         let below = wanted.prefixes.iter().flat_map(|prefix| {
             let hosts = self.hosts.iter();
-            hosts.map(move |host| by_method("PURGE", host, format!("{prefix}.*"), Meant::Regex))
+            hosts.map(move |host| {
+                by_method("PURGE", host, format!("{prefix}.*"), MethodScope::Regex)
+            })
         });
-        let tags = wanted.tags.chunks(TAGS_OF_A_FIELD).filter_map(|some| {
-            let tags = Meant::Tags(some.join(" "));
+        let tags = wanted.tags.chunks(TAGS_PER_FIELD).filter_map(|some| {
+            let tags = MethodScope::Tags(some.join(" "));
             let host = self.hosts.first()?;
             Some(by_method("PURGE", host, "/".to_owned(), tags))
         });
@@ -204,11 +208,11 @@ impl ForwardTarget {
     }
 
     fn ban(&self, wanted: &WantedScopes) -> Vec<TargetRequest> {
-        // A purge that is not of URLs or paths becomes one of everything, as tags do: a BAN has none.
+        // A purge of tags becomes a purge of everything, because BAN does not support tags.
         let at = |path: &str| -> Vec<TargetRequest> {
             let hosts = self.hosts.iter();
             hosts
-                .map(|host| by_method("BAN", host, path.to_owned(), Meant::Beginning))
+                .map(|host| by_method("BAN", host, path.to_owned(), MethodScope::Beginning))
                 .collect()
         };
         if wanted.everything || !wanted.tags.is_empty() {
@@ -229,29 +233,34 @@ impl TargetRequest {
 fn urls_by_method(method: &'static str, urls: &[String]) -> impl Iterator<Item = TargetRequest> {
     urls.iter().filter_map(move |url| {
         let (host, path) = url.split_at_checked(url.find('/')?)?;
-        Some(by_method(method, host, path.to_owned(), Meant::Exact))
+        Some(by_method(method, host, path.to_owned(), MethodScope::Exact))
     })
 }
 
-fn by_method(method: &'static str, host: &str, target: String, meant: Meant) -> TargetRequest {
-    let field = match meant {
-        Meant::Exact => (PURGE_METHOD, EXACT.to_owned()),
-        Meant::Regex => (PURGE_METHOD, "regex".to_owned()),
-        Meant::Beginning => (PURGE_METHOD, "beginning".to_owned()),
-        Meant::Tags(tags) => ("xkey-purge", tags),
+fn by_method(
+    method: &'static str,
+    host: &str,
+    target: String,
+    scope: MethodScope,
+) -> TargetRequest {
+    let field = match scope {
+        MethodScope::Exact => (PURGE_METHOD, EXACT.to_owned()),
+        MethodScope::Regex => (PURGE_METHOD, "regex".to_owned()),
+        MethodScope::Beginning => (PURGE_METHOD, "beginning".to_owned()),
+        MethodScope::Tags(tags) => ("xkey-purge", tags),
     };
     TargetRequest {
         method,
         target,
         host: Some(host.to_owned()),
-        // To a Galley this says that it is not to forward the purge to another one.
+        // Tells a Galley not to forward the purge to another one.
         fields: vec![field, ("galley-forwarded", "1".to_owned())],
         body: None,
     }
 }
 
-/// The scope of a `PURGE` or `BAN` for this target.
-enum Meant {
+/// The scope of a `PURGE` or `BAN` request.
+enum MethodScope {
     Exact,
     Regex,
     Beginning,
@@ -285,7 +294,7 @@ fn cloudflare(zone: &str, wanted: &WantedScopes) -> Vec<TargetRequest> {
 
 fn fastly(service: &str, wanted: &WantedScopes, strength: Strength) -> Vec<TargetRequest> {
     if wanted.everything {
-        // Without a soft form.
+        // There is no soft form.
         return vec![post(format!("/service/{service}/purge_all"), None)];
     }
     let keys = wanted.tags.chunks(FASTLY_KEYS).map(|some| {
@@ -316,7 +325,7 @@ fn bunny(zone: &str, wanted: &WantedScopes) -> Vec<TargetRequest> {
         .map(|tag| of_zone(Some(json!({ "CacheTag": tag }))));
     let urls = wanted.urls.iter().map(|url| {
         let url = format!("https://{url}");
-        let url = utf8_percent_encode(&url, IN_QUERY);
+        let url = utf8_percent_encode(&url, QUERY_ENCODED);
         post(format!("/purge?url={url}&async=false"), None)
     });
     tags.chain(urls).collect()
@@ -338,12 +347,12 @@ fn push(list: &mut Vec<String>, one: String) {
     }
 }
 
-/// Whether a byte of a path means at most itself in a regular expression; a dot means more.
+/// Whether a byte of a path matches itself in a regular expression. A dot also matches other characters.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-_.~%".contains(&byte)
 }
 
-/// Paths and queries in canonical form are ASCII.
+/// The text of a path or query; in canonical form they are ASCII.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -351,17 +360,17 @@ fn text(bytes: &[u8]) -> String {
 const PURGE_METHOD: &str = "x-purge-method";
 const EXACT: &str = "exact";
 
-/// Items of one request, in every plan and version of the API.
+/// The maximum number of items in one request, for every plan and version of the API.
 const CLOUDFLARE_ITEMS: usize = 30;
 
-/// Surrogate keys of one request.
+/// The maximum number of surrogate keys in one request.
 const FASTLY_KEYS: usize = 256;
 
-/// Tags of one field: far below the limits on fields, with tags of the usual length.
-const TAGS_OF_A_FIELD: usize = 50;
+/// The maximum number of tags in one field: far below the limits on fields, with tags of the usual length.
+const TAGS_PER_FIELD: usize = 50;
 
-/// What a value in a query keeps.
-const IN_QUERY: &AsciiSet = &NON_ALPHANUMERIC
+/// The characters that are encoded in a query value.
+const QUERY_ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
@@ -410,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_form_purges_everything_and_never_nothing() {
+    fn an_unsupported_purge_purges_everything_and_never_nothing() {
         let cloudflare = ForwardKind::Cloudflare("z".to_owned());
         let all = vec![json!({ "purge_everything": true })];
         let tag = |tag: &str| purge(Scope::Tag(tag.to_owned()));
@@ -446,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_no_plain_expression_purges_all_of_each_host() {
+    fn a_path_with_special_characters_purges_all_of_each_host() {
         let varnish = target(ForwardKind::Purge, false);
         let of = |path: &str| -> Vec<String> {
             let purges = [purge(Scope::Prefix(path.as_bytes().to_vec()))];
@@ -460,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn fastly_purges_softly_what_is_purged_softly() {
+    fn fastly_purges_softly_only_for_soft_purges() {
         let fastly = target(ForwardKind::Fastly("s".to_owned()), true);
         let soft = Purge {
             strength: Strength::Soft,

@@ -1,13 +1,13 @@
 //! The order in which the caches of a site are purged.
 //!
-//! A purge is already in effect on this node when it gets here. Then:
+//! A purge is in effect on this node before it is forwarded. Then:
 //!
 //! 1. It is written to the outbox.
-//! 2. The caches behind this one are purged, and confirm it. Until then this node may have stored an old page of theirs as
-//!    a new one, so the purge is published here and in the cluster once more.
+//! 2. The caches behind this one are purged, and confirm it. Until then this node may have stored an old page from them as a new
+//!    one, so the purge is published once more here and in the cluster.
 //! 3. When the purge is on the disk, and the cluster has acknowledged it, its publisher gets the acknowledgment.
-//! 4. The caches in front are purged. What they fetch from now on is new. Nobody waits for them; the purge is repeated
-//!    until they accept it.
+//! 4. The caches in front are purged. The pages that they fetch from then on are new. No publisher waits for them; the purge is
+//!    repeated until they accept it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,23 +27,23 @@ use crate::durable::{
     SitePurges,
 };
 
-/// The targets of a site and what waits for them. Lives as long as the site forwards.
+/// The targets of a site and their queues, as long as the site forwards purges.
 pub(super) struct SiteForwarding {
     purges: Arc<SitePurges>,
     needs: Arc<ForwardNeeds>,
     queues: Mutex<Vec<Arc<TargetQueue>>>,
     outbox: Mutex<ForwardOutbox>,
-    /// Batches that are in the outbox and not in all queues yet.
-    on_their_way: AtomicUsize,
+    /// The number of batches that are in the outbox and not in all queues yet.
+    unqueued_batches: AtomicUsize,
 }
 
-/// Takes purges out of the inbox of one site.
+/// Forwards the purges in the inbox of one site.
 pub(super) struct ForwardWorker {
     site: Arc<SiteForwarding>,
     incoming: mpsc::Receiver<ForwardedPurge>,
 }
 
-/// A new inbox, and its other end.
+/// A new inbox, and its receiver.
 pub(super) fn inbox() -> (ForwardInbox, mpsc::Receiver<ForwardedPurge>) {
     let (purges, incoming) = mpsc::channel(MOST_INCOMING);
     let needs = Arc::default();
@@ -51,7 +51,7 @@ pub(super) fn inbox() -> (ForwardInbox, mpsc::Receiver<ForwardedPurge>) {
 }
 
 impl SiteForwarding {
-    /// Without targets yet.
+    /// A site without targets.
     pub(super) fn new(
         purges: Arc<SitePurges>,
         needs: Arc<ForwardNeeds>,
@@ -63,11 +63,11 @@ impl SiteForwarding {
             needs,
             queues: Mutex::default(),
             outbox: Mutex::new(outbox),
-            on_their_way: AtomicUsize::new(0),
+            unqueued_batches: AtomicUsize::new(0),
         }
     }
 
-    /// Forwards to these targets from here on. Returns the queues that are new; each needs [`SiteForwarding::work`].
+    /// Sets the targets. Returns the new queues, for each of which the caller has to run [`SiteForwarding::work`].
     pub(super) fn retarget(&self, targets: Vec<ForwardTarget>) -> Vec<Arc<TargetQueue>> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *queues);
@@ -99,22 +99,22 @@ impl SiteForwarding {
         new
     }
 
-    /// Whether there are targets.
+    /// Whether the site has targets.
     pub(super) fn has_targets(&self) -> bool {
         !self.queues().is_empty()
     }
 
-    /// What there is to say of them.
+    /// The statistics of the targets.
     pub(super) fn stats(&self) -> Vec<TargetStats> {
         self.queues().iter().map(|queue| queue.stats()).collect()
     }
 
-    /// Sends what waits for one target, until the target is not wanted any more.
+    /// Sends the queued purges of one target, until the target is removed.
     pub(super) async fn work(&self, queue: Arc<TargetQueue>) {
         let is_behind = queue.target().is_behind();
         let taken = async |taken: &[Purge]| {
             if is_behind {
-                // Also those that nobody waits for any more: the old page may have been stored meanwhile.
+                // Even if the publisher no longer waits: the old page may have been stored in the meantime.
                 let _ = republish(&self.purges, taken).acknowledged().await;
             }
         };
@@ -127,10 +127,10 @@ impl SiteForwarding {
         queues.clone()
     }
 
-    /// Removes what waits on the disk when every target has it.
+    /// Clears the outbox if every target has accepted its contents.
     fn settle(&self) {
-        let is_under_way = self.on_their_way.load(Ordering::Acquire) > 0;
-        if !is_under_way && self.queues().iter().all(|queue| queue.is_empty()) {
+        let has_unqueued = self.unqueued_batches.load(Ordering::Acquire) > 0;
+        if !has_unqueued && self.queues().iter().all(|queue| queue.is_empty()) {
             self.outbox().clear();
         }
     }
@@ -139,26 +139,27 @@ impl SiteForwarding {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One batch, from step 2 on.
+    /// Forwards one batch, from step 2 on.
     async fn forward(&self, batch: Vec<ForwardedPurge>, purges: ForwardedBatch) {
         let queues = self.queues();
         let (behind, in_front): (Vec<_>, Vec<_>) =
             queues.iter().partition(|queue| queue.target().is_behind());
-        let told: Vec<oneshot::Receiver<()>> = behind
+        let confirmations: Vec<oneshot::Receiver<()>> = behind
             .iter()
             .map(|queue| queue.push(purges.for_target(queue.target())))
             .collect();
-        // One that is unreachable delays nobody.
-        let is_away = behind.iter().any(|queue| queue.is_failing());
-        let all_told = async {
-            for one in told {
+        // An unreachable target delays no publisher.
+        let is_failing = behind.iter().any(|queue| queue.is_failing());
+        let all_accepted = async {
+            for one in confirmations {
                 let _ = one.await;
             }
         };
-        let is_late = !behind.is_empty() && (is_away || timeout(PATIENCE, all_told).await.is_err());
+        let is_unconfirmed = !behind.is_empty()
+            && (is_failing || timeout(CONFIRMATION_TIMEOUT, all_accepted).await.is_err());
         for one in batch {
             let receipt = one.receipt.acknowledged().await;
-            let reach = if is_late {
+            let reach = if is_unconfirmed {
                 Some(PurgeReach::Local(UNCONFIRMED.into()))
             } else {
                 receipt.reach.clone()
@@ -168,15 +169,15 @@ impl SiteForwarding {
         for queue in in_front {
             drop(queue.push(purges.for_target(queue.target())));
         }
-        self.on_their_way.fetch_sub(1, Ordering::AcqRel);
+        self.unqueued_batches.fetch_sub(1, Ordering::AcqRel);
         self.settle();
     }
 }
 
-/// The purges of one batch, by the caches that may get them.
+/// The purges of one batch, for the two kinds of targets.
 struct ForwardedBatch {
     all: Vec<Purge>,
-    /// Those that no other Galley has forwarded.
+    /// The purges that were not forwarded by another Galley.
     own: Vec<Purge>,
 }
 
@@ -191,12 +192,12 @@ impl ForwardedBatch {
 }
 
 impl ForwardWorker {
-    /// For a site.
+    /// A worker for a site.
     pub(super) fn new(site: Arc<SiteForwarding>, incoming: mpsc::Receiver<ForwardedPurge>) -> Self {
         Self { site, incoming }
     }
 
-    /// Forwards what an earlier run has left, then what comes, until the site forwards no more.
+    /// Forwards the purges of an earlier run, then those in the inbox, until the site no longer forwards.
     pub(super) async fn run(mut self) {
         let left = self.site.outbox().read();
         if !left.is_empty() {
@@ -209,7 +210,7 @@ impl ForwardWorker {
                 drop(queue.push(&left));
             }
         }
-        let rounds = Arc::new(Semaphore::new(MOST_ROUNDS));
+        let rounds = Arc::new(Semaphore::new(MAX_ROUNDS));
         let mut batch = Vec::new();
         while self.incoming.recv_many(&mut batch, MOST_BATCH).await > 0 {
             let batch = std::mem::take(&mut batch);
@@ -231,11 +232,11 @@ impl ForwardWorker {
         let own = batch.iter().filter(|one| !one.is_second_hand);
         let mut own: Vec<Purge> = own.map(|one| one.purge.clone()).collect();
         if self.site.needs.has_overflowed.swap(false, Ordering::AcqRel) {
-            // Those that found the inbox full are not here.
+            // The purges for which the inbox was full are not in the batch.
             all.push(everything());
             own.push(everything());
         }
-        self.site.on_their_way.fetch_add(1, Ordering::AcqRel);
+        self.site.unqueued_batches.fetch_add(1, Ordering::AcqRel);
         self.site.outbox().keep(&all);
         ForwardedBatch { all, own }
     }
@@ -252,13 +253,13 @@ fn republish(purges: &SitePurges, all: &[Purge]) -> Receipt {
 const UNCONFIRMED: &str = "a cache behind this one has not confirmed";
 
 /// How long a publisher may wait for the caches behind this one: as long as for a cluster.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Purges of one round.
+/// The maximum number of purges in one batch.
 const MOST_BATCH: usize = 500;
 
-/// Rounds that may wait for confirmations at a time; each waits for seconds at most.
-const MOST_ROUNDS: usize = 64;
+/// The maximum number of batches that wait for confirmations at the same time; each waits for seconds at most.
+const MAX_ROUNDS: usize = 64;
 
-/// Purges that wait for a round.
+/// The maximum number of purges in the inbox.
 const MOST_INCOMING: usize = 10_000;

@@ -76,14 +76,14 @@ pub(super) async fn try_hit(
     core: &Rc<Core>,
     sites: &Sites,
     endpoints: Endpoints,
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     state: &mut FastPath,
 ) -> FastPathOutcome {
-    if core.stopping.get() || !core.limits.fast_path || !begins_plainly(&wire.input) {
+    if core.stopping.get() || !core.limits.fast_path || !begins_plainly(&connection.input) {
         return FastPathOutcome::Nothing;
     }
     let began = core.slices.begin();
-    let (input, mut sender) = wire.parts();
+    let (input, mut sender) = connection.parts();
     let may_copy = sender.is_plain();
     let mut batch = HitBatch::within(std::mem::take(&mut core.buffers.borrow_mut().batch));
     let output: &mut Vec<u8> = sender.output;
@@ -100,21 +100,21 @@ pub(super) async fn try_hit(
     let read = context.gather(input, output, &mut state.host, &mut batch, &mut missed);
     let Some(last) = batch.responses().last() else {
         core.buffers.borrow_mut().batch = batch.into_buffer();
-        wire.used(read);
+        connection.used(read);
         return missed.map_or(FastPathOutcome::Nothing, FastPathOutcome::Parsed);
     };
-    let connection = last.connection;
+    let connection_field = last.connection;
     let mut written = 0;
     let sent = sender.send_batch(&batch, &mut written).await;
     write_records(&context, &batch, began, written);
     state.turns += batch.responses().len();
     core.buffers.borrow_mut().batch = batch.into_buffer();
-    wire.output.clear();
-    wire.used(read);
+    connection.output.clear();
+    connection.used(read);
     if state.is_due() {
         tokio::task::yield_now().await;
     }
-    match (sent, connection, missed) {
+    match (sent, connection_field, missed) {
         (Err(_), _, _) => FastPathOutcome::Sent(AfterResponse::Drop),
         (Ok(()), _, Some(parsed)) => FastPathOutcome::Parsed(parsed),
         (Ok(()), ConnectionField::Close, None) => FastPathOutcome::Sent(AfterResponse::Close),

@@ -42,7 +42,7 @@ pub(super) async fn connection(
     sites: Arc<Sites>,
     mut endpoints: Endpoints,
 ) {
-    let mut wire = ClientConnection::new(
+    let mut connection = ClientConnection::new(
         stream,
         core.timers.register(),
         Rc::clone(&core.date),
@@ -56,35 +56,47 @@ pub(super) async fn connection(
     // Over TLS the handshake has selected the protocol (RFC 9113 section 3.3).
     let mut may_be_h2 = core.limits.h2c && !endpoints.is_tls;
     loop {
-        if wire.input.is_empty() && first_byte(&core, &mut wire).await.is_err() {
-            return wire.part();
+        if connection.input.is_empty() && first_byte(&core, &mut connection).await.is_err() {
+            return connection.part();
         }
-        if std::mem::take(&mut may_be_h2) && http2::is_greeted(&core, &mut wire).await {
-            endpoints.local.get_or_insert_with(|| wire.local_address());
-            let (stream, begun) = wire.into_parts();
-            let connection = http2::resumed(core, stream, &begun, sites, endpoints);
-            return Box::pin(connection).await;
+        if std::mem::take(&mut may_be_h2) && http2::has_preface(&core, &mut connection).await {
+            endpoints
+                .local
+                .get_or_insert_with(|| connection.local_address());
+            let (stream, begun) = connection.into_parts();
+            let http2_connection = http2::resumed(core, stream, &begun, sites, endpoints);
+            return Box::pin(http2_connection).await;
         }
-        let answered =
-            fast_path::try_hit(&core, &sites, endpoints, &mut wire, &mut fast_path_state).await;
-        let parsed = match answered {
+        let outcome = fast_path::try_hit(
+            &core,
+            &sites,
+            endpoints,
+            &mut connection,
+            &mut fast_path_state,
+        )
+        .await;
+        let parsed = match outcome {
             FastPathOutcome::Sent(AfterResponse::Request) => continue,
             // A hit closes the connection only if the client requested it.
-            FastPathOutcome::Sent(AfterResponse::Close) => return close_as_asked(wire).await,
-            FastPathOutcome::Sent(AfterResponse::Drop) => return wire.reset(),
+            FastPathOutcome::Sent(AfterResponse::Close) => {
+                return close_as_requested(connection).await;
+            }
+            FastPathOutcome::Sent(AfterResponse::Drop) => return connection.reset(),
             FastPathOutcome::Parsed(parsed) => Ok(HeadArrival::Parsed(parsed)),
-            FastPathOutcome::Nothing => next_head(&core, &mut wire).await,
+            FastPathOutcome::Nothing => next_head(&core, &mut connection).await,
         };
         let arrived = match parsed {
             Ok(HeadArrival::Whole(head)) => Arrived::Head(head),
             Ok(HeadArrival::Parsed(parsed)) => Arrived::Parsed(parsed),
             Ok(HeadArrival::InPieces) => continue,
-            Err(NoHead::Nothing) => return wire.part(),
+            Err(NoHead::Nothing) => return connection.part(),
             Err(NoHead::Refused(status)) => {
-                return Box::pin(refuse_and_close(&core, wire, endpoints, status)).await;
+                return Box::pin(refuse_and_close(&core, connection, endpoints, status)).await;
             }
         };
-        endpoints.local.get_or_insert_with(|| wire.local_address());
+        endpoints
+            .local
+            .get_or_insert_with(|| connection.local_address());
         let turn = RequestTurn {
             core: &core,
             sites: &sites,
@@ -94,29 +106,36 @@ pub(super) async fn connection(
         let info = info.get_or_insert_with(Box::<RequestInfo>::default);
         // Boxed, like everything long: an idle connection does not allocate the state of an exchange, and the runtime does not
         // copy it when the connection begins and ends. Written in place: `Box::pin` would copy all of it.
-        let room = Box::new_uninit();
-        match Box::into_pin(Box::write(room, turn.request(&mut wire, arrived, info))).await {
+        let memory = Box::new_uninit();
+        match Box::into_pin(Box::write(
+            memory,
+            turn.request(&mut connection, arrived, info),
+        ))
+        .await
+        {
             AfterResponse::Request => {}
-            AfterResponse::Close if wire.is_last_request => return close_as_asked(wire).await,
-            AfterResponse::Close => return Box::pin(wire.leave()).await,
-            AfterResponse::Drop => return wire.reset(),
+            AfterResponse::Close if connection.is_last_request => {
+                return close_as_requested(connection).await;
+            }
+            AfterResponse::Close => return Box::pin(connection.leave()).await,
+            AfterResponse::Drop => return connection.reset(),
         }
     }
 }
 
 /// Closes the connection as the client requested.
-async fn close_as_asked(mut wire: ClientConnection) {
-    if wire.may_close_at_once() {
-        wire.give_buffers();
+async fn close_as_requested(mut connection: ClientConnection) {
+    if connection.may_close_at_once() {
+        connection.give_buffers();
     } else {
-        Box::pin(wire.leave()).await;
+        Box::pin(connection.leave()).await;
     }
 }
 
 /// Responds to input that is not a request, and closes the connection.
 async fn refuse_and_close(
     core: &Core,
-    mut wire: ClientConnection,
+    mut connection: ClientConnection,
     endpoints: Endpoints,
     status: u16,
 ) {
@@ -124,11 +143,11 @@ async fn refuse_and_close(
     if is_late {
         core.counters.closed(Closed::TooSlow);
     }
-    refuse(core, &mut wire, endpoints, status).await;
+    refuse(core, &mut connection, endpoints, status).await;
     if is_late {
-        return wire.reset();
+        return connection.reset();
     }
-    wire.leave().await;
+    connection.leave().await;
 }
 
 enum NoHead {
@@ -139,9 +158,9 @@ enum NoHead {
 }
 
 /// Waits for a request to begin.
-async fn first_byte(core: &Core, wire: &mut ClientConnection) -> Result<(), Gone> {
+async fn first_byte(core: &Core, connection: &mut ClientConnection) -> Result<(), Gone> {
     let limit = core.timeout(core.limits.idle_timeout);
-    wire.fill_idle(limit).await
+    connection.fill_idle(limit).await
 }
 
 /// How a head arrived.
@@ -155,7 +174,7 @@ enum HeadArrival {
 }
 
 /// Receives the rest of a head; the bytes after it stay in the buffer.
-async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArrival, NoHead> {
+async fn next_head(core: &Core, connection: &mut ClientConnection) -> Result<HeadArrival, NoHead> {
     let limits = head::HeadLimits {
         head_bytes: core.limits.head_bytes,
         ..head::HeadLimits::default()
@@ -163,18 +182,18 @@ async fn next_head(core: &Core, wire: &mut ClientConnection) -> Result<HeadArriv
     let mut scanner = HeadScanner::default();
     let mut has_waited = false;
     // One deadline for the whole head: single bytes do not extend it.
-    let deadline = wire.timer.deadline(core.limits.head_timeout);
+    let deadline = connection.timer.deadline(core.limits.head_timeout);
     loop {
-        if let Some((head, length)) = read_head(&mut scanner, &wire.input, &limits)? {
+        if let Some((head, length)) = read_head(&mut scanner, &connection.input, &limits)? {
             return Ok(if has_waited {
                 HeadArrival::InPieces
             } else {
-                wire.used(length);
+                connection.used(length);
                 HeadArrival::Whole(head)
             });
         }
         has_waited = true;
-        match wire.fill_head(deadline).await {
+        match connection.fill_head(deadline).await {
             Ok(()) => {}
             Err(Gone::Late) if scanner.has_begun() => return Err(NoHead::Refused(408)),
             Err(Gone::Late | Gone::Closed) => return Err(NoHead::Nothing),
@@ -214,7 +233,7 @@ impl RequestTurn<'_> {
     /// Responds to one request and writes its access record.
     async fn request(
         &self,
-        wire: &mut ClientConnection,
+        connection: &mut ClientConnection,
         arrived: Arrived,
         info: &mut RequestInfo,
     ) -> AfterResponse {
@@ -232,7 +251,7 @@ impl RequestTurn<'_> {
             None => match framing::frame(&head) {
                 Ok(framing) => Some(framing),
                 Err(refusal) => {
-                    refuse(self.core, wire, self.endpoints, refusal.status()).await;
+                    refuse(self.core, connection, self.endpoints, refusal.status()).await;
                     return AfterResponse::Close;
                 }
             },
@@ -243,7 +262,7 @@ impl RequestTurn<'_> {
             (None, Some(framing)) => (framing.keep_alive, Known::Framed(framing)),
             (None, None) => return AfterResponse::Drop,
         };
-        wire.is_last_request = !keep_alive && !has_body;
+        connection.is_last_request = !keep_alive && !has_body;
         let mut open = open(self.core, self.endpoints, Some(&head));
         let peer = ClientSupport {
             version: head.version,
@@ -255,7 +274,7 @@ impl RequestTurn<'_> {
             endpoints: self.endpoints,
             mailbox: self.mailbox,
         };
-        let mut protocol = Http1 { wire };
+        let mut protocol = Http1 { connection };
         let responded = driver
             .respond(&mut protocol, &head, known, &mut open, info)
             .await;
@@ -263,12 +282,12 @@ impl RequestTurn<'_> {
             open.close(self.core, &RecordEnd::vanished());
             return AfterResponse::Drop;
         };
-        self.write(wire, open, responded, peer).await
+        self.write(connection, open, responded, peer).await
     }
 
     async fn write(
         &self,
-        wire: &mut ClientConnection,
+        connection: &mut ClientConnection,
         open: OpenRecord<'_>,
         responded: Responded,
         peer: ClientSupport,
@@ -281,40 +300,40 @@ impl RequestTurn<'_> {
                 open.close(self.core, &RecordEnd::vanished());
                 return AfterResponse::Drop;
             };
-            return self.tunnel(wire, open, &response, tunnel).await;
+            return self.tunnel(connection, open, &response, tunnel).await;
         }
         if responded.is_late {
             // Nothing is stored for it, so no client waits for the response.
             let peer = ClientSupport::closing();
-            self.finish(wire, open, response, peer).await;
+            self.finish(connection, open, response, peer).await;
             return AfterResponse::Drop;
         }
         // Input for a protocol that the client did not get is not a request, and may still be arriving.
         let is_unread = responded.is_body_unread || responded.requests_upgrade;
-        self.finish(wire, open, response, peer.closing_if(is_unread))
+        self.finish(connection, open, response, peer.closing_if(is_unread))
             .await
     }
 
     /// Confirms the upgrade to the client, and forwards bytes until the tunnel ends. One access record covers all of it.
     async fn tunnel(
         &self,
-        wire: &mut ClientConnection,
+        connection: &mut ClientConnection,
         open: OpenRecord<'_>,
-        answer: &Response,
+        response: &Response,
         tunnel: Tunnel,
     ) -> AfterResponse {
-        let sent = write::switching(wire, answer, &tunnel.protocol).await;
+        let sent = write::switching(connection, response, &tunnel.protocol).await;
         let body_bytes = match sent {
-            Ok(()) => tunnel::carry(self.core, wire, tunnel).await,
+            Ok(()) => tunnel::carry(self.core, connection, tunnel).await,
             Err(_) => 0,
         };
         let end = RecordEnd {
-            status: answer.status,
-            outcome: answer.outcome,
+            status: response.status,
+            outcome: response.outcome,
             body_bytes,
-            upstream_time: answer.upstream_time,
+            upstream_time: response.upstream_time,
             vanished: sent.is_err(),
-            logged: self.core.logged_of(answer),
+            logged: self.core.logged_of(response),
         };
         open.close(self.core, &end);
         AfterResponse::Close
@@ -322,9 +341,9 @@ impl RequestTurn<'_> {
 
     async fn finish(
         &self,
-        wire: &mut ClientConnection,
+        connection: &mut ClientConnection,
         open: OpenRecord<'_>,
-        mut answer: Response,
+        mut response: Response,
         peer: ClientSupport,
     ) -> AfterResponse {
         // This includes refusals: a body behind the head would be parsed as the next response (RFC 9110 §9.3.2).
@@ -333,12 +352,12 @@ impl RequestTurn<'_> {
             .as_ref()
             .is_some_and(|words| words.method == "HEAD")
         {
-            answer.body = answer.body.unsent();
+            response.body = response.body.unsent();
         }
         // The server began to stop during the request: the response closes the connection.
         let peer = peer.closing_if(self.core.stopping.get());
-        let logged = self.core.logged_of(&answer);
-        let (mut end, next) = write::send_response(wire, answer, peer).await;
+        let logged = self.core.logged_of(&response);
+        let (mut end, next) = write::send_response(connection, response, peer).await;
         end.logged = logged;
         open.close(self.core, &end);
         next
@@ -359,29 +378,29 @@ fn open<'h>(core: &Core, endpoints: Endpoints, head: Option<&Head<'h, '_>>) -> O
 }
 
 /// Responds to input that is not a request, and counts it as one.
-async fn refuse(core: &Core, wire: &mut ClientConnection, endpoints: Endpoints, status: u16) {
+async fn refuse(core: &Core, connection: &mut ClientConnection, endpoints: Endpoints, status: u16) {
     let open = open(core, endpoints, None);
-    let answer = no_request(status, &open.request_id);
-    let logged = core.logged_of(&answer);
-    let (mut end, _) = write::send_response(wire, answer, ClientSupport::closing()).await;
+    let response = no_request(status, &open.request_id);
+    let logged = core.logged_of(&response);
+    let (mut end, _) = write::send_response(connection, response, ClientSupport::closing()).await;
     end.logged = logged;
     open.close(core, &end);
 }
 
 /// An HTTP/1 connection, as one request uses it.
 struct Http1<'w> {
-    wire: &'w mut ClientConnection,
+    connection: &'w mut ClientConnection,
 }
 
 impl Protocol for Http1<'_> {
     async fn send_continue(&mut self) -> Result<(), ClientGone> {
         // A client that has begun to send the body does not wait.
-        if !self.wire.input.is_empty() {
+        if !self.connection.input.is_empty() {
             return Ok(());
         }
         let line = galley_http::response_writer::CONTINUE;
-        self.wire.output.extend_from_slice(line);
-        self.wire.send(&[]).await.map_err(|_| ClientGone)
+        self.connection.output.extend_from_slice(line);
+        self.connection.send(&[]).await.map_err(|_| ClientGone)
     }
 
     async fn body_part(
@@ -389,15 +408,15 @@ impl Protocol for Http1<'_> {
         core: &Core,
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
-        let wire = &mut *self.wire;
-        let begin = || ReceiveProgress::begin(core.limits.body_speed, &wire.timer);
+        let connection = &mut *self.connection;
+        let begin = || ReceiveProgress::begin(core.limits.body_speed, &connection.timer);
         body.progress.get_or_insert_with(begin);
         loop {
-            let most = wire.input.len().min(PART_BYTES);
-            let input = wire.input.get(..most).unwrap_or_default();
+            let most = connection.input.len().min(PART_BYTES);
+            let input = connection.input.get(..most).unwrap_or_default();
             let decoded = body.reader.decode(input).map_err(body_fault)?;
             let (consumed, data) = (decoded.consumed, Bytes::copy_from_slice(decoded.data));
-            wire.input.advance(consumed);
+            connection.input.advance(consumed);
             if !data.is_empty() {
                 return Ok(Some(data));
             }
@@ -407,7 +426,7 @@ impl Protocol for Http1<'_> {
             if consumed == 0
                 && let Some(coming) = &mut body.progress
             {
-                match wire.fill_body(coming).await {
+                match connection.fill_body(coming).await {
                     Ok(()) => {}
                     Err(Gone::Closed) => return Err(BodyError::Gone),
                     Err(Gone::Late) => return Err(BodyError::Late),
@@ -417,12 +436,12 @@ impl Protocol for Http1<'_> {
     }
 
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
-        let sent = write::interim(self.wire, &interim).await;
+        let sent = write::interim(self.connection, &interim).await;
         sent.map_err(|_| ClientGone)
     }
 
     async fn closed(&mut self) {
-        self.wire.vanished().await;
+        self.connection.vanished().await;
     }
 }
 

@@ -25,15 +25,15 @@ use tokio::task::{spawn_blocking, yield_now};
 
 use super::io::{ClientConnection, Gone};
 
-/// Sends the bytes `span` of a file, after the head in `wire.output` if there is one. `sent` counts the sent bytes. Not
+/// Sends the bytes `span` of a file, after the head in `connection.output` if there is one. `sent` counts the sent bytes. Not
 /// cancel-safe: if it is dropped midway, the connection must be closed.
 pub(super) async fn send(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     file: &Arc<File>,
     span: Range<u64>,
     sent: &mut u64,
 ) -> Result<(), Gone> {
-    let piece = if wire.takes_files() {
+    let piece = if connection.takes_files() {
         PIECE
     } else {
         PIECE_TO_READ
@@ -42,11 +42,11 @@ pub(super) async fn send(
     while at < span.end {
         let wanted = (span.end - at).min(piece);
         let is_at_hand = is_at_hand(file, at, wanted);
-        if is_at_hand && wire.takes_files() {
-            wire.send_head_before_more().await?;
+        if is_at_hand && connection.takes_files() {
+            connection.send_head_before_more().await?;
             let upto = at + wanted;
             while at < upto {
-                let count = wire.send_of_file(file, at, upto - at).await?;
+                let count = connection.send_of_file(file, at, upto - at).await?;
                 at += count;
                 *sent += count;
             }
@@ -60,7 +60,7 @@ pub(super) async fn send(
             };
             at += piece.len() as u64;
             *sent += piece.len() as u64;
-            wire.send(&[piece]).await?;
+            connection.send(&[piece]).await?;
             yield_now().await;
         }
     }

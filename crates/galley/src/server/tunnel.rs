@@ -16,10 +16,14 @@ use super::io::ClientConnection;
 use crate::upstream::switch::Tunnel;
 
 /// Copies bytes until both sides have ended, or nothing arrived for too long. Returns how many bytes the client received.
-pub(super) async fn carry(core: &Core, wire: &mut ClientConnection, mut tunnel: Tunnel) -> u64 {
+pub(super) async fn carry(
+    core: &Core,
+    connection: &mut ClientConnection,
+    mut tunnel: Tunnel,
+) -> u64 {
     let step = core.services.tunnels.silence() / STEPS;
     let (moved, down) = (Cell::new(0_u64), Cell::new(0_u64));
-    let (socket, input, timer) = wire.tunnel();
+    let (socket, input, timer) = connection.tunnel();
     let (client_in, client_out) = tokio::io::split(socket);
     let (upstream_in, upstream_out) = tokio::io::split(&mut tunnel.stream);
     // Bytes that the client has sent after its request belong to the new protocol.

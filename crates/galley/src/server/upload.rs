@@ -23,7 +23,7 @@ pub(super) struct Upload {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum UploadState {
     /// The upstream has not requested it.
-    Unasked,
+    NotRequested,
     /// Parts are being forwarded.
     Open,
     /// The upstream has received all of it.
@@ -38,13 +38,13 @@ impl Upload {
             sender,
             body,
             expects_continue,
-            state: UploadState::Unasked,
+            state: UploadState::NotRequested,
         }
     }
 
     /// Whether [`Upload::advance`] has something to wait for.
     pub(super) fn is_in_progress(&self) -> bool {
-        matches!(self.state, UploadState::Unasked | UploadState::Open)
+        matches!(self.state, UploadState::NotRequested | UploadState::Open)
     }
 
     /// Whether the body was received completely.
@@ -58,30 +58,30 @@ impl Upload {
         protocol: &mut P,
         core: &Core,
     ) -> Result<(), BodyError> {
-        if self.state == UploadState::Unasked {
+        if self.state == UploadState::NotRequested {
             self.sender.wanted().await;
             self.state = UploadState::Open;
             return Ok(());
         }
         let Self { sender, body, .. } = self;
-        let room = if let Some(room) = sender.try_room() {
-            room
+        let permit = if let Some(permit) = sender.try_reserve_part() {
+            permit
         } else {
             body.progress = None;
-            let Some(room) = sender.room().await else {
+            let Some(permit) = sender.reserve_part().await else {
                 self.state = UploadState::Declined;
                 return Ok(());
             };
-            room
+            permit
         };
         tokio::select! {
             biased;
             () = sender.closed() => self.state = UploadState::Declined,
             part = protocol.body_part(core, body) => {
                 if let Some(part) = part? {
-                    room.send(part);
+                    permit.send(part);
                 } else {
-                    room.end();
+                    permit.end();
                     self.state = UploadState::Complete;
                 }
             }
@@ -102,7 +102,7 @@ impl Upload {
 
     /// Notes that the upstream has responded. Its request for the body may not have been noticed before.
     fn note_response(&mut self) {
-        if self.state == UploadState::Unasked {
+        if self.state == UploadState::NotRequested {
             self.state = if self.sender.is_wanted() {
                 UploadState::Open
             } else {
@@ -123,8 +123,8 @@ impl Upload {
         self.send_continue(protocol).await?;
         let timer = core.timers.register();
         while self.state == UploadState::Open {
-            let room = timer.within(STALLED, self.sender.room()).await;
-            match room.map(|room| room.is_some()) {
+            let permit = timer.within(STALLED, self.sender.reserve_part()).await;
+            match permit.map(|permit| permit.is_some()) {
                 Ok(true) => self.advance(protocol, core).await?,
                 Ok(false) => self.state = UploadState::Declined,
                 Err(Late) => {

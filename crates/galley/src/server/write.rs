@@ -61,25 +61,25 @@ impl ClientSupport {
 
 /// Writes a response. The record's end contains what was sent, even if the client disconnected.
 pub(super) async fn send_response(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     mut response: Response,
     mut peer: ClientSupport,
 ) -> (RecordEnd, AfterResponse) {
     let body = std::mem::replace(&mut response.body, ResponseBody::None);
     let mut sent = 0;
     let result = match body {
-        ResponseBody::None => plain(wire, &response, peer, Length::None, &[]).await,
+        ResponseBody::None => plain(connection, &response, peer, Length::None, &[]).await,
         ResponseBody::Unsent(length) => {
             let length = length.map_or(Length::None, Length::Known);
-            plain(wire, &response, peer, length, &[]).await
+            plain(connection, &response, peer, length, &[]).await
         }
         ResponseBody::Bytes(bytes) => {
             sent = bytes.len() as u64;
-            plain(wire, &response, peer, Length::Known(sent), &[bytes]).await
+            plain(connection, &response, peer, Length::Known(sent), &[bytes]).await
         }
         ResponseBody::Fill(reader, length) => {
             fill(
-                wire,
+                connection,
                 &response,
                 &mut peer,
                 Arriving { reader, length },
@@ -92,16 +92,16 @@ pub(super) async fn send_response(
             parts,
             length,
         } => {
-            head(wire, &response, peer, Length::Known(length));
-            send_parts(wire, &BodySource::File(file), parts, &mut sent).await
+            head(connection, &response, peer, Length::Known(length));
+            send_parts(connection, &BodySource::File(file), parts, &mut sent).await
         }
         ResponseBody::Stored {
             pieces,
             parts,
             length,
         } => {
-            head(wire, &response, peer, Length::Known(length));
-            send_parts(wire, &BodySource::Pieces(pieces), parts, &mut sent).await
+            head(connection, &response, peer, Length::Known(length));
+            send_parts(connection, &BodySource::Pieces(pieces), parts, &mut sent).await
         }
     };
     let next = match (&result, peer.keep_alive) {
@@ -120,19 +120,24 @@ pub(super) async fn send_response(
     (end, next)
 }
 
-fn head(wire: &mut ClientConnection, response: &Response, peer: ClientSupport, length: Length) {
+fn head(
+    connection: &mut ClientConnection,
+    response: &Response,
+    peer: ClientSupport,
+    length: Length,
+) {
     let stored = response.fields.map().iter();
     let extra = response.extra.iter().map(|(name, value)| (name, value));
-    let date = wire.date.get();
+    let date = connection.date.get();
     // RFC 9110 §6.6.1: a response that Galley generates is dated here; a stored one keeps its date.
     let undated = !response.fields.map().contains_key(http::header::DATE);
     let fields = stored
         .chain(extra)
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
         .chain(undated.then_some(("date", date.as_slice())));
-    wire.output.clear();
+    connection.output.clear();
     response_writer::write_head(
-        &mut wire.output,
+        &mut connection.output,
         response.status,
         fields,
         length,
@@ -142,7 +147,7 @@ fn head(wire: &mut ClientConnection, response: &Response, peer: ClientSupport, l
 
 /// Writes the head that ends HTTP on a connection (RFC 9110 §15.2.2).
 pub(super) async fn switching(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     response: &Response,
     protocol: &HeaderValue,
 ) -> Result<(), Gone> {
@@ -150,40 +155,43 @@ pub(super) async fn switching(
     let extra = response.extra.iter().map(|(name, value)| (name, value));
     let own = std::iter::once((&UPGRADE, protocol));
     let fields = stored.chain(extra).chain(own);
-    wire.output.clear();
+    connection.output.clear();
     response_writer::write_head(
-        &mut wire.output,
+        &mut connection.output,
         response.status,
         fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
         Length::None,
         ConnectionField::Upgrade,
     );
-    wire.send(&[]).await
+    connection.send(&[]).await
 }
 
 async fn plain(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     response: &Response,
     peer: ClientSupport,
     length: Length,
     body: &[Bytes],
 ) -> Result<(), Gone> {
-    head(wire, response, peer, length);
-    wire.send(body).await
+    head(connection, response, peer, length);
+    connection.send(body).await
 }
 
 /// Writes an interim response (RFC 9110 §15.2). Only towards HTTP/1.1.
-pub(super) async fn interim(wire: &mut ClientConnection, interim: &Interim) -> Result<(), Gone> {
+pub(super) async fn interim(
+    connection: &mut ClientConnection,
+    interim: &Interim,
+) -> Result<(), Gone> {
     let fields = interim.fields.iter();
-    wire.output.clear();
+    connection.output.clear();
     response_writer::write_head(
-        &mut wire.output,
+        &mut connection.output,
         interim.status.as_u16(),
         fields.map(|(name, value)| (name.as_str(), value.as_bytes())),
         Length::None,
         ConnectionField::KeepAlive,
     );
-    wire.send(&[]).await
+    connection.send(&[]).await
 }
 
 struct Arriving {
@@ -191,11 +199,11 @@ struct Arriving {
     length: Option<u64>,
 }
 
-/// A body that is still being received. Framed by its length if that is known or the whole body has been received, else in chunks for
-/// HTTP/1.1. For HTTP/1.0 it is collected first, or if it is too long for that, sent until the connection closes. The part that has
-/// been received is sent with the head.
+/// A body that is still being received. Framed by its length if that is known or the whole body has been received, else in
+/// chunks for HTTP/1.1. For HTTP/1.0 it is collected first, or if it is too long for that, sent until the connection closes.
+/// The part that has been received is sent with the head.
 async fn fill(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     response: &Response,
     peer: &mut ClientSupport,
     mut body: Arriving,
@@ -204,7 +212,7 @@ async fn fill(
     let mut ahead = Ahead::default();
     let waits = body.length.is_none() && peer.version == Version::H10;
     if waits {
-        ahead.wait(wire, &mut body.reader).await?;
+        ahead.wait(connection, &mut body.reader).await?;
     } else {
         ahead.gather(&mut body.reader);
     }
@@ -218,27 +226,27 @@ async fn fill(
         (None, Version::H11 | Version::H2) => Length::Chunked,
     };
     let chunked = matches!(length, Length::Chunked);
-    head(wire, response, *peer, length);
+    head(connection, response, *peer, length);
     *sent += ahead.bytes;
     if chunked && ahead.bytes > 0 {
         let size = usize::try_from(ahead.bytes).unwrap_or(usize::MAX);
-        response_writer::write_chunk_head(&mut wire.output, size);
+        response_writer::write_chunk_head(&mut connection.output, size);
         ahead.pieces.push(Bytes::from_static(CHUNK_END));
     }
     if ahead.is_whole {
-        return wire.send(&ahead.pieces).await;
+        return connection.send(&ahead.pieces).await;
     }
     // Also if only the head has been received: the upstream may pause for long after it.
-    wire.send(&ahead.pieces).await?;
+    connection.send(&ahead.pieces).await?;
     // Not kept for the length of a download, because its memory counts towards a limit.
     drop(ahead);
-    pump(wire, &mut body.reader, chunked, sent).await?;
+    pump(connection, &mut body.reader, chunked, sent).await?;
     let last = if chunked {
         Bytes::from_static(LAST_CHUNK)
     } else {
         Bytes::new()
     };
-    wire.send(&[last]).await
+    connection.send(&[last]).await
 }
 
 /// The part of a body that has been received before its head is sent.
@@ -267,11 +275,11 @@ impl Ahead {
     /// Collects a whole body, up to a limit: for HTTP/1.0, which has no chunks.
     async fn wait(
         &mut self,
-        wire: &mut ClientConnection,
+        connection: &mut ClientConnection,
         reader: &mut FillReader,
     ) -> Result<(), Gone> {
         while self.bytes < MOST_AHEAD {
-            match next(wire, reader).await? {
+            match next(connection, reader).await? {
                 Ok(Some(chunk)) => self.push(chunk),
                 Ok(None) => {
                     self.is_whole = true;
@@ -291,39 +299,41 @@ impl Ahead {
 
 /// Forwards a body as it is received.
 async fn pump(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     reader: &mut FillReader,
     chunked: bool,
     sent: &mut u64,
 ) -> Result<(), Gone> {
     loop {
-        let Ok(next) = next(wire, reader).await? else {
+        let Ok(next) = next(connection, reader).await? else {
             // The only possible signal is to close: the bytes sent so far are fewer than announced, so the client notices.
-            if !wire.output.is_empty() {
-                wire.send(&[]).await?;
+            if !connection.output.is_empty() {
+                connection.send(&[]).await?;
             }
             return Err(Gone::Closed);
         };
         let Some(chunk) = next else { return Ok(()) };
         *sent += chunk.len() as u64;
         if chunked {
-            response_writer::write_chunk_head(&mut wire.output, chunk.len());
-            wire.send(&[chunk, Bytes::from_static(CHUNK_END)]).await?;
+            response_writer::write_chunk_head(&mut connection.output, chunk.len());
+            connection
+                .send(&[chunk, Bytes::from_static(CHUNK_END)])
+                .await?;
         } else {
-            wire.send(&[chunk]).await?;
+            connection.send(&[chunk]).await?;
         }
     }
 }
 
 /// The next piece of a body. Ends with an error if the client disconnects, even while the upstream sends nothing.
 async fn next(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     reader: &mut FillReader,
 ) -> Result<Result<Option<Bytes>, FillError>, Gone> {
     tokio::select! {
         biased;
         next = reader.next() => Ok(next),
-        () = wire.vanished() => Err(Gone::Closed),
+        () = connection.vanished() => Err(Gone::Closed),
     }
 }
 
@@ -335,7 +345,7 @@ enum BodySource {
 
 /// Sends parts of a file or of a stored body.
 async fn send_parts(
-    wire: &mut ClientConnection,
+    connection: &mut ClientConnection,
     source: &BodySource,
     parts: Vec<Part>,
     sent: &mut u64,
@@ -344,10 +354,10 @@ async fn send_parts(
         match (part, source) {
             (Part::Bytes(bytes), _) => {
                 *sent += bytes.len() as u64;
-                wire.send(&[bytes.into()]).await?;
+                connection.send(&[bytes.into()]).await?;
             }
             (Part::Span { start, end }, BodySource::File(file)) => {
-                span::send(wire, file, start..end, sent).await?;
+                span::send(connection, file, start..end, sent).await?;
             }
             (Part::Span { start, end }, BodySource::Pieces(pieces)) => {
                 let mut at = start;
@@ -355,15 +365,15 @@ async fn send_parts(
                     let piece = read_verified(pieces, at, end).await?;
                     at += piece.len() as u64;
                     *sent += piece.len() as u64;
-                    wire.send(&[piece]).await?;
+                    connection.send(&[piece]).await?;
                 }
             }
         }
     }
-    if wire.output.is_empty() {
+    if connection.output.is_empty() {
         Ok(())
     } else {
-        wire.send(&[]).await
+        connection.send(&[]).await
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct AdaptiveLimit {
     responses_per_s: Option<f64>,
 }
 
-/// Responses since the last evaluation.
+/// The responses since the last evaluation.
 #[derive(Debug)]
 struct SampleWindow {
     started_at: Option<Instant>,
@@ -98,7 +98,7 @@ impl AdaptiveLimit {
         self.responses_per_s
     }
 
-    /// An outage has ended: starts low.
+    /// Starts with a low limit after an outage.
     pub(super) fn restart(&mut self) {
         self.set(MIN_LIMIT);
         self.is_slow_start = self.lowered.is_some();
@@ -159,7 +159,7 @@ impl AdaptiveLimit {
         }
         match previous.filter(|previous| previous.limit != now.limit) {
             Some(previous) if now.limit > previous.limit => {
-                // At the baseline latency the added slots do no harm, whatever they gain.
+                // At the baseline latency, added slots are harmless even if they gain nothing.
                 if is_congested && elasticity(previous, now) < MIN_ELASTICITY {
                     self.revert(previous.limit);
                 } else {
@@ -193,8 +193,8 @@ impl AdaptiveLimit {
     }
 
     /// The baseline, updated with the latency of one more window. It follows a decrease partly, because the minimum of many
-    /// windows is an outlier. It follows an increase slowly, and only while slots are free: with all slots taken, latency is
-    /// compared with it.
+    /// windows is an outlier. It follows an increase slowly, and only while slots are free, because with all slots in use, the
+    /// latency is compared with the baseline.
     fn baseline(&self, latency_s: f64, is_full: bool) -> f64 {
         match self.baseline_s {
             None => latency_s,
@@ -259,16 +259,16 @@ const MIN_LIMIT: usize = 2;
 /// raising it again takes seconds.
 const MAX_DECREASE: usize = 4;
 
-/// Responses that a window needs, however few the slots.
+/// The minimum number of responses in a window, for any number of slots.
 const MIN_RESPONSES: usize = 20;
 
 /// Minimum duration of a window, so that a burst of fast pages does not determine it.
 const MIN_WINDOW: Duration = Duration::from_millis(250);
 
-/// The share of a window's responses that makes it full: slots are free for a moment whenever one is handed over.
+/// The share of a window's responses with all slots in use that makes it full: slots are free briefly whenever one is handed over.
 const FULL_SHARE: f64 = 0.8;
 
-/// Latency up to this multiple of the baseline is normal: pages differ by as much.
+/// Latency up to this multiple of the baseline is normal, because pages differ by as much.
 const TOLERANCE: f64 = 2.0;
 
 /// Elasticity that makes a change of the limit worthwhile.
@@ -280,8 +280,8 @@ const SMOOTHING: f64 = 0.2;
 /// Maximum growth of the baseline per window: twofold in 35.
 const DRIFT: f64 = 1.02;
 
-/// Windows between two experiments after one that failed. It doubles with each further failure, so that an upstream which
-/// collapses above its limit is rarely overloaded.
+/// The number of windows between two experiments after a failed one. It doubles with each further failure, so that an upstream
+/// that collapses above its limit is rarely overloaded.
 const MIN_COOLDOWN: u32 = 4;
 const MAX_COOLDOWN: u32 = 16;
 

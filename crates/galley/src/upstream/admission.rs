@@ -1,9 +1,9 @@
-//! Which requests may take a free slot: one slot is reserved for writers, and a crawl leaves processors to others.
+//! Decides which requests may take a free slot: one slot is reserved for writers, and clients with many requests are throttled.
 //!
 //! Two rules besides the limit itself, for readers (requests of visitors, crawlers and refreshes):
 //!
 //! - *Reserved*: with three slots or more, readers never get the last one, so that a request that logs in, saves or orders
-//!   gets a slot immediately and not after somebody else's page.
+//!   gets a slot immediately and does not wait for another client's page.
 //! - *Throttled*: a client whose requests have been queued for a while demands more than the upstream can process. While
 //!   all processors of the machine are busy, it gets half of the slots: more would not generate more of its pages, but
 //!   would take processor time from hits, from the database and from the pages of others. If PHP waits for something else,
@@ -33,12 +33,12 @@ pub(super) struct SlotHolders {
 /// The circumstances of a request for a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionContext {
-    /// How long the request has waited so far.
+    /// The time that the request has waited.
     pub(super) waited: Duration,
     pub(super) free: Processors,
 }
 
-/// Whether the machine has a processor to spare for a throttled request.
+/// Whether the machine has a processor for a throttled request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Processors {
     /// All of them are busy, or it was not checked.
@@ -50,21 +50,21 @@ pub(super) enum Processors {
 /// The decision on a request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AdmissionDecision {
-    /// It gets one.
+    /// The request gets a slot.
     Admit,
-    /// No slot is free for it.
+    /// No slot is free for the request.
     Wait,
-    /// A slot is free, but reserved for others at the moment.
+    /// A slot is free, but currently reserved for others.
     Throttled,
 }
 
 impl SlotHolders {
-    /// Slots that are taken.
+    /// The number of slots in use.
     pub(super) fn all(&self) -> usize {
         self.all
     }
 
-    /// Whether no other reader would be admitted: the rest is reserved.
+    /// Whether no other reader would be admitted, because the remaining slots are reserved.
     pub(super) fn are_full(&self, limit: usize) -> bool {
         let writers = self.all - self.readers;
         self.all + reserved_slots(limit).saturating_sub(writers) >= limit
@@ -105,7 +105,7 @@ impl SlotHolders {
         }
     }
 
-    /// Releases it.
+    /// Releases a slot.
     pub(super) fn release(&mut self, identity: QueueIdentity) {
         self.all -= 1;
         if only_reads(identity.class) {
@@ -120,8 +120,8 @@ impl SlotHolders {
     }
 }
 
-/// Whether one more process can run beside `running` others without taking the last processor of `all`. One processor is left
-/// free for hits, if there is more than one.
+/// Whether one more process can run in addition to `running` others and leave one of `all` processors free for hits, if there is
+/// more than one.
 pub(super) fn processors(running: usize, all: usize) -> Processors {
     if running < all.saturating_sub(1).max(1) {
         Processors::Spare
@@ -130,7 +130,7 @@ pub(super) fn processors(running: usize, all: usize) -> Processors {
     }
 }
 
-/// Requests that only read: no login, no cart.
+/// Whether requests of the class only read: no login, no cart.
 fn only_reads(class: Class) -> bool {
     match class {
         Class::Editor | Class::Customer => false,
@@ -138,12 +138,12 @@ fn only_reads(class: Class) -> bool {
     }
 }
 
-/// Slots that readers never get. With two slots, one would be half of the capacity of a small machine.
+/// The number of slots that readers never get. With two slots, one would be half of the capacity of a small machine.
 fn reserved_slots(limit: usize) -> usize {
     usize::from(limit > 2)
 }
 
-/// A wait that indicates a standing queue and not a burst: a few pages take as long.
+/// The wait that distinguishes a standing queue from a burst, in which a few pages take as long.
 const STANDING_QUEUE_WAIT: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crawl_has_half_of_the_slots_while_processors_are_busy() {
+    fn a_crawler_gets_half_of_the_slots_while_processors_are_busy() {
         let (crawl, other) = (identity(Class::Visitor, 1), identity(Class::Visitor, 2));
         let long = STANDING_QUEUE_WAIT;
         let short = STANDING_QUEUE_WAIT / 2;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn released_slots_are_forgotten() {
+    fn released_slots_are_no_longer_counted() {
         let visitor = identity(Class::Visitor, 2);
         let mut holders = held(&[visitor, visitor, identity(Class::Editor, 2)]);
         for identity in [visitor, identity(Class::Editor, 2), visitor] {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_is_spare_where_another_stays_free() {
+    fn a_processor_is_spare_if_another_remains_free() {
         for (running, all, wanted) in [
             (0, 1, Processors::Spare),
             (1, 1, Processors::Busy),

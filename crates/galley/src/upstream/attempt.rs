@@ -7,9 +7,9 @@ use super::call::UpstreamCall;
 /// The state of an upstream when it responded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UpstreamHealth {
-    /// It responds as usual.
+    /// The upstream responds as usual.
     Usual,
-    /// All of its circuit breakers were open.
+    /// All circuit breakers of the upstream were open before this response.
     Recovered,
 }
 
@@ -32,11 +32,12 @@ pub(super) struct FailedAttempt {
 /// Whether the request may be sent again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// Nothing was received, and the request was not sent or its method is safe.
+    /// The upstream has not executed the request, or executing it twice is harmless: it was not sent, or its method is safe and
+    /// nothing was received.
     Harmless,
-    /// The server failed at it, and the method is safe: another server may answer.
+    /// The server failed, and the method is safe: another server may respond.
     Elsewhere,
-    /// The upstream may have executed it.
+    /// The upstream may have executed the request.
     Never,
 }
 
@@ -56,7 +57,7 @@ impl FailedAttempt {
         }
     }
 
-    /// All servers that may be asked have as many requests as they may have.
+    /// All servers that may be used have reached their limits of concurrent requests.
     pub(super) fn overloaded() -> Self {
         Self {
             failure: FillError::Overload,
@@ -64,15 +65,15 @@ impl FailedAttempt {
         }
     }
 
-    /// The client broke its streamed body off.
-    pub(super) fn broken_off() -> Self {
+    /// The client aborted its streamed body.
+    pub(super) fn upload_aborted() -> Self {
         Self {
             failure: FillError::Aborted,
             retry: Retry::Never,
         }
     }
 
-    /// The response broke off, or could not be read.
+    /// The response ended early, or could not be parsed.
     pub(super) fn received(failure: FillError, call: &UpstreamCall) -> Self {
         let retry = if call.is_safe() {
             Retry::Elsewhere
@@ -82,7 +83,7 @@ impl FailedAttempt {
         Self { failure, retry }
     }
 
-    /// Whether a server was reached and failed; failed connections are counted where they are opened.
+    /// Whether a server was reached and failed. Failed connection attempts are counted elsewhere.
     pub(super) fn is_after_connecting(&self) -> bool {
         !matches!(
             self.failure,
@@ -90,7 +91,7 @@ impl FailedAttempt {
         )
     }
 
-    /// Whether it counts as a failure of the server, for the circuit breaker.
+    /// Whether the circuit breaker counts the attempt as a failure of the server.
     pub(super) fn is_server_failure(&self) -> bool {
         matches!(self.failure, FillError::Connect | FillError::Timeout)
     }

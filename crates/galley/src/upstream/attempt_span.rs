@@ -1,4 +1,5 @@
-//! One attempt as a span of its request's trace, with the names of OpenTelemetry's HTTP conventions. Without a trace it does nothing.
+//! One attempt as a span of its request's trace, with the attribute names of OpenTelemetry's HTTP conventions. Does nothing
+//! without a trace.
 
 use galley_cache::fill::FillError;
 use galley_policy::trace_context::TraceParent;
@@ -9,10 +10,10 @@ use super::resolve::ResolvedName;
 use super::stream::ConnectAddress;
 use crate::telemetry::trace::{Attribute, OpenSpan, SpanKind};
 
-/// See the module. It ends when it is dropped.
+/// The span of one attempt, which ends when it is dropped; see the module.
 pub(super) struct AttemptSpan {
     open: Option<OpenSpan>,
-    /// The last server that was tried: earlier ones could not be reached.
+    /// The last server that was tried; earlier ones could not be reached.
     server: Option<ServerAttributes>,
 }
 
@@ -39,7 +40,7 @@ impl AttemptSpan {
         Self { open, server: None }
     }
 
-    /// Notes the FastCGI server that is tried.
+    /// Records the FastCGI server of the attempt.
     pub(super) fn tries_fastcgi(&mut self, server: &ConnectAddress) {
         if self.open.is_some() {
             self.server = Some(match server {
@@ -53,14 +54,14 @@ impl AttemptSpan {
         }
     }
 
-    /// Notes the HTTP server that is tried.
+    /// Records the HTTP server of the attempt.
     pub(super) fn tries_http(&mut self, server: &ResolvedName) {
         if self.open.is_some() {
             self.server = Some(ServerAttributes::of(server, "http"));
         }
     }
 
-    /// Begins the part of it that connects.
+    /// Begins a span for connecting.
     pub(super) fn begin_connect(&self) -> Option<OpenSpan> {
         let open = self.open.as_ref()?;
         Some(open.scope().begin("connect", SpanKind::Internal))
@@ -71,20 +72,20 @@ impl AttemptSpan {
         self.open.as_ref().map(OpenSpan::parent)
     }
 
-    /// Records the status of the response; the span continues until its end.
+    /// Records the status of the response. The span continues until the end of the response.
     pub(super) fn responded(mut self, status: StatusCode) -> Option<OpenSpan> {
         self.name_server();
         let mut open = self.open?;
         let code = status.as_u16();
         open.add(|| [Attribute::number("http.response.status_code", code.into())]);
-        // The conventions have it so for clients, whatever the status means to the visitor.
+        // The conventions define this for clients, regardless of what the status means to the visitor.
         if code >= 400 {
             open.fail(status.as_str());
         }
         Some(open)
     }
 
-    /// Ends it without a response.
+    /// Ends the span without a response.
     pub(super) fn failed(mut self, failure: FillError) {
         self.name_server();
         if let Some(mut open) = self.open {
@@ -119,7 +120,7 @@ impl ServerAttributes {
     }
 }
 
-/// Without the query, which may hold secrets.
+/// The attributes of the request, without the query, which may contain secrets.
 fn request_attributes(call: &UpstreamCall) -> [Attribute; 2] {
     let request = &call.request;
     let path = String::from_utf8_lossy(&request.path);

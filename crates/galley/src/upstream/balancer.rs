@@ -1,14 +1,16 @@
-//! Which of several servers gets a request.
+//! Chooses one of several servers for a request.
 //!
-//! Backup servers are chosen only while all others are out. A server that fails its health checks is chosen only when there is no
-//! other at all, so that a wrong `health_check` does not take a site down (Envoy: panic mode). Among those that remain:
+//! Backup servers are chosen only while all others are unavailable. A server that fails its health checks is chosen only if no
+//! other server is available, so that a wrong `health_check` does not take a site down (Envoy: panic mode). The methods for the
+//! remaining servers:
 //!
-//! - round robin by weight, smoothly, as nginx does it: each server gains its weight, the one with the most is chosen and pays the sum;
+//! - round robin by weight, smoothly, as in nginx: each server gains its weight; the server with the most is chosen, and the sum of
+//!   the weights is subtracted from it;
 //! - least connections: requests in progress in relation to the weight; round robin among equals;
-//! - affinity by weighted rendezvous hashing: the highest score of (key, server) wins, so that a server that goes or comes moves only
-//!   its own clients. The hash is the same on every node.
+//! - affinity by weighted rendezvous hashing: the server with the highest score of (key, server) is chosen, so that adding or
+//!   removing a server moves only the clients of that server. The hash is the same on every node.
 //!
-//! A server that has come back begins with a tenth of its weight, which rises during `slow_start`; affinity does not depend on it.
+//! A server that has recovered begins with a tenth of its weight, which rises during `slow_start`; affinity does not depend on it.
 
 use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
@@ -24,53 +26,53 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::call::UpstreamCall;
-use super::server_state::{ServerState, ServerTurn};
+use super::server_state::{ServerPermit, ServerState};
 
 /// Chooses servers for the requests of one pool.
 pub(super) struct Balancer {
     servers: Vec<BalancedServer>,
     balancing: Balancing,
-    /// What each server has gained in the round robin.
+    /// The gained weight of each server in the round robin.
     gained: RefCell<Vec<i64>>,
 }
 
 /// How servers are chosen.
 #[derive(Clone, Debug)]
 pub struct Balancing {
-    /// By what.
+    /// The method.
     pub method: BalanceMethod,
-    /// How long the weight of a server rises that has come back.
+    /// The time during which the weight of a recovered server rises.
     pub slow_start: Duration,
 }
 
-/// A server and its part of the requests.
+/// A server and its share of the requests.
 #[derive(Clone, Debug)]
 pub struct BalancedServer {
-    /// Shared with all who use it.
+    /// The state, shared by all users of the server.
     pub state: Arc<ServerState>,
-    /// Weight, limit, backup.
+    /// The weight, the limit, and whether the server is a backup.
     pub share: ServerShare,
 }
 
 /// The result of choosing.
 pub(super) enum ServerChoice {
-    /// This one.
+    /// A server.
     Server {
-        /// Its place among the servers.
+        /// The index of the server.
         index: usize,
-        /// To be held until the exchange has ended.
-        turn: ServerTurn,
+        /// The permit for one request, to be held until the exchange has ended.
+        permit: ServerPermit,
     },
-    /// Those that may be asked have as many requests as they may have.
+    /// All servers that may be used have reached their limits.
     Full,
-    /// None may be asked.
+    /// No server may be used.
     None,
 }
 
-/// Places of servers; more than these few are allocated.
+/// Indexes of servers; a longer list is allocated.
 type Indexes = SmallVec<[usize; 8]>;
 
-/// The hash of the client or the cookie that stays with one server.
+/// The hash of the client or cookie that determines the server.
 #[derive(Clone, Copy)]
 pub(super) struct AffinityKey(u64);
 
@@ -88,7 +90,7 @@ impl Balancer {
         self.servers.get(index).map(|server| &server.state)
     }
 
-    /// How long no request is sent to any server; zero if one may be used.
+    /// The time until a request may be sent to any server; zero if one may be used now.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         let pauses = self.servers.iter();
         let pauses = pauses.map(|server| server.state.breaker.pause(now));
@@ -100,18 +102,18 @@ impl Balancer {
         !self.servers.iter().any(|one| one.state.breaker.is_closed())
     }
 
-    /// The key of a request; `None` where the method needs none.
-    pub(super) fn key(&self, ask: &UpstreamCall) -> Option<AffinityKey> {
+    /// The affinity key of a request; `None` if the method needs none.
+    pub(super) fn key(&self, call: &UpstreamCall) -> Option<AffinityKey> {
         match &self.balancing.method {
             BalanceMethod::RoundRobin | BalanceMethod::LeastConnections => None,
-            BalanceMethod::Client => Some(AffinityKey::of_client(ask)),
+            BalanceMethod::Client => Some(AffinityKey::of_client(call)),
             BalanceMethod::Cookie(name) => Some(
-                AffinityKey::of_cookie(ask, name).unwrap_or_else(|| AffinityKey::of_client(ask)),
+                AffinityKey::of_cookie(call, name).unwrap_or_else(|| AffinityKey::of_client(call)),
             ),
         }
     }
 
-    /// Whether a server that is not among `tried` may be asked.
+    /// Whether a server that is not among `tried` may be used.
     pub(super) fn has_other(&self, tried: &[usize], now: Instant) -> bool {
         let mut servers = self.servers.iter().enumerate();
         tried.len() < self.servers.len()
@@ -120,7 +122,7 @@ impl Balancer {
             })
     }
 
-    /// A server that is not among `tried`, with a turn at it.
+    /// Chooses a server that is not among `tried`, with a permit for one request.
     pub(super) fn choose(
         &self,
         key: Option<AffinityKey>,
@@ -131,18 +133,18 @@ impl Balancer {
         if candidates.is_empty() {
             return ServerChoice::None;
         }
-        // Another thread may take the last turn between the choice and the entry.
+        // Another thread may take the last permit after the choice.
         while let Some(index) = self.best(&candidates, key, now) {
             let server = self.servers.get(index);
-            if let Some(turn) = server.and_then(|one| one.state.enter(one.share.max)) {
-                return ServerChoice::Server { index, turn };
+            if let Some(permit) = server.and_then(|one| one.state.enter(one.share.max)) {
+                return ServerChoice::Server { index, permit };
             }
             candidates.retain(|one| *one != index);
         }
         ServerChoice::Full
     }
 
-    /// The same, after waiting for a turn if there is none; [`ServerChoice::Full`] after `longest`. Cancel-safe.
+    /// Chooses a server, and waits for a permit if there is none; [`ServerChoice::Full`] after `longest`. Cancel-safe.
     pub(super) async fn wait(
         &self,
         key: Option<AffinityKey>,
@@ -153,13 +155,13 @@ impl Balancer {
         loop {
             let now = Instant::now();
             match self.choose(key, tried, now) {
-                ServerChoice::Full if now < end => tokio::time::sleep(BETWEEN_LOOKS).await,
+                ServerChoice::Full if now < end => tokio::time::sleep(RETRY_INTERVAL).await,
                 choice => return choice,
             }
         }
     }
 
-    /// The servers of the first group that has one: those in use, backups, those that fail their checks.
+    /// The servers of the first group that is not empty: servers in use, backups in use, servers that fail their checks.
     fn candidates(&self, tried: &[usize], now: Instant) -> Indexes {
         let group = |is_wanted: &dyn Fn(&BalancedServer) -> bool| -> Indexes {
             let open = self.servers.iter().enumerate().filter(|(index, server)| {
@@ -180,11 +182,11 @@ impl Balancer {
     }
 
     fn best(&self, candidates: &[usize], key: Option<AffinityKey>, now: Instant) -> Option<usize> {
-        let with_room = candidates.iter().copied().filter(|index| {
+        let below_limit = candidates.iter().copied().filter(|index| {
             let server = self.servers.get(*index);
-            server.is_some_and(|one| one.share.max.is_none_or(|max| one.state.has_room(max)))
+            server.is_some_and(|one| one.share.max.is_none_or(|max| one.state.has_capacity(max)))
         });
-        let open: Indexes = with_room.collect();
+        let open: Indexes = below_limit.collect();
         match (key, &self.balancing.method) {
             (Some(key), _) => self.highest_score(&open, key),
             (None, BalanceMethod::LeastConnections) => {
@@ -215,7 +217,7 @@ impl Balancer {
         Some(index)
     }
 
-    /// Those with the fewest requests in progress, in relation to their weights.
+    /// The servers with the fewest requests in progress, in relation to their weights.
     fn least_loaded(&self, open: &[usize], now: Instant) -> Indexes {
         let mut least = Indexes::new();
         let mut lowest: Option<(u64, u64)> = None;
@@ -225,9 +227,12 @@ impl Balancer {
             };
             let requests = server.state.in_flight() as u64 + 1;
             let weight = u64::from(self.weight(server, now));
-            let order = lowest.map_or(std::cmp::Ordering::Less, |(others, their_weight)| {
-                (requests * their_weight).cmp(&(others * weight))
-            });
+            let order = lowest.map_or(
+                std::cmp::Ordering::Less,
+                |(other_requests, other_weight)| {
+                    (requests * other_weight).cmp(&(other_requests * weight))
+                },
+            );
             if order.is_lt() {
                 least.clear();
                 lowest = Some((requests, weight));
@@ -251,7 +256,7 @@ impl Balancer {
         best.map(|(index, _)| index)
     }
 
-    /// The weight at this moment, in hundredths.
+    /// The current weight, in hundredths.
     fn weight(&self, server: &BalancedServer, now: Instant) -> u32 {
         let whole = server.share.weight.saturating_mul(WHOLE);
         let Some(returned) = server.state.returned() else {
@@ -273,12 +278,12 @@ impl Balancer {
 }
 
 impl AffinityKey {
-    fn of_client(ask: &UpstreamCall) -> Self {
-        Self::of(&Network::of(ask.client_address))
+    fn of_client(call: &UpstreamCall) -> Self {
+        Self::of(&Network::of(call.client_address))
     }
 
-    fn of_cookie(ask: &UpstreamCall, name: &str) -> Option<Self> {
-        let fields = ask.request.fields.iter();
+    fn of_cookie(call: &UpstreamCall, name: &str) -> Option<Self> {
+        let fields = call.request.fields.iter();
         let mut cookies = fields.filter(|(field, _)| *field == header::COOKIE);
         cookies.find_map(|(_, value)| {
             let mut pairs = cookie::pairs(value.as_bytes());
@@ -293,7 +298,8 @@ impl AffinityKey {
         Self(hasher.finish())
     }
 
-    /// Weighted rendezvous hashing (Schindelhauer and Schomaker, 2005): -weight / ln(u), with u the hash as a number between 0 and 1.
+    /// Weighted rendezvous hashing (Schindelhauer and Schomaker, 2005): -weight / ln(u), with u the hash as a number between 0
+    /// and 1.
     fn score(self, address: &str, weight: u32) -> f64 {
         let mut hasher = SipHasher13::new_with_keys(self.0, 0);
         hasher.write(address.as_bytes());
@@ -306,14 +312,14 @@ impl AffinityKey {
     }
 }
 
-/// Between two attempts to get a turn. Requests of one pool queue for a slot, of which there are at most as many as turns;
-/// only those of several pools at one server, or after a choice by affinity, find none.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
+/// The interval between two attempts to get a permit. Requests of one pool queue for a slot, and there are at most as many slots as
+/// permits; a permit is missing only if several pools use one server, or after a choice by affinity.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A weight in the unit in which it rises.
+/// The full weight in the unit in which it rises.
 const WHOLE: u32 = 100;
 
-/// What part of its weight a server begins with: enough to be seen, as in Envoy.
+/// The share of its weight with which a server begins: enough to be noticed, as in Envoy.
 const SLOW_START_FLOOR: f64 = 0.1;
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 //!
 //! ```text
 //!            FAILURES in a row                     pause over: one request probes
-//!   closed ------------------> open (500 ms ...) ---------------------------------------> probing
+//!            FAILURES in a row                     pause over: one request probes
 //!     ^                          ^                                                         |   |
 //!     |                          +---- it fails: twice the pause, up to 8 s ---------------+   |
 //!     +------------------------------- a response arrives -------------------------------------+
 //! ```
-//! Failures are connections that cannot be established and responses that do not begin in time. Any response, whatever its status
-//! and even if it breaks off, proves that the server is there. The outcome of a request sent before the breaker opened is ignored. A
-//! cancelled probe (its client disconnected) lets the next request probe immediately.
+//! Failures are connections that cannot be established and responses that do not begin in time. Any response, even with an error
+//! status or if it ends early, proves that the server is reachable. The outcome of a request sent before the breaker opened is
+//! ignored. A canceled probe (its client disconnected) lets the next request probe immediately.
 //!
 //! While the breaker is open, requests fail immediately instead of holding a slot until they time out.
 
@@ -28,16 +28,16 @@ pub(super) struct Breaker {
     shared: Mutex<BreakerShared>,
     site: String,
     address: String,
-    /// How often it has opened.
+    /// The number of times that the breaker has opened.
     pauses: AtomicU64,
 }
 
 #[derive(Debug)]
 struct BreakerShared {
     state: BreakerState,
-    /// When it last opened from closed, or closed.
+    /// The time when the breaker last opened from closed, or closed.
     since: Option<Instant>,
-    /// When it last closed.
+    /// The time when the breaker last closed.
     resumed: Option<Instant>,
 }
 
@@ -48,7 +48,7 @@ enum BreakerState {
     Probing { pause: Duration },
 }
 
-/// A request that the breaker has admitted; record its outcome.
+/// A request that the breaker has admitted. The caller records its outcome.
 #[must_use = "dropped, it counts as cancelled"]
 pub(super) struct Attempt<'b> {
     breaker: &'b Breaker,
@@ -70,17 +70,17 @@ impl Breaker {
         }
     }
 
-    /// How often it has opened.
+    /// The number of times that the breaker has opened.
     pub(super) fn pauses(&self) -> u64 {
         self.pauses.load(Ordering::Relaxed)
     }
 
-    /// When it last opened or closed; `None`: it was never open.
+    /// The time when the breaker last opened or closed; `None`: it was never open.
     pub(super) fn since(&self) -> Option<Instant> {
         self.lock().since
     }
 
-    /// When it last closed.
+    /// The time when the breaker last closed.
     pub(super) fn resumed(&self) -> Option<Instant> {
         self.lock().resumed
     }
@@ -117,7 +117,7 @@ impl Breaker {
         })
     }
 
-    /// Closes it: the server is known to respond.
+    /// Closes the breaker, because the server is known to respond.
     pub(super) fn close(&self) {
         let mut shared = self.lock();
         if !shared.is_closed() {
@@ -148,10 +148,10 @@ impl BreakerShared {
 }
 
 impl Attempt<'_> {
-    /// Records an outcome. True if it closes the breaker.
+    /// Records an outcome. Returns whether it closes the breaker.
     pub(super) fn record<T>(self, outcome: &Result<T, FailedAttempt>) -> bool {
         match outcome {
-            Err(broken) if broken.is_server_failure() => {
+            Err(failed) if failed.is_server_failure() => {
                 self.failed();
                 false
             }
@@ -159,7 +159,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// A response arrived. True if it closes the breaker.
+    /// Records a response. Returns whether it closes the breaker.
     pub(super) fn succeeded(mut self) -> bool {
         self.is_settled = true;
         let breaker = self.breaker;
@@ -180,7 +180,7 @@ impl Attempt<'_> {
         true
     }
 
-    /// The connection failed, or no response began in time.
+    /// Records that the connection failed, or that no response began in time.
     pub(super) fn failed(mut self) {
         self.is_settled = true;
         let breaker = self.breaker;
@@ -221,13 +221,13 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// Consecutive failures that open the breaker.
+/// The number of consecutive failures that open the breaker.
 const FAILURES: u32 = 5;
 
-/// Longer than a restart.
+/// The first pause: longer than a restart.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 
-/// A repaired upstream is noticed within this time.
+/// The longest pause: a repaired upstream is used again within this time.
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 
 #[cfg(test)]

@@ -14,13 +14,13 @@ use crate::body::RequestBody;
 use crate::body::streamed_body::StreamedBody;
 use crate::telemetry::trace::{OpenSpan, SpanKind, TraceScope};
 
-/// One request for an upstream, complete.
+/// One complete request for an upstream.
 pub struct UpstreamCall {
     /// Method, path and fields as they are sent.
     pub request: UpstreamRequest,
     /// The script that FastCGI runs; HTTP upstreams ignore it.
     pub script: Option<Script>,
-    /// The class under which it is queued.
+    /// The class under which the request is queued.
     pub class: Class,
     /// The client's address.
     pub client_address: IpAddr,
@@ -38,14 +38,14 @@ pub struct UpstreamCall {
     pub timeouts: UpstreamTimeouts,
     /// Receives interim responses; `None`: they are dropped. FastCGI has none.
     pub interim: Option<InterimSender>,
-    /// The protocol that its client requests instead of HTTP; HTTP upstreams only.
+    /// The protocol that the client requests instead of HTTP; HTTP upstreams only.
     pub switch: Option<Switch>,
-    /// The span that it is part of; `None`: it is not traced.
+    /// The span that contains the request's spans; `None`: the request is not traced.
     pub trace: Option<TraceScope>,
 }
 
 impl UpstreamCall {
-    /// The class and client under which it is queued.
+    /// The class and client under which the request is queued.
     pub fn queue_identity(&self) -> QueueIdentity {
         QueueIdentity {
             class: self.class,
@@ -53,7 +53,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Begins a part of its trace that is Galley's own work.
+    /// Begins a span of the request's trace for work inside Galley.
     pub fn begin_span(&self, name: &'static str) -> Option<OpenSpan> {
         let trace = self.trace.as_ref()?;
         Some(trace.begin(name, SpanKind::Internal))
@@ -87,17 +87,17 @@ impl UpstreamCall {
         }
     }
 
-    /// Whether the client has broken its streamed body off, so that the exchange cannot end well.
-    pub(super) fn is_broken_off(&self) -> bool {
+    /// Whether the client has aborted its streamed body, so that the exchange cannot succeed.
+    pub(super) fn is_upload_aborted(&self) -> bool {
         self.body.streamed().is_some_and(StreamedBody::is_broken)
     }
 
-    /// Whether the upstream may have received a part of the streamed body: the sent part is gone.
+    /// Whether the upstream may have received a part of the streamed body; that part is no longer in memory.
     pub(super) fn is_body_spent(&self) -> bool {
         self.body.streamed().is_some_and(StreamedBody::is_taken)
     }
 
-    /// Whether the method is safe (RFC 9110 §9.2.1), so that sending it twice does no harm.
+    /// Whether the method is safe (RFC 9110 §9.2.1), so that the request may be sent twice.
     pub fn is_safe(&self) -> bool {
         matches!(self.request.method.as_str(), "GET" | "HEAD" | "OPTIONS")
     }

@@ -3,10 +3,10 @@
 //! The variables come from typed values only (`galley_policy::cgi`). The error stream of PHP is logged with the id of the
 //! request.
 //!
-//! Connections are not reused. A connection belongs to one worker, and nothing in the protocol tells whether that worker is
-//! free: after `fastcgi_finish_request()`, as in each run of WordPress's scheduler, the response has ended and the script
-//! goes on. The next request on that connection would wait for it while other workers are idle. An idle connection also
-//! occupies a worker. A new connection reaches any free worker, and costs about 20 us beside PHP's milliseconds.
+//! Connections are not reused. A connection belongs to one worker, and the protocol does not show whether that worker is free:
+//! after `fastcgi_finish_request()`, as in each run of WordPress's scheduler, the response has ended and the script continues.
+//! The next request on that connection would wait for it while other workers are idle. An idle connection also occupies a
+//! worker. A new connection reaches any free worker, and costs about 20 us compared with PHP's milliseconds.
 
 use std::io;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ use super::incoming::{IncomingBody, IncomingResponse};
 use super::spec::{ExchangeEnd, FastCgiAddress, PoolSpec};
 use super::stats::UpstreamStats;
 use super::stream::{ConnectAddress, UpstreamStream};
-use super::strict::Refusals;
+use super::strict::RejectionLog;
 
-/// Connects to one application.
+/// The connections to one FastCGI upstream.
 pub(super) struct FastCgiUpstream {
     site: Arc<str>,
     servers: Vec<ConnectAddress>,
@@ -40,7 +40,7 @@ pub(super) struct FastCgiUpstream {
     first_byte_timeout: Duration,
     read_timeout: Duration,
     end: ExchangeEnd,
-    refusals: Refusals,
+    rejections: RejectionLog,
 }
 
 impl FastCgiUpstream {
@@ -58,16 +58,17 @@ impl FastCgiUpstream {
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
             end: spec.end,
-            refusals: Refusals::new(&spec.site, stats),
+            rejections: RejectionLog::new(&spec.site, stats),
         }
     }
 
-    /// The servers, as they are chosen.
+    /// Chooses the servers.
     pub(super) fn balancer(&self) -> &Balancer {
         &self.balancer
     }
 
-    /// One attempt, at a server that is not among `tried`; adds those that were tried. Servers that cannot be reached are passed over.
+    /// Makes one attempt, at a server that is not among `tried`; adds the servers that were tried. Skips servers that cannot be
+    /// reached.
     pub(super) async fn send(
         &self,
         call: &UpstreamCall,
@@ -78,8 +79,8 @@ impl FastCgiUpstream {
         let mut last = FailedAttempt::paused();
         loop {
             let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
-            let (index, turn) = match choice {
-                ServerChoice::Server { index, turn } => (index, turn),
+            let (index, permit) = match choice {
+                ServerChoice::Server { index, permit } => (index, permit),
                 ServerChoice::Full => return Err(FailedAttempt::overloaded()),
                 ServerChoice::None => return Err(last),
             };
@@ -93,9 +94,9 @@ impl FastCgiUpstream {
             };
             let outcome = self.exchange(call, index, tried, span).await;
             let was_alone = self.balancer.is_paused();
-            let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
+            let health = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
             match outcome {
-                Ok(incoming) => return Ok((incoming.with_turn(turn), standing)),
+                Ok(incoming) => return Ok((incoming.with_permit(permit), health)),
                 Err(failed) if failed.failure == FillError::Connect => {
                     if let Some(state) = self.balancer.state(index) {
                         state.count_failure();
@@ -150,10 +151,10 @@ impl FastCgiUpstream {
             errors: Errors::new(&self.site, &call.request.host, &call.request_id),
         };
         let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
-        let head = reading.head(&self.refusals);
+        let head = reading.head(&self.rejections);
         match call.body.pace().within(first_byte_timeout, head).await {
             Err(_elapsed) => Err(FailedAttempt::sent(FillError::Timeout, call)),
-            Ok(Err(_)) if call.is_broken_off() => Err(FailedAttempt::broken_off()),
+            Ok(Err(_)) if call.is_upload_aborted() => Err(FailedAttempt::upload_aborted()),
             Ok(Err((failure, received))) if received => Err(FailedAttempt::received(failure, call)),
             Ok(Err((failure, _))) => Err(FailedAttempt::sent(failure, call)),
             Ok(Ok((status, fields, reading))) => {
@@ -197,8 +198,8 @@ impl FastCgiUpstream {
         }
     }
 
-    /// Connects. With no other server to go to, with a few retries: a restart takes less than a second, and a unix socket with a full
-    /// listen queue fails at once instead of waiting.
+    /// Connects. If no other server may be used, retries a few times: a restart takes less than a second, and a unix socket with a
+    /// full listen queue fails at once instead of waiting.
     async fn connect(
         &self,
         index: usize,
@@ -226,8 +227,8 @@ impl FastCgiUpstream {
     }
 }
 
-/// Between two connection attempts.
+/// The pause between two connection attempts.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Refused connections that are treated as a restart: 150 ms, so that a dead PHP is noticed early.
+/// The number of refused connections that are treated as a restart: 150 ms, so that a dead PHP is noticed early.
 const RESTART_PATIENCE: u32 = 3;

@@ -18,45 +18,45 @@ use tokio::time::timeout;
 
 use super::spec::ExchangeEnd;
 use super::stream::UpstreamStream;
-use super::strict::Refusals;
+use super::strict::RejectionLog;
 use crate::body::RequestBodyReader;
 use crate::body::streamed_body::UploadPace;
 
 /// A response in progress.
 pub(super) struct FastCgiBody {
     pub(super) connection: Option<FastCgiConnection<UpstreamStream>>,
-    /// Its index in the servers of the upstream.
+    /// The index of the server in the upstream.
     pub(super) server: usize,
     pub(super) body: RequestBodySource,
     pub(super) splitter: Splitter,
     pub(super) first: Bytes,
     pub(super) ended: Option<EndStatus>,
     pub(super) read_timeout: Duration,
-    /// How the request's own body advances.
+    /// The progress of the request's own body.
     pub(super) upload: UploadPace,
     pub(super) end: ExchangeEnd,
     pub(super) errors: Errors,
 }
 
 impl FastCgiBody {
-    /// Reads to the end of the CGI head. The flag of an error: whether part of the response was received.
+    /// Reads to the end of the CGI head. Errors state whether a part of the response was received.
     pub(super) async fn head(
         mut self,
-        refusals: &Refusals,
+        rejections: &RejectionLog,
     ) -> Result<(StatusCode, HeaderMap, Self), (FillError, bool)> {
         let server = self.server;
-        let refused = |reason: &dyn fmt::Display| {
-            refusals.log(server, reason);
+        let rejected = |reason: &dyn fmt::Display| {
+            rejections.log(server, reason);
             (FillError::Malformed, true)
         };
         loop {
             match self.event().await {
                 Ok(FastCgiEvent::Stdout(piece)) => {
                     let SplitOutput { head, body } =
-                        self.splitter.push(piece).map_err(|bad| refused(&bad))?;
+                        self.splitter.push(piece).map_err(|bad| rejected(&bad))?;
                     if let Some(head) = head {
                         self.first = body;
-                        let (status, fields) = cgi::answer(&head).map_err(|bad| refused(&bad))?;
+                        let (status, fields) = cgi::answer(&head).map_err(|bad| rejected(&bad))?;
                         return Ok((status, fields, self));
                     }
                 }
@@ -110,13 +110,14 @@ impl FastCgiBody {
         }
     }
 
-    /// Reads to the end and discards the body.
+    /// Reads the body to its end and discards it.
     pub(super) async fn skip(&mut self) -> Result<Option<Bytes>, FillError> {
         while self.chunk().await?.is_some() {}
         Ok(None)
     }
 
-    /// PHP ends with a status other than 0 after a fatal error: its output until then is not a complete page.
+    /// Whether the response is complete. PHP ends with a status other than 0 after a fatal error: its output until then is not
+    /// a complete page.
     pub(super) fn ended_well(&self) -> bool {
         self.ended.is_some_and(|end| {
             end.app_status == 0 && end.protocol_status == ProtocolStatus::RequestComplete
@@ -211,8 +212,8 @@ pub(super) fn failure(error: &Error) -> FillError {
     }
 }
 
-/// Maximum length of one line of the error stream.
+/// The maximum length of one line of the error stream, in bytes.
 const LONGEST_LINE: usize = 4096;
 
-/// Maximum number of lines per request: a plugin that warns in a loop does not fill the disk.
+/// The maximum number of lines per request, so that a plugin that warns in a loop does not fill the disk.
 const MOST_LINES: usize = 50;

@@ -1,7 +1,7 @@
-//! One health check: a request to one server, and whether its status is a good one.
+//! One health check: a request to one server, and whether its status passes.
 //!
-//! A check has a connection of its own, so that it says something about connecting too, and takes no slot of a visitor. What the server
-//! says beyond its status is not read.
+//! A check has a separate connection, so that it tests connecting, too, and uses no slot of a visitor. Only the status of the
+//! response is read.
 
 use std::fmt;
 use std::io;
@@ -33,13 +33,13 @@ pub struct HealthCheck {
     pub path: String,
     /// The folder of FastCGI scripts.
     pub root: Option<PathBuf>,
-    /// For the whole of it.
+    /// The timeout for the complete check.
     pub timeout: Duration,
     /// Statuses that pass; empty: 200 to 399.
     pub statuses: Vec<u16>,
 }
 
-/// Where a server is checked.
+/// The server to check.
 #[derive(Clone, Debug)]
 pub enum CheckTarget {
     /// Over FastCGI.
@@ -48,9 +48,9 @@ pub enum CheckTarget {
     Http {
         /// Name or address, without `[...]`.
         host: String,
-        /// Its port.
+        /// The port.
         port: u16,
-        /// How it is spoken with over TLS; `None`: in plain.
+        /// The TLS client; `None`: plain HTTP.
         tls: Option<Arc<UpstreamTlsClient>>,
     },
 }
@@ -58,11 +58,11 @@ pub enum CheckTarget {
 /// Why a server did not pass.
 #[derive(Debug)]
 pub enum CheckFailure {
-    /// Nothing came in time.
+    /// No response in time.
     Timeout,
-    /// It cannot be reached, or broke off.
+    /// The server cannot be reached, or ended the response early.
     Broken(String),
-    /// Another status.
+    /// The response has another status.
     Status(u16),
 }
 
@@ -83,22 +83,24 @@ impl HealthCheck {
     async fn status(&self, target: &CheckTarget) -> Result<u16, CheckFailure> {
         match target {
             CheckTarget::FastCgi(FastCgiAddress::Unix(path)) => {
-                self.ask_fastcgi(UnixStream::connect(path).await?).await
+                self.status_over_fastcgi(UnixStream::connect(path).await?)
+                    .await
             }
             CheckTarget::FastCgi(FastCgiAddress::Tcp(address)) => {
-                self.ask_fastcgi(TcpStream::connect(address).await?).await
+                self.status_over_fastcgi(TcpStream::connect(address).await?)
+                    .await
             }
             CheckTarget::Http { host, port, tls } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await?;
                 match tls {
-                    Some(tls) => self.ask_http(tls.connect(stream).await?).await,
-                    None => self.ask_http(stream).await,
+                    Some(tls) => self.status_over_http(tls.connect(stream).await?).await,
+                    None => self.status_over_http(stream).await,
                 }
             }
         }
     }
 
-    async fn ask_http<S>(&self, stream: S) -> Result<u16, CheckFailure>
+    async fn status_over_http<S>(&self, stream: S) -> Result<u16, CheckFailure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -111,19 +113,19 @@ impl HealthCheck {
         let (mut sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(CheckFailure::broken)?;
-        let asking = sender.send_request(request);
-        tokio::pin!(asking, connection);
-        // Ends with the head: the body is of no interest.
+        let exchange = sender.send_request(request);
+        tokio::pin!(exchange, connection);
+        // Ends with the head: the body is not needed.
         tokio::select! {
-            answer = &mut asking => answer.map(|answer| answer.status().as_u16()).map_err(CheckFailure::broken),
+            response = &mut exchange => response.map(|response| response.status().as_u16()).map_err(CheckFailure::broken),
             ended = &mut connection => {
                 ended.map_err(CheckFailure::broken)?;
-                asking.await.map(|answer| answer.status().as_u16()).map_err(CheckFailure::broken)
+                exchange.await.map(|response| response.status().as_u16()).map_err(CheckFailure::broken)
             }
         }
     }
 
-    async fn ask_fastcgi(
+    async fn status_over_fastcgi(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
     ) -> Result<u16, CheckFailure> {
@@ -144,8 +146,8 @@ impl HealthCheck {
                 FastCgiEvent::Stdout(bytes) => {
                     let output = splitter.push(bytes).map_err(CheckFailure::broken)?;
                     if let Some(head) = output.head {
-                        let answer = cgi::answer(&head).map_err(CheckFailure::broken)?;
-                        return Ok(answer.0.as_u16());
+                        let response = cgi::answer(&head).map_err(CheckFailure::broken)?;
+                        return Ok(response.0.as_u16());
                     }
                 }
                 FastCgiEvent::Stderr(_) => {}
@@ -156,7 +158,7 @@ impl HealthCheck {
         }
     }
 
-    /// What PHP-FPM compares with its `ping.path`, and else runs as a script.
+    /// The variables of the request. PHP-FPM compares them with its `ping.path`, and otherwise runs the script that they name.
     fn variables(&self) -> Vec<Variable<'_>> {
         let path = self.path.as_bytes();
         let root = self.root.as_deref().unwrap_or(Path::new("/"));
@@ -184,7 +186,7 @@ impl HealthCheck {
 }
 
 impl CheckTarget {
-    /// The same server as that of an HTTP upstream.
+    /// The server of an HTTP upstream.
     pub fn of_http(server: &HttpServer) -> Self {
         let host = server.host.trim_start_matches('[').trim_end_matches(']');
         Self::Http {
@@ -217,5 +219,5 @@ impl fmt::Display for CheckFailure {
     }
 }
 
-/// By which the server's log tells checks from visitors.
+/// The name by which the server's log distinguishes checks from visitors.
 const AGENT: &str = "Galley health check";

@@ -33,10 +33,10 @@ use super::http1_body::{HttpBody, HttpShared, HyperRequestBody, Link};
 use super::idle::IdleConnections;
 use super::incoming::{IncomingBody, IncomingResponse};
 use super::resolve::ResolvedName;
-use super::server_state::{ServerState, ServerTurn};
+use super::server_state::{ServerPermit, ServerState};
 use super::spec::{HttpServer, PoolSpec};
 use super::stats::UpstreamStats;
-use super::strict::{self, Refusals, Strict};
+use super::strict::{self, RejectionLog, Strict};
 use crate::body::streamed_body::UploadPace;
 use crate::tls::UpstreamTlsClient;
 
@@ -49,26 +49,30 @@ pub(super) struct HttpConnections {
     connect_timeout: Duration,
     first_byte_timeout: Duration,
     read_timeout: Duration,
-    refusals: Refusals,
+    rejections: RejectionLog,
 }
 
 struct HttpPeer {
     name: ResolvedName,
     /// `None`: plain HTTP.
     tls: Option<Arc<UpstreamTlsClient>>,
-    /// Idle connections to it, over all pools.
+    /// The number of idle connections to the server, over all pools.
     idle: Arc<AtomicUsize>,
     site: String,
-    /// When a failed handshake was last logged.
+    /// The time when a failed handshake was last logged.
     warned_at: Cell<Option<Instant>>,
 }
 
 impl HttpPeer {
-    /// Logs why a handshake failed: the general message about a failed connection would hide an untrusted certificate
+    /// Logs why a handshake failed: the general message about a failed connection would not mention an untrusted certificate
     /// authority.
     fn warn_once(&self, error: &std::io::Error) {
         let now = Instant::now();
-        if self.warned_at.get().is_none_or(|at| now - at >= TELL_EVERY) {
+        if self
+            .warned_at
+            .get()
+            .is_none_or(|at| now - at >= WARNING_INTERVAL)
+        {
             self.warned_at.set(Some(now));
             let (site, upstream) = (&self.site, self.name.host());
             tracing::error!(site, upstream, %error, "the TLS handshake with the upstream failed");
@@ -82,7 +86,7 @@ struct ReadyConnection<'c> {
     /// The server, and its index.
     server: (usize, &'c HttpPeer),
     attempt: Attempt<'c>,
-    turn: ServerTurn,
+    permit: ServerPermit,
 }
 
 impl HttpConnections {
@@ -111,16 +115,16 @@ impl HttpConnections {
             connect_timeout: spec.connect_timeout,
             first_byte_timeout: spec.first_byte_timeout,
             read_timeout: spec.read_timeout,
-            refusals: Refusals::new(&spec.site, stats),
+            rejections: RejectionLog::new(&spec.site, stats),
         }
     }
 
-    /// The servers, as they are chosen.
+    /// Chooses the servers.
     pub(super) fn balancer(&self) -> &Balancer {
         &self.balancer
     }
 
-    /// One attempt, at a server that is not among `tried`; adds those that were tried.
+    /// Makes one attempt, at a server that is not among `tried`; adds the servers that were tried.
     pub(super) async fn send(
         &self,
         call: &UpstreamCall,
@@ -131,12 +135,12 @@ impl HttpConnections {
             connection,
             server: (index, server),
             attempt,
-            turn,
+            permit,
         } = self.connection(call, tried, span).await?;
         let outcome = self.exchange(call, connection, index, server, span).await;
         let was_alone = self.balancer.is_paused();
-        let standing = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
-        outcome.map(|incoming| (incoming.with_turn(turn), standing))
+        let health = UpstreamHealth::of(attempt.record(&outcome) && was_alone);
+        outcome.map(|incoming| (incoming.with_permit(permit), health))
     }
 
     async fn exchange(
@@ -155,20 +159,20 @@ impl HttpConnections {
         let first_byte_timeout = call.timeouts.first_byte.unwrap_or(self.first_byte_timeout);
         connection.watch.begin();
         let sending = connection.sender.send_request(request);
-        let answer = match call.body.pace().within(first_byte_timeout, sending).await {
+        let response = match call.body.pace().within(first_byte_timeout, sending).await {
             Err(_elapsed) => return Err(FailedAttempt::sent(FillError::Timeout, call)),
             Ok(Err(error)) => return Err(self.failed(call, &error, &connection, index)),
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(response)) => response,
         };
         drop(unanswered);
-        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return self.switched(call, answer, server).await;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return self.switched(call, response, server).await;
         }
-        if let Err(bad) = strict::check(&answer) {
-            self.refusals.log(index, &bad);
+        if let Err(bad) = strict::check(&response) {
+            self.rejections.log(index, &bad);
             return Err(FailedAttempt::sent(FillError::Malformed, call));
         }
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         let reading = HttpBody {
             body,
             connection: Some((index, connection)),
@@ -183,13 +187,13 @@ impl HttpConnections {
         if parts.status == StatusCode::RESET_CONTENT
             && let Err((failure, bad)) = incoming.without_content().await
         {
-            self.refusals.log(index, &bad);
+            self.rejections.log(index, &bad);
             return Err(FailedAttempt::sent(failure, call));
         }
         Ok(incoming)
     }
 
-    /// The error of an attempt that hyper gave up.
+    /// The error of an attempt that hyper has failed.
     fn failed(
         &self,
         call: &UpstreamCall,
@@ -197,15 +201,15 @@ impl HttpConnections {
         connection: &Link,
         server: usize,
     ) -> FailedAttempt {
-        if call.is_broken_off() {
-            return FailedAttempt::broken_off();
+        if call.is_upload_aborted() {
+            return FailedAttempt::upload_aborted();
         }
-        if let Some(bad) = connection.watch.refused() {
-            self.refusals.log(server, &bad);
+        if let Some(bad) = connection.watch.rejected() {
+            self.rejections.log(server, &bad);
             return FailedAttempt::sent(FillError::Malformed, call);
         }
         if error.is_parse() {
-            self.refusals.log(server, error);
+            self.rejections.log(server, error);
             return FailedAttempt::sent(FillError::Malformed, call);
         }
         if error.is_canceled() {
@@ -218,21 +222,21 @@ impl HttpConnections {
     async fn switched(
         &self,
         call: &UpstreamCall,
-        mut answer: Response<HyperBody>,
+        mut response: Response<HyperBody>,
         server: &HttpPeer,
     ) -> Result<IncomingResponse, FailedAttempt> {
         let agreed = call.switch.as_ref();
-        let agreed = agreed.filter(|switch| switch.is_agreed(answer.headers()));
-        // The request was not for a switch: the bytes that follow are not a response.
+        let agreed = agreed.filter(|switch| switch.is_agreed(response.headers()));
+        // The client did not request this switch: the bytes that follow are not a response.
         let Some(switch) = agreed else {
             return Err(FailedAttempt::sent(FillError::Malformed, call));
         };
-        let switching = hyper::upgrade::on(&mut answer);
+        let switching = hyper::upgrade::on(&mut response);
         let Ok(Ok(stream)) = timeout(self.connect_timeout, switching).await else {
             return Err(FailedAttempt::sent(FillError::Closed, call));
         };
         switch.done(TokioIo::new(stream));
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         let reading = HttpBody {
             body,
             connection: None,
@@ -250,7 +254,7 @@ impl HttpConnections {
         ))
     }
 
-    /// An idle connection to the server that is chosen, or a new one; servers that cannot be reached are passed over.
+    /// An idle connection to the chosen server, or a new one. Skips servers that cannot be reached.
     async fn connection(
         &self,
         call: &UpstreamCall,
@@ -261,8 +265,8 @@ impl HttpConnections {
         let mut last = FailedAttempt::paused();
         loop {
             let choice = self.balancer.wait(key, tried, self.queue_timeout).await;
-            let (index, turn) = match choice {
-                ServerChoice::Server { index, turn } => (index, turn),
+            let (index, permit) = match choice {
+                ServerChoice::Server { index, permit } => (index, permit),
                 ServerChoice::Full => return Err(FailedAttempt::overloaded()),
                 ServerChoice::None => return Err(last),
             };
@@ -280,7 +284,7 @@ impl HttpConnections {
                 idle
             } else {
                 let _connecting = span.begin_connect();
-                // Boxed: requests over a kept connection do without its room.
+                // Boxed: requests over a reused connection do not need its memory.
                 let connecting = Box::pin(connect(server, self.connect_timeout));
                 let connected = timeout(self.connect_timeout, connecting).await;
                 connected.ok().and_then(Result::ok)
@@ -290,7 +294,7 @@ impl HttpConnections {
                     connection,
                     server: (index, server),
                     attempt,
-                    turn,
+                    permit,
                 });
             }
             state.count_failure();
@@ -299,7 +303,7 @@ impl HttpConnections {
         }
     }
 
-    /// A kept connection to a server that responds.
+    /// An idle connection to a server that responds.
     async fn idle(&self, index: usize, state: &ServerState) -> Option<Link> {
         while let Some(mut connection) = self.shared.idle.take(index) {
             // `ready` waits until the connection's task has settled after the last exchange; a closed one fails.
@@ -317,10 +321,10 @@ async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<Link, FillEr
     // Heads and bodies are sent in whole writes; waiting to fill segments only delays PHP.
     let _ = stream.set_nodelay(true);
     let Some(tls) = &server.tls else {
-        return speak(stream).await;
+        return start_http1(stream).await;
     };
     match tls.connect(stream).await {
-        Ok(stream) => speak(stream).await,
+        Ok(stream) => start_http1(stream).await,
         Err(error) => {
             server.warn_once(&error);
             Err(FillError::Connect)
@@ -328,7 +332,7 @@ async fn connect(server: &HttpPeer, time_limit: Duration) -> Result<Link, FillEr
     }
 }
 
-async fn speak<S>(stream: S) -> Result<Link, FillError>
+async fn start_http1<S>(stream: S) -> Result<Link, FillError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -398,4 +402,4 @@ impl Drop for Unanswered {
 }
 
 /// Minimum time between two log lines: an upstream with a rejected certificate fails at each request.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);

@@ -27,7 +27,7 @@ pub(super) struct Link {
 
 pub(super) struct HttpShared {
     pub(super) idle: Rc<IdleConnections<Link>>,
-    /// Exchanges that were sent and have no response yet.
+    /// The number of exchanges whose response has not begun.
     pub(super) unanswered: Cell<usize>,
 }
 
@@ -42,13 +42,13 @@ impl HttpShared {
 /// The body of a response in progress.
 pub(super) struct HttpBody {
     pub(super) body: HyperBody,
-    /// With the index of its server.
+    /// The connection, with the index of its server.
     pub(super) connection: Option<(usize, Link)>,
-    /// Idle connections to that server, over all pools.
+    /// The number of idle connections to that server, over all pools.
     pub(super) all_idle: Arc<AtomicUsize>,
-    /// Maximum time between two pieces.
+    /// The maximum time between two pieces.
     pub(super) read_timeout: Duration,
-    /// How the request's own body advances.
+    /// The progress of the request's own body.
     pub(super) upload: UploadPace,
     pub(super) shared: Rc<HttpShared>,
 }
@@ -60,7 +60,7 @@ impl HttpBody {
             let frame = match next.await {
                 Err(_elapsed) => return Err(FillError::Timeout),
                 Ok(None) => {
-                    // With a part of the request unsent it is of no use for another one.
+                    // The connection cannot be reused if a part of the request was not sent.
                     let connection = self.connection.take();
                     if let Some((server, connection)) = connection
                         && !self.upload.is_unfinished()

@@ -1,10 +1,10 @@
 //! Idle connections to an HTTP upstream.
 //!
-//! An idle connection occupies a child of a prefork Apache as a request does, also against other sites on that server and against
-//! clients that connect to it directly. Their number is therefore small (a share of the current slots, for each server over all
-//! sites that use it), and they are closed after a short time. The most recently used connection is reused first, so that the
-//! others expire. The time is shorter than Apache's own five seconds, so that a request seldom meets a connection that is just
-//! being closed.
+//! An idle connection occupies a child of a prefork Apache as a request does, also at the expense of other sites on that server
+//! and of clients that connect to it directly. Their number is therefore small (a share of the current slots, for each server
+//! over all sites that use it), and they are closed after a short time. The most recently used connection is reused first, so
+//! that the others expire. The time is shorter than Apache's own five seconds, so that a request rarely uses a connection that
+//! is just being closed.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,9 +18,9 @@ use super::stats::UpstreamStats;
 
 /// The idle connections of one pool.
 pub(super) struct IdleConnections<C> {
-    /// The oldest first.
+    /// The connections, the oldest first.
     connections: RefCell<Vec<IdleConnection<C>>>,
-    /// Hundredths of the current slots.
+    /// The maximum share, in hundredths of the current slots.
     share: usize,
     age: Duration,
     stats: Arc<UpstreamStats>,
@@ -110,7 +110,7 @@ impl<C: 'static> IdleConnections<C> {
     }
 }
 
-/// One of a bounded number.
+/// Counts one idle connection until it is dropped.
 struct IdleCount(Arc<AtomicUsize>);
 
 impl IdleCount {

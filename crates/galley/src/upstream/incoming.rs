@@ -1,4 +1,4 @@
-//! A response whose head has arrived, and its body, over any upstream protocol.
+//! A response whose head has been received, and its body, over any upstream protocol.
 
 use bytes::Bytes;
 use galley_cache::budget::MemoryBudget;
@@ -12,22 +12,22 @@ use http::{HeaderMap, StatusCode};
 use super::fastcgi_body::FastCgiBody;
 use super::http1_body::HttpBody;
 use super::limit::Slot;
-use super::server_state::ServerTurn;
+use super::server_state::ServerPermit;
 use crate::codec::decode::{BodyDecoder, CodingError as Undecodable, DecodeStep};
 use crate::telemetry::trace::OpenSpan;
 
-/// A response whose head has arrived.
+/// A response whose head has been received.
 pub struct IncomingResponse {
-    /// Final status.
+    /// The final status.
     pub status: StatusCode,
-    /// End-to-end fields.
+    /// The end-to-end fields.
     pub fields: HeaderMap,
     body: IncomingBody,
     expected: Option<u64>,
     received: u64,
     slot: Option<Slot>,
-    turn: Option<ServerTurn>,
-    /// Until its end.
+    permit: Option<ServerPermit>,
+    /// Open until the end of the response.
     span: Option<OpenSpan>,
     decoder: Option<Box<BodyDecoder>>,
 }
@@ -35,7 +35,7 @@ pub struct IncomingResponse {
 pub(super) enum IncomingBody {
     FastCgi(Box<FastCgiBody>),
     Http(HttpBody),
-    /// It is here already.
+    /// A body that is already complete.
     Whole {
         body: Option<Bytes>,
         ended_well: bool,
@@ -50,7 +50,7 @@ impl IncomingResponse {
         is_head: bool,
     ) -> Self {
         cache_status::drop_own(&mut fields);
-        // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have none to state.
+        // A 304 may state the length of the 200 (RFC 9110 §8.6); other statuses without content have no length.
         let is_bare = is_head || has_no_content(status);
         let expected = (!is_bare).then(|| content_length(&fields)).flatten();
         Self {
@@ -60,13 +60,13 @@ impl IncomingResponse {
             expected,
             received: 0,
             slot: None,
-            turn: None,
+            permit: None,
             span: None,
             decoder: None,
         }
     }
 
-    /// A response that is here already.
+    /// A response that is already complete.
     pub fn whole(status: StatusCode, fields: HeaderMap, body: Bytes) -> Self {
         Self {
             status,
@@ -74,7 +74,7 @@ impl IncomingResponse {
             expected: Some(body.len() as u64),
             received: 0,
             slot: None,
-            turn: None,
+            permit: None,
             span: None,
             decoder: None,
             body: IncomingBody::Whole {
@@ -97,9 +97,9 @@ impl IncomingResponse {
         };
     }
 
-    /// Removes the fields that are about the bytes of the body: others are sent.
+    /// Removes the fields that describe the bytes of the body, because other bytes are sent.
     pub fn drop_validators(&mut self) {
-        for name in OF_THE_BYTES {
+        for name in BODY_FIELDS {
             self.fields.remove(name);
         }
     }
@@ -115,21 +115,21 @@ impl IncomingResponse {
         self
     }
 
-    /// Holds a turn at the server until the end of the response.
-    pub(super) fn with_turn(mut self, turn: ServerTurn) -> Self {
-        self.turn = Some(turn);
+    /// Holds the permit of the server until the end of the response.
+    pub(super) fn with_permit(mut self, permit: ServerPermit) -> Self {
+        self.permit = Some(permit);
         self
     }
 
-    /// Whether the server says that it cannot do it, and another may: 502, 503, 504.
+    /// Whether the server is unable to respond, and another server may be: 502, 503, 504.
     pub(super) fn is_unavailable(&self) -> bool {
         matches!(self.status.as_u16(), 502..=504)
     }
 
-    /// Removes the codings that the upstream applied unasked: from here on, fields and pieces are those of the plain body.
-    /// `free`: the longest body that may be stored; up to that length any compression ratio is accepted.
+    /// Removes the codings that the upstream applied without being asked to: the fields and pieces are then those of the plain
+    /// body. `free`: the longest body that may be stored; up to that length any compression ratio is accepted.
     ///
-    /// Errors state the reason; nothing has changed then.
+    /// Errors: the reason; the response is unchanged then.
     pub fn decode(&mut self, budget: &MemoryBudget, free: u64) -> Result<(), NotStored> {
         if !self.fields.contains_key(http::header::CONTENT_ENCODING) {
             return Ok(());
@@ -145,7 +145,7 @@ impl IncomingResponse {
         Ok(())
     }
 
-    /// Length of the body, if the upstream announced it.
+    /// The length of the body, if the upstream announced it.
     pub fn length(&self) -> Option<u64> {
         match self.decoder {
             Some(_) => None,
@@ -153,13 +153,14 @@ impl IncomingResponse {
         }
     }
 
-    /// Whether all bytes of the announced length are there, so that a client takes its response for complete before it ends.
+    /// Whether all bytes of the announced length have been received, so that a client regards the response as complete before
+    /// it ends.
     pub fn has_all(&self) -> bool {
         self.length()
             .is_some_and(|expected| self.received >= expected)
     }
 
-    /// The length that the head announces, also without a body: in a response to `HEAD`.
+    /// The length in the head, also in a response without a body (`HEAD`).
     pub fn announced(&self) -> Option<u64> {
         content_length(&self.fields)
     }
@@ -171,7 +172,7 @@ impl IncomingResponse {
     /// again. Cancel-safe.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FillError> {
         if self.decoder.is_some() {
-            // A body that is large once decoded yields the thread to others between its pieces.
+            // A body that is large after decoding yields the thread to other tasks between its pieces.
             tokio::task::yield_now().await;
         }
         loop {
@@ -212,7 +213,7 @@ impl IncomingResponse {
     /// The next piece as received.
     async fn raw(&mut self) -> Result<Option<Bytes>, FillError> {
         let next = match &mut self.body {
-            // WordPress ends a 204 of its REST API with `null`. The records state where that ends, so it is dropped.
+            // WordPress ends a 204 of its REST API with `null`. The records delimit it, so it is dropped.
             IncomingBody::FastCgi(reading) if has_no_content(self.status) => reading.skip().await,
             IncomingBody::FastCgi(reading) => reading.chunk().await,
             IncomingBody::Http(reading) => reading.chunk().await,
@@ -220,7 +221,7 @@ impl IncomingResponse {
         };
         let judged = next.and_then(|chunk| self.count(chunk));
         if !matches!(judged, Ok(Some(_))) {
-            self.turn = None;
+            self.permit = None;
             self.slot = None;
             if let (Err(_), Some(span)) = (&judged, &mut self.span) {
                 span.fail("body");
@@ -230,7 +231,7 @@ impl IncomingResponse {
         judged
     }
 
-    /// Whether the program reported success; valid after the end.
+    /// Whether the program reported success. Known only after the end.
     pub fn ended_well(&self) -> bool {
         match &self.body {
             IncomingBody::FastCgi(reading) => reading.ended_well(),
@@ -253,7 +254,7 @@ impl IncomingResponse {
         }
     }
 
-    /// Waits for the end of a response that must have no content, and rejects one with content.
+    /// Waits for the end of a response that must have no content; content is an error.
     pub(super) async fn without_content(&mut self) -> Result<(), (FillError, BadResponse)> {
         loop {
             match self.chunk().await {
@@ -266,8 +267,8 @@ impl IncomingResponse {
     }
 }
 
-/// Fields that name the bytes of a body or parts of them.
-const OF_THE_BYTES: [&str; 7] = [
+/// The fields that describe the bytes of a body or parts of them.
+const BODY_FIELDS: [&str; 7] = [
     "accept-ranges",
     "content-digest",
     "content-md5",
@@ -277,7 +278,7 @@ const OF_THE_BYTES: [&str; 7] = [
     "repr-digest",
 ];
 
-/// Whether a response with this status has no content, whatever the upstream sends (RFC 9110 §6.4.1, §15.3.6).
+/// Whether a response with this status has no content, even if the upstream sends some (RFC 9110 §6.4.1, §15.3.6).
 fn has_no_content(status: StatusCode) -> bool {
     matches!(status.as_u16(), 204 | 205 | 304)
 }

@@ -1,9 +1,9 @@
 //! Interim responses (1xx) from an upstream to the client of that request.
 //!
-//! A proxy forwards them (RFC 9110 §15.2). The one that matters is `103 Early Hints` (RFC 8297): a browser fetches what a
-//! page needs while PHP still generates it. They belong to one exchange: a request that joined a fetch gets none, and none is
-//! stored. They promise nothing about the final response and may be lost: a slow client, or an upstream that sends too many
-//! or too large ones, loses them and nothing else.
+//! A proxy forwards them (RFC 9110 §15.2). The important one is `103 Early Hints` (RFC 8297): a browser fetches what a page needs
+//! while PHP still generates the page. Interim responses belong to one exchange: a request that joined a fetch gets none, and
+//! none is stored. They promise nothing about the final response and may be dropped: for a slow client, or if an upstream sends
+//! too many or too large ones. The final response is not affected.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,24 +18,24 @@ use tokio::sync::mpsc;
 /// One interim response, as it is sent to the client.
 #[derive(Debug)]
 pub struct Interim {
-    /// 102 to 199.
+    /// The status, 102 to 199.
     pub status: StatusCode,
-    /// End-to-end fields.
+    /// The end-to-end fields.
     pub fields: HeaderMap,
 }
 
-/// Receives the interim responses of the exchange for which a front thread waits. Allocates nothing for a request without an
-/// upstream. One task may wait.
+/// Receives the interim responses of the exchange for which a front thread waits. Allocates nothing for a request that is not
+/// sent to an upstream. Only one task may wait.
 #[derive(Clone, Debug, Default)]
 pub struct Mailbox(Arc<Mutex<Option<mpsc::Receiver<Interim>>>>);
 
 impl Mailbox {
-    /// Begins an exchange: interim responses of an earlier one are dropped from now on.
+    /// Begins an exchange. From then on, interim responses of an earlier exchange are dropped.
     pub fn open(&self) -> InterimSender {
-        let (letters, receiver) = mpsc::channel(MOST_WAITING);
+        let (responses, receiver) = mpsc::channel(MOST_WAITING);
         *self.lock() = Some(receiver);
         InterimSender {
-            letters,
+            responses,
             left: Arc::new(AtomicUsize::new(MOST_RESPONSES)),
         }
     }
@@ -45,13 +45,13 @@ impl Mailbox {
         *self.lock() = None;
     }
 
-    /// The next one; waits for ever if none arrives, and is woken only for an exchange that had begun at its last poll.
+    /// The next interim response. Waits forever if none arrives, and is woken only for an exchange that had begun at its last poll.
     /// Cancel-safe.
     pub async fn next(&self) -> Interim {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The next one that has already arrived.
+    /// The next interim response that has already been received.
     pub fn try_next(&self) -> Option<Interim> {
         self.lock().as_mut()?.try_recv().ok()
     }
@@ -72,13 +72,14 @@ impl Mailbox {
 /// The sender of one exchange.
 #[derive(Clone, Debug)]
 pub struct InterimSender {
-    letters: mpsc::Sender<Interim>,
-    /// How many more may be sent; the receiver of the upstream's responses lowers it.
+    responses: mpsc::Sender<Interim>,
+    /// The number of interim responses that may still be sent.
     left: Arc<AtomicUsize>,
 }
 
 impl InterimSender {
-    /// Forwards one, or drops it: 100 and 101 concern the connection, and the limits apply. Never waits.
+    /// Forwards an interim response, or drops it if its status is 100 or 101, which concern the connection, or a limit is
+    /// reached. Never waits.
     pub fn send(&self, status: StatusCode, fields: &HeaderMap) {
         if !(102..=199).contains(&status.as_u16()) || size(fields) > LARGEST {
             return;
@@ -95,7 +96,7 @@ impl InterimSender {
         for name in PURGE_FIELDS {
             fields.remove(*name);
         }
-        let _ = self.letters.try_send(Interim { status, fields });
+        let _ = self.responses.try_send(Interim { status, fields });
     }
 }
 
@@ -106,13 +107,13 @@ fn size(fields: &HeaderMap) -> usize {
         .sum()
 }
 
-/// Maximum of interim responses per exchange.
+/// The maximum number of interim responses per exchange.
 const MOST_RESPONSES: usize = 8;
 
-/// Maximum of those that the client has not taken yet.
+/// The maximum number of interim responses that the front thread has not received yet.
 const MOST_WAITING: usize = 4;
 
-/// Maximum of bytes of the names and values of one: a few dozen links.
+/// The maximum size of the names and values of one response, in bytes: a few dozen links.
 const LARGEST: usize = 8 * 1024;
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_the_connection_stays_on_it() {
+    fn responses_and_fields_about_the_connection_are_not_forwarded() {
         let mailbox = Mailbox::default();
         let sender = mailbox.open();
         for status in [100, 101, 200] {
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn number_and_size_are_bounded() {
+    fn number_and_size_are_limited() {
         let mailbox = Mailbox::default();
         let sender = mailbox.open();
         sender.send(StatusCode::EARLY_HINTS, &hints(&"x".repeat(LARGEST)));
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_has_ended_sends_nothing_into_the_next() {
+    fn an_ended_exchange_sends_nothing_to_the_next_one() {
         let mailbox = Mailbox::default();
         let before = mailbox.open();
         before.send(StatusCode::EARLY_HINTS, &hints("</a>"));

@@ -1,9 +1,10 @@
 //! The concurrency limit of an upstream, and the admission queue.
 //!
-//! A request takes a free slot immediately if nobody is queued. Otherwise it waits in an [`AdmissionQueue`](super::queue), which
-//! determines the order. [`QueueDeadlines`](super::queue_deadline) bound the wait, [`AdaptiveLimit`](super::adaptive) sets the
-//! number of slots, and [`SlotHolders`](super::admission) decides which request may take one. One fetch thread owns all of this,
-//! for all front threads. Dropping a [`Slot`] releases it. A slot granted to a request that is being cancelled goes to the next one.
+//! A request takes a free slot immediately if no request is queued. Otherwise it waits in an [`AdmissionQueue`](super::queue),
+//! which determines the order. [`QueueDeadlines`](super::queue_deadline) limit the wait, [`AdaptiveLimit`](super::adaptive) sets
+//! the number of slots, and [`SlotHolders`](super::admission) decides which request may take one. One fetch thread owns all of
+//! this, for all front threads. Dropping a [`Slot`] releases it. A slot granted to a request that is being canceled passes to the
+//! next one.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,13 +31,13 @@ struct LimitShared {
     state: RefCell<LimitState>,
     spec: PoolSpec,
     stats: Arc<UpstreamStats>,
-    /// A queued request polls whether processors are free, for all throttled requests.
+    /// Whether a queued request polls for free processors, on behalf of all throttled requests.
     is_polled: Cell<bool>,
 }
 
 struct LimitState {
     holders: SlotHolders,
-    /// A slot was free at the last check, and was left to others.
+    /// Whether a slot was free at the last check, but only for other clients.
     is_throttled: bool,
     queue: AdmissionQueue<PendingDecision>,
     /// The last request that tried to join the queue.
@@ -54,7 +55,7 @@ struct PendingDecision {
 
 #[derive(Debug)]
 enum SlotDecision {
-    /// The slot is taken in this name: the request's own, or that of a request for the same page.
+    /// The request has a slot under this identity: its own, or that of a request for the same page.
     Granted(QueueIdentity),
     /// Another request took its position in the full queue.
     Evicted,
@@ -80,7 +81,7 @@ impl ConcurrencyLimit {
                 queue: AdmissionQueue::new(spec.queue),
                 newest: None,
                 deadlines: QueueDeadlines::new(spec.queue_timeout),
-                adaptive: AdaptiveLimit::new(spec.most()),
+                adaptive: AdaptiveLimit::new(spec.max_exchanges()),
             }),
             spec: spec.clone(),
             stats: Arc::clone(stats),
@@ -88,7 +89,7 @@ impl ConcurrencyLimit {
         }))
     }
 
-    /// Waits for a slot. Cancel-safe: a cancelled request holds no slot and is not queued.
+    /// Waits for a slot. Cancel-safe: a canceled request holds no slot and is not queued.
     pub(super) async fn enter(
         &self,
         identity: QueueIdentity,
@@ -136,8 +137,8 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Moves a queued request to the class and client of `identity`, if it is served sooner there: that client waits for the same
-    /// page.
+    /// Moves a queued request to the class and client of `identity`, if it is served sooner there, because that client waits for
+    /// the same page.
     pub(super) fn promote(&self, turn: &QueueTurn, identity: QueueIdentity) {
         let mut state = self.0.state.borrow_mut();
         if let Some(ticket) = turn.0.get()
@@ -148,7 +149,7 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Slots taken, requests queued, current number of slots.
+    /// The slots in use, the queued requests, and the current number of slots.
     pub(super) fn load(&self) -> (usize, usize, usize) {
         let state = self.0.state.borrow();
         (
@@ -158,7 +159,7 @@ impl ConcurrencyLimit {
         )
     }
 
-    /// Starts low after an outage.
+    /// Starts with a low limit after an outage.
     pub(super) fn restart(&self) {
         let mut state = self.0.state.borrow_mut();
         state.adaptive.restart();
@@ -170,7 +171,7 @@ impl LimitShared {
     /// Takes a slot, if one is free and the queue is empty.
     fn take_free(&self, identity: QueueIdentity) -> bool {
         let mut state = self.state.borrow_mut();
-        state.adaptive.set_maximum(self.spec.most());
+        state.adaptive.set_maximum(self.spec.max_exchanges());
         let limit = state.adaptive.limit();
         let context = AdmissionContext {
             waited: Duration::ZERO,
@@ -213,7 +214,7 @@ impl LimitShared {
         match outcome {
             Joined::Waits(ticket) => Ok(ticket),
             Joined::Evicting(ticket, evicted) => {
-                // The receiver is gone if that request was cancelled at this moment.
+                // The receiver is dropped if that request is canceled at the same time.
                 let _ = evicted.decision.send(SlotDecision::Evicted);
                 Ok(ticket)
             }
@@ -229,7 +230,7 @@ impl LimitShared {
         let mut free = Processors::Busy;
         loop {
             let mut state = self.state.borrow_mut();
-            state.adaptive.set_maximum(self.spec.most());
+            state.adaptive.set_maximum(self.spec.max_exchanges());
             let Some((identity, pending)) = state.next(free) else {
                 let (is_throttled, seen) = (state.is_throttled, free);
                 self.publish(&state);
@@ -259,14 +260,14 @@ impl LimitShared {
             {
                 self.state.borrow_mut().holders.release(identity);
             } else if free == Processors::Spare {
-                // The processor that was free is taken now.
+                // The request now occupies the free processor.
                 self.publish(&self.state.borrow());
                 return;
             }
         }
     }
 
-    /// Polls on behalf of all throttled requests, unless another queued request does; `None`: nothing to poll for.
+    /// Polls on behalf of all throttled requests, unless another queued request does; `None`: no polling is needed.
     fn start_polling(&self) -> Option<ThrottlePoll<'_>> {
         let is_wanted = self.state.borrow().is_throttled && !self.is_polled.get();
         is_wanted.then(|| {
@@ -284,7 +285,7 @@ impl LimitShared {
         let mut state = self.state.borrow_mut();
         let now = Instant::now();
         let Some(class) = state.queue.class_of(ticket) else {
-            // It has left the queue; its decision has been sent.
+            // The request is no longer queued; its decision has been sent.
             return WaitDecision::CheckAt(now);
         };
         let is_needed = state.queue.len() <= state.adaptive.limit();
@@ -306,7 +307,7 @@ impl LimitShared {
         let taken = state.holders.all();
         self.stats.set_requests(taken, state.queue.len());
         let limit = state.adaptive.limit();
-        self.stats.set_slots(limit, self.spec.most());
+        self.stats.set_slots(limit, self.spec.max_exchanges());
         let newest = state
             .newest
             .filter(|identity| state.queue.is_full_for(*identity));
@@ -329,7 +330,7 @@ impl LimitState {
         })
     }
 
-    /// Takes the next request out of the queue, and notes whether a slot stays free only because requests are throttled.
+    /// Takes the next request out of the queue, and records whether a slot remains free only because requests are throttled.
     fn next(&mut self, free: Processors) -> Option<(QueueIdentity, PendingDecision)> {
         let (limit, now) = (self.adaptive.limit(), Instant::now());
         let (holders, mut is_throttled) = (&self.holders, false);
@@ -352,12 +353,12 @@ impl LimitState {
 }
 
 impl Slot {
-    /// Notes that the request is being sent.
+    /// Records that the request is being sent.
     pub(super) fn request_sent(&self) {
         self.sent_at.set(Some(Instant::now()));
     }
 
-    /// Notes that the head of the response has arrived, or that the wait for it timed out.
+    /// Records that the head of the response has been received, or that the wait for it timed out.
     pub(super) fn response_arrived(&self) {
         let Some(sent_at) = self.sent_at.take() else {
             return;
@@ -389,7 +390,7 @@ impl Drop for ThrottlePoll<'_> {
     }
 }
 
-/// A queued request; when dropped, it leaves the queue and releases a slot granted at the same moment.
+/// A queued request. When dropped, it is removed from the queue and releases a slot granted at the same time.
 struct QueuedRequest<'l> {
     limit: &'l LimitShared,
     ticket: QueueTicket,
@@ -414,7 +415,7 @@ impl Drop for QueuedRequest<'_> {
     }
 }
 
-/// Between two checks for a free processor: shorter than the generation of a page, and cheap.
+/// The interval between two checks for a free processor: shorter than the generation of a page, and cheap.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

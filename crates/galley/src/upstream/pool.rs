@@ -31,7 +31,7 @@ enum UpstreamKind {
 }
 
 impl UpstreamPool {
-    /// A pool without connections. It publishes its work in `stats`.
+    /// A pool without connections. It publishes its statistics in `stats`.
     pub fn new(spec: &PoolSpec, stats: &Arc<UpstreamStats>) -> Self {
         let limit = ConcurrencyLimit::new(spec, stats);
         let kind = match spec.target.clone() {
@@ -50,12 +50,12 @@ impl UpstreamPool {
     }
 
     /// Whether deferrable work may be sent: the queue is empty, and less than half of the slots are taken.
-    pub fn has_room(&self) -> bool {
+    pub fn has_spare_slots(&self) -> bool {
         let (taken, waiting, slots) = self.limit.load();
         waiting == 0 && taken * 2 < slots
     }
 
-    /// Waits for a slot. Cancel-safe: a cancelled request holds no slot and is not queued.
+    /// Waits for a slot. Cancel-safe: a canceled request holds no slot and is not queued.
     ///
     /// Errors: [`FillError::Overload`] if no slot becomes free in time, [`FillError::Paused`] if the circuit breaker is open.
     pub async fn enter(
@@ -83,18 +83,18 @@ impl UpstreamPool {
         }
     }
 
-    /// Moves a queued request to the class and client of `identity`, if it is served sooner there: that client waits for the same
-    /// page.
+    /// Moves a queued request to the class and client of `identity`, if it is served sooner there, because that client waits for
+    /// the same page.
     pub fn promote(&self, turn: &QueueTurn, identity: QueueIdentity) {
         self.limit.promote(turn, identity);
     }
 
-    /// Sends `call` and returns when the head of the response has arrived.
+    /// Sends `call` and returns when the head of the response has been received.
     ///
-    /// `sending` is called immediately before the first byte of each attempt: the response reflects every purge published
-    /// before that moment. A request that may be sent again goes to another server if one fails, also with 502, 503 or 504; one
-    /// whose streamed body was begun may not.
-    /// Cancel-safe: dropping it closes the connection, which PHP-FPM takes as an abort.
+    /// `sending` is called immediately before the first byte of each attempt: the response reflects every purge published before
+    /// that. If a server fails, or responds with 502, 503 or 504, a request that may be sent again is sent to another server. A
+    /// request whose streamed body was partly sent may not be sent again.
+    /// Cancel-safe: dropping the future closes the connection, which PHP-FPM treats as an abort.
     pub async fn send(
         &self,
         slot: Slot,
@@ -106,13 +106,13 @@ impl UpstreamPool {
         loop {
             sending();
             if call.body.streamed().is_none() {
-                // What a streamed body takes is its client's time, and says nothing about the upstream.
+                // The time that a streamed body takes depends on its client, not on the upstream.
                 slot.request_sent();
             }
             match self.attempt(call, attempt, &mut tried).await {
-                Ok((incoming, standing)) => {
+                Ok((incoming, health)) => {
                     slot.response_arrived();
-                    if standing == UpstreamHealth::Recovered {
+                    if health == UpstreamHealth::Recovered {
                         self.limit.restart();
                     }
                     if !incoming.is_unavailable() || !call.is_safe() || !self.has_other(&tried) {
@@ -120,24 +120,24 @@ impl UpstreamPool {
                     }
                     self.count_failure(&tried);
                 }
-                Err(broken) => {
-                    if broken.is_after_connecting() {
+                Err(failed) => {
+                    if failed.is_after_connecting() {
                         self.count_failure(&tried);
                     }
                     let is_last = !self.has_other(&tried);
                     let retry = if call.is_body_spent() {
                         Retry::Never
                     } else {
-                        broken.retry
+                        failed.retry
                     };
                     match retry {
                         Retry::Harmless if is_last && first.is_none() => tried.clear(),
                         Retry::Harmless | Retry::Elsewhere if !is_last => {}
                         Retry::Harmless | Retry::Elsewhere | Retry::Never => {
-                            return Err(self.failed(&slot, broken.failure, first));
+                            return Err(self.failed(&slot, failed.failure, first));
                         }
                     }
-                    first.get_or_insert(broken.failure);
+                    first.get_or_insert(failed.failure);
                 }
             }
             attempt += 1;
@@ -161,19 +161,19 @@ impl UpstreamPool {
                 let span = span.responded(incoming.status);
                 Ok((incoming.with_span(span), health))
             }
-            Err(broken) => {
-                span.failed(broken.failure);
-                Err(broken)
+            Err(failed) => {
+                span.failed(failed.failure);
+                Err(failed)
             }
         }
     }
 
-    /// Whether the request may go to one more server.
+    /// Whether the request may be sent to one more server.
     fn has_other(&self, tried: &[usize]) -> bool {
         tried.len() < MAX_TRIED && self.balancer().has_other(tried, Instant::now())
     }
 
-    /// Counts a failure of the server that was tried last.
+    /// Counts a failure of the last server that was tried.
     fn count_failure(&self, tried: &[usize]) {
         let last = tried.last().and_then(|index| self.balancer().state(*index));
         if let Some(state) = last {
@@ -188,12 +188,12 @@ impl UpstreamPool {
         } else if failure == FillError::Paused {
             self.stats.set_retry_after(self.pause().as_secs_f64());
         }
-        // The error that this request met itself says more than that the server is paused since.
+        // The first error says more than the fact that the server is paused now.
         first
             .filter(|_| failure == FillError::Paused)
             .unwrap_or(failure)
     }
 }
 
-/// Servers that one request may fail at: a request that breaks every server shall not meet all of many.
+/// The maximum number of servers that one request may fail at, so that a request that crashes servers cannot crash many.
 const MAX_TRIED: usize = 3;

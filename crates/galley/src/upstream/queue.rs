@@ -2,27 +2,28 @@
 //!
 //! Classes are served in proportion to their shares, by stride scheduling (Waldspurger and Weihl, 1995): each slot adds the
 //! class's stride to its pass, a larger share has a shorter stride, and the class with the lowest pass is next. A class that was
-//! empty starts at the current pass of the others, so an absence saves nothing up. Within a class the clients take turns (fair
-//! queueing, Nagle 1987, RFC 970), and the requests of one client stay in order. The wait of a request therefore depends on the
-//! number of *other clients*, never on how much one of them has requested. A request that may not be served at the moment is
+//! empty starts at the current pass of the others, so it gains nothing from its absence. Within a class the clients take turns
+//! (fair queueing, Nagle 1987, RFC 970), and the requests of one client stay in order. The wait of a request therefore depends
+//! on the number of *other clients*, never on the number of requests of one of them. A request that may not be served yet is
 //! skipped and keeps its turn.
 //!
 //! If the queue is full, a new request evicts the newest request of the client with the most queued requests, in the class that is
-//! furthest above its share. If that is the new request's own client, the new request is rejected. So no client fills the queue
-//! against others, and a client alone may use all of it.
+//! furthest above its share. If that is the client of the new request, the new request is rejected. So no client fills the queue
+//! at the expense of others, and a client alone may use all of it.
 //!
-//! Pure: no clock, no runtime. Memory follows the queued requests: each list has at most as many dead entries as live ones.
+//! Pure: no clock, no runtime. Memory is proportional to the queued requests: each list has at most as many dead entries as live
+//! ones.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use galley_policy::class::{Class, Network};
 
-/// The class and client in whose name a request is queued.
+/// The class and client under which a request is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueIdentity {
-    /// Its class.
+    /// The class.
     pub class: Class,
-    /// Its client.
+    /// The client.
     pub client: Network,
 }
 
@@ -46,9 +47,9 @@ pub(super) struct AdmissionQueue<T> {
 struct ClassQueue {
     class: Class,
     clients: HashMap<Network, QueuedClient>,
-    /// Round robin: each client in `clients` is in here once.
+    /// The order of the round robin: contains each client in `clients` once.
     turns: VecDeque<Network>,
-    /// Clients by their number of queued requests, without those that have none.
+    /// The clients by their number of queued requests, without clients that have none.
     longest: BTreeSet<(usize, Network)>,
     waiting: usize,
     pass: u64,
@@ -56,7 +57,7 @@ struct ClassQueue {
 
 #[derive(Debug, Default)]
 struct QueuedClient {
-    /// In order of arrival; may contain requests that have left the queue.
+    /// In order of arrival; may contain requests that are no longer queued.
     tickets: VecDeque<QueueTicket>,
     waiting: usize,
 }
@@ -64,9 +65,9 @@ struct QueuedClient {
 /// The outcome of joining the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Joined<T> {
-    /// It is queued.
+    /// The request is queued.
     Waits(QueueTicket),
-    /// It is queued, and this one was evicted for it.
+    /// The request is queued, and the request of this value was evicted.
     Evicting(QueueTicket, T),
     /// The queue is full.
     Refused,
@@ -87,12 +88,12 @@ impl<T> AdmissionQueue<T> {
         }
     }
 
-    /// Number of queued requests.
+    /// The number of queued requests.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Number of queued requests of a class.
+    /// The number of queued requests of a class.
     pub(super) fn len_of(&self, class: Class) -> usize {
         self.class_queue(class).map_or(0, |queue| queue.waiting)
     }
@@ -121,22 +122,22 @@ impl<T> AdmissionQueue<T> {
         self.waiting.len() >= self.most && self.victim(identity).is_none()
     }
 
-    /// Whether one more request of a class would be rejected, even of a client without queued requests.
+    /// Whether one more request of a class would be rejected, even from a client without queued requests.
     pub(super) fn is_full_for_class(&self, class: Class) -> bool {
         self.waiting.len() >= self.most && self.victim_of(class, 0).is_none()
     }
 
-    /// Removes a request; `None` if it is not queued any more.
+    /// Removes a request; `None` if it is no longer queued.
     pub(super) fn leave(&mut self, ticket: QueueTicket) -> Option<(QueueIdentity, T)> {
         let (identity, pending) = self.waiting.remove(&ticket)?;
         if let Some(queue) = self.class_queue_mut(identity.class) {
-            queue.left(identity.client);
+            queue.note_left(identity.client);
         }
         self.compact(identity);
         Some((identity, pending))
     }
 
-    /// Moves a request to the end of another client's queue, if it is served sooner there. True if it has moved.
+    /// Moves a request to the end of another client's queue, if it is served sooner there. Returns whether it was moved.
     pub(super) fn promote(&mut self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
         if !self.is_sooner(ticket, identity) {
             return false;
@@ -149,8 +150,8 @@ impl<T> AdmissionQueue<T> {
         true
     }
 
-    /// Whether the class of `identity` has a larger share, or, in the same class, its client fewer requests than are ahead of this
-    /// one.
+    /// Whether the class of `identity` has a larger share, or, in the same class, its client has fewer queued requests than there
+    /// are before this one.
     fn is_sooner(&self, ticket: QueueTicket, identity: QueueIdentity) -> bool {
         let Some((held, _)) = self.waiting.get(&ticket) else {
             return false;
@@ -165,10 +166,10 @@ impl<T> AdmissionQueue<T> {
                 .get(&identity.client)
         };
         let others = of(&identity).map_or(0, |client| client.waiting);
-        let stands = of(held)
+        let ahead = of(held)
             .into_iter()
             .flat_map(|client| client.tickets.iter());
-        let mut before = stands
+        let mut before = ahead
             .filter(|one| self.is_of(**one, *held))
             .take(others + 1);
         before.all(|one| *one != ticket)
@@ -181,10 +182,10 @@ impl<T> AdmissionQueue<T> {
             .map(|(identity, _)| identity.class)
     }
 
-    /// Removes and returns the next request for which `may` is true; the others keep their turn.
+    /// Removes and returns the next request for which `may_serve` is true; the requests before it keep their turn.
     pub(super) fn pop(
         &mut self,
-        mut may: impl FnMut(QueueIdentity, &T) -> bool,
+        mut may_serve: impl FnMut(QueueIdentity, &T) -> bool,
     ) -> Option<(QueueTicket, QueueIdentity, T)> {
         let mut tried = Vec::new();
         while let Some(queue) = self
@@ -198,7 +199,7 @@ impl<T> AdmissionQueue<T> {
                 let found = waiting.get(&ticket).filter(|(held, _)| *held == identity);
                 found.map(|(_, pending)| pending)
             };
-            let Some(ticket) = queue.next(of, &mut may) else {
+            let Some(ticket) = queue.next(of, &mut may_serve) else {
                 tried.push(queue.class);
                 continue;
             };
@@ -218,20 +219,20 @@ impl<T> AdmissionQueue<T> {
         if queue.waiting == 0 {
             queue.pass = queue.pass.max(pass);
         }
-        queue.joined(identity.client, ticket);
+        queue.note_joined(identity.client, ticket);
     }
 
-    /// The request to evict for one more of `identity`.
+    /// The request to evict for one more request of `identity`.
     fn victim(&self, identity: QueueIdentity) -> Option<QueueTicket> {
         let queue = self.class_queue(identity.class)?;
         self.victim_of(identity.class, queue.waiting_of(identity.client))
     }
 
-    /// The request to evict for one more of a client of `class` with `waiting` queued requests: the newest of the client with
-    /// most, in the class that is furthest above its share, if that is further above than this class would be. `None` if no
-    /// client has more than this one would have.
+    /// The request to evict for one more request of a client of `class` with `waiting` queued requests: the newest of the
+    /// client with the most requests, in the class that is furthest above its share, if that class is further above its share
+    /// than this class would be. `None` if no client has more requests than this one would have.
     fn victim_of(&self, class: Class, waiting: usize) -> Option<QueueTicket> {
-        // How much of its share a class has taken. Both factors are small.
+        // The queued requests of a class in relation to its share. Both factors are small.
         let load = |class: Class, waiting: usize| waiting as u64 * (STRIDE / class.share());
         let own_load = load(class, self.len_of(class) + 1);
         let fullest = self
@@ -243,7 +244,7 @@ impl<T> AdmissionQueue<T> {
             Some(queue) => queue,
             None => self
                 .class_queue(class)
-                .filter(|queue| queue.most() > waiting + 1)?,
+                .filter(|queue| queue.longest_client_queue() > waiting + 1)?,
         };
         let (_, client) = queue.longest.last()?;
         let held = QueueIdentity {
@@ -260,7 +261,7 @@ impl<T> AdmissionQueue<T> {
             .is_some_and(|(held, _)| *held == identity)
     }
 
-    /// Drops entries of requests that have left, if they outnumber the queued ones.
+    /// Removes entries of requests that are no longer queued, if they outnumber the queued ones.
     fn compact(&mut self, identity: QueueIdentity) {
         let waiting = &self.waiting;
         let Some(queue) = self
@@ -309,7 +310,7 @@ impl ClassQueue {
     }
 
     /// The largest number of queued requests of one client.
-    fn most(&self) -> usize {
+    fn longest_client_queue(&self) -> usize {
         self.longest.last().map_or(0, |(most, _)| *most)
     }
 
@@ -319,7 +320,7 @@ impl ClassQueue {
             .map_or(0, |client| client.waiting)
     }
 
-    fn joined(&mut self, network: Network, ticket: QueueTicket) {
+    fn note_joined(&mut self, network: Network, ticket: QueueTicket) {
         let turns = &mut self.turns;
         let client = self.clients.entry(network).or_insert_with(|| {
             turns.push_back(network);
@@ -333,7 +334,7 @@ impl ClassQueue {
         self.longest.insert((before + 1, network));
     }
 
-    fn left(&mut self, network: Network) {
+    fn note_left(&mut self, network: Network) {
         let Some(client) = self.clients.get_mut(&network) else {
             return;
         };
@@ -346,12 +347,12 @@ impl ClassQueue {
         }
     }
 
-    /// The first live request of the first client in turn that `may` be served; the client then moves to the end. `of`: the
-    /// value of a live request.
+    /// The first live request of the first client in turn for which `may_serve` is true; the client then moves to the end. `of`
+    /// returns the value of a live request.
     fn next<'w, T: 'w>(
         &mut self,
         of: impl Fn(QueueTicket, QueueIdentity) -> Option<&'w T>,
-        may: &mut impl FnMut(QueueIdentity, &T) -> bool,
+        may_serve: &mut impl FnMut(QueueIdentity, &T) -> bool,
     ) -> Option<QueueTicket> {
         let mut at = 0;
         while let Some(network) = self.turns.get(at).copied() {
@@ -373,12 +374,12 @@ impl ClassQueue {
                 self.turns.remove(at);
                 continue;
             };
-            if of(first, identity).is_none_or(|pending| !may(identity, pending)) {
+            if of(first, identity).is_none_or(|pending| !may_serve(identity, pending)) {
                 at += 1;
                 continue;
             }
             client.tickets.pop_front();
-            self.left(network);
+            self.note_left(network);
             self.turns.remove(at);
             if self.waiting_of(network) > 0 {
                 self.turns.push_back(network);

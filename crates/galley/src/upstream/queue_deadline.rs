@@ -1,13 +1,13 @@
 //! Queue deadlines: a request may wait long during a burst, and only briefly in a standing queue.
 //!
-//! A queue absorbs bursts. If even the shortest wait stays long, the queue absorbs nothing: the upstream cannot process the excess,
-//! so the same number of requests is rejected in the end, and everyone else has waited for it. `CoDel` (RFC 8289) therefore looks at
-//! the shortest wait over an interval, not at the length of the queue. The reaction is that of Facebook ("Fail at Scale", 2015):
-//! the deadline shrinks to the target, so that requests that will not be served are rejected early. The *oldest* requests time
-//! out; the others are served first come, first served. (Serving the newest first, as that paper does, would reward clients that
-//! retry.) It ends when a request is admitted that has waited for less than half of the target: while requests time out at the
-//! target, every admitted request has waited almost that long. As many requests as there are slots may always wait, so that no
-//! worker becomes idle.
+//! A queue absorbs bursts. If even the shortest wait remains long, the queue absorbs nothing: the upstream cannot process the
+//! excess, so the same number of requests is rejected in the end, and all others have waited for it. `CoDel` (RFC 8289) therefore
+//! uses the shortest wait over an interval, not the length of the queue. The reaction is that of Facebook ("Fail at Scale",
+//! 2015): the deadline shrinks to the target, so that requests that will not be served are rejected early. The *oldest* requests
+//! time out; the others are served first come, first served. (Serving the newest first, as that paper does, would reward clients
+//! that retry.) This ends when a request is admitted that has waited for less than half of the target: while requests time out at
+//! the target, every admitted request has waited almost that long. As many requests as there are slots may always wait, so that
+//! no worker becomes idle.
 //!
 //! Each class has its own state, so that a congested crawl does not shorten the deadline of other classes. Pure: `now` is an
 //! argument.
@@ -58,8 +58,8 @@ impl QueueDeadlines {
         }
     }
 
-    /// Whether a queued request continues to wait. `is_needed`: the queue is so short that a slot might become free with
-    /// nobody queued.
+    /// Whether a queued request continues to wait. `is_needed`: the queue is so short that a slot might become free with no request
+    /// queued.
     pub(super) fn check(
         &mut self,
         class: Class,
@@ -99,9 +99,9 @@ impl QueueDeadlines {
 /// The decision on a queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitDecision {
-    /// It continues to wait until the next check.
+    /// The request continues to wait until the next check.
     CheckAt(Instant),
-    /// It has waited too long.
+    /// The request has waited too long.
     TimeOut,
 }
 

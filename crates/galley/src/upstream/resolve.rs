@@ -1,7 +1,7 @@
-//! Resolves the names of upstreams for each connection, and remembers the last result.
+//! Resolves the names of upstreams for each connection, and stores the last result.
 //!
 //! A name is resolved for each connection, because its owner may change it. If its name servers fail or are slow, the last
-//! addresses are used: an upstream rarely moves at the moment when its name cannot be resolved.
+//! addresses are used: an upstream rarely moves at the time when its name cannot be resolved.
 
 use std::cell::RefCell;
 use std::io;
@@ -18,8 +18,8 @@ pub(super) struct ResolvedName {
     host: String,
     port: u16,
     known: RefCell<Vec<SocketAddr>>,
-    /// Held by each look-up until it has ended, which may be long after its caller gave up.
-    under_way: Arc<()>,
+    /// Held by each lookup until it has ended, which may be long after its caller timed out.
+    in_progress: Arc<()>,
 }
 
 impl ResolvedName {
@@ -29,7 +29,7 @@ impl ResolvedName {
             host: host.to_owned(),
             port,
             known: RefCell::default(),
-            under_way: Arc::default(),
+            in_progress: Arc::default(),
         }
     }
 
@@ -43,7 +43,7 @@ impl ResolvedName {
         self.port
     }
 
-    /// A connection to one of its addresses. The look-up may take half of `time_limit`; the caller enforces the whole.
+    /// Connects to one of the addresses. The lookup may use half of `time_limit`; the caller enforces the whole.
     pub(super) async fn connect(&self, time_limit: Duration) -> io::Result<TcpStream> {
         if let Ok(address) = self.host.parse() {
             return TcpStream::connect(SocketAddr::new(address, self.port)).await;
@@ -52,27 +52,27 @@ impl ResolvedName {
             Ok(found) => found,
             Err(_elapsed) => Err(io::ErrorKind::TimedOut.into()),
         };
-        TcpStream::connect(self.meant(found)?.as_slice()).await
+        TcpStream::connect(self.result_or_known(found)?.as_slice()).await
     }
 
-    /// The current addresses. A look-up takes a helper thread; look-ups that hang leave enough threads for files.
+    /// The current addresses. A lookup occupies a helper thread; lookups that hang leave enough threads for files.
     async fn look_up(&self) -> io::Result<Vec<SocketAddr>> {
         let is_known = !self.known.borrow().is_empty();
-        if is_known && Arc::strong_count(&self.under_way) > MOST_LOOK_UPS {
+        if is_known && Arc::strong_count(&self.in_progress) > MAX_LOOKUPS {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let under_way = Arc::clone(&self.under_way);
+        let in_progress = Arc::clone(&self.in_progress);
         let wanted = (self.host.clone(), self.port);
-        let looked = spawn_blocking(move || {
+        let lookup = spawn_blocking(move || {
             let found = wanted.to_socket_addrs();
-            drop(under_way);
-            found.map(|found| found.take(MOST_KNOWN).collect())
+            drop(in_progress);
+            found.map(|found| found.take(MAX_KNOWN).collect())
         });
-        looked.await.map_err(io::Error::other)?
+        lookup.await.map_err(io::Error::other)?
     }
 
-    /// The result of the look-up, or else the last known addresses.
-    fn meant(&self, found: io::Result<Vec<SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
+    /// The result of the lookup, or the last known addresses if it failed.
+    fn result_or_known(&self, found: io::Result<Vec<SocketAddr>>) -> io::Result<Vec<SocketAddr>> {
         match found {
             Ok(found) if !found.is_empty() => {
                 self.known.borrow_mut().clone_from(&found);
@@ -89,43 +89,47 @@ impl ResolvedName {
     }
 }
 
-/// Maximum of addresses of one name.
-const MOST_KNOWN: usize = 16;
+/// The maximum number of addresses of one name.
+const MAX_KNOWN: usize = 16;
 
-/// Maximum of concurrent look-ups of one name, once it is known. If as many hang, its name servers do not respond.
-const MOST_LOOK_UPS: usize = 8;
+/// The maximum number of concurrent lookups of one name, once it is known. If as many hang, its name servers do not respond.
+const MAX_LOOKUPS: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_known_serves_when_a_name_is_gone() {
+    fn known_addresses_are_used_if_a_lookup_fails() {
         let name = ResolvedName::new("[::1]", 80);
         assert_eq!(name.host, "::1");
         let gone = || Err(io::ErrorKind::NotFound.into());
-        assert!(name.meant(gone()).is_err(), "never known");
+        assert!(name.result_or_known(gone()).is_err(), "never known");
         let (one, other): (SocketAddr, SocketAddr) = (
             "192.0.2.1:80".parse().unwrap(),
             "192.0.2.2:80".parse().unwrap(),
         );
-        assert_eq!(name.meant(Ok(vec![one])).unwrap(), [one]);
-        assert_eq!(name.meant(gone()).unwrap(), [one]);
-        assert_eq!(name.meant(Ok(Vec::new())).unwrap(), [one]);
-        assert_eq!(name.meant(Ok(vec![other])).unwrap(), [other], "it moved");
-        assert_eq!(name.meant(gone()).unwrap(), [other]);
+        assert_eq!(name.result_or_known(Ok(vec![one])).unwrap(), [one]);
+        assert_eq!(name.result_or_known(gone()).unwrap(), [one]);
+        assert_eq!(name.result_or_known(Ok(Vec::new())).unwrap(), [one]);
+        assert_eq!(
+            name.result_or_known(Ok(vec![other])).unwrap(),
+            [other],
+            "it moved"
+        );
+        assert_eq!(name.result_or_known(gone()).unwrap(), [other]);
     }
 
     #[tokio::test]
-    async fn look_ups_that_hang_leave_helpers_to_others() {
+    async fn hanging_lookups_leave_helper_threads_free() {
         let name = ResolvedName::new("nobody.invalid", 80);
-        let hang: Vec<_> = (0..MOST_LOOK_UPS)
-            .map(|_| Arc::clone(&name.under_way))
+        let hang: Vec<_> = (0..MAX_LOOKUPS)
+            .map(|_| Arc::clone(&name.in_progress))
             .collect();
-        // Nothing is known yet, so a look-up is the only way.
-        let asked = name.look_up().await.unwrap_err();
-        assert_ne!(asked.kind(), io::ErrorKind::TimedOut);
-        name.meant(Ok(vec!["192.0.2.1:80".parse().unwrap()]))
+        // No address is known yet, so the name is looked up.
+        let first = name.look_up().await.unwrap_err();
+        assert_ne!(first.kind(), io::ErrorKind::TimedOut);
+        name.result_or_known(Ok(vec!["192.0.2.1:80".parse().unwrap()]))
             .unwrap();
         let known = name.look_up().await.unwrap_err();
         assert_eq!(known.kind(), io::ErrorKind::TimedOut);
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_that_nobody_has_is_no_connection() {
+    async fn connecting_to_an_unknown_name_fails() {
         let name = ResolvedName::new("nobody.invalid", 80);
         assert!(name.connect(Duration::from_secs(60)).await.is_err());
     }

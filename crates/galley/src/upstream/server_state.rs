@@ -1,11 +1,11 @@
-//! The shared state of one server: requests in progress, circuit breaker, health checks, when it came back.
+//! The shared state of one server: requests in progress, circuit breaker, health checks, and the time of its last recovery.
 //!
-//! A state belongs to a server of a site, the number of requests in progress to an address, over all sites that name it. If
-//! several do and the server has a limit, one of them cannot take all of it: a site gets a further turn only while at least
-//! a third as many as it has would stay free. A site alone gets three quarters, two get 3/7 each, and there is always one
-//! for the next (dynamic thresholds, Choudhury and Hahne, 1998). Both outlive a configuration: a reload finds the states of
-//! the servers that stay ([`ServerStates`]). Fetch threads and the task that checks the server write; the admin interface
-//! reads. Hits do not use them.
+//! A state belongs to a server of a site; the number of requests in progress belongs to an address, over all sites that use it.
+//! If several sites do and the server has a limit, one of them cannot use all of it: a site gets another permit only while at
+//! least a third as many as it has would remain free. A site alone gets three quarters, two get 3/7 each, and there is always
+//! one permit for the next site (dynamic thresholds, Choudhury and Hahne, 1998). Both outlive a configuration: a reload reuses
+//! the states of servers that remain ([`ServerStates`]). Fetch threads and the task that checks the server write; the admin
+//! interface reads. Hits do not use them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,62 +16,62 @@ use tokio::time::Instant;
 
 use super::breaker::Breaker;
 
-/// See the module.
+/// The state of one server of one site; see the module.
 #[derive(Debug)]
 pub struct ServerState {
-    /// Its address, as people write it.
+    /// The address, in the notation of the configuration.
     pub address: String,
     pub(super) breaker: Breaker,
-    /// What all sites that name its address share.
+    /// The state that is shared by all sites with this address.
     shared: Arc<SharedAddress>,
-    /// Requests in progress, of this site.
+    /// The requests in progress of this site.
     own: Arc<AtomicUsize>,
     requests: AtomicU64,
     failures: AtomicU64,
     checks: Mutex<Checks>,
 }
 
-/// An address that one or several sites name.
+/// The state of an address that one or several sites use.
 #[derive(Debug, Default)]
 struct SharedAddress {
-    /// Requests in progress, of all sites.
+    /// The requests in progress of all sites.
     in_flight: AtomicUsize,
-    /// Sites that name it.
+    /// The number of sites that use the address.
     sites: AtomicUsize,
 }
 
-/// What the health checks of a server have found.
+/// The results of the health checks of a server.
 #[derive(Debug)]
 struct Checks {
     health: CheckedHealth,
-    /// When `health` last changed between in and out.
+    /// The time when `health` last changed between in and out.
     since: Instant,
-    /// When the checks brought it back.
+    /// The time when the checks last ended an outage.
     returned: Option<Instant>,
 }
 
-/// Whether a server passes its health checks, and how many checks in succession say otherwise.
+/// Whether a server passes its health checks, and the number of consecutive checks with the opposite result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckedHealth {
     In { failed: u32 },
     Out { passed: u32 },
 }
 
-/// How many results in succession change a server's state.
+/// The numbers of consecutive results that change a server's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckThresholds {
-    /// Passed checks that bring it back.
+    /// The number of passed checks after which the server is used again.
     pub rise: u32,
-    /// Failed checks that take it out.
+    /// The number of failed checks after which the server is not used any more.
     pub fall: u32,
 }
 
-/// What a check has changed.
+/// The change that a check has caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthChange {
-    /// Nothing.
+    /// No change.
     None,
-    /// The server gets no requests any more.
+    /// The server no longer gets requests.
     TakenOut,
     /// The server gets requests again.
     BroughtBack,
@@ -80,17 +80,17 @@ pub enum HealthChange {
 /// Whether a server gets requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerStanding {
-    /// It does.
+    /// The server gets requests.
     Up,
-    /// The circuit breaker keeps them away: it does not respond.
+    /// The circuit breaker is open, because the server does not respond.
     Paused,
-    /// It fails its health checks.
+    /// The server fails its health checks.
     Down,
 }
 
-/// One request in progress at a server; dropped, it has ended.
+/// The permit for one request at a server; dropping it ends the request.
 #[derive(Debug)]
-pub(super) struct ServerTurn {
+pub(super) struct ServerPermit {
     shared: Arc<SharedAddress>,
     own: Arc<AtomicUsize>,
 }
@@ -120,27 +120,27 @@ impl ServerState {
         }
     }
 
-    /// Requests in progress, of all sites.
+    /// The requests in progress of all sites.
     pub fn in_flight(&self) -> usize {
         self.shared.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Requests that were sent to it.
+    /// The number of requests that were sent to the server.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Requests that it did not answer, and connections that it did not accept.
+    /// The number of requests without a response, and of failed connection attempts.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// How often the circuit breaker has begun to keep requests away.
+    /// How often the circuit breaker has opened.
     pub fn pauses(&self) -> u64 {
         self.breaker.pauses()
     }
 
-    /// Whether it gets requests.
+    /// Whether the server gets requests.
     pub fn standing(&self) -> ServerStanding {
         if self.is_out() {
             ServerStanding::Down
@@ -151,31 +151,31 @@ impl ServerState {
         }
     }
 
-    /// How long it has had its present state.
+    /// The time since the last change of the server's state.
     pub fn unchanged_for(&self, now: Instant) -> Duration {
         let checked = self.lock().since;
         let latest = self.breaker.since().map_or(checked, |at| at.max(checked));
         now.saturating_duration_since(latest)
     }
 
-    /// Whether its health checks took it out.
+    /// Whether the health checks took the server out of use.
     pub(super) fn is_out(&self) -> bool {
         matches!(self.lock().health, CheckedHealth::Out { .. })
     }
 
-    /// When it last came back, by its checks or its breaker; `None`: it was never gone.
+    /// The time of the last recovery, by the checks or the circuit breaker; `None` if there was no outage.
     pub(super) fn returned(&self) -> Option<Instant> {
         self.breaker.resumed().max(self.lock().returned)
     }
 
-    /// Whether this site may have one more request in progress, where all sites together may have `max`.
-    pub(super) fn has_room(&self, max: usize) -> bool {
+    /// Whether this site may have one more request in progress, if all sites together may have `max`.
+    pub(super) fn has_capacity(&self, max: usize) -> bool {
         let own = self.own.load(Ordering::Relaxed);
         let others = self.in_flight().saturating_sub(own);
         others < max && own < self.most_of(max - others)
     }
 
-    /// How many of `max` requests in progress this site may have while others have none.
+    /// The number of requests in progress that this site may have while others have none, of `max` in total.
     pub(super) fn most_of(&self, max: usize) -> usize {
         match self.shared.sites.load(Ordering::Relaxed) {
             0 | 1 => max,
@@ -183,10 +183,11 @@ impl ServerState {
         }
     }
 
-    /// Counts a request in progress, unless there are `max` already, or this site has its part of them.
-    pub(super) fn enter(&self, max: Option<usize>) -> Option<ServerTurn> {
+    /// Returns the permit for one more request, unless the server has `max` requests in progress, or the site has its share of
+    /// them.
+    pub(super) fn enter(&self, max: Option<usize>) -> Option<ServerPermit> {
         let most = max.unwrap_or(usize::MAX);
-        if max.is_some_and(|max| !self.has_room(max)) {
+        if max.is_some_and(|max| !self.has_capacity(max)) {
             return None;
         }
         let more = |count: usize| (count < most).then_some(count + 1);
@@ -196,7 +197,7 @@ impl ServerState {
             .ok()?;
         self.own.fetch_add(1, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed);
-        Some(ServerTurn {
+        Some(ServerPermit {
             shared: Arc::clone(&self.shared),
             own: Arc::clone(&self.own),
         })
@@ -206,7 +207,7 @@ impl ServerState {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds the result of a health check.
+    /// Records the result of a health check.
     pub fn checked(&self, passed: bool, thresholds: CheckThresholds, now: Instant) -> HealthChange {
         let mut checks = self.lock();
         let (health, change) = checks.health.after(passed, thresholds);
@@ -226,7 +227,7 @@ impl ServerState {
         change
     }
 
-    /// The server is checked no more: only failed requests count.
+    /// Discards the results of health checks when the checks end: from then on only failed requests count.
     pub fn forget_checks(&self) {
         let mut checks = self.lock();
         if matches!(checks.health, CheckedHealth::Out { .. }) {
@@ -260,7 +261,7 @@ impl CheckedHealth {
 }
 
 impl ServerStanding {
-    /// Its word in `galley status`.
+    /// The word for the state in `galley status`.
     pub fn word(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -270,7 +271,7 @@ impl ServerStanding {
     }
 }
 
-impl Drop for ServerTurn {
+impl Drop for ServerPermit {
     fn drop(&mut self) {
         self.own.fetch_sub(1, Ordering::Relaxed);
         self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -284,7 +285,7 @@ impl Drop for ServerState {
 }
 
 impl ServerStates {
-    /// The state of a server of a site: the one that there is, else a new one.
+    /// The state of a server of a site, created if there is none.
     pub fn of(&self, site: &str, address: &str) -> Arc<ServerState> {
         let shared = self.shared(address);
         let mut states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,7 +312,7 @@ impl ServerStates {
     }
 }
 
-/// A site may take so many turns of a server that it shares while so many stay free.
+/// A site may use `TAKEN` permits of a shared server for each `LEFT_FREE` that remain free.
 const TAKEN: usize = 3;
 const LEFT_FREE: usize = 1;
 
@@ -322,10 +323,10 @@ mod tests {
     const THRESHOLDS: CheckThresholds = CheckThresholds { rise: 2, fall: 3 };
 
     #[tokio::test(start_paused = true)]
-    async fn checks_in_succession_take_a_server_out_and_bring_it_back() {
+    async fn consecutive_checks_take_a_server_out_and_bring_it_back() {
         let state = ServerStates::default().of("example.com", "10.0.0.1:80");
         let mut changes = Vec::new();
-        // Two failures are not an outage, one success among failures is not a recovery.
+        // Two failures are no outage, and one success among failures is no recovery.
         for passed in "--+---+-+++".chars().map(|mark| mark == '+') {
             tokio::time::advance(Duration::from_secs(1)).await;
             let change = state.checked(passed, THRESHOLDS, Instant::now());
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_checks_a_server_is_not_out() {
+    async fn a_server_is_in_use_again_when_its_checks_end() {
         let state = ServerStates::default().of("example.com", "10.0.0.1:80");
         for _ in 0..3 {
             state.checked(false, THRESHOLDS, Instant::now());
@@ -355,30 +356,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reload_finds_what_stays_and_sites_share_the_count_of_an_address() {
+    async fn a_reload_reuses_states_and_sites_share_the_count_of_an_address() {
         let states = ServerStates::default();
         let one = states.of("a.example", "10.0.0.1:80");
         let again = states.of("a.example", "10.0.0.1:80");
         assert!(Arc::ptr_eq(&one, &again));
         let other = states.of("b.example", "10.0.0.1:80");
         assert!(!Arc::ptr_eq(&one, &other));
-        let turn = one.enter(Some(1)).unwrap();
+        let permit = one.enter(Some(1)).unwrap();
         assert_eq!(other.in_flight(), 1);
         assert!(other.enter(Some(1)).is_none());
-        drop(turn);
+        drop(permit);
         assert!(other.enter(Some(1)).is_some());
         drop((one, again));
         let new = states.of("a.example", "10.0.0.1:80");
         assert_eq!(new.requests(), 0, "nobody used the old one any more");
     }
 
-    /// Turns that a site gets one after the other, while others hold theirs.
-    fn take_all(state: &ServerState, max: usize) -> Vec<ServerTurn> {
+    /// All permits that a site gets one after the other, while others hold theirs.
+    fn take_all(state: &ServerState, max: usize) -> Vec<ServerPermit> {
         std::iter::from_fn(|| state.enter(Some(max))).collect()
     }
 
     #[tokio::test]
-    async fn no_site_takes_all_turns_of_a_server_that_it_shares() {
+    async fn no_site_uses_all_permits_of_a_shared_server() {
         for (max, first, second) in [(1, 1, 0), (2, 1, 1), (4, 3, 1), (8, 6, 1), (20, 15, 4)] {
             let states = ServerStates::default();
             let flooded = states.of("a.example", "10.0.0.1:80");
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_site_has_a_server_alone_as_soon_as_nobody_else_names_it() {
+    async fn a_site_gets_all_permits_as_soon_as_no_other_site_uses_the_server() {
         let states = ServerStates::default();
         let one = states.of("a.example", "10.0.0.1:80");
         let other = states.of("b.example", "10.0.0.1:80");

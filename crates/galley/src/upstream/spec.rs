@@ -1,5 +1,5 @@
 //! The address and limits of an upstream pool. Built once from the configuration, except the number of slots, which is read at
-//! each request ([`PoolSpec::most`]).
+//! each request ([`PoolSpec::max_exchanges`]).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -32,24 +32,24 @@ pub struct PoolSpec {
     pub queue_timeout: Duration,
     /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// From the end of the request to the first byte of the response.
+    /// The timeout from the end of the request to the first byte of the response.
     pub first_byte_timeout: Duration,
-    /// Between two pieces of the response.
+    /// The timeout between two pieces of the response.
     pub read_timeout: Duration,
     /// Maximum of idle connections, in hundredths of the slots.
     pub idle_share: usize,
-    /// When an idle connection expires.
+    /// The time after which an idle connection expires.
     pub idle_age: Duration,
-    /// When a slot is free again.
+    /// The event that frees a slot.
     pub end: ExchangeEnd,
 }
 
-/// When a slot is free again.
+/// The event that frees a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeEnd {
-    /// At the end of the response.
+    /// The end of the response.
     Answer,
-    /// When the worker is free: PHP may go on after its response. FastCGI only.
+    /// The worker becomes free: PHP may continue after its response. FastCGI only.
     Worker,
 }
 
@@ -89,18 +89,18 @@ impl fmt::Display for HttpServer {
 /// One HTTP/1.1 server.
 #[derive(Clone, Debug)]
 pub struct HttpServer {
-    /// Name or address.
+    /// The name or address.
     pub host: String,
-    /// Port.
+    /// The port.
     pub port: u16,
-    /// Idle connections to it, over all pools.
+    /// The number of idle connections to the server, over all pools.
     pub idle: Arc<AtomicUsize>,
     /// The TLS client; `None`: plain HTTP.
     pub tls: Option<Arc<UpstreamTlsClient>>,
 }
 
 impl PoolSpec {
-    /// The same upstream for runs of WordPress's scheduler: one at a time, no queue, until the worker is free.
+    /// The same upstream for runs of WordPress's scheduler: one run at a time, no queue, and the slot is free when the worker is.
     #[must_use]
     pub fn for_cron(&self, longest: Duration) -> Self {
         Self {
@@ -115,31 +115,31 @@ impl PoolSpec {
     }
 
     /// The current maximum of concurrent exchanges.
-    pub fn most(&self) -> usize {
+    pub fn max_exchanges(&self) -> usize {
         let live = self.slots.as_ref();
         let live = live.map_or(usize::MAX, |slots| slots.load(Ordering::Relaxed));
-        self.in_flight.min(live).min(self.room()).max(1)
+        self.in_flight.min(live).min(self.capacity()).max(1)
     }
 
-    /// What the servers in use may have at once, by their own limits.
-    fn room(&self) -> usize {
-        let room = |is_wanted: &dyn Fn(&BalancedServer) -> bool| {
+    /// The number of concurrent exchanges that the servers in use permit by their own limits.
+    fn capacity(&self) -> usize {
+        let capacity = |is_wanted: &dyn Fn(&BalancedServer) -> bool| {
             let mut wanted = self
                 .servers
                 .iter()
                 .filter(|server| is_wanted(server))
                 .peekable();
             wanted.peek()?;
-            let room = wanted.map(|server| {
+            let capacity = wanted.map(|server| {
                 let max = server.share.max;
                 max.map_or(usize::MAX, |max| server.state.most_of(max))
             });
-            Some(room.fold(0, usize::saturating_add))
+            Some(capacity.fold(0, usize::saturating_add))
         };
         let is_up = |server: &BalancedServer| server.state.standing() == ServerStanding::Up;
-        room(&|server| is_up(server) && !server.share.is_backup)
-            .or_else(|| room(&is_up))
-            .or_else(|| room(&|_| true))
+        capacity(&|server| is_up(server) && !server.share.is_backup)
+            .or_else(|| capacity(&is_up))
+            .or_else(|| capacity(&|_| true))
             .unwrap_or(usize::MAX)
     }
 }

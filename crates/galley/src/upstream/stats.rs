@@ -12,45 +12,45 @@ use super::balancer::BalancedServer;
 use super::queue::QueueIdentity;
 use super::spec::PoolSpec;
 
-/// One upstream of one site.
+/// Statistics of one upstream of one site.
 #[derive(Debug)]
 pub struct UpstreamStats {
-    /// Slots taken.
+    /// Slots in use.
     in_flight: AtomicUsize,
-    /// Requests queued.
+    /// Queued requests.
     waiting: AtomicUsize,
-    /// Current limit.
+    /// The current limit.
     limit: AtomicUsize,
-    /// Maximum of the limit.
+    /// The maximum of the limit.
     most: AtomicUsize,
     /// Idle connections.
     idle: AtomicUsize,
-    /// Seconds until a slot may be free.
+    /// Seconds until a slot is expected to be free.
     retry_after_s: AtomicU32,
-    /// Requests admitted and rejected, for each class in the order of [`Class::ALL`].
+    /// Admitted and rejected requests of each class, in the order of [`Class::ALL`].
     classes: Vec<(AtomicU64, AtomicU64)>,
-    /// Hash of the client whose next request the full queue would reject; [`NO_CLIENT`] if none.
+    /// The hash of the client whose next request the full queue would reject; [`NO_CLIENT`] if none.
     full_client: AtomicU64,
     /// A bit for each class whose next request the full queue would reject, in the order of [`Class::ALL`].
     full_classes: AtomicU8,
-    /// Seeds the hashes, so that nobody can choose an address whose hash equals another's.
+    /// The seed of the hashes, so that nobody can choose an address with the same hash as another client's.
     hash_seed: RandomState,
-    /// Requests moved to a class or client that is served sooner.
+    /// Requests that were moved to a class or client that is served sooner.
     promoted: AtomicU64,
-    /// Its servers, in the order of the configuration.
+    /// The servers of the upstream, in the order of the configuration.
     servers: Vec<BalancedServer>,
 }
 
 /// A snapshot of [`UpstreamStats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Slots taken.
+    /// Slots in use.
     pub in_flight: usize,
-    /// Requests queued.
+    /// Queued requests.
     pub waiting: usize,
-    /// Current limit.
+    /// The current limit.
     pub limit: usize,
-    /// Maximum of the limit.
+    /// The maximum of the limit.
     pub most: usize,
     /// Idle connections.
     pub idle: usize,
@@ -70,7 +70,7 @@ pub struct ClassCounts {
 impl UpstreamStats {
     /// Statistics of an upstream without requests.
     pub fn new(spec: &PoolSpec) -> Self {
-        let most = spec.most();
+        let most = spec.max_exchanges();
         Self {
             in_flight: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -87,7 +87,7 @@ impl UpstreamStats {
         }
     }
 
-    /// Whether a page that nobody waits for would take the last free slot.
+    /// Whether a background request would take the last free slot.
     pub fn is_busy(&self) -> bool {
         let load = self.load();
         load.waiting > 0 || (load.in_flight > 0 && load.in_flight + 1 >= load.limit)
@@ -115,7 +115,7 @@ impl UpstreamStats {
         })
     }
 
-    /// Its servers; never empty.
+    /// The servers of the upstream; never empty.
     pub fn servers(&self) -> &[BalancedServer] {
         &self.servers
     }
@@ -127,8 +127,8 @@ impl UpstreamStats {
             .clamp(1, LONGEST_RETRY_S)
     }
 
-    /// Whether the full queue would reject one more request of `identity`: every request of its class, or those of this client. Of
-    /// several such clients it knows the last one.
+    /// Whether the full queue would reject one more request of `identity`: it rejects every request of the class, or those of this
+    /// client. Of several such clients, only the last one is known.
     pub fn is_full_for(&self, identity: QueueIdentity) -> bool {
         if self.full_classes.load(Ordering::Relaxed) & bit(identity.class) != 0 {
             return true;
@@ -137,7 +137,7 @@ impl UpstreamStats {
         full_client != NO_CLIENT && full_client == self.hash(identity)
     }
 
-    /// Notes which requests the full queue would reject: those of a client, and all of some classes.
+    /// Records which requests the full queue would reject: those of a client, and all of some classes.
     pub(crate) fn set_full_for(&self, identity: Option<QueueIdentity>, classes: &[Class]) {
         let bits = classes.iter().fold(0, |bits, class| bits | bit(*class));
         self.full_classes.store(bits, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl UpstreamStats {
             .max(1)
     }
 
-    /// Requests moved to a class or client that is served sooner, because another request wants the same page.
+    /// The number of requests moved to a class or client that is served sooner, because another request needs the same page.
     pub fn promoted(&self) -> u64 {
         self.promoted.load(Ordering::Relaxed)
     }
@@ -211,8 +211,8 @@ fn bit(class: Class) -> u8 {
 
 const _: () = assert!(Class::ALL.len() <= 8);
 
-/// The hash that no client has.
+/// A hash that no client has.
 const NO_CLIENT: u64 = 0;
 
-/// Clients are asked to wait for at most a minute: the overload may be over by then.
+/// The longest `Retry-After`, in seconds: the overload may be over by then.
 const LONGEST_RETRY_S: u32 = 60;

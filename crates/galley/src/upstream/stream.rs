@@ -1,8 +1,8 @@
 //! Streams to FastCGI applications: a unix socket or TCP.
 //!
 //! A unix socket connects immediately or not at all, and accepts a usual request at once. It is therefore registered with the
-//! runtime only after the request was sent; otherwise the runtime would first have to report it as writable, with an extra
-//! poll.
+//! runtime only after the request was sent; otherwise the runtime would first have to report it as writable, which costs an
+//! extra poll.
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
@@ -20,7 +20,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::resolve::ResolvedName;
 use super::spec::FastCgiAddress;
 
-/// A [`FastCgiAddress`] that remembers the addresses of its name.
+/// The address of a FastCGI application, with the last addresses of its name.
 pub(super) enum ConnectAddress {
     Unix(PathBuf),
     Tcp(ResolvedName),
@@ -31,7 +31,7 @@ impl ConnectAddress {
         match address {
             FastCgiAddress::Unix(path) => Self::Unix(path),
             FastCgiAddress::Tcp(address) => {
-                // Checked when the configuration was read; port 0 is invalid.
+                // The configuration was checked; port 0 is invalid.
                 let (host, port) = address.rsplit_once(':').unwrap_or((&address, ""));
                 Self::Tcp(ResolvedName::new(host, port.parse().unwrap_or_default()))
             }
@@ -45,12 +45,12 @@ pub(super) enum UpstreamStream {
     New(NewStream),
     Unix(UnixStream),
     Tcp(TcpStream),
-    /// The runtime failed to register it.
+    /// The runtime failed to register the socket.
     Lost,
 }
 
 impl UpstreamStream {
-    /// Connects. [`io::ErrorKind::WouldBlock`]: a unix socket whose listen queue is full; it did not wait.
+    /// Connects. [`io::ErrorKind::WouldBlock`]: the listen queue of a unix socket is full.
     pub(super) async fn connect(
         address: &ConnectAddress,
         time_limit: Duration,
@@ -65,7 +65,7 @@ impl UpstreamStream {
         }
     }
 
-    /// Registers it with the runtime.
+    /// Registers the socket with the runtime.
     fn register(&mut self) -> io::Result<()> {
         if !matches!(self, Self::New(_)) {
             return Ok(());
@@ -76,7 +76,7 @@ impl UpstreamStream {
         Ok(())
     }
 
-    /// A first write that does not wait; `None`: the socket must be waited for.
+    /// Writes for the first time, without waiting; `None`: the socket must be waited for.
     fn write_now(&mut self, slices: &[IoSlice<'_>]) -> Option<io::Result<usize>> {
         let Self::New(stream) = self else { return None };
         match stream.write_vectored(slices) {

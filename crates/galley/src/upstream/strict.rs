@@ -1,9 +1,9 @@
 //! A connection to an HTTP upstream whose response heads are checked as bytes, and the log of rejected responses.
 //!
-//! hyper reads responses more loosely than Galley reads requests: it accepts a bare line feed as the end of a line, and a
+//! hyper parses responses less strictly than Galley parses requests: it accepts a bare line feed as the end of a line, and a
 //! body with `gzip, chunked` as plain. [`Strict`] therefore checks each head below hyper as it arrives
-//! ([`galley_http::response::HeadCheck`]); [`check`] checks what hyper has parsed. A [`HeadWatch`] tells when a head begins,
-//! which is not visible in a stream of bytes: with the request to which it responds.
+//! ([`galley_http::response::HeadCheck`]); [`check`] checks the head that hyper has parsed. A [`HeadWatch`] marks where a head
+//! begins, which cannot be seen in a stream of bytes: with the request to which it responds.
 
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::stats::UpstreamStats;
 
-/// What both sides of a connection know about the next head.
+/// The state of the next head on a connection, shared by the stream and the exchange.
 #[derive(Debug, Default)]
 pub(super) struct HeadWatch(Mutex<AwaitedHead>);
 
@@ -28,21 +28,21 @@ pub(super) struct HeadWatch(Mutex<AwaitedHead>);
 struct AwaitedHead {
     /// `None`: no head is expected.
     head: Option<HeadCheck>,
-    refused: Option<BadResponse>,
+    rejected: Option<BadResponse>,
 }
 
 impl HeadWatch {
-    /// The next byte that arrives is the first one of a head.
+    /// Declares that the next received byte is the first byte of a head.
     pub(super) fn begin(&self) {
         *self.lock() = AwaitedHead {
             head: Some(HeadCheck::new()),
-            refused: None,
+            rejected: None,
         };
     }
 
     /// Why the head was rejected, if it was.
-    pub(super) fn refused(&self) -> Option<BadResponse> {
-        self.lock().refused
+    pub(super) fn rejected(&self) -> Option<BadResponse> {
+        self.lock().rejected
     }
 
     fn push(&self, bytes: &[u8]) -> io::Result<()> {
@@ -54,7 +54,7 @@ impl HeadWatch {
         if checked.is_err() || head.is_over() {
             awaited.head = None;
         }
-        awaited.refused = checked.err();
+        awaited.rejected = checked.err();
         checked.map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad))
     }
 
@@ -63,7 +63,7 @@ impl HeadWatch {
     }
 }
 
-/// A stream that checks the heads before hyper reads them.
+/// A stream that checks response heads before hyper reads them.
 pub(super) struct Strict<S> {
     stream: S,
     watch: Arc<HeadWatch>,
@@ -124,7 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
     }
 }
 
-/// Checks status and framing of a response that hyper has parsed.
+/// Checks the status and framing of a response that hyper has parsed.
 pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
     let fields = response.headers().iter();
     let fields = fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
@@ -133,13 +133,13 @@ pub(super) fn check<B>(response: &Response<B>) -> Result<(), BadResponse> {
 
 /// Logs rejected responses: a new reason immediately, a repeated one once a minute, because an upstream that sends one such
 /// response sends many.
-pub(super) struct Refusals {
+pub(super) struct RejectionLog {
     site: String,
     stats: Arc<UpstreamStats>,
     last: RefCell<Option<(Instant, String)>>,
 }
 
-impl Refusals {
+impl RejectionLog {
     pub(super) fn new(site: &str, stats: &Arc<UpstreamStats>) -> Self {
         Self {
             site: site.to_owned(),
@@ -148,7 +148,7 @@ impl Refusals {
         }
     }
 
-    /// `server`: its index in the servers of the upstream.
+    /// Logs a rejected response. `server`: its index in the servers of the upstream.
     pub(super) fn log(&self, server: usize, reason: &dyn Display) {
         let reason = reason.to_string();
         let now = Instant::now();
@@ -171,5 +171,5 @@ impl Refusals {
     }
 }
 
-/// Minimum time between two lines with the same reason.
+/// The minimum time between two lines with the same reason.
 const LOG_EVERY: Duration = Duration::from_secs(60);

@@ -1,9 +1,8 @@
 //! A connection to an HTTP upstream that switches to another protocol (RFC 9110 §7.8), usually a WebSocket.
 //!
-//! A request whose client asks for it carries a [`Switch`]. Only a 101 that names the requested protocol turns the connection
-//! into a tunnel, which is handed to the front thread that waits for the response; any other response is an ordinary one. So
-//! no byte of the client reaches the upstream outside HTTP before both have agreed. The limit on tunnels is checked before
-//! the request is sent.
+//! A request for another protocol has a [`Switch`]. Only a 101 with the requested protocol turns the connection into a tunnel,
+//! which is passed to the front thread that waits for the response; any other response is an ordinary one. So no byte of the
+//! client reaches the upstream outside HTTP before both have agreed. The limit on tunnels is checked before the request is sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +17,7 @@ use tokio::sync::oneshot;
 /// Both directions of a connection to an upstream, with the bytes that it has already sent.
 pub type TunnelStream = TokioIo<Upgraded>;
 
-/// All tunnels, and their maximum.
+/// Counts all tunnels and limits their number.
 #[derive(Debug)]
 pub struct Tunnels {
     open: Arc<AtomicUsize>,
@@ -27,7 +26,7 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// The same tunnels under other limits.
+    /// The same tunnels with other limits.
     #[must_use]
     pub fn with(&self, most: usize, silence: Duration) -> Self {
         Self {
@@ -37,7 +36,7 @@ impl Tunnels {
         }
     }
 
-    /// The maximum of tunnels; one that carries nothing for `silence` ends.
+    /// `most`: the maximum number of tunnels. A tunnel that transmits nothing for `silence` ends.
     pub fn new(most: usize, silence: Duration) -> Self {
         Self {
             open: Arc::default(),
@@ -46,17 +45,17 @@ impl Tunnels {
         }
     }
 
-    /// Number of tunnels, including requested ones.
+    /// The number of tunnels, including requested ones.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Maximum silence of one.
+    /// The time without transmission after which a tunnel ends.
     pub fn silence(&self) -> Duration {
         self.silence
     }
 
-    /// Reserves one more, and returns its two ends; `None`: the maximum is reached.
+    /// Reserves one tunnel, and returns its two ends; `None`: the maximum is reached.
     pub fn offer(&self, protocol: HeaderValue) -> Option<(Switch, AwaitedSwitch)> {
         let entered = self
             .open
@@ -79,7 +78,7 @@ impl Tunnels {
     }
 }
 
-/// The end at the upstream: the requested protocol.
+/// The upstream's end of a requested tunnel.
 #[derive(Clone, Debug)]
 pub struct Switch {
     protocol: HeaderValue,
@@ -87,13 +86,13 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Writes the request for the protocol into the head of a request.
+    /// Adds the request for the protocol to the fields of a request.
     pub(super) fn write_fields(&self, fields: &mut HeaderMap) {
         fields.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         fields.insert(UPGRADE, self.protocol.clone());
     }
 
-    /// Whether a 101 agrees to the requested protocol, and to nothing else.
+    /// Whether a 101 agrees to exactly the requested protocol.
     pub(super) fn is_agreed(&self, fields: &HeaderMap) -> bool {
         let mut named = fields.get_all(UPGRADE).iter();
         let (Some(protocol), None) = (named.next(), named.next()) else {
@@ -105,7 +104,7 @@ impl Switch {
             .eq_ignore_ascii_case(self.protocol.as_bytes())
     }
 
-    /// Passes the connection on; it is closed if nobody waits any more.
+    /// Passes the connection on. It is closed if no front thread waits for it any more.
     pub(super) fn done(&self, stream: TunnelStream) {
         let waiting = self.hand_over.lock();
         let waiting = waiting.unwrap_or_else(PoisonError::into_inner).take();
@@ -115,7 +114,7 @@ impl Switch {
     }
 }
 
-/// The end at the client, until the upstream has responded.
+/// The client's end of a requested tunnel, until the upstream has responded.
 #[derive(Debug)]
 pub struct AwaitedSwitch {
     protocol: HeaderValue,
@@ -129,22 +128,22 @@ impl AwaitedSwitch {
         Some(Tunnel {
             protocol: self.protocol,
             stream: self.stream.try_recv().ok()?,
-            _place: self.slot,
+            _slot: self.slot,
         })
     }
 }
 
-/// A connection that is not HTTP any more.
+/// A connection that has switched to another protocol.
 #[derive(Debug)]
 pub struct Tunnel {
-    /// Its protocol.
+    /// The protocol.
     pub protocol: HeaderValue,
     /// The connection to the upstream.
     pub stream: TunnelStream,
-    _place: TunnelSlot,
+    _slot: TunnelSlot,
 }
 
-/// Counts as one tunnel.
+/// Counts one tunnel until it is dropped.
 #[derive(Debug)]
 struct TunnelSlot(Arc<AtomicUsize>);
 
@@ -161,7 +160,7 @@ mod tests {
     const WEBSOCKET: HeaderValue = HeaderValue::from_static("websocket");
 
     #[test]
-    fn places_come_back() {
+    fn dropped_tunnels_free_their_slots() {
         let tunnels = Tunnels::new(2, Duration::ZERO);
         let first = tunnels.offer(WEBSOCKET).unwrap();
         let second = tunnels.offer(WEBSOCKET).unwrap();
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_agreed() {
+    fn only_the_requested_protocol_is_agreed() {
         let (switch, _awaited) = Tunnels::new(1, Duration::ZERO).offer(WEBSOCKET).unwrap();
         for (values, agreed) in [
             (&[][..], false),

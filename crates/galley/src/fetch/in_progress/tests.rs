@@ -1,4 +1,4 @@
-//! Fetches in progress under a paused clock: silence, which waiters are notified, which fetch gives way, and waiters that have left.
+//! Fetches in progress under a paused clock: silence, notified waiters, replaced fetches, and disconnected waiters.
 
 use super::*;
 use crate::testing;
@@ -18,7 +18,7 @@ fn in_progress(overtaken: Option<&InProgressFetch>) -> (fill::FillWriter, Rc<InP
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_counts_from_the_last_sign_of_life_and_not_in_the_queue() {
+async fn silence_is_measured_from_the_last_progress_and_not_in_the_queue() {
     let (_writer, in_progress) = in_progress(None);
     tokio::time::advance(Duration::from_secs(60)).await;
     assert!(!in_progress.is_silent(), "not sent yet");
@@ -33,9 +33,9 @@ async fn silence_counts_from_the_last_sign_of_life_and_not_in_the_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_are_notified_of_silence_once_and_each_next_fetch_has_twice_the_time() {
+async fn waiters_are_notified_of_silence_once_and_each_next_fetch_has_twice_the_limit() {
     let (_writer, first) = in_progress(None);
-    let (reply, _answer) = oneshot::channel();
+    let (reply, _response) = oneshot::channel();
     let mut wait = Wait::new(reply);
     assert!(wait.join(&first, WaitTerms::Joined));
     let began = Instant::now();
@@ -70,17 +70,17 @@ fn a_replaced_fetch_does_not_overwrite_a_newer_page() {
         in_progress.may_replace(Some(&stored(200))),
         "nobody overtook it"
     );
-    in_progress.give_way("");
+    in_progress.set_overtaken("");
     assert!(in_progress.may_replace(None));
     assert!(in_progress.may_replace(Some(&stored(90))));
     assert!(!in_progress.may_replace(Some(&stored(200))));
 }
 
 #[tokio::test]
-async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
+async fn the_first_head_is_used_and_one_failure_of_two_is_ignored() {
     let (first_writer, first) = in_progress(None);
     let (second_writer, second) = in_progress(Some(&first));
-    let (reply, mut answer) = oneshot::channel();
+    let (reply, mut response) = oneshot::channel();
     let mut wait = Wait::new(reply);
     assert!(wait.join(&first, WaitTerms::Joined) && wait.join(&second, WaitTerms::Joined));
     second_writer.fail(FillError::Timeout);
@@ -91,28 +91,28 @@ async fn the_first_head_answers_and_one_failure_of_two_is_not_met() {
         .take(index, &HeadVerdict::Failed(failure), None)
         .unwrap();
     assert!(!wait.may_lead() && wait.is_at(&first) && !wait.is_at(&second));
-    assert!(answer.try_recv().is_err(), "the first may still answer");
+    assert!(response.try_recv().is_err(), "the first may still answer");
     first_writer.fail(FillError::Closed);
-    let judged = HeadVerdict::Failed(FillError::Closed);
-    assert!(wait.take(0, &judged, None).is_none());
-    assert!(matches!(answer.await, Ok(Err(FillError::Closed))));
+    let verdict = HeadVerdict::Failed(FillError::Closed);
+    assert!(wait.take(0, &verdict, None).is_none());
+    assert!(matches!(response.await, Ok(Err(FillError::Closed))));
 }
 
 #[tokio::test]
-async fn a_client_that_left_waits_no_longer() {
+async fn a_disconnected_client_waits_no_longer() {
     let (_writer, in_progress) = in_progress(None);
-    let (reply, answer) = oneshot::channel();
+    let (reply, response) = oneshot::channel();
     let mut wait = Wait::new(reply);
     wait.join(&in_progress, WaitTerms::Joined);
     assert_eq!(in_progress.fill.readers(), 1);
-    drop(answer);
-    assert!(matches!(wait.event().await, WaiterEvent::Left));
-    tokio::join!(in_progress.abandoned(), async { wait.leave() });
+    drop(response);
+    assert!(matches!(wait.event().await, WaiterEvent::Disconnected));
+    tokio::join!(in_progress.abandoned(), async { wait.cancel() });
     assert_eq!(in_progress.fill.readers(), 0);
 }
 
 #[tokio::test]
-async fn a_fetch_is_abandoned_when_its_last_waiter_has_left() {
+async fn a_fetch_is_abandoned_when_its_last_waiter_has_disconnected() {
     let (_writer, in_progress) = in_progress(None);
     let wait = || {
         let (reply, _) = oneshot::channel();
@@ -121,12 +121,12 @@ async fn a_fetch_is_abandoned_when_its_last_waiter_has_left() {
         wait
     };
     let (first, second) = (wait(), wait());
-    first.leave();
+    first.cancel();
     tokio::select! {
         biased;
         () = in_progress.abandoned() => unreachable!("one waits"),
         () = std::future::ready(()) => {}
     }
-    second.leave();
+    second.cancel();
     in_progress.abandoned().await;
 }

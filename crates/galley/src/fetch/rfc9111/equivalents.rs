@@ -1,9 +1,9 @@
-//! Addresses of one path that differ only in parts on which the response does not depend (`No-Vary-Search`).
+//! Addresses with the same path that differ only in parts on which the response does not depend (`No-Vary-Search`).
 //!
-//! Under a key of the path is a marker with the queries under which such responses are stored, the newest last, at most
-//! [`MOST_QUERIES`]. It only leads to entries: the field of an entry says whether it is equivalent, and its validity
-//! whether it may be served. A purge reaches such an entry by the requested address as well as by its own, since a client
-//! that purged one address must not get older content from the other.
+//! A marker under a key of the path lists the queries under which such responses are stored, the newest last, at most
+//! [`MOST_QUERIES`]. It only leads to entries: the `No-Vary-Search` of an entry determines whether it is equivalent, and its
+//! validity whether it may be served. A purge of the requested address invalidates such an entry as well as a purge of its own
+//! address, since a client that purged one address must not get older content from the other.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
 use crate::fetch::{FetchWorker, PageJob};
 
-/// Whose request wants an equivalent: its info, and its key with the site's number.
+/// A request for which an equivalent response is looked up.
 #[derive(Clone, Copy)]
 pub struct EquivalentQuery<'a> {
-    /// The request.
+    /// The parsed request.
     pub info: &'a RequestInfo,
-    /// Its own key.
+    /// The cache key of the request, with the site's number.
     pub key: &'a [u8],
 }
 
 impl EquivalentQuery<'_> {
-    /// The newest page that is stored under an equivalent address and that `may_answer`. `sent`: the request's fields as they
-    /// would be sent upstream, made only if there are candidates.
+    /// The newest page that is stored under an equivalent address and that `may_answer`. `sent` returns the request's fields as
+    /// they would be sent to the upstream; it is called only if there are candidates.
     pub fn find<'f>(
         self,
         memory: &Memory,
@@ -64,7 +64,8 @@ impl EquivalentQuery<'_> {
             })
     }
 
-    /// Whether no purge since its birth touches `entry` by this request's address; by its own it has been proved.
+    /// Whether no purge of this request's address has touched `entry` since it was generated. The caller has checked the
+    /// address of the entry.
     pub fn is_untouched(self, purges: &PurgeTable, entry: &Entry) -> bool {
         let scopes = scopes(self.info, Vec::new());
         let touch = Touch {
@@ -83,7 +84,7 @@ impl EquivalentQuery<'_> {
 }
 
 impl FetchWorker {
-    /// Notes under which query a response lies that answers other queries too.
+    /// Records the query under which a response is stored that is equivalent for other queries.
     pub(in crate::fetch) fn note_equivalents(
         &self,
         page: &PageJob,
@@ -118,13 +119,13 @@ impl FetchWorker {
     }
 }
 
-/// The site's number, which ends every key.
+/// The site's number, with which every key ends.
 fn site_of(key: &[u8]) -> &[u8] {
     key.get(key.len().saturating_sub(variants::SITE_NUMBER)..)
         .unwrap_or_default()
 }
 
-/// A query as the marker lists it: with its `?`, or nothing where the address has none.
+/// A query as the marker lists it: with its `?`, or empty if the address has no query.
 fn join(query: Option<&[u8]>) -> Vec<u8> {
     query.map_or_else(Vec::new, |query| [b"?", query].concat())
 }
@@ -133,10 +134,10 @@ fn split(record: &[u8]) -> Option<&[u8]> {
     record.strip_prefix(b"?")
 }
 
-/// Queries of one path that are remembered: each is looked at by every request of the path that finds nothing of its own.
+/// The maximum number of recorded queries of one path: each request for the path that has no entry checks all of them.
 pub const MOST_QUERIES: usize = 16;
 
-/// Bytes of a query that is remembered.
+/// The maximum length of a recorded query, in bytes.
 const LONGEST_QUERY: usize = 1024;
 
 #[cfg(test)]
@@ -144,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_keep_whether_there_is_a_query() {
+    fn records_distinguish_an_empty_query_from_none() {
         for query in [None, Some(&b""[..]), Some(&b"a=1&b"[..])] {
             assert_eq!(split(&join(query)), query);
         }

@@ -1,4 +1,4 @@
-//! What is stored from requests that bypass the cache, on sites without a preset.
+//! Stores responses to requests that bypass the cache, on sites without a preset.
 //!
 //! A partial response serves the same `Range` again (RFC 9111 §3.3) and is combined with others; a response to `POST` may
 //! equal that of a `GET` (RFC 9110 §9.3.3); the head of a `HEAD` response updates a stored response (RFC 9111 §4.3.5).
@@ -17,12 +17,12 @@ use http::header::HeaderMap;
 use http::{StatusCode, header};
 
 use super::super::jobs::PassLesson;
-use super::revalidate::Noted;
+use super::revalidate::ValidatingExchange;
 use crate::fetch::entry_parts::scopes;
 use crate::fetch::{Acknowledgement, FetchWorker, PassJob, publish, write_to_disk};
 use crate::upstream::IncomingResponse;
 
-/// A body that is copied for the store while it is forwarded.
+/// A copy of a body that is made for the cache while the body is forwarded.
 pub(in crate::fetch) struct BodyCopy {
     status: StatusCode,
     fields: HeaderMap,
@@ -32,9 +32,9 @@ pub(in crate::fetch) struct BodyCopy {
 }
 
 impl BodyCopy {
-    /// Takes the next piece; too much of it and nothing is learnt.
+    /// Adds the next piece. Discards the copy if it becomes too large.
     pub(in crate::fetch) fn push(&mut self, chunk: &Bytes) {
-        if self.body.len().saturating_add(chunk.len()) > MOST_TAUGHT {
+        if self.body.len().saturating_add(chunk.len()) > MAX_COPY_BYTES {
             self.is_whole = false;
             self.body = BytesMut::new();
         }
@@ -45,7 +45,7 @@ impl BodyCopy {
 }
 
 impl FetchWorker {
-    /// Evaluates the head of a response; a result means that the body is wanted, too.
+    /// Evaluates the head of a response. `Some`: the body should be copied and stored, too.
     pub(in crate::fetch) fn start_copy(
         &self,
         job: &PassJob,
@@ -68,13 +68,13 @@ impl FetchWorker {
                 let is_usable = incoming.status == StatusCode::OK
                     && job.site.purges.prove_waiting(held) != Validity::Purged;
                 if is_usable {
-                    let noted = Noted {
+                    let exchange = ValidatingExchange {
                         site: &job.site,
                         info: &job.info,
                         delay,
                         born,
                     };
-                    self.learn_head(&noted, held, &incoming.fields);
+                    self.learn_head(&exchange, held, &incoming.fields);
                 }
                 return None;
             }
@@ -93,32 +93,32 @@ impl FetchWorker {
         })
     }
 
-    /// Stores the result of a whole body, which holds after the purge `born`.
+    /// Stores a completely copied response with the purge number `born`.
     pub(in crate::fetch) fn store_copy(
         &self,
         job: &PassJob,
         incoming: &IncomingResponse,
-        pupil: Option<BodyCopy>,
+        copy: Option<BodyCopy>,
         born: u64,
     ) {
-        let (Some(learn), Some(pupil)) = (&job.learn, pupil) else {
+        let (Some(learn), Some(copy)) = (&job.learn, copy) else {
             return;
         };
-        if !pupil.is_whole || !incoming.ended_well() {
+        if !copy.is_whole || !incoming.ended_well() {
             return;
         }
-        if !is_as_long_as_said(&pupil) {
+        if !fits_range(&copy) {
             return;
         }
         let tags = tags::collect(&incoming.fields);
         let entry = Arc::new(Entry::new(EntryParts {
             key: learn.key.clone(),
             kind: EntryKind::Page,
-            status: pupil.status,
-            fields: pupil.fields,
-            body: Bytes::copy_from_slice(&pupil.body).into(),
+            status: copy.status,
+            fields: copy.fields,
+            body: Bytes::copy_from_slice(&copy.body).into(),
             stored_at: self.clock.tick(),
-            life: pupil.life,
+            life: copy.life,
             scopes: scopes(&job.info, tags.ids),
             tags: tags.names,
             born,
@@ -134,8 +134,8 @@ impl FetchWorker {
     }
 }
 
-/// Publishes the purges of an exchange. Returns the counter after them if no other purge has touched the address since the
-/// counter was at `since`: then the response is valid after its own purges, too.
+/// Publishes the purges of an exchange. Returns the purge number after them if no other purge has touched the address since
+/// `since`: then the response is valid after its own purges, too.
 pub(in crate::fetch) fn publish_purges(
     job: &PassJob,
     incoming: &IncomingResponse,
@@ -144,24 +144,24 @@ pub(in crate::fetch) fn publish_purges(
 ) -> (Option<u64>, Acknowledgement) {
     let site_purges = &job.site.purges;
     let before = site_purges.current();
-    let is_calm = since.filter(|_| job.learn.is_some()).is_some_and(|since| {
+    let is_undisturbed = since.filter(|_| job.learn.is_some()).is_some_and(|since| {
         let scopes = scopes(&job.info, tags::collect(&incoming.fields).ids);
         site_purges.newer_than(since, scopes.touch()) == Touched::No
     });
     let acknowledgement = publish(&job.site, purges);
     let after = site_purges.current();
     let own_purges = u64::try_from(purges.len()).unwrap_or(u64::MAX);
-    let calm = (is_calm && after == before.saturating_add(own_purges)).then_some(after);
-    (calm, acknowledgement)
+    let valid_at = (is_undisturbed && after == before.saturating_add(own_purges)).then_some(after);
+    (valid_at, acknowledgement)
 }
 
-/// Whether a part has no more bytes than its range; a shorter one is what the origin gave for this `Range`, and is framed.
-fn is_as_long_as_said(pupil: &BodyCopy) -> bool {
-    let Some(range) = pupil.fields.get(header::CONTENT_RANGE) else {
+/// Whether a part is not longer than its range. The origin may send a shorter one for this `Range`; the framing detects truncation.
+fn fits_range(copy: &BodyCopy) -> bool {
+    let Some(range) = copy.fields.get(header::CONTENT_RANGE) else {
         return true;
     };
-    range::held(range.as_bytes()).is_some_and(|held| pupil.body.len() as u64 <= held.span.length())
+    range::held(range.as_bytes()).is_some_and(|held| copy.body.len() as u64 <= held.span.length())
 }
 
-/// The longest body that is stored on the way: partial responses and responses to forms.
-const MOST_TAUGHT: usize = 1024 * 1024;
+/// The maximum size of a copied body, in bytes: partial responses and responses to forms.
+const MAX_COPY_BYTES: usize = 1024 * 1024;

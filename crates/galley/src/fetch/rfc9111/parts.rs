@@ -1,9 +1,9 @@
 //! Combines partial responses of one representation (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
 //!
-//! One range of bytes is stored per address, besides the partial responses for their exact `Range`; requested ranges within
-//! it are cut from it. A new part that overlaps or touches it extends it, if both have the same strong `ETag` and the same
-//! complete length; any other replaces it. When it is complete, it is stored as a whole response. The head is the new
-//! part's, the tags are those of both, and for purges it is as old as the older of the two.
+//! For each address, one range of bytes is stored in addition to the partial responses for their exact `Range`; requested ranges
+//! within it are served from it. A new part that overlaps or touches it extends it, if both have the same strong `ETag` and the
+//! same complete length; any other part replaces it. When it is complete, it is stored as a whole response. The head is that of
+//! the new part, the tags are those of both, and its purge number is the older of the two.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use http::{HeaderValue, StatusCode, header};
 use super::{revalidate, variants};
 use crate::fetch::{FetchWorker, PassJob, write_to_disk};
 
-/// A part whose bytes are known for certain.
-struct Stretch<'e> {
+/// A partial response whose range is certain.
+struct ExactPart<'e> {
     entry: &'e Entry,
     span: ByteSpan,
     complete: u64,
-    /// The validator, if it is a strong one.
+    /// The validator, if it is strong.
     etag: Option<&'e [u8]>,
 }
 
-impl<'e> Stretch<'e> {
-    /// `None`: no whole length, or other bytes than it says.
+impl<'e> ExactPart<'e> {
+    /// `None`: the complete length is unknown, or the body does not have the length of its range.
     fn of(entry: &'e Entry) -> Option<Self> {
         let PartialContent { span, complete } =
             range::held(entry.fields.get(header::CONTENT_RANGE)?.as_bytes())?;
         let is_exact = span.length() == entry.length();
-        // A weak tag begins with `W/`, and says nothing about bytes (RFC 9110 §8.8.1).
+        // A weak tag begins with `W/`, and does not guarantee equal bytes (RFC 9110 §8.8.1).
         let etag = entry.etag().filter(|etag| etag.starts_with(b"\""));
         is_exact.then_some(Self {
             entry,
@@ -43,11 +43,11 @@ impl<'e> Stretch<'e> {
         })
     }
 
-    /// The bytes of both; in their overlap they are equal, by their validator.
+    /// The combined bytes. The strong validator guarantees that both have the same bytes where they overlap.
     fn joined(&self, new: &Self) -> Option<(ByteSpan, Bytes)> {
         let span = self.span.union(new.span)?;
         let is_same = self.etag.is_some() && self.etag == new.etag && self.complete == new.complete;
-        if !is_same || span.length() > MOST_JOINED {
+        if !is_same || span.length() > MAX_JOINED_BYTES {
             return None;
         }
         let (first, second) = if self.span.start <= new.span.start {
@@ -63,10 +63,12 @@ impl<'e> Stretch<'e> {
 }
 
 impl FetchWorker {
-    /// Combines a part that arrived for `address` with the stored one.
+    /// Combines a part that was received for `address` with the stored one.
     pub(super) fn join_part(&self, job: &PassJob, address: &Key, part: &Arc<Entry>) {
-        let Some(new) = Stretch::of(part) else { return };
-        // A part has no codings, so it is not packed.
+        let Some(new) = ExactPart::of(part) else {
+            return;
+        };
+        // A part has no compressed forms, so it is not packed.
         let Some(received) = part.body() else { return };
         let joined_key = variants::joined_key(address.bytes());
         let held = self
@@ -74,14 +76,14 @@ impl FetchWorker {
             .peek(&joined_key)
             .filter(|held| job.site.purges.prove_waiting(held) == Validity::Valid);
         let joined = held.as_ref().and_then(|held| {
-            let (span, body) = Stretch::of(held)?.joined(&new)?;
+            let (span, body) = ExactPart::of(held)?.joined(&new)?;
             Some((held, span, body))
         });
         let (span, body, tags, born) = match joined {
             Some((held, span, body)) => (
                 span,
                 body,
-                revalidate::both(held, tags_of(part)),
+                revalidate::merged_tags(held, tags_of(part)),
                 held.born.min(part.born),
             ),
             None => (new.span, received.clone(), tags_of(part), part.born),
@@ -142,8 +144,8 @@ fn tags_of(entry: &Entry) -> Tags {
     }
 }
 
-/// Maximum size of combined parts: each new part copies all of it.
-const MOST_JOINED: u64 = 4 * 1024 * 1024;
+/// The maximum size of combined parts, in bytes: each new part copies all of it.
+const MAX_JOINED_BYTES: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -165,13 +167,13 @@ mod tests {
     }
 
     fn joined(one: &Entry, other: &Entry) -> Option<(ByteSpan, Bytes)> {
-        Stretch::of(one)?.joined(&Stretch::of(other)?)
+        ExactPart::of(one)?.joined(&ExactPart::of(other)?)
     }
 
     #[test]
-    fn bytes_of_both_are_known_then() {
+    fn parts_that_touch_or_overlap_are_joined_if_they_have_the_same_strong_etag() {
         let whole = b"0123456789";
-        let ours = part("\"a\"", "2-5/10", b"2345");
+        let part_2_to_5 = part("\"a\"", "2-5/10", b"2345");
         let table = [
             (part("\"a\"", "6-9/10", b"6789"), Some(2..10)),
             (part("\"a\"", "4-9/10", b"456789"), Some(2..10)),
@@ -185,15 +187,15 @@ mod tests {
             (part("\"b\"", "6-9/10", b"6789"), None),
             (part("W/\"a\"", "6-9/10", b"6789"), None),
         ];
-        for (theirs, wanted) in table {
-            for found in [joined(&ours, &theirs), joined(&theirs, &ours)] {
+        for (other, wanted) in table {
+            for found in [joined(&part_2_to_5, &other), joined(&other, &part_2_to_5)] {
                 let range = found.as_ref().map(|(span, bytes)| {
                     let range =
                         usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap();
-                    assert_eq!(bytes, &whole[range.clone()], "{theirs:?}");
+                    assert_eq!(bytes, &whole[range.clone()], "{other:?}");
                     range
                 });
-                assert_eq!(range, wanted, "{:?}", theirs.fields);
+                assert_eq!(range, wanted, "{:?}", other.fields);
             }
         }
         let weak = part("W/\"a\"", "2-5/10", b"2345");
@@ -201,15 +203,15 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_too_large_is_not_joined() {
-        let most = usize::try_from(MOST_JOINED).unwrap();
+    fn parts_that_would_become_too_large_are_not_joined() {
+        let most = usize::try_from(MAX_JOINED_BYTES).unwrap();
         let body = vec![b'x'; most];
         let range =
             |first: usize, length: usize| format!("{first}-{}/99999999", first + length - 1);
-        let ours = part("\"a\"", &range(0, most - 1), &body[1..]);
+        let first = part("\"a\"", &range(0, most - 1), &body[1..]);
         let fits = part("\"a\"", &range(most - 1, 1), b"x");
         let exceeds = part("\"a\"", &range(most - 1, 2), b"xx");
-        assert!(joined(&ours, &fits).is_some());
-        assert!(joined(&ours, &exceeds).is_none());
+        assert!(joined(&first, &fits).is_some());
+        assert!(joined(&first, &exceeds).is_none());
     }
 }

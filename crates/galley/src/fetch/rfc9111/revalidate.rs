@@ -1,7 +1,7 @@
-//! A 304, or the head of a `HEAD` response: it freshens the stored response (RFC 9111 §4.3.4, §4.3.5).
+//! Updates a stored response from a 304 or the head of a `HEAD` response (RFC 9111 §4.3.4, §4.3.5).
 //!
-//! The new entry shares the stored bytes, has the tags of both heads, is as old as the start of this exchange, and replaces
-//! only the entry that was validated.
+//! The new entry shares the stored bytes, has the tags of both heads and the purge number from the start of this exchange, and
+//! replaces only the entry that was validated.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use crate::fetch::in_progress::InProgressFetch;
 use crate::fetch::{FetchSite, FetchWorker, PageJob, revalidate, write_to_disk};
 use crate::upstream::IncomingResponse;
 
-/// A head without its content.
+/// A head that updates a stored response.
 pub(in crate::fetch) struct HeadUpdate {
     pub(in crate::fetch) incoming: IncomingResponse,
     pub(in crate::fetch) delay: Duration,
 }
 
-/// A stored response whose validators are sent, with the plain body that a 304 refers to.
+/// A stored response that is being validated, with the plain body that a 304 refers to.
 pub(in crate::fetch) struct Validated<'h> {
     pub(in crate::fetch) held: &'h Arc<Entry>,
     plain: StoredBody,
 }
 
 impl<'h> Validated<'h> {
-    /// `None`: the body is on the disk, or there is no memory to unpack it. Then the response has to be fetched whole.
+    /// `None`: the body is on the disk, or there is no memory to unpack it. The complete response has to be fetched then.
     pub(in crate::fetch) fn new(site: &FetchSite, held: &'h Arc<Entry>) -> Option<Self> {
         let plain = plain(site, held)?;
         Some(Self { held, plain })
@@ -40,24 +40,24 @@ impl<'h> Validated<'h> {
 }
 
 impl FetchWorker {
-    /// Answers from the held entry, updated by a 304.
+    /// Sends the stored response, updated by a 304.
     pub(in crate::fetch) async fn freshen(
         &self,
         page: &PageJob,
         in_progress: &InProgressFetch,
         writer: &mut FillWriter,
         validated: &Validated<'_>,
-        mut news: HeadUpdate,
+        mut update: HeadUpdate,
     ) -> Result<(), FillError> {
-        // To its end, so that the connection can serve again.
-        while news.incoming.chunk().await?.is_some() {}
+        // Read to its end, so that the connection can be used again.
+        while update.incoming.chunk().await?.is_some() {}
         let Validated { held, plain } = validated;
         let rules = &page.site.rules;
-        let merged = merged(held, &news.incoming.fields);
+        let merged = merged(held, &update.incoming.fields);
         let response_head = ResponseHead {
             status: held.status,
             fields: &merged,
-            response_delay: news.delay,
+            response_delay: update.delay,
             now: self.clock.wall(),
         };
         let seed = revalidate::seed(&page.key);
@@ -66,7 +66,7 @@ impl FetchWorker {
             Storability::Store(life) => {
                 let mut fields = storable::stored_fields(&merged, rules, page.info.rule());
                 self.finish_head(&mut fields);
-                let tags = both(held, tags::collect(&news.incoming.fields));
+                let tags = merged_tags(held, tags::collect(&update.incoming.fields));
                 let share = FillSharing::Shared {
                     life,
                     tags: tags.ids.clone(),
@@ -85,7 +85,7 @@ impl FetchWorker {
                     born: in_progress.born.get(),
                 });
                 let entry = Arc::new(page.site.compressing.inherit(entry, held));
-                // Another entry has replaced it, or there is no room: this response is as good without.
+                // If another entry has replaced it, or there is no memory, the response is sent but not stored.
                 if self.memory.put_if_same(held, Arc::clone(&entry)).is_ok() {
                     write_to_disk(&page.site, &entry, Ok(()));
                 }
@@ -93,7 +93,7 @@ impl FetchWorker {
                 (fields, share)
             }
             Storability::Skip(why) => {
-                in_progress.is_not_stored(why);
+                in_progress.set_not_stored(why);
                 self.drop_held(&page.site, held);
                 (self.private_head(&merged), FillSharing::Private)
             }
@@ -108,8 +108,14 @@ impl FetchWorker {
         Ok(())
     }
 
-    /// The head of a `HEAD`'s answer makes a stored response younger, or shows that it is not what the origin has now.
-    pub(super) fn learn_head(&self, job: &Noted<'_>, held: &Arc<Entry>, head: &HeaderMap) {
+    /// Updates a stored response from the head of a response to `HEAD`, or removes it if the origin has another one or it cannot
+    /// be updated.
+    pub(super) fn learn_head(
+        &self,
+        job: &ValidatingExchange<'_>,
+        held: &Arc<Entry>,
+        head: &HeaderMap,
+    ) {
         let length = head
             .get(header::CONTENT_LENGTH)
             .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -139,7 +145,7 @@ impl FetchWorker {
         };
         let mut fields = storable::stored_fields(&merged, rules, job.info.rule());
         self.finish_head(&mut fields);
-        let tags = both(held, tags::collect(head));
+        let tags = merged_tags(held, tags::collect(head));
         let entry = Entry::new(EntryParts {
             key: held.key.clone(),
             kind: held.kind,
@@ -158,7 +164,7 @@ impl FetchWorker {
         }
     }
 
-    /// The stored response is not what the origin has now.
+    /// Removes a stored response that may no longer be used.
     fn drop_held(&self, site: &FetchSite, held: &Arc<Entry>) {
         self.memory.remove_if_same(held);
         if let Some(shelved) = &site.disk {
@@ -167,28 +173,28 @@ impl FetchWorker {
     }
 }
 
-/// The stored bytes, with their reservation.
+/// The plain stored body, with its reservation.
 fn plain(site: &FetchSite, held: &Arc<Entry>) -> Option<StoredBody> {
     site.compressing.unpacked(held)?.shared_body()
 }
 
-/// An exchange that something is learnt from.
-pub(super) struct Noted<'o> {
+/// An exchange that updates a stored response.
+pub(super) struct ValidatingExchange<'o> {
     pub(super) site: &'o FetchSite,
     pub(super) info: &'o galley_policy::request_info::RequestInfo,
     pub(super) delay: Duration,
     pub(super) born: u64,
 }
 
-/// The stored head with the news; the date is the news', so that ages count from it.
-fn merged(held: &Entry, news: &HeaderMap) -> HeaderMap {
+/// The stored head with the changes of the new one. The date is that of the new head, because the age is calculated from it.
+fn merged(held: &Entry, update: &HeaderMap) -> HeaderMap {
     let mut stored = held.fields.clone();
     stored.remove(header::DATE);
-    storable::updated_fields(&stored, news)
+    storable::updated_fields(&stored, update)
 }
 
-/// The tags of both, or that of everything.
-pub(super) fn both(held: &Entry, new: Tags) -> Tags {
+/// The tags of both responses, or the tag of everything if there are too many.
+pub(super) fn merged_tags(held: &Entry, new: Tags) -> Tags {
     let mut ids: Vec<u64> = held.scopes.tags.iter().copied().chain(new.ids).collect();
     ids.sort_unstable();
     ids.dedup();

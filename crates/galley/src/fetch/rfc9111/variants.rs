@@ -1,8 +1,8 @@
 //! Variants of one address, for sites without a preset (RFC 9111 §4.1).
 //!
-//! Under the address's own key is a page, or a marker with the newest `Vary` and the stored selections. A variant is stored
-//! under the address's key extended with its selection. Variants of a list of names that is no longer the newest are
-//! removed; above a limit the oldest variant is removed. The site's number stays at the end of each key.
+//! The key of an address leads to a page, or to a marker with the newest `Vary` and the stored selections. A variant is stored
+//! under the address's key extended with its selection. When the list of names in `Vary` changes, variants of the old list are
+//! removed; above a limit the oldest variant is removed. The site's number remains at the end of each key.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use crate::fetch::entry_parts::scopes;
 use crate::fetch::in_progress::InProgressFetch;
 use crate::fetch::{FetchWorker, PageJob};
 
-/// Fields as they go upstream.
+/// The fields of a request as they are sent to the upstream.
 pub type ForwardedFields = [(HeaderName, HeaderValue)];
 
-/// The fields in the form in which rules read them.
+/// The fields as names and values, as rules read them.
 pub fn lines(sent: &ForwardedFields) -> impl Iterator<Item = (&str, &[u8])> + Clone {
     sent.iter()
         .map(|(name, value)| (name.as_str(), value.as_bytes()))
 }
 
-/// The names by which responses with these fields vary; empty where the key tells all apart.
+/// The names by which responses with these fields vary, without those that the key covers.
 pub fn names(fields: &HeaderMap) -> Vec<HeaderName> {
     let mut names = Vary::of(fields).names();
     names.retain(|name| *name != header::ACCEPT_ENCODING && *name != header::COOKIE);
     names
 }
 
-/// The entry in memory that a marker leads a request to.
+/// The entry in memory for a request, found through a marker.
 pub fn find(memory: &Memory, marker: &Entry, sent: &ForwardedFields) -> Option<Arc<Entry>> {
     let mut keys = candidates(marker, sent).into_iter();
     keys.find_map(|key| memory.get(&key))
 }
 
-/// Where a marker leads a request to: its own variant, then the one in the language that it wants most.
+/// The keys to look up for a request, given a marker: that of its exact variant, then that of the language that it prefers.
 pub fn candidates(marker: &Entry, sent: &ForwardedFields) -> Vec<Vec<u8>> {
     let names = names(&marker.fields);
     let selecting = Selecting::new(&names);
@@ -63,7 +63,7 @@ pub fn candidates(marker: &Entry, sent: &ForwardedFields) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The key under which requests like this one are stored, as far as is known now.
+/// The key under which a response to this request would be stored, as far as known before the fetch.
 pub fn fetch_key(memory: &Memory, primary: &Key, sent: &ForwardedFields) -> Key {
     let Some(marker) = memory
         .get(primary.bytes())
@@ -79,8 +79,8 @@ pub fn fetch_key(memory: &Memory, primary: &Key, sent: &ForwardedFields) -> Key 
         )
 }
 
-/// The selections of a response to a request with `sent`: its own, and that of clients that prefer its one language. `None`:
-/// too long to be stored.
+/// The selections of a response to a request with `sent`: that of the request, and that of clients that prefer the language of the
+/// response, if it has exactly one. `None`: too long to be stored.
 pub fn selections(
     names: &[HeaderName],
     sent: &ForwardedFields,
@@ -98,17 +98,17 @@ pub fn selections(
     Some(found)
 }
 
-/// The key of a variant: the address's, with the selection before the site's number.
+/// The key of a variant: that of the address, with the selection before the site's number.
 pub fn key(primary: &[u8], selection: &[u8]) -> Vec<u8> {
     with_part(primary, VARIANT, selection)
 }
 
-/// The key of a stored part: the address's, with the `Range` that it answers.
+/// The key of a stored partial response: that of the address, with the requested `Range`.
 pub fn part_key(primary: &[u8], range: &[u8]) -> Vec<u8> {
     with_part(primary, PART, range)
 }
 
-/// The key of parts that were put together.
+/// The key of combined parts.
 pub fn joined_key(primary: &[u8]) -> Vec<u8> {
     with_part(primary, JOINED, b"")
 }
@@ -124,31 +124,31 @@ fn with_part(primary: &[u8], kind: u8, part: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The marker's list with `selections` added, and the selections that have to leave for them.
+/// The marker's list with `added` at its end, and the selections that are removed from it.
 pub fn listed(
     marker: Option<&Entry>,
     names: &[HeaderName],
     added: &[Vec<u8>],
 ) -> (Bytes, Vec<Vec<u8>>) {
     let mut known = Vec::new();
-    let mut leaving = Vec::new();
+    let mut removed = Vec::new();
     if let Some(marker) = marker {
         let list = of_marker(marker);
         if self::names(&marker.fields) == names {
             known = list;
         } else {
-            leaving = list;
+            removed = list;
         }
     }
     known.retain(|selection| !added.contains(selection));
     known.extend(added.iter().cloned());
     if known.len() > MOST_VARIANTS {
-        leaving.extend(known.drain(..known.len() - MOST_VARIANTS));
+        removed.extend(known.drain(..known.len() - MOST_VARIANTS));
     }
-    (write(&known), leaving)
+    (write(&known), removed)
 }
 
-/// The selections of a marker, which is never without its body.
+/// The selections of a marker; a marker always has its body in memory.
 pub fn of_marker(marker: &Entry) -> Vec<Vec<u8>> {
     marker.body().map_or_else(Vec::new, |list| read(list))
 }
@@ -170,7 +170,7 @@ fn read(mut list: &[u8]) -> Vec<Vec<u8>> {
 pub(super) fn write(selections: &[Vec<u8>]) -> Bytes {
     let mut out = Vec::new();
     for selection in selections {
-        // Longer ones are not stored in the first place.
+        // Longer selections are not stored in the first place.
         let length = u16::try_from(selection.len()).unwrap_or_default();
         out.extend_from_slice(&length.to_be_bytes());
         out.extend_from_slice(selection.get(..usize::from(length)).unwrap_or_default());
@@ -178,7 +178,7 @@ pub(super) fn write(selections: &[Vec<u8>]) -> Bytes {
     out.into()
 }
 
-/// The `Vary` of a marker.
+/// The `Vary` fields of a marker.
 pub fn vary(names: &[HeaderName]) -> HeaderMap {
     let mut fields = HeaderMap::new();
     for name in names {
@@ -203,8 +203,8 @@ impl FetchWorker {
             .memory
             .get(primary.bytes())
             .filter(|entry| entry.kind == EntryKind::Varies);
-        let (list, leaving) = listed(resident.as_deref(), names, selections);
-        for selection in leaving {
+        let (list, removed) = listed(resident.as_deref(), names, selections);
+        for selection in removed {
             let key = key(primary.bytes(), &selection);
             self.memory.remove(&key);
             if let Some(shelved) = &job.site.disk {
@@ -224,7 +224,7 @@ impl FetchWorker {
         }
     }
 
-    /// A response that does not vary replaces all variants.
+    /// Removes all variants, because the new response does not vary.
     pub(in crate::fetch) fn forget_variants(&self, job: &PageJob) {
         let Some(marker) = self
             .memory
@@ -239,7 +239,7 @@ impl FetchWorker {
         self.memory.remove_if_same(&marker);
     }
 
-    /// A list of the variants of an address, without their content.
+    /// An empty list of the variants of an address.
     pub(super) fn marker(&self, job: &PageJob, key: Key, born: u64) -> EntryParts {
         EntryParts {
             key,
@@ -249,7 +249,7 @@ impl FetchWorker {
             body: StoredBody::default(),
             stored_at: self.clock.tick(),
             life: Lifetime {
-                fresh: MARKED,
+                fresh: MARKER_LIFETIME,
                 ..Lifetime::default()
             },
             scopes: scopes(&job.info, Vec::new()),
@@ -259,16 +259,16 @@ impl FetchWorker {
     }
 }
 
-/// Variants of one address at most.
+/// The maximum number of variants of one address.
 pub const MOST_VARIANTS: usize = 32;
 
-/// Bytes of the site's number at the end of a key.
+/// The length of the site's number at the end of a key, in bytes.
 pub(super) const SITE_NUMBER: usize = 4;
 
-/// A list outlives its variants; unused ones are evicted from the memory.
-const MARKED: Duration = Duration::from_secs(365 * 86_400);
+/// The lifetime of a marker, which is longer than that of its variants; unused markers are evicted from the memory.
+const MARKER_LIFETIME: Duration = Duration::from_secs(365 * 86_400);
 
-/// What follows is a selection, a range, or nothing: one byte apart from one another.
+// The type of the key part that follows: a selection, a range, or nothing.
 const VARIANT: u8 = 1;
 const PART: u8 = 2;
 const JOINED: u8 = 3;
@@ -285,28 +285,28 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_variants_leave_beyond_the_bound() {
+    fn the_oldest_variants_are_removed_above_the_limit() {
         let names = [HeaderName::from_static("foo")];
         let one = |number: usize| number.to_string().into_bytes();
         let mut list = Bytes::new();
         for number in 0..MOST_VARIANTS + 3 {
             let marker = marker(&names, list.clone());
-            let (next, leaving) = listed(Some(&marker), &names, &[one(number)]);
+            let (next, removed) = listed(Some(&marker), &names, &[one(number)]);
             let wanted: Vec<_> = number
                 .checked_sub(MOST_VARIANTS)
                 .map(one)
                 .into_iter()
                 .collect();
-            assert_eq!(leaving, wanted, "{number}");
+            assert_eq!(removed, wanted, "{number}");
             list = next;
         }
         assert_eq!(read(&list).len(), MOST_VARIANTS);
-        let (again, leaving) = listed(Some(&marker(&names, list.clone())), &names, &[one(9)]);
-        assert!(leaving.is_empty());
+        let (again, removed) = listed(Some(&marker(&names, list.clone())), &names, &[one(9)]);
+        assert!(removed.is_empty());
         assert_eq!(read(&again).last(), Some(&one(9)));
         let other = [HeaderName::from_static("bar")];
-        let (fresh, leaving) = listed(Some(&marker(&names, list)), &other, &[one(1)]);
-        assert_eq!((read(&fresh), leaving.len()), (vec![one(1)], MOST_VARIANTS));
+        let (fresh, removed) = listed(Some(&marker(&names, list)), &other, &[one(1)]);
+        assert_eq!((read(&fresh), removed.len()), (vec![one(1)], MOST_VARIANTS));
     }
 
     fn marker(names: &[HeaderName], list: Bytes) -> Entry {

@@ -1,5 +1,5 @@
-//! The task of one HTTP/2 connection: each turn reads what has arrived, answers the hits, and lets the library write its
-//! frames.
+//! The task of one HTTP/2 connection. In each scheduling slice it reads what has arrived, answers the hits, and lets the
+//! library write its frames.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,22 +18,22 @@ use tokio::task::JoinSet;
 
 use super::super::socket::Unsent;
 use super::deadlines::{self, ConnectionDeadlines, ConnectionTimeout};
-use super::ending::{Http2End, ended, finish, reason, why};
+use super::ending::{Http2End, finish, frame_error_end, frame_error_reason, library_end};
 use super::exchange::{self, StreamRequest};
-use super::greeting::greet;
+use super::framed_socket::{FramedSocket, LibraryIo};
 use super::hit::{self, HeadContext, HitBuffers, SentHit, StreamLookup};
 use super::ledger::Flood;
 use super::limits;
 use super::parsed::ParsedStreams;
+use super::preface::exchange_prefaces;
 use super::quota::{self, Quota};
-use super::wire::{FramedSocket, Half};
 use crate::request::Sites;
 use crate::server::Core;
 use crate::server::endpoints::Endpoints;
 use crate::server::timer::{Deadline, Timer};
 use crate::telemetry::http2::Http2EndReason;
 
-/// Serves a connection whose client speaks HTTP/2, to its end.
+/// Serves an HTTP/2 connection to its end.
 pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
     core: Rc<Core>,
     stream: S,
@@ -43,7 +43,7 @@ pub(in crate::server) async fn connection<S: AsyncRead + AsyncWrite + Unsent + U
     resumed(core, stream, &BytesMut::new(), sites, endpoints).await;
 }
 
-/// The same where some bytes have been read already.
+/// As [`connection`], for a connection of which `begun` has already been read.
 pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpin>(
     core: Rc<Core>,
     stream: S,
@@ -53,14 +53,14 @@ pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpi
 ) {
     let most = limits::header_list(core.limits.head_bytes);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let wire = Rc::new(RefCell::new(FramedSocket::new(stream, begun, &core, most)));
+    let socket = Rc::new(RefCell::new(FramedSocket::new(stream, begun, &core, most)));
     let timer = core.timers.register();
-    let end = match greet(&core, &wire, &timer).await {
+    let end = match exchange_prefaces(&core, &socket, &timer).await {
         Ok(h2) => {
             let connection = Http2Connection {
                 deadlines: ConnectionDeadlines::new(&core.limits),
                 h2,
-                wire: Rc::clone(&wire),
+                socket: Rc::clone(&socket),
                 timer: &timer,
                 armed: None,
                 streams: JoinSet::new(),
@@ -69,10 +69,10 @@ pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpi
                 sent: Vec::new(),
                 parsed: ParsedStreams::default(),
                 requests: 0,
-                passed: 0,
+                passed_to_library: 0,
                 accepted: 0,
                 is_library_busy: true,
-                going: false,
+                is_closing: false,
                 core: &core,
                 sites,
                 endpoints,
@@ -81,34 +81,34 @@ pub(in crate::server) async fn resumed<S: AsyncRead + AsyncWrite + Unsent + Unpi
         }
         Err(end) => end,
     };
-    finish(&core, &wire, &timer, endpoints, end).await;
+    finish(&core, &socket, &timer, endpoints, end).await;
 }
 
-/// A connection whose greetings were exchanged.
+/// A connection after the exchange of connection prefaces.
 struct Http2Connection<'c, S> {
-    h2: server::Connection<Half<S>, Bytes>,
-    wire: Rc<RefCell<FramedSocket<S>>>,
+    h2: server::Connection<LibraryIo<S>, Bytes>,
+    socket: Rc<RefCell<FramedSocket<S>>>,
     timer: &'c Timer,
     deadlines: ConnectionDeadlines,
-    /// When the timer was to look at its clocks.
+    /// The deadline to which the timer is set.
     armed: Option<Deadline>,
     streams: JoinSet<()>,
     quota: Rc<Quota>,
     hit_buffers: HitBuffers,
     /// Hits that are being sent.
     sent: Vec<SentHit>,
-    /// Requests that the fast path has read, and the library has not given out yet.
+    /// Requests that the fast path has parsed, until the library returns their streams.
     parsed: ParsedStreams,
-    /// Heads that came.
+    /// The number of heads that were received.
     requests: u64,
-    /// Those that the library was given.
-    passed: u64,
-    /// Those that it gave out as requests.
+    /// The number of heads that were passed to the library.
+    passed_to_library: u64,
+    /// The number of requests that the library has returned.
     accepted: u64,
-    /// Whether the library has anything to do, or may have.
+    /// Whether the library has work, or may have.
     is_library_busy: bool,
-    /// The client was told that no further streams are wanted.
-    going: bool,
+    /// Whether a GOAWAY frame was sent or is queued.
+    is_closing: bool,
     core: &'c Rc<Core>,
     sites: Arc<Sites>,
     endpoints: Endpoints,
@@ -127,18 +127,18 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         for sent in sent {
             sent.close(core, true);
         }
-        // This tells every stream that it is gone; each then writes its record.
+        // Dropping it notifies every stream that the connection has ended; each then writes its access record.
         drop(h2);
         while streams.join_next().await.is_some() {}
         end
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
-        if self.core.stopping.get() && !self.going {
-            self.go();
+        if self.core.stopping.get() && !self.is_closing {
+            self.send_goaway();
         }
         loop {
-            if let Poll::Ready(end) = self.turn(cx) {
+            if let Poll::Ready(end) = self.run_slice(cx) {
                 return Poll::Ready(end);
             }
             let armed = self.wait();
@@ -146,35 +146,38 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
             if self.timer.poll_late(cx).is_pending() {
                 return Poll::Pending;
             }
-            if self.core.stopping.get() && !self.going {
-                self.go();
+            if self.core.stopping.get() && !self.is_closing {
+                self.send_goaway();
                 continue;
             }
-            // This turn may have stopped the clock.
+            // The slice may have stopped the clock.
             let is_due = armed.is_some_and(|at| self.timer.is_past(at));
-            let arrived = || self.wire.borrow().arrived();
+            let arrived = || self.socket.borrow().arrived();
             match self.deadlines.late(self.timer, arrived) {
-                // Others need what its client leaves waiting.
-                None | Some(ConnectionTimeout::Taken) if self.quota.is_overdrawn() => {
-                    let why =
-                        Http2End::Ours(Http2EndReason::Slow, "too much data waits for the client");
+                // Other connections need the memory of the responses that this client does not read.
+                None | Some(ConnectionTimeout::Received) if self.quota.is_overdrawn() => {
+                    let why = Http2End::ByGalley(
+                        Http2EndReason::Slow,
+                        "too much data waits for the client",
+                    );
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
                 None if is_due => {}
-                // Others need its room, or it has request nothing for long.
-                None | Some(ConnectionTimeout::Idle) if !self.going => self.go(),
-                None | Some(ConnectionTimeout::Taken) => {}
-                Some(ConnectionTimeout::Idle | ConnectionTimeout::Going) => {
+                // Other connections need its memory, or it has been idle for too long.
+                None | Some(ConnectionTimeout::Idle) if !self.is_closing => self.send_goaway(),
+                None | Some(ConnectionTimeout::Received) => {}
+                Some(ConnectionTimeout::Idle | ConnectionTimeout::Closing) => {
                     return Poll::Ready(Http2End::Done);
                 }
                 Some(ConnectionTimeout::Head) => {
-                    return Poll::Ready(Http2End::Ours(
+                    return Poll::Ready(Http2End::ByGalley(
                         Http2EndReason::Slow,
                         "the client sent a head too slowly",
                     ));
                 }
-                Some(ConnectionTimeout::Taking) => {
-                    let why = Http2End::Ours(Http2EndReason::Slow, "the client received nothing");
+                Some(ConnectionTimeout::NotReceiving) => {
+                    let why =
+                        Http2End::ByGalley(Http2EndReason::Slow, "the client received nothing");
                     return self.abort(cx, Reason::ENHANCE_YOUR_CALM, why);
                 }
             }
@@ -182,15 +185,15 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
     }
 
     /// Announces that no further streams are accepted (RFC 9113 section 6.8).
-    fn go(&mut self) {
-        self.going = true;
+    fn send_goaway(&mut self) {
+        self.is_closing = true;
         self.is_library_busy = true;
         self.h2.graceful_shutdown();
     }
 
-    /// Everything that can be done without waiting.
-    fn turn(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
-        let mut answered = 0;
+    /// Does everything that is possible without waiting.
+    fn run_slice(&mut self, cx: &mut Context<'_>) -> Poll<Http2End> {
+        let mut responses = 0;
         loop {
             while let Poll::Ready(Some(_)) = self.streams.poll_join_next(cx) {}
             let read = self.read(cx);
@@ -199,49 +202,51 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                 return self.abort(
                     cx,
                     Reason::ENHANCE_YOUR_CALM,
-                    Http2End::Ours(Http2EndReason::Flood, flood.word()),
+                    Http2End::ByGalley(Http2EndReason::Flood, flood.word()),
                 );
             }
             let is_read = match read {
                 Poll::Ready(Ok(())) => true,
                 Poll::Pending => false,
-                Poll::Ready(Err(Http2ReadError::Gone)) => return Poll::Ready(Http2End::Gone),
-                Poll::Ready(Err(Http2ReadError::Broken(broken))) => {
-                    return self.abort(cx, reason(broken), ended(broken));
+                Poll::Ready(Err(Http2ReadError::ClientGone)) => {
+                    return Poll::Ready(Http2End::ClientGone);
+                }
+                Poll::Ready(Err(Http2ReadError::Frame(error))) => {
+                    return self.abort(cx, frame_error_reason(error), frame_error_end(error));
                 }
             };
-            answered += self.sent.len();
+            responses += self.sent.len();
             if !self.sent.is_empty() {
-                // The library's frames follow when these have left.
+                // The library's frames follow when the hits have been sent.
                 match ready!(self.send_hits(cx)) {
                     Ok(()) => {}
-                    Err(_) => return Poll::Ready(Http2End::Gone),
+                    Err(_) => return Poll::Ready(Http2End::ClientGone),
                 }
             }
             if self.has_library_work() {
                 match self.accept(cx) {
                     Accepted::End(end) => return Poll::Ready(end),
                     Accepted::Some(requests) => {
-                        answered += requests.len();
+                        responses += requests.len();
                         self.begin(requests);
-                        if answered < MOST_ANSWERED {
-                            // The library has not read its new input yet.
+                        if responses < MAX_RESPONSES {
+                            // The library has not processed its new input yet.
                             continue;
                         }
                     }
-                    Accepted::None => self.look_at_library(),
+                    Accepted::None => self.check_library(),
                 }
             }
-            let mut wire = self.wire.borrow_mut();
-            match wire.poll_out(cx) {
-                Poll::Ready(Err(_)) => return Poll::Ready(Http2End::Gone),
-                Poll::Ready(Ok(())) if answered >= MOST_ANSWERED => {
-                    // A client that requests without end does not starve its core's other connections.
+            let mut socket = self.socket.borrow_mut();
+            match socket.poll_out(cx) {
+                Poll::Ready(Err(_)) => return Poll::Ready(Http2End::ClientGone),
+                Poll::Ready(Ok(())) if responses >= MAX_RESPONSES => {
+                    // A client that sends requests without end must not delay the other connections of its core.
                     cx.waker().wake_by_ref();
                 }
                 Poll::Ready(Ok(())) => {
-                    let is_held = wire.take_held();
-                    let has_more = is_held || wire.has_through();
+                    let was_blocked = socket.take_blocked();
+                    let has_more = was_blocked || socket.has_library_input();
                     if is_read || has_more {
                         continue;
                     }
@@ -252,96 +257,99 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         }
     }
 
-    /// What there was too much of, also of streams that starved.
+    /// The flood that the ledger has detected, including starved streams.
     fn flood(&self) -> Option<Flood> {
         let starved = self.quota.take_starved();
-        let mut wire = self.wire.borrow_mut();
+        let mut socket = self.socket.borrow_mut();
         if starved > 0 {
             let now_ms = self.core.timers.now_ms();
-            wire.ledger.starve(starved, now_ms);
+            socket.ledger.starve(starved, now_ms);
         }
-        wire.ledger.flood()
+        socket.ledger.flood()
     }
 
-    /// Endpoints the connection, and says why. Whether that arrives is the client's affair.
+    /// Closes the connection with `reason`. The GOAWAY frame is sent only if the socket accepts it at once.
     fn abort(&mut self, cx: &mut Context<'_>, reason: Reason, end: Http2End) -> Poll<Http2End> {
         self.h2.abrupt_shutdown(reason);
         let _ = self.h2.poll_closed(cx);
-        let _ = self.wire.borrow_mut().poll_out(cx);
+        let _ = self.socket.borrow_mut().poll_out(cx);
         Poll::Ready(end)
     }
 
-    /// Reads what has arrived, and finds the hits among it. Ready when something arrived, or waits to be sorted.
+    /// Reads what has arrived, and looks up hits. Ready if input arrived or was left over from the last slice.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Http2ReadError>> {
-        let mut wire = self.wire.borrow_mut();
-        if !self.sent.is_empty() || !wire.has_room() || wire.is_clogged() {
+        let mut socket = self.socket.borrow_mut();
+        if !self.sent.is_empty() || !socket.has_capacity() || socket.is_library_behind() {
             return Poll::Pending;
         }
-        if !wire.has_unsorted() {
-            ready!(wire.poll_fill(cx)).map_err(|_| Http2ReadError::Gone)?;
+        if !socket.has_unprocessed() {
+            ready!(socket.poll_fill(cx)).map_err(|_| Http2ReadError::ClientGone)?;
         }
         let mut encoded = self.core.spare.take_encoded();
         let mut block = self.core.spare.take_block();
         let began = Instant::now();
         let mut bytes = 0;
         let result = loop {
-            if self.sent.len() >= MOST_ANSWERED || bytes > wire.most_out() || wire.is_clogged() {
+            if self.sent.len() >= MAX_RESPONSES
+                || bytes > socket.max_output()
+                || socket.is_library_behind()
+            {
                 break Ok(());
             }
-            match wire.sort(&mut block) {
+            match socket.intercept(&mut block) {
                 Ok(Intercepted::More) => break Ok(()),
-                Err(broken) => break Err(Http2ReadError::Broken(broken)),
+                Err(error) => break Err(Http2ReadError::Frame(error)),
                 Ok(Intercepted::Head(opening)) => {
                     self.requests += 1;
-                    let may = self.core.limits.fast_path
-                        && !self.going
-                        && wire.may_respond(&opening, &block);
-                    let found = if may {
+                    let may_respond = self.core.limits.fast_path
+                        && !self.is_closing
+                        && socket.may_respond(&opening, &block);
+                    let found = if may_respond {
                         let context = HeadContext {
                             core: self.core,
                             sites: &self.sites,
                             endpoints: self.endpoints,
                             began,
-                            window: wire.window(),
+                            window: socket.window(),
                         };
                         hit::find(&context, &mut self.hit_buffers, &block, &mut encoded)
                     } else {
                         StreamLookup::Nothing
                     };
                     match found {
-                        StreamLookup::Hit(found) if wire.take_window(found.body_bytes()) => {
+                        StreamLookup::Hit(found) if socket.take_window(found.body_bytes()) => {
                             bytes += found.body_bytes();
                             let read = std::mem::replace(&mut block, self.core.spare.take_block());
                             self.sent.push(found.on(&opening, read, began));
                             continue;
                         }
                         StreamLookup::Parsed(request, urgency) if self.parsed.has_capacity() => {
-                            wire.pass_stub(&opening);
+                            socket.pass_stub(&opening);
                             self.parsed.push(opening.stream, request, urgency);
                         }
-                        _ => wire.pass(&opening, &block),
+                        _ => socket.pass(&opening, &block),
                     }
-                    self.passed += u64::from(opening.is_new);
+                    self.passed_to_library += u64::from(opening.is_new);
                     self.is_library_busy = true;
                 }
             }
         };
-        // Requests that arrived together are answered in the order of their urgency, and otherwise in their own.
+        // Requests that arrived together are answered in the order of their urgency, and otherwise in the order of arrival.
         if !self.sent.is_sorted_by_key(SentHit::urgency) {
             self.sent.sort_by_key(SentHit::urgency);
         }
         for sent in &self.sent {
             let (stream, head, body) = sent.parts(&encoded);
-            wire.write_response(stream, head, body);
+            socket.write_response(stream, head, body);
         }
         self.core.spare.give_block(block);
         self.core.spare.give_encoded(encoded);
         Poll::Ready(result)
     }
 
-    /// Sends the hits, and writes their records once all have left.
+    /// Sends the hits, and writes their access records once all have been sent.
     fn send_hits(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.wire.borrow_mut().poll_out(cx))?;
+        ready!(self.socket.borrow_mut().poll_out(cx))?;
         for sent in self.sent.drain(..) {
             sent.close(self.core, false);
         }
@@ -349,20 +357,20 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
     }
 
     fn has_library_work(&self) -> bool {
-        let wire = self.wire.borrow();
-        self.is_library_busy || wire.has_through() || wire.is_ended()
+        let socket = self.socket.borrow();
+        self.is_library_busy || socket.has_library_input() || socket.is_ended()
     }
 
-    /// Whether the library has to be polled though nothing comes for it.
-    fn look_at_library(&mut self) {
+    /// Determines whether the library has to be polled although it has no input.
+    fn check_library(&mut self) {
         let has_streams = self.h2.has_streams() || !self.streams.is_empty();
-        self.is_library_busy = has_streams || self.going;
+        self.is_library_busy = has_streams || self.is_closing;
         if !has_streams {
-            self.wire.borrow_mut().library_rests();
+            self.socket.borrow_mut().library_rests();
         }
     }
 
-    /// The requests that have come, and all frames that there are into the buffer.
+    /// Returns the requests of the library, and lets it write all its frames to the output buffer.
     fn accept(&mut self, cx: &mut Context<'_>) -> Accepted {
         let mut requests = Vec::new();
         let mut began = None;
@@ -379,12 +387,12 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
                         began: *began.get_or_insert_with(Instant::now),
                     });
                     self.accepted += 1;
-                    // Each time it is request, the library goes round all that it does. It is request after the answers.
-                    if self.accepted == self.passed {
+                    // Each poll makes the library go through all its work. It is polled again after the responses.
+                    if self.accepted == self.passed_to_library {
                         return Accepted::Some(requests);
                     }
                 }
-                Poll::Ready(Some(Err(error))) => return Accepted::End(why(&error)),
+                Poll::Ready(Some(Err(error))) => return Accepted::End(library_end(&error)),
                 Poll::Ready(None) => return Accepted::End(Http2End::Done),
                 Poll::Pending if requests.is_empty() => return Accepted::None,
                 Poll::Pending => return Accepted::Some(requests),
@@ -396,7 +404,8 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         requests.sort_by_key(|request| request.head.urgency());
         for mut request in requests {
             let Some(held) = self.quota.admit(request.head.field_bytes()) else {
-                // To be sent again later (RFC 9113 section 8.7); it has no record, like those that the library refuses.
+                // The client may send it again (RFC 9113 section 8.7). It has no access record, as streams that the library
+                // refuses.
                 request.respond.send_reset(Reason::REFUSED_STREAM);
                 continue;
             };
@@ -412,25 +421,25 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
         let has_tasks = !self.streams.is_empty();
         let has_streams = self.is_library_busy && (has_tasks || self.h2.has_streams());
         if !has_streams {
-            self.wire.borrow_mut().rest();
+            self.socket.borrow_mut().release_buffers();
         }
-        let wire = self.wire.borrow();
-        self.deadlines.look(
+        let socket = self.socket.borrow();
+        self.deadlines.update(
             self.timer,
             &deadlines::ConnectionActivity {
                 has_streams,
                 has_tasks,
-                is_mid_head: wire.ledger.is_mid_head(),
-                is_writing: !wire.is_empty(),
+                is_mid_head: socket.ledger.is_mid_head(),
+                is_writing: !socket.is_empty(),
                 is_waiting: self.quota.is_waiting(),
                 requests: self.requests,
-                going: self.going,
+                is_closing: self.is_closing,
             },
-            || wire.arrived(),
+            || socket.arrived(),
         );
         let mut next = self.deadlines.next();
         if self.quota.is_waiting() {
-            let soon = self.timer.deadline(QUOTA_EVERY);
+            let soon = self.timer.deadline(QUOTA_CHECK_INTERVAL);
             next = Some(next.map_or(soon, |next| next.min(soon)));
         }
         self.timer.arm(next, !has_streams);
@@ -438,22 +447,22 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
     }
 }
 
-/// What the library had.
+/// The result of polling the library.
 enum Accepted {
     None,
     Some(Vec<StreamRequest>),
     End(Http2End),
 }
 
-/// Why the input was not sorted.
+/// Why reading failed.
 enum Http2ReadError {
-    /// The client has gone.
-    Gone,
-    Broken(FrameError),
+    /// The client has disconnected.
+    ClientGone,
+    Frame(FrameError),
 }
 
-/// Between two looks whether a connection whose answers wait holds more than its part by now.
-const QUOTA_EVERY: Duration = Duration::from_secs(1);
+/// The interval at which a connection with waiting responses is checked for exceeding its share of the memory.
+const QUOTA_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Requests of one turn, but for those of the last read.
-const MOST_ANSWERED: usize = 100;
+/// The maximum number of requests in one scheduling slice, except those of the last read.
+const MAX_RESPONSES: usize = 100;

@@ -1,9 +1,9 @@
-//! How long a connection may wait, by its state.
+//! The timeouts of a connection, by its state.
 //!
-//! There are four clocks, each running only in its state: no stream is open; a head has begun; output waits to be sent; the
-//! connection is closing. Output is bytes that wait to be sent, or responses for windows that the client keeps closed: what
-//! counts is how much is sent in a whole `write_timeout`, as on HTTP/1, so a byte now and then prolongs nothing. A stream
-//! that waits for PHP has its own clock in its task, and so does a stream of which only the own window stays closed.
+//! There are four clocks, each of which runs only in its state: no stream is open; a head has begun; output waits to be sent;
+//! the connection is closing. Output means bytes that wait to be sent, or responses for windows that the client keeps closed:
+//! the amount that is sent in a whole `write_timeout` counts, as in HTTP/1, so a byte now and then prolongs nothing. A stream
+//! that waits for PHP has a separate clock in its task, as does a stream of which only its own window remains closed.
 
 use std::time::Duration;
 
@@ -11,54 +11,54 @@ use crate::server::ClientLimits;
 use crate::server::speed::Speed;
 use crate::server::timer::{Deadline, Timer};
 
-/// See the module.
+/// The clocks of one connection; see the module.
 pub(super) struct ConnectionDeadlines {
     idle_timeout: Duration,
     head_timeout: Duration,
     speed: Speed,
     idle: Option<Deadline>,
     head: Option<Deadline>,
-    taking: Option<Taking>,
-    /// Requests that had come when `idle` and `head` were set.
+    receiving: Option<ReceivePeriod>,
+    /// The number of requests that had been received when `idle` and `head` were set.
     requests: u64,
-    is_going: bool,
+    is_closing: bool,
 }
 
-/// A window in which the client has to take something.
-struct Taking {
+/// A period in which the client has to receive output.
+struct ReceivePeriod {
     until: Deadline,
-    /// Bytes that had arrived when it began.
+    /// The number of bytes that the client had received when the period began.
     arrived: u64,
 }
 
-/// What a connection looks like.
+/// The state of a connection that determines its clocks.
 pub(super) struct ConnectionActivity {
     pub(super) has_streams: bool,
-    /// Whether some of them are in the hands of tasks.
+    /// Whether tasks handle some of the streams.
     pub(super) has_tasks: bool,
     pub(super) is_mid_head: bool,
     pub(super) is_writing: bool,
-    /// Whether answers wait for the client to open their windows.
+    /// Whether responses wait for the client to open windows.
     pub(super) is_waiting: bool,
-    /// Requests that have come since the beginning. One that is answered at once leaves no other trace.
+    /// The number of requests received since the beginning. A request that is answered at once has no other trace.
     pub(super) requests: u64,
-    /// The end was said.
-    pub(super) going: bool,
+    /// Whether a GOAWAY frame was sent.
+    pub(super) is_closing: bool,
 }
 
-/// The wait that took too long.
+/// A wait that has taken too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionTimeout {
-    /// A request.
+    /// For a request.
     Idle,
-    /// The client's leave, after the end was said.
-    Going,
-    /// The rest of a head.
+    /// For the client to disconnect, after a GOAWAY frame.
+    Closing,
+    /// For the rest of a head.
     Head,
-    /// That the client takes something.
-    Taking,
-    /// The same, and it has: the next window has begun.
-    Taken,
+    /// For the client to receive output.
+    NotReceiving,
+    /// The period has ended, the client has received enough, and the next period has begun.
+    Received,
 }
 
 impl ConnectionDeadlines {
@@ -69,83 +69,91 @@ impl ConnectionDeadlines {
             speed: limits.response_speed,
             idle: None,
             head: None,
-            taking: None,
+            receiving: None,
             requests: 0,
-            is_going: false,
+            is_closing: false,
         }
     }
 
-    /// Starts and stops the clocks. `arrived`: bytes that have arrived since the beginning.
-    pub(super) fn look(
+    /// Starts and stops the clocks. `arrived` returns the number of bytes that the client has received since the beginning.
+    pub(super) fn update(
         &mut self,
         timer: &Timer,
-        sight: &ConnectionActivity,
+        activity: &ConnectionActivity,
         arrived: impl Fn() -> u64,
     ) {
-        if std::mem::replace(&mut self.is_going, sight.going) != sight.going {
+        if std::mem::replace(&mut self.is_closing, activity.is_closing) != activity.is_closing {
             self.idle = None;
         }
-        if std::mem::replace(&mut self.requests, sight.requests) != sight.requests {
+        if std::mem::replace(&mut self.requests, activity.requests) != activity.requests {
             self.head = None;
-            // The clock of the end runs whatever is still requested.
-            self.idle = self.idle.filter(|_| sight.going);
+            // The clock for closing continues during further requests.
+            self.idle = self.idle.filter(|_| activity.is_closing);
         }
-        let idle_timeout = if sight.going {
+        let idle_timeout = if activity.is_closing {
             LINGER
         } else {
             self.idle_timeout
         };
-        run(&mut self.idle, !sight.has_streams, timer, idle_timeout);
-        run(&mut self.head, sight.is_mid_head, timer, self.head_timeout);
-        // A stream without a task waits inside the library, for a window that was taken back.
-        let is_stuck = sight.has_streams && !sight.has_tasks;
-        if sight.is_writing || sight.is_waiting || is_stuck {
-            let begin = || Taking {
+        set_clock(&mut self.idle, !activity.has_streams, timer, idle_timeout);
+        set_clock(
+            &mut self.head,
+            activity.is_mid_head,
+            timer,
+            self.head_timeout,
+        );
+        // A stream without a task waits inside the library, because the client has reduced its window.
+        let is_stuck = activity.has_streams && !activity.has_tasks;
+        if activity.is_writing || activity.is_waiting || is_stuck {
+            let begin = || ReceivePeriod {
                 until: timer.deadline(self.speed.window),
                 arrived: arrived(),
             };
-            self.taking.get_or_insert_with(begin);
+            self.receiving.get_or_insert_with(begin);
         } else {
-            self.taking = None;
+            self.receiving = None;
         }
     }
 
-    /// When to look at the clocks.
+    /// The next deadline of a clock.
     pub(super) fn next(&self) -> Option<Deadline> {
-        let taking = self.taking.as_ref().map(|taking| taking.until);
-        [self.idle, self.head, taking].into_iter().flatten().min()
+        let receiving = self.receiving.as_ref().map(|receiving| receiving.until);
+        [self.idle, self.head, receiving]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
-    /// The client has been receiving output for so long that its speed has to be checked.
-    fn late_taking(
+    /// Checks at the end of a period how much the client has received, and begins the next.
+    fn late_receiving(
         &mut self,
         timer: &Timer,
         arrived: impl Fn() -> u64,
     ) -> Option<ConnectionTimeout> {
-        let taking = self.taking.as_mut()?;
-        if !timer.is_past(taking.until) {
+        let receiving = self.receiving.as_mut()?;
+        if !timer.is_past(receiving.until) {
             return None;
         }
         let now = arrived();
-        if !self.speed.is_enough(now.saturating_sub(taking.arrived)) {
-            return Some(ConnectionTimeout::Taking);
+        if !self.speed.is_enough(now.saturating_sub(receiving.arrived)) {
+            return Some(ConnectionTimeout::NotReceiving);
         }
-        taking.arrived = now;
-        taking.until = timer.deadline(self.speed.window);
-        Some(ConnectionTimeout::Taken)
+        receiving.arrived = now;
+        receiving.until = timer.deadline(self.speed.window);
+        Some(ConnectionTimeout::Received)
     }
 
-    /// The clock that has run out.
+    /// The expired clock.
     pub(super) fn late(
         &mut self,
         timer: &Timer,
         arrived: impl Fn() -> u64,
     ) -> Option<ConnectionTimeout> {
-        if let Some(late) = self.late_taking(timer, arrived) {
+        if let Some(late) = self.late_receiving(timer, arrived) {
             return Some(late);
         }
-        let idle = if self.is_going {
-            ConnectionTimeout::Going
+        let idle = if self.is_closing {
+            ConnectionTimeout::Closing
         } else {
             ConnectionTimeout::Idle
         };
@@ -157,7 +165,7 @@ impl ConnectionDeadlines {
     }
 }
 
-fn run(clock: &mut Option<Deadline>, runs: bool, timer: &Timer, limit: Duration) {
+fn set_clock(clock: &mut Option<Deadline>, runs: bool, timer: &Timer, limit: Duration) {
     if runs {
         clock.get_or_insert_with(|| timer.deadline(limit));
     } else {
@@ -165,7 +173,7 @@ fn run(clock: &mut Option<Deadline>, runs: bool, timer: &Timer, limit: Duration)
     }
 }
 
-/// How long a client may take to close when both sides are done.
+/// How long a client may take to disconnect when both sides are done.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -184,13 +192,13 @@ mod tests {
             speed: Speed::new(Duration::from_secs(30), 100),
             idle: None,
             head: None,
-            taking: None,
+            receiving: None,
             requests: 0,
-            is_going: false,
+            is_closing: false,
         }
     }
 
-    fn sight() -> ConnectionActivity {
+    fn activity() -> ConnectionActivity {
         ConnectionActivity {
             has_streams: false,
             has_tasks: false,
@@ -198,27 +206,27 @@ mod tests {
             is_writing: false,
             is_waiting: false,
             requests: 0,
-            going: false,
+            is_closing: false,
         }
     }
 
-    /// The wait that is too long when nothing changes for so many seconds.
+    /// The timeout that is reported if nothing changes for `seconds` seconds.
     fn after(
         deadlines: &mut ConnectionDeadlines,
-        sight: &ConnectionActivity,
+        activity: &ConnectionActivity,
         seconds: u64,
     ) -> Option<ConnectionTimeout> {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
-        deadlines.look(&timer, sight, || 0);
+        deadlines.update(&timer, activity, || 0);
         timers.sweep(Tick(seconds * 1000));
-        deadlines.look(&timer, sight, || 0);
+        deadlines.update(&timer, activity, || 0);
         deadlines.late(&timer, || 0)
     }
 
     #[test]
     fn each_state_has_its_limit() {
-        let idle = sight();
+        let idle = activity();
         assert_eq!(after(&mut deadlines(), &idle, 59), None);
         assert_eq!(
             after(&mut deadlines(), &idle, 60),
@@ -226,7 +234,7 @@ mod tests {
         );
         let head = ConnectionActivity {
             is_mid_head: true,
-            ..sight()
+            ..activity()
         };
         assert_eq!(after(&mut deadlines(), &head, 9), None);
         assert_eq!(
@@ -235,16 +243,16 @@ mod tests {
         );
         let stuck = ConnectionActivity {
             has_streams: true,
-            ..sight()
+            ..activity()
         };
         assert_eq!(
             after(&mut deadlines(), &stuck, 30),
-            Some(ConnectionTimeout::Taking)
+            Some(ConnectionTimeout::NotReceiving)
         );
         let busy = ConnectionActivity {
             has_streams: true,
             has_tasks: true,
-            ..sight()
+            ..activity()
         };
         assert_eq!(after(&mut deadlines(), &busy, 100_000), None);
         let starving = ConnectionActivity {
@@ -254,15 +262,15 @@ mod tests {
         assert_eq!(after(&mut deadlines(), &starving, 29), None);
         assert_eq!(
             after(&mut deadlines(), &starving, 30),
-            Some(ConnectionTimeout::Taking)
+            Some(ConnectionTimeout::NotReceiving)
         );
-        let going = ConnectionActivity {
-            going: true,
-            ..sight()
+        let is_closing = ConnectionActivity {
+            is_closing: true,
+            ..activity()
         };
         assert_eq!(
-            after(&mut deadlines(), &going, 1),
-            Some(ConnectionTimeout::Going)
+            after(&mut deadlines(), &is_closing, 1),
+            Some(ConnectionTimeout::Closing)
         );
     }
 
@@ -271,42 +279,45 @@ mod tests {
         let timers = Rc::new(Timers::default());
         let timer = timers.register();
         let mut deadlines = deadlines();
-        let mut sight = ConnectionActivity {
-            // Of the next one a part is always there.
+        let mut activity = ConnectionActivity {
+            // A part of the next request has always been received.
             is_mid_head: true,
-            ..sight()
+            ..activity()
         };
         for second in 0..100 {
             timers.sweep(Tick(second * 1000));
-            sight.requests = second;
-            deadlines.look(&timer, &sight, || 0);
+            activity.requests = second;
+            deadlines.update(&timer, &activity, || 0);
             assert_eq!(deadlines.late(&timer, || 0), None);
         }
-        sight.going = true;
-        deadlines.look(&timer, &sight, || 0);
+        activity.is_closing = true;
+        deadlines.update(&timer, &activity, || 0);
         timers.sweep(Tick(101_000));
-        sight.requests += 1;
-        deadlines.look(&timer, &sight, || 0);
-        assert_eq!(deadlines.late(&timer, || 0), Some(ConnectionTimeout::Going));
+        activity.requests += 1;
+        deadlines.update(&timer, &activity, || 0);
+        assert_eq!(
+            deadlines.late(&timer, || 0),
+            Some(ConnectionTimeout::Closing)
+        );
     }
 
     #[test]
-    fn what_arrives_in_a_window_is_progress_where_it_is_enough() {
+    fn enough_received_bytes_in_a_period_are_progress() {
         for (bytes_per_s, limit_s) in [(100, None), (99, Some(30)), (1, Some(30))] {
             let timers = Rc::new(Timers::default());
             let timer = timers.register();
             let mut deadlines = deadlines();
-            let sight = ConnectionActivity {
+            let activity = ConnectionActivity {
                 has_streams: true,
                 has_tasks: true,
                 is_waiting: true,
-                ..sight()
+                ..activity()
             };
             let ended = (0..200_u64).find(|second| {
                 timers.sweep(Tick(second * 1000));
                 let arrived = || second * bytes_per_s;
-                deadlines.look(&timer, &sight, arrived);
-                deadlines.late(&timer, arrived) == Some(ConnectionTimeout::Taking)
+                deadlines.update(&timer, &activity, arrived);
+                deadlines.late(&timer, arrived) == Some(ConnectionTimeout::NotReceiving)
             });
             assert_eq!(ended, limit_s, "{bytes_per_s} bytes a second");
         }

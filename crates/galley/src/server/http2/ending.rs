@@ -1,4 +1,4 @@
-//! How a connection ends, and the reason that is sent and logged.
+//! The end of a connection, and the reason that is sent and logged.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::deadlines;
-use super::wire::FramedSocket;
+use super::framed_socket::FramedSocket;
 use crate::server::Core;
 use crate::server::endpoints::Endpoints;
 use crate::server::timer::Timer;
@@ -20,49 +20,49 @@ use crate::telemetry::http2::Http2EndReason;
 pub(super) enum Http2End {
     /// Both sides are done.
     Done,
-    /// The client has gone, or cannot be written to.
-    Gone,
-    /// We have ended it.
-    Ours(Http2EndReason, &'static str),
+    /// The client has disconnected, or cannot be written to.
+    ClientGone,
+    /// Galley has closed it.
+    ByGalley(Http2EndReason, &'static str),
 }
 
 /// Reports the end, and lets the last output arrive.
 pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     core: &Core,
-    wire: &Rc<RefCell<FramedSocket<S>>>,
+    socket: &Rc<RefCell<FramedSocket<S>>>,
     timer: &Timer,
     endpoints: Endpoints,
     end: Http2End,
 ) {
-    let tally = wire.borrow().ledger.counts;
-    let ours = match end {
-        Http2End::Ours(ended, note) => {
-            let (streams, resets) = (tally.streams, tally.resets_by_client);
-            let made = tally.resets_by_galley;
+    let counts = socket.borrow().ledger.counts;
+    let by_galley = match end {
+        Http2End::ByGalley(ended, note) => {
+            let (streams, resets) = (counts.streams, counts.resets_by_client);
+            let made = counts.resets_by_galley;
             tracing::debug!(client = %endpoints.client, streams, resets, made, note, "an HTTP/2 connection was ended");
             if ended == Http2EndReason::Flood && core.services.http2_floods.admit() {
                 tracing::warn!(client = %endpoints.client, streams, resets, made, note, "an HTTP/2 connection was ended");
             }
             Some(ended)
         }
-        Http2End::Done | Http2End::Gone => None,
+        Http2End::Done | Http2End::ClientGone => None,
     };
-    core.counters.http2(&tally, ours);
+    core.counters.http2(&counts, by_galley);
     // A client that reads nothing does not read a GOAWAY either.
-    let is_stuck = ours == Some(Http2EndReason::Slow) && !wire.borrow().is_empty();
-    if matches!(end, Http2End::Gone) || is_stuck {
+    let is_stuck = by_galley == Some(Http2EndReason::Slow) && !socket.borrow().is_empty();
+    if matches!(end, Http2End::ClientGone) || is_stuck {
         return;
     }
     let mut drained = 0;
-    let leaving = poll_fn(|cx| {
-        let mut wire = wire.borrow_mut();
-        match wire.poll_shutdown(cx) {
+    let closing = poll_fn(|cx| {
+        let mut socket = socket.borrow_mut();
+        match socket.poll_shutdown(cx) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => return Poll::Ready(()),
             Poll::Pending => return Poll::Pending,
         }
-        // Closing with unread bytes makes the kernel send a reset, which can overtake the last output.
-        while let Poll::Ready(read) = wire.poll_drain(cx) {
+        // Closing a socket with unread bytes makes the kernel send a reset, which can overtake the last output.
+        while let Poll::Ready(read) = socket.poll_drain(cx) {
             drained += read.as_ref().copied().unwrap_or_default();
             if !matches!(read, Ok(1..)) || drained > LINGER_BYTES {
                 return Poll::Ready(());
@@ -70,11 +70,11 @@ pub(super) async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
         }
         Poll::Pending
     });
-    let _ = timer.within(deadlines::LINGER, leaving).await;
+    let _ = timer.within(deadlines::LINGER, closing).await;
 }
 
-pub(super) fn reason(broken: FrameError) -> Reason {
-    match broken {
+pub(super) fn frame_error_reason(error: FrameError) -> Reason {
+    match error {
         FrameError::Protocol => Reason::PROTOCOL_ERROR,
         FrameError::FlowControl => Reason::FLOW_CONTROL_ERROR,
         FrameError::StreamClosed => Reason::STREAM_CLOSED,
@@ -84,28 +84,28 @@ pub(super) fn reason(broken: FrameError) -> Reason {
     }
 }
 
-pub(super) fn ended(broken: FrameError) -> Http2End {
-    match broken {
+pub(super) fn frame_error_end(error: FrameError) -> Http2End {
+    match error {
         FrameError::TooLarge => {
-            Http2End::Ours(Http2EndReason::Flood, "a head exceeded the limit by far")
+            Http2End::ByGalley(Http2EndReason::Flood, "a head exceeded the limit by far")
         }
-        _ => Http2End::Ours(Http2EndReason::Protocol, "protocol error"),
+        _ => Http2End::ByGalley(Http2EndReason::Protocol, "protocol error"),
     }
 }
 
-/// Why the library has ended a connection.
-pub(super) fn why(error: &h2::Error) -> Http2End {
+/// The end of a connection that the library has closed.
+pub(super) fn library_end(error: &h2::Error) -> Http2End {
     if error.is_io() || error.is_remote() {
-        return Http2End::Gone;
+        return Http2End::ClientGone;
     }
     match error.reason() {
         Some(Reason::ENHANCE_YOUR_CALM) => {
-            Http2End::Ours(Http2EndReason::Flood, "the library's limits")
+            Http2End::ByGalley(Http2EndReason::Flood, "the library's limits")
         }
         Some(Reason::NO_ERROR) | None => Http2End::Done,
-        Some(_) => Http2End::Ours(Http2EndReason::Protocol, "protocol error"),
+        Some(_) => Http2End::ByGalley(Http2EndReason::Protocol, "protocol error"),
     }
 }
 
-/// How many unread bytes are drained on closing.
+/// The maximum number of unread bytes that are drained on closing.
 const LINGER_BYTES: usize = 256 * 1024;

@@ -1,8 +1,7 @@
-//! One stream on the slow path: from its request to its response and its access record, by the same steps as an HTTP/1
-//! request.
+//! One stream on the slow path: from its request to its response and access record, in the same steps as an HTTP/1 request.
 //!
-//! It is a task of its own, so that streams do not wait for each other. It ends with its connection: the library then tells
-//! every stream that it is gone.
+//! Each stream has a separate task, so that streams do not wait for each other. It ends with its connection: the library then
+//! notifies every stream.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -23,7 +22,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::quota::{self, REQUEST_BYTES, StreamReservation};
 use super::request_head;
-use super::response::{self, Manner};
+use super::response::{self, SendOptions};
 use crate::fault::Fault;
 use crate::request::{Response, Sites};
 use crate::server::Core;
@@ -38,11 +37,11 @@ use crate::server::upload::Upload;
 use crate::telemetry::fields::LoggedHeaders;
 use crate::upstream::interim::{Interim, Mailbox};
 
-/// A request as it came.
+/// The head of a request.
 pub(super) enum StreamHead {
-    /// As the library read it.
+    /// Parsed by the library.
     Read(Parts),
-    /// As the fast path read it; the library only knows that there is one.
+    /// Parsed by the fast path; the library has only a stub.
     Parsed {
         head: OwnedHead,
         /// From [`request_head::urgency_of`].
@@ -51,7 +50,7 @@ pub(super) enum StreamHead {
 }
 
 impl StreamHead {
-    /// How urgent it is, from 0 to 7.
+    /// The urgency, from 0 to 7.
     pub(super) fn urgency(&self) -> u8 {
         match self {
             Self::Read(parts) => request_head::urgency(&parts.headers),
@@ -59,7 +58,7 @@ impl StreamHead {
         }
     }
 
-    /// Bytes of memory that its fields hold.
+    /// The memory of the fields, in bytes.
     pub(super) fn field_bytes(&self) -> u64 {
         match self {
             Self::Read(parts) => quota::bytes_of(&parts.headers),
@@ -88,23 +87,23 @@ impl StreamHead {
     }
 }
 
-/// A request with its stream.
+/// A request and its stream.
 pub(super) struct StreamRequest {
     pub(super) head: StreamHead,
-    /// What the fast path found out about it.
+    /// The results of the fast path.
     pub(super) parsed: Option<Box<Parsed>>,
     pub(super) body: RecvStream,
     pub(super) respond: SendResponse<Bytes>,
     pub(super) began: Instant,
 }
 
-/// Answers a request and writes its record.
+/// Answers a request and writes its access record.
 pub(super) async fn run(
     core: Rc<Core>,
     sites: Arc<Sites>,
     endpoints: Endpoints,
     request: StreamRequest,
-    mut held: StreamReservation,
+    mut reservation: StreamReservation,
 ) {
     let StreamRequest {
         head,
@@ -134,32 +133,32 @@ pub(super) async fn run(
             respond: &mut respond,
         },
     };
-    // Boxed, so that a response that waits for its client does not occupy the room that a request needs.
-    let answered = boxed(stream.run(&head, parsed, open)).await;
-    if let Some(StreamAnswer {
-        response: mut answer,
+    // Boxed, so that a response that waits for its client does not occupy the memory that a request needs.
+    let responded = boxed(stream.run(&head, parsed, open)).await;
+    if let Some(PendingResponse {
+        response: mut outgoing,
         open,
         rest: _rest,
-    }) = answered
+    }) = responded
     {
-        held.hold_response();
-        // Also a refusal: RFC 9110 §9.3.2.
+        reservation.hold_response();
+        // Also an error response: RFC 9110 §9.3.2.
         if head.is_head() {
-            answer.body = answer.body.unsent();
+            outgoing.body = outgoing.body.unsent();
         }
-        let manner = Manner {
+        let options = SendOptions {
             timer,
-            held,
+            reservation,
             write_timeout: core.limits.response_speed.window,
             urgency: head.urgency(),
             date: core.date.get(),
         };
-        let logged = core.logged_of(&answer);
-        let mut end = response::send(respond, answer, manner).await;
+        let logged = core.logged_of(&outgoing);
+        let mut end = response::send(respond, outgoing, options).await;
         end.logged = logged;
         open.close(&core, &end);
     }
-    // Dropped only now: where the answer came before the end of the body, the rest is declined without a complaint.
+    // Dropped last: if the response was sent before the end of the body, the rest is declined without an error.
     drop(body);
 }
 
@@ -176,14 +175,14 @@ struct StreamContext<'c> {
 }
 
 impl StreamContext<'_> {
-    /// The response with the facts for its record; nothing if the client left before there was one, and then the record is
+    /// Returns the response with the facts for its access record. `None`: the client disconnected before that, and the record was
     /// written.
     async fn run<'p>(
         mut self,
         head: &'p StreamHead,
         parsed: Option<Box<Parsed>>,
         mut open: OpenRecord<'p>,
-    ) -> Option<StreamAnswer<'p>> {
+    ) -> Option<PendingResponse<'p>> {
         let mailbox = Mailbox::default();
         let driver = Driver {
             core: self.core,
@@ -202,9 +201,9 @@ impl StreamContext<'_> {
                 let read = request_head::head(parts, &crumbs, most, &mut buffer, is_end);
                 let (head, framing) = match read {
                     Ok(read) => read,
-                    Err(refusal) => {
-                        return Some(StreamAnswer {
-                            response: no_request(refusal.status(), &open.request_id),
+                    Err(error) => {
+                        return Some(PendingResponse {
+                            response: no_request(error.status(), &open.request_id),
                             open,
                             rest: None,
                         });
@@ -229,7 +228,7 @@ impl StreamContext<'_> {
             open.close(self.core, &RecordEnd::vanished());
             return None;
         };
-        Some(StreamAnswer {
+        Some(PendingResponse {
             response: responded.response,
             open,
             rest: responded.rest,
@@ -237,15 +236,15 @@ impl StreamContext<'_> {
     }
 }
 
-/// An answer to be sent.
-struct StreamAnswer<'p> {
+/// A response to be sent.
+struct PendingResponse<'p> {
     response: Response,
     open: OpenRecord<'p>,
-    /// The rest of a streamed body: the upstream's response continues only while this lives.
+    /// The rest of a streamed body: the upstream's response continues only while it exists.
     rest: Option<Upload>,
 }
 
-/// A stream as its request sees it.
+/// A stream as the exchange driver uses it.
 struct Http2<'s> {
     timer: &'s Timer,
     body: &'s mut RecvStream,
@@ -257,29 +256,28 @@ impl Protocol for Http2<'_> {
         if self.body.is_end_stream() {
             return Ok(());
         }
-        let response = response::response(StatusCode::CONTINUE, HeaderMap::new());
+        let response = response::bare_response(StatusCode::CONTINUE, HeaderMap::new());
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientGone)
     }
 
-    /// Trailers are dropped. That the body has the length that was announced, the library holds; and its frames are smaller than a
-    /// part.
+    /// Trailers are dropped. The library checks that the body has the announced length, and its frames are smaller than a part.
     async fn body_part(
         &mut self,
         core: &Core,
         body: &mut ArrivingBody,
     ) -> Result<Option<Bytes>, BodyError> {
         let begin = || ReceiveProgress::begin(core.limits.body_speed, self.timer);
-        let coming = body.progress.get_or_insert_with(begin);
+        let progress = body.progress.get_or_insert_with(begin);
         loop {
-            let Ok(next) = self.timer.before(coming.until, self.body.data()).await else {
-                coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
+            let Ok(next) = self.timer.before(progress.until, self.body.data()).await else {
+                progress.judge(self.timer).map_err(|Late| BodyError::Late)?;
                 continue;
             };
             let Some(data) = next else { return Ok(None) };
             let data = data.map_err(|_| BodyError::Gone)?;
-            coming.add(data.len());
-            coming.judge(self.timer).map_err(|Late| BodyError::Late)?;
+            progress.add(data.len());
+            progress.judge(self.timer).map_err(|Late| BodyError::Late)?;
             let Some(room) = body.room.checked_sub(data.len() as u64) else {
                 let note = "more bytes than the site allows";
                 return Err(Fault::new(RefusedWhy::BodyTooLarge, note).into());
@@ -296,7 +294,7 @@ impl Protocol for Http2<'_> {
     async fn send_interim(&mut self, interim: Interim) -> Result<(), ClientGone> {
         let mut fields = interim.fields;
         response::strip(&mut fields);
-        let response = response::response(interim.status, fields);
+        let response = response::bare_response(interim.status, fields);
         let sent = self.respond.send_informational(response);
         sent.map_err(|_| ClientGone)
     }

@@ -1,10 +1,9 @@
-//! A hit over HTTP/2: answered in the connection's own turn, without the library.
+//! A hit over HTTP/2: answered by the connection's task, without the library.
 //!
-//! The HTTP/1 fast path decides which request is a hit. The head is written from the stored lines, the body is copied
-//! behind it, and the stream is closed before the library could have seen it (see [`galley_http::frame_interceptor`]). A
-//! request that is not plain goes to the library. If the client's windows are too small for the whole body, or the body
-//! would delay others, the library takes over the stream, and the slow path continues with the parsed request and its
-//! lookup result.
+//! The HTTP/1 fast path decides which request is a hit. The head is written from the stored lines, the body is copied after
+//! it, and the stream is closed before the library has seen it (see [`galley_http::frame_interceptor`]). A request that is not
+//! plain is passed to the library. If the client's windows are too small for the whole body, or the body would delay others,
+//! the library takes over the stream, and the slow path continues with the parsed request and its lookup result.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,7 +34,7 @@ use crate::server::io::HttpDate;
 use crate::server::record::{self, RecordEnd};
 use crate::server::request_words::RequestWords;
 
-/// What a connection keeps for its next hit.
+/// Buffers that a connection reuses for its next hit.
 #[derive(Default)]
 pub(super) struct HitBuffers {
     known: KnownHost,
@@ -45,7 +44,7 @@ pub(super) struct HitBuffers {
 /// A request that is a hit.
 pub(super) struct StreamHit {
     hit: Hit,
-    /// Where its header block lies.
+    /// The position of its header block.
     encoded: std::ops::Range<usize>,
     client: IpAddr,
     tls_version: Option<&'static str>,
@@ -63,26 +62,26 @@ pub(super) struct SentHit {
     began: Instant,
 }
 
-/// The lookup of a stream on the fast path.
+/// The result of looking up a stream on the fast path.
 pub(super) enum StreamLookup {
     Hit(StreamHit),
     /// A request without a body, with its urgency, that is not a hit or whose response is too large to be sent at once.
     Parsed(ParsedRequest, u8),
-    /// It is passed to the library.
+    /// The request has to be passed to the library.
     Nothing,
 }
 
-/// Where and when heads came.
+/// The connection and time of received heads.
 pub(super) struct HeadContext<'c> {
     pub(super) core: &'c Core,
     pub(super) sites: &'c Sites,
     pub(super) endpoints: Endpoints,
     pub(super) began: Instant,
-    /// Bytes of a body that the client has buffers for.
+    /// The number of bytes of a body that fit into the client's window.
     pub(super) window: usize,
 }
 
-/// Looks up a head, and appends the header block of the response to `encoded` if it is a plain hit.
+/// Looks up a request, and appends the header block of the response to `encoded` if it is a plain hit.
 pub(super) fn find(
     context: &HeadContext<'_>,
     hit_buffers: &mut HitBuffers,
@@ -172,7 +171,7 @@ fn try_find(
     Some(StreamLookup::Parsed(request, urgency))
 }
 
-/// The same fields as by HTTP/1, but for those of framing.
+/// Writes the same fields as over HTTP/1, except those of framing.
 fn write_block(out: &mut Vec<u8>, hit: &Hit, changes: &Compiled, scheme: Scheme, date: HttpDate) {
     hpack::write_status(out, hit.status());
     for lines in changes.left(hit.lines(), hit.mask()) {
@@ -203,12 +202,12 @@ fn write_block(out: &mut Vec<u8>, hit: &Hit, changes: &Compiled, scheme: Scheme,
 }
 
 impl StreamHit {
-    /// Bytes of its body.
+    /// The length of the body, in bytes.
     pub(super) fn body_bytes(&self) -> usize {
         self.hit.body().len()
     }
 
-    /// Being sent on the stream that `block` has opened.
+    /// The hit as the response on the stream that `opening` has opened.
     pub(super) fn on(self, opening: &Opening, block: Block, began: Instant) -> SentHit {
         SentHit {
             block,
@@ -220,7 +219,7 @@ impl StreamHit {
 }
 
 impl SentHit {
-    /// Its stream, its header block among those that were written with it, and its body.
+    /// The stream, its header block in `encoded`, and its body.
     pub(super) fn parts<'s>(&'s self, encoded: &'s [u8]) -> (u32, &'s [u8], &'s [u8]) {
         let block = encoded.get(self.found.encoded.clone());
         (
@@ -230,12 +229,12 @@ impl SentHit {
         )
     }
 
-    /// How urgent it is.
+    /// The urgency of the request.
     pub(super) fn urgency(&self) -> u8 {
         self.found.urgency
     }
 
-    /// Writes its record, and gives its buffers back.
+    /// Writes the access record, and returns the buffers to the pool.
     pub(super) fn close(self, core: &Core, vanished: bool) {
         let ended = Instant::now();
         let StreamHit {
@@ -279,5 +278,5 @@ impl SentHit {
     }
 }
 
-/// Size of a body that is sent at once: everything behind it waits for that long. Larger ones take turns with others.
+/// The maximum size of a body that is sent at once, because all later output waits for it. Larger bodies alternate with others.
 const MOST_BODY: usize = 64 * 1024;

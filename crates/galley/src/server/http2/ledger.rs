@@ -1,6 +1,6 @@
-//! Counts the frames of a connection that cause work without purpose.
+//! Counts the frames of a connection that cause work without purpose, and detects floods.
 //!
-//! It reads the heads of frames (RFC 9113 section 4.1) as bytes pass in both directions, however the library handles them.
+//! The ledger reads the heads of frames (RFC 9113 section 4.1) from the bytes in both directions, independently of the library.
 //! There are two allowances. One is spent by resets of either side: streams that are opened to be reset (CVE-2023-44487)
 //! and those that a client makes the *server* reset by breaking a rule on them (CVE-2025-8671). The other is spent by
 //! frames without content: pings, settings, window updates, priorities, empty data, frames of unknown types. Useful work
@@ -11,7 +11,7 @@ use galley_http::frame_interceptor::FRAME_HEAD;
 
 use crate::telemetry::http2::Http2ConnectionCounts;
 
-/// See the module.
+/// The ledger of one connection; see the module.
 #[derive(Debug)]
 pub(super) struct FrameLedger {
     received: FrameScanner,
@@ -22,7 +22,7 @@ pub(super) struct FrameLedger {
     pub(super) counts: Http2ConnectionCounts,
 }
 
-/// What there was too much of.
+/// The kind of frames of which there were too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flood {
     Resets,
@@ -30,7 +30,7 @@ pub(super) enum Flood {
 }
 
 impl Flood {
-    /// For the log.
+    /// The text for the log.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Resets => "too many streams were reset",
@@ -40,7 +40,7 @@ impl Flood {
 }
 
 impl FrameLedger {
-    /// For a connection that begins at `now_ms`, its client's greeting included.
+    /// A ledger for a connection that begins at `now_ms`, before the client's connection preface.
     pub(super) fn new(now_ms: u64) -> Self {
         Self {
             received: FrameScanner {
@@ -55,25 +55,25 @@ impl FrameLedger {
         }
     }
 
-    /// What there was too much of, once there was.
+    /// The detected flood, if any.
     pub(super) fn flood(&self) -> Option<Flood> {
         self.flood
     }
 
-    /// Whether a head has begun that is not whole.
+    /// Whether an incomplete header block has been received.
     pub(super) fn is_mid_head(&self) -> bool {
         let FrameScanner { last, skip, .. } = &self.received;
         matches!(last.kind, HEADERS | CONTINUATION) && (last.flags & END_HEADERS == 0 || *skip > 0)
     }
 
-    /// Takes note of bytes that came.
+    /// Counts the frames in received bytes.
     pub(super) fn receive(&mut self, mut bytes: &[u8], now_ms: u64) {
         while let Some(frame) = self.received.next(&mut bytes) {
             let is_ack = frame.flags & ACK != 0;
             let cost = match frame.kind {
                 HEADERS => {
                     self.counts.streams += 1;
-                    self.idle.add(OF_REQUEST);
+                    self.idle.add(REQUEST_REFILL);
                     0
                 }
                 DATA if frame.may_have_data() => {
@@ -85,7 +85,7 @@ impl FrameLedger {
                     self.reset(now_ms);
                     0
                 }
-                SETTINGS if !is_ack => OF_SETTINGS,
+                SETTINGS if !is_ack => SETTINGS_COST,
                 _ => 1,
             };
             if !self.idle.take(cost, now_ms) {
@@ -94,7 +94,7 @@ impl FrameLedger {
         }
     }
 
-    /// Whether the output ends with a whole frame, and no head is begun.
+    /// Whether the output ends with a complete frame, and not within a header block.
     pub(super) fn is_between_frames(&self) -> bool {
         let FrameScanner {
             last, skip, have, ..
@@ -103,15 +103,15 @@ impl FrameLedger {
         *skip == 0 && *have == 0 && (!is_head || last.flags & END_HEADERS != 0)
     }
 
-    /// Takes note of bytes that leave: how many bytes of data the frames have that begin in them.
+    /// Counts the frames in bytes to be sent. Returns the sum of the lengths of DATA frames that begin in them.
     pub(super) fn send(&mut self, mut bytes: &[u8], now_ms: u64) -> u32 {
         let mut data = 0_u32;
         while let Some(frame) = self.sent.next(&mut bytes) {
             match frame.kind {
                 DATA => {
                     data = data.saturating_add(frame.length);
-                    // It is answered by window updates, of the stream and of the connection. Windows of a few bytes are no help.
-                    if frame.length >= WORTHWHILE {
+                    // The client responds with window updates for the stream and the connection. Tiny frames refill nothing.
+                    if frame.length >= MIN_DATA {
                         self.idle.add(2);
                     }
                 }
@@ -125,9 +125,12 @@ impl FrameLedger {
         data
     }
 
-    /// Counts streams whose responses the client requested and did not read: that holds memory for a long time.
+    /// Counts streams whose responses the client requested and did not read: they hold memory for a long time.
     pub(super) fn starve(&mut self, streams: u32, now_ms: u64) {
-        if !self.resets.take(streams.saturating_mul(OF_STARVED), now_ms) {
+        if !self
+            .resets
+            .take(streams.saturating_mul(STARVED_COST), now_ms)
+        {
             self.flood.get_or_insert(Flood::Resets);
         }
     }
@@ -139,7 +142,7 @@ impl FrameLedger {
     }
 }
 
-/// The head of a frame, as far as it is of interest.
+/// The relevant parts of a frame header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct FrameInfo {
     length: u32,
@@ -148,29 +151,29 @@ struct FrameInfo {
 }
 
 impl FrameInfo {
-    /// Whether a frame of data has any. One that is padded may hold nothing but its padding.
+    /// Whether a DATA frame may have data. A padded one may contain nothing but padding.
     fn may_have_data(self) -> bool {
         let least = if self.flags & PADDED == 0 {
             0
         } else {
-            MOST_PADDING
+            MAX_PADDING
         };
         self.length > least
     }
 }
 
-/// Finds heads of frames in bytes that come in pieces.
+/// Finds frame headers in bytes that arrive in pieces.
 #[derive(Debug, Default)]
 struct FrameScanner {
     head: [u8; FRAME_HEAD],
     have: usize,
-    /// Bytes of the frame that have not come.
+    /// The number of bytes of the frame that have not arrived.
     skip: u32,
     last: FrameInfo,
 }
 
 impl FrameScanner {
-    /// The next head, and `bytes` behind it; `None` when they are used up.
+    /// The next frame header; `bytes` is advanced behind it. `None`: all bytes are used.
     fn next(&mut self, bytes: &mut &[u8]) -> Option<FrameInfo> {
         let skipped = bytes
             .len()
@@ -197,12 +200,12 @@ impl FrameScanner {
     }
 }
 
-/// So many at once, and so many more with each second.
+/// A token bucket.
 #[derive(Debug)]
 struct Allowance {
     left: u32,
     rate: Rate,
-    /// When it was last refilled.
+    /// The time of the last refill.
     at_ms: u64,
 }
 
@@ -225,7 +228,7 @@ impl Allowance {
         self.left = self.left.saturating_add(more).min(self.rate.most);
     }
 
-    /// Whether there was enough.
+    /// Takes `cost` tokens. Returns whether there were enough.
     fn take(&mut self, cost: u32, now_ms: u64) -> bool {
         let more = now_ms.saturating_sub(self.at_ms) * u64::from(self.rate.per_s) / 1000;
         if more > 0 {
@@ -238,32 +241,32 @@ impl Allowance {
     }
 }
 
-/// A browser that leaves a page resets its requests in progress, at most all of its hundred streams; a player that seeks
-/// resets one each time.
+/// A browser that leaves a page resets its requests in progress, at most all of its hundred streams. A player that seeks
+/// resets one stream each time.
 const RESETS: Rate = Rate {
     most: 200,
     per_s: 5,
 };
 
-/// A browser begins with a dozen; a client with small windows sends two for each frame of data, which refill it.
+/// A browser begins with a dozen. A client with small windows sends two for each DATA frame, which refills as many.
 const IDLE_FRAMES: Rate = Rate {
     most: 1000,
     per_s: 20,
 };
 
-/// Bytes of data that are worth a frame.
-const WORTHWHILE: u32 = 256;
+/// The minimum length of a DATA frame that refills the allowance, in bytes.
+const MIN_DATA: u32 = 256;
 
-/// A request comes with a priority and opens windows.
-const OF_REQUEST: u32 = 4;
+/// A request is accompanied by a priority and window updates.
+const REQUEST_REFILL: u32 = 4;
 
-/// Settings change all streams that are open.
-const OF_SETTINGS: u32 = 20;
+/// Settings change all open streams.
+const SETTINGS_COST: u32 = 20;
 
-/// A player that is paused starves one stream, and does not begin twenty within a minute.
-const OF_STARVED: u32 = 10;
+/// A paused player starves one stream, and does not start twenty within a minute.
+const STARVED_COST: u32 = 10;
 
-/// Of the greeting.
+/// The length of the client's connection preface.
 const PREFACE_BYTES: u32 = 24;
 
 const DATA: u8 = 0;
@@ -276,8 +279,8 @@ const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
-/// Bytes of padding in a frame, with their number (RFC 9113 section 6.1).
-const MOST_PADDING: u32 = 256;
+/// The maximum length of the padding in a frame, including the length field (RFC 9113 section 6.1).
+const MAX_PADDING: u32 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -291,14 +294,14 @@ mod tests {
         bytes
     }
 
-    fn greeted() -> FrameLedger {
+    fn after_preface() -> FrameLedger {
         let mut ledger = FrameLedger::new(0);
         ledger.receive(PREFACE, 0);
         ledger
     }
 
     #[test]
-    fn frames_are_found_however_they_come() {
+    fn frames_are_found_in_pieces_of_any_size() {
         assert_eq!(PREFACE.len(), usize::try_from(PREFACE_BYTES).unwrap());
         let bytes = [
             PREFACE.to_vec(),
@@ -324,8 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_begun_until_its_last_byte() {
-        let mut ledger = greeted();
+    fn a_head_is_incomplete_until_its_last_byte() {
+        let mut ledger = after_preface();
         let head = [
             frame(HEADERS, 0, 5),
             frame(CONTINUATION, 0, 0),
@@ -343,8 +346,8 @@ mod tests {
     }
 
     #[test]
-    fn resets_of_either_side_draw_on_one_allowance() {
-        let mut ledger = greeted();
+    fn resets_of_either_side_use_one_allowance() {
+        let mut ledger = after_preface();
         for _ in 0..RESETS.most / 2 {
             ledger.receive(&frame(RST_STREAM, 0, 4), 0);
             ledger.send(&frame(RST_STREAM, 0, 4), 0);
@@ -359,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_nothing_is_allowed_beside_what_asks() {
+    fn frames_without_content_are_allowed_only_with_requests_and_data() {
         for (kind, flags, length) in [
             (6, 0, 8),
             (SETTINGS, 0, 0),
@@ -369,7 +372,7 @@ mod tests {
             (DATA, PADDED, 9),
             (77, 0, 9),
         ] {
-            let mut ledger = greeted();
+            let mut ledger = after_preface();
             let mut sent = 0;
             while ledger.flood().is_none() {
                 ledger.receive(&frame(kind, flags, length), 0);
@@ -381,7 +384,7 @@ mod tests {
         for (length, is_flood) in [(1000_u32, false), (1, true)] {
             let data = [&length.to_be_bytes()[1..], &[DATA, 0, 0, 0, 0, 1]].concat();
             let data = [data, vec![7; usize::try_from(length).unwrap()]].concat();
-            let mut ledger = greeted();
+            let mut ledger = after_preface();
             for _ in 0..10_000 {
                 ledger.send(&data, 0);
                 ledger.receive(&frame(8, 0, 4), 0);

@@ -1,4 +1,4 @@
-//! What a client may use of one connection: the library's settings, each with its reason.
+//! The limits of one connection: the library's settings, each with its reason.
 
 use std::time::Duration;
 
@@ -24,38 +24,39 @@ pub(super) fn builder(limits: &ClientLimits) -> Builder {
     builder
 }
 
-/// Every head that `head_size` permits has room, though HTTP/2 counts 32 bytes more for each field (RFC 9113 section 6.5.2);
-/// the library answers a larger one with 431, and one that is four times as large ends the connection.
+/// The header list size for every head that `head_size` permits, though HTTP/2 counts 32 bytes more for each field (RFC 9113
+/// section 6.5.2). The library answers a larger head with 431, and one that is four times as large ends the connection.
 pub(super) fn header_list(head_bytes: usize) -> u32 {
     let all = head_bytes.saturating_add((MAX_FIELDS + 4) * 32);
     u32::try_from(all).unwrap_or(u32::MAX)
 }
 
-/// Requests at one time (RFC 9113 section 6.5.2 advises 100 at least). Another is refused, to be sent again later.
+/// The maximum number of concurrent requests (RFC 9113 section 6.5.2 advises 100 at least). More are refused; the client may send
+/// them again later.
 const STREAMS: u32 = 100;
 
-/// The least that there may be: larger frames of one stream would keep others waiting.
+/// The smallest permitted frame size: larger frames of one stream would delay others.
 const FRAME: u32 = 16 * 1024;
 
-/// What a client may send of a request body before Galley has read it. Bodies are read as fast as the disk allows.
+/// The bytes of a request body that a client may send before Galley has read them. Bodies are read as fast as the disk permits.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
-/// The same for all bodies of a connection together, so also their memory.
+/// The same limit for all bodies of a connection together, which also limits their memory.
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 
-/// What of an answer waits inside the library for its client to take it.
+/// The bytes of a response that wait inside the library for its client.
 pub(super) const SEND_BUFFER: usize = 64 * 1024;
 
-/// Streams that were reset and whose late frames are still known to be late.
+/// The maximum number of reset streams whose late frames are still recognized.
 const RESETS_REMEMBERED: usize = 50;
 
-/// For how long.
+/// The time for which late frames of reset streams are recognized.
 const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(1);
 
-/// Requests that are reset before we have so much as looked at them.
+/// The maximum number of requests that the client resets before Galley has accepted them.
 const RESETS_AHEAD: usize = 20;
 
-/// Streams that a client makes us reset, in the connection's whole life.
+/// The maximum number of streams on a connection that Galley resets because of errors of the client.
 const ERRORS: usize = 200;
 
 #[cfg(test)]

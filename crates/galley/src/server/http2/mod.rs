@@ -1,27 +1,28 @@
 //! One HTTP/2 connection: many streams, one task that drives them, few writes.
 //!
-//! Input is sorted first (`galley_http::frame_interceptor`): heads of requests are parsed here. A plain hit is answered in
-//! the connection's own turn, and the library never sees it ([`hit`]). The `h2` crate handles frames, windows and states of
-//! all other streams; its limits are in [`limits`], and what it does not count is in [`ledger`]. Its request becomes the
-//! same head as in HTTP/1 ([`request_head`]); from there on nothing depends on HTTP/2, in a task for each stream
-//! ([`exchange`], [`response`]).
+//! Input passes an interceptor first (`galley_http::frame_interceptor`), and the heads of requests are parsed here. The task
+//! of the connection answers a plain hit directly, without the library ([`hit`]). The `h2` crate handles the frames, windows
+//! and states of all other streams; its limits are in [`limits`], and [`ledger`] counts what the library does not. A request
+//! from the library is converted to the same head as in HTTP/1 ([`request_head`]); from then on, nothing depends on HTTP/2,
+//! in a task for each stream ([`exchange`], [`response`]).
 //!
-//! A turn: read what has arrived, answer the hits in the order of their urgency (RFC 9218), let the library put all its
-//! frames into one buffer, and write that ([`wire`]). The library takes streams with data in turns, a frame each.
+//! In each scheduling slice the task reads what has arrived, answers the hits in the order of their urgency (RFC 9218), lets
+//! the library write all its frames into one buffer, and sends that ([`framed_socket`]). The library alternates between streams
+//! with data, one frame each.
 
 mod connection;
 mod deadlines;
 mod ending;
 mod exchange;
-mod greeting;
+mod framed_socket;
 mod hit;
 mod ledger;
 mod limits;
 mod parsed;
+mod preface;
 mod quota;
 mod request_head;
 mod response;
-mod wire;
 
 pub(super) use connection::{connection, resumed};
-pub(super) use greeting::is_greeted;
+pub(super) use preface::has_preface;

@@ -1,4 +1,4 @@
-//! Requests that the fast path has parsed, until the library hands out their streams.
+//! Requests that the fast path has parsed, until the library returns their streams.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,11 @@ use http::request::Parts;
 use super::exchange::StreamHead;
 use crate::server::exchange::{Parsed, ParsedRequest};
 
-/// In the order of their streams.
+/// The requests, in the order of their streams.
 #[derive(Default)]
 pub(super) struct ParsedStreams {
     waiting: VecDeque<ParsedStream>,
-    /// Bytes of their heads.
+    /// The memory of their heads, in bytes.
     bytes: usize,
 }
 
@@ -24,12 +24,13 @@ struct ParsedStream {
 }
 
 impl ParsedStreams {
-    /// Whether another one may wait. They wait for the library's next turn; those that it refuses wait for the request after them.
+    /// Whether one more request may be added. A request waits for the next poll of the library; requests that the library
+    /// refuses are removed with the next accepted one.
     pub(super) fn has_capacity(&self) -> bool {
         self.waiting.len() < MOST_STREAMS && self.bytes < MOST_BYTES
     }
 
-    /// Keeps a request for the stream that is opened next.
+    /// Adds a request for the stream that is opened next.
     pub(super) fn push(&mut self, stream: u32, request: ParsedRequest, urgency: u8) {
         self.bytes += request.head.capacity();
         self.waiting.push_back(ParsedStream {
@@ -39,14 +40,14 @@ impl ParsedStreams {
         });
     }
 
-    /// The head of a request that the library gives out: its own, or the one that the fast path has read.
+    /// The head of a request that the library returns: the one from the fast path if there is one, otherwise the library's.
     pub(super) fn take(
         &mut self,
         parts: Parts,
         respond: &SendResponse<Bytes>,
     ) -> (StreamHead, Option<Box<Parsed>>) {
         let stream = respond.stream_id().as_u32();
-        // The library gives requests out in the order of their streams; those before were refused or reset.
+        // The library returns requests in the order of their streams; earlier ones were refused or reset.
         let mut next = None;
         while let Some(first) = self.waiting.front()
             && first.stream <= stream
@@ -66,8 +67,8 @@ impl ParsedStreams {
     }
 }
 
-/// Twice as many as the library allows at once (`limits`).
+/// The maximum number of requests: twice as many as the library permits at once (`limits`).
 const MOST_STREAMS: usize = 256;
 
-/// Heads of browsers for all of them, or a few of the largest.
+/// The maximum memory of their heads, in bytes: heads of browsers for all of them, or a few of the largest.
 const MOST_BYTES: usize = 256 * 1024;

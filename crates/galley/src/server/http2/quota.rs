@@ -1,11 +1,11 @@
-//! How much memory the streams of one connection may cause the process to hold.
+//! Limits the memory that the streams of one connection may use.
 //!
 //! A client decides how long its streams last: it can leave a window closed or a body half sent, a hundred times on each of
-//! its connections. So each stream that goes to the library reserves what it needs from one budget of the process; if that
-//! fails, the library rejects the stream (`REFUSED_STREAM`, so that its client may send it again). One connection gets at
-//! most a quarter of what is free at that moment: the more is reserved, the less each connection may have. A connection
-//! that has more by then, in responses that its client does not read, is closed, so greedy clients make room for others.
-//! Stored bodies are shared and cost nothing here.
+//! its connections. So each stream that is passed to the library reserves its memory in one budget of the process; if that
+//! fails, the stream is rejected (`REFUSED_STREAM`, so that the client may send it again). One connection gets at most a
+//! quarter of what is currently free: the more is reserved, the less each connection may have. A connection that then has
+//! more, in responses that its client does not read, is closed, so greedy clients free memory for others. Stored bodies are
+//! shared and not counted here.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,19 +13,19 @@ use std::rc::Rc;
 use galley_cache::budget::{MemoryBudget, Reservation};
 use http::HeaderMap;
 
-/// See the module. One for each connection.
+/// The quota of one connection; see the module.
 pub(super) struct Quota {
     budget: MemoryBudget,
-    /// Bytes that the connection's streams have reserved.
+    /// The bytes that the connection's streams have reserved.
     held: Cell<u64>,
-    /// Streams with an answer that wait for their client to open a window.
+    /// The number of streams whose response waits for the client to open a window.
     waiting: Cell<u32>,
-    /// Streams that were reset because it did not, since the connection looked last.
+    /// The number of streams since the last check that were reset because the client did not open a window.
     starved: Cell<u32>,
 }
 
 impl Quota {
-    /// For a connection that uses `budget`.
+    /// A quota within `budget`.
     pub(super) fn new(budget: &MemoryBudget) -> Rc<Self> {
         Rc::new(Self {
             budget: budget.clone(),
@@ -35,67 +35,68 @@ impl Quota {
         })
     }
 
-    /// Reserves what a request needs whose fields hold so many bytes, or `None` where the connection holds its part already.
+    /// Reserves the memory of a request whose fields need `fields` bytes; `None` if the connection has used its share.
     pub(super) fn admit(self: &Rc<Self>, fields: u64) -> Option<StreamReservation> {
         let bytes = fields + REQUEST_BYTES;
         let all = self.held.get() + bytes;
-        let paid = (all <= self.part()).then(|| self.budget.try_reserve(bytes))?;
-        let paid = paid?;
+        let reservation = (all <= self.share()).then(|| self.budget.try_reserve(bytes))?;
+        let reservation = reservation?;
         self.held.set(all);
         Some(StreamReservation {
-            paid,
+            reservation,
             fields,
             quota: Rc::clone(self),
         })
     }
 
-    /// What one connection may hold now.
-    fn part(&self) -> u64 {
+    /// The number of bytes that one connection may currently reserve.
+    fn share(&self) -> u64 {
         let free = self.budget.limit().saturating_sub(self.budget.used());
-        free / PART
+        free / SHARE_DIVISOR
     }
 
-    /// Whether the connection holds more than one may by now, in answers that its client does not take.
+    /// Whether the connection uses more than its current share, in responses that its client does not receive.
     pub(super) fn is_overdrawn(&self) -> bool {
-        self.is_waiting() && self.held.get() > self.part().max(RESPONSE_BYTES * FEW)
+        self.is_waiting()
+            && self.held.get() > self.share().max(RESPONSE_BYTES * MIN_WAITING_RESPONSES)
     }
 
-    /// Whether an answer waits for its client.
+    /// Whether a response waits for its client.
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.get() > 0
     }
 
-    /// How many streams were starved since this was asked last.
+    /// Returns the number of streams that were starved since the last call.
     pub(super) fn take_starved(&self) -> u32 {
         self.starved.take()
     }
 }
 
-/// What one stream has reserved, to its end.
+/// The memory that one stream has reserved, until its end.
 pub(super) struct StreamReservation {
-    paid: Reservation,
-    /// What of it pays for the request's fields, which are kept for its record.
+    reservation: Reservation,
+    /// The bytes of the request's fields, which are kept for the access record.
     fields: u64,
     quota: Rc<Quota>,
 }
 
 impl StreamReservation {
-    /// The request has been handled: a waiting response remains.
+    /// Reduces the reservation to that of a response, because the request has been handled.
     pub(super) fn hold_response(&mut self) {
-        let before = self.paid.bytes();
-        self.paid.shrink_to(self.fields + RESPONSE_BYTES);
-        let given_back = before - self.paid.bytes();
-        self.quota.held.set(self.quota.held.get() - given_back);
+        let before = self.reservation.bytes();
+        self.reservation.shrink_to(self.fields + RESPONSE_BYTES);
+        let released = before - self.reservation.bytes();
+        self.quota.held.set(self.quota.held.get() - released);
     }
 
-    /// Counts the stream as one that waits for its client, until the guard is dropped.
+    /// Counts the stream as waiting for its client, until the guard is dropped.
     pub(super) fn wait(&self) -> ReservationWait<'_> {
         let waiting = &self.quota.waiting;
         waiting.set(waiting.get() + 1);
         ReservationWait(waiting)
     }
 
-    /// Notes that the client opened no window in time.
+    /// Records that the client opened no window in time.
     pub(super) fn starve(&self) {
         let starved = &self.quota.starved;
         starved.set(starved.get().saturating_add(1));
@@ -105,11 +106,11 @@ impl StreamReservation {
 impl Drop for StreamReservation {
     fn drop(&mut self) {
         let held = &self.quota.held;
-        held.set(held.get() - self.paid.bytes());
+        held.set(held.get() - self.reservation.bytes());
     }
 }
 
-/// See [`StreamReservation::wait`].
+/// Counts a waiting stream; see [`StreamReservation::wait`].
 pub(super) struct ReservationWait<'q>(&'q Cell<u32>);
 
 impl Drop for ReservationWait<'_> {
@@ -118,7 +119,7 @@ impl Drop for ReservationWait<'_> {
     }
 }
 
-/// The memory of fields. Hundreds of a byte each arrive in a few hundred bytes (the "HTTP/2 bomb", CVE-2026-49975).
+/// The memory of fields, in bytes. Hundreds of one-byte fields fit into a few hundred bytes (the "HTTP/2 bomb", CVE-2026-49975).
 pub(super) fn bytes_of(fields: &HeaderMap) -> u64 {
     let bytes: usize = fields
         .iter()
@@ -127,27 +128,27 @@ pub(super) fn bytes_of(fields: &HeaderMap) -> u64 {
     bytes as u64
 }
 
-/// A field in a map, beside its bytes, with the room that the map keeps free.
+/// The memory of a field in a map in addition to its bytes, including the spare capacity of the map.
 const FIELD_BYTES: usize = 160;
 
-/// What a request takes until its answer is known, beside its fields: its task and the library's part.
+/// The memory of a request until its response is known, without its fields: its task and the library's part.
 pub(super) const REQUEST_BYTES: u64 = 16 * 1024;
 
-/// The same of an answer that waits for a window.
+/// The memory of a response that waits for a window.
 pub(super) const RESPONSE_BYTES: u64 = 6 * 1024;
 
-/// Answers that may wait on a connection whatever others hold: what a visitor downloads at one time.
-const FEW: u64 = 4;
+/// The number of responses that may wait on a connection for any usage of others: what a visitor downloads at one time.
+const MIN_WAITING_RESPONSES: u64 = 4;
 
-/// One connection may have one part in so many of the free memory.
-const PART: u64 = 4;
+/// The divisor of the free memory for one connection.
+const SHARE_DIVISOR: u64 = 4;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn greedy_connections_leave_room_for_others() {
+    fn greedy_connections_leave_memory_for_others() {
         let budget = MemoryBudget::new(200 * REQUEST_BYTES);
         let mut held = Vec::new();
         let mut last = usize::MAX;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_paid_for_by_number_and_length() {
+    fn fields_are_counted_by_number_and_length() {
         let budget = MemoryBudget::new(1 << 20);
         let quota = Quota::new(&budget);
         let mut fields = HeaderMap::new();

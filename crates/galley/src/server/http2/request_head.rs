@@ -1,4 +1,4 @@
-//! Converts a request that the library or the fast path has parsed to the request head that everything else uses.
+//! Converts a request that the library or the fast path has parsed to the request head that all other modules use.
 
 use galley_http::framing::{self, Framing};
 use galley_http::h2::{self, Http2HeadBuffer, PseudoFields};
@@ -7,7 +7,7 @@ use galley_http::hpack::Block;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, header};
 
-/// The pseudo-header fields. `#` and what follows it in a path are gone: the library takes it for a fragment.
+/// The pseudo-header fields. A path is cut at `#`, which the library takes for the start of a fragment.
 pub(super) fn line(parts: &Parts) -> PseudoFields<'_> {
     let authority = parts.uri.authority().map(http::uri::Authority::as_str);
     let target = match &parts.method {
@@ -25,12 +25,12 @@ pub(super) fn line(parts: &Parts) -> PseudoFields<'_> {
     }
 }
 
-/// The head and its framing; `is_end`: there is no body. `crumbs` comes from [`join_crumbs`].
+/// The head and its framing; `is_end`: there is no body. `crumbs` is the result of [`join_crumbs`].
 pub(super) fn head<'b, 'r>(
     parts: &'b Parts,
     crumbs: &'b [u8],
     head_bytes: usize,
-    room: &'r mut Http2HeadBuffer<'b>,
+    buffer: &'r mut Http2HeadBuffer<'b>,
     is_end: bool,
 ) -> Result<(Head<'b, 'r>, Framing<'b>), BadRequest> {
     let limits = head::HeadLimits {
@@ -40,24 +40,24 @@ pub(super) fn head<'b, 'r>(
     let joined = (!crumbs.is_empty()).then_some((&b"cookie"[..], crumbs));
     let fields =
         bytes_of(&parts.headers).filter(|(name, _)| crumbs.is_empty() || *name != b"cookie");
-    let head = h2::head(&line(parts), fields.chain(joined), &limits, room)?;
+    let head = h2::head(&line(parts), fields.chain(joined), &limits, buffer)?;
     let framing = framing::frame_h2(&head, is_end)?;
     Ok((head, framing))
 }
 
-/// Names and values.
+/// The names and values of fields.
 pub(super) fn bytes_of(fields: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
     let fields = fields.iter();
     fields.map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
-/// Joins the parts of a browser's cookies (RFC 9113 section 8.2.3); nothing if they are whole.
+/// Joins the parts of a browser's cookies (RFC 9113 section 8.2.3); empty if there is nothing to join.
 pub(super) fn join_crumbs(fields: &HeaderMap, crumbs: &mut Vec<u8>) {
     let all = fields.get_all(header::COOKIE).iter();
     join(all.map(HeaderValue::as_bytes), crumbs);
 }
 
-/// The same of fields that were read in front of the library.
+/// As [`join_crumbs`], for fields of the fast path.
 pub(super) fn join_crumbs_of(block: &Block, crumbs: &mut Vec<u8>) {
     let all = block.fields().filter(|(name, _)| *name == b"cookie");
     join(all.map(|(_, value)| value), crumbs);
@@ -86,7 +86,7 @@ pub(super) struct Pseudo<'b> {
 }
 
 impl<'b> Pseudo<'b> {
-    /// `None`: one is missing, stands there twice, or is another.
+    /// `None`: one is missing, repeated, or unknown.
     pub(super) fn of(block: &'b Block) -> Option<Self> {
         let (mut method, mut scheme, mut authority, mut path) = (None, None, None, None);
         for (name, value) in block.fields().take_while(|(name, _)| is_pseudo(name)) {
@@ -109,7 +109,7 @@ impl<'b> Pseudo<'b> {
         })
     }
 
-    /// The line of a plain `GET` or `HEAD`. Whatever the library might read otherwise is not plain.
+    /// The request line of a plain `GET` or `HEAD`. Anything that the library might parse differently is not plain.
     pub(super) fn plain_line(&self) -> Option<PseudoFields<'b>> {
         let method = match self.method {
             b"GET" => "GET",
@@ -148,21 +148,21 @@ fn is_pseudo(name: &[u8]) -> bool {
     name.first() == Some(&b':')
 }
 
-/// The fields behind the pseudo-header fields.
+/// The fields after the pseudo-header fields.
 pub(super) fn fields_of(block: &Block) -> impl Iterator<Item = (&[u8], &[u8])> {
     block.fields().skip_while(|(name, _)| is_pseudo(name))
 }
 
-/// Its urgency, from 0 to 7, by its `priority` (RFC 9218 section 4.1); 3 if it has none.
+/// The urgency of a request, from 0 to 7, in its `priority` (RFC 9218 section 4.1); 3 if it has none.
 pub(super) fn urgency(fields: &HeaderMap) -> u8 {
     let value = fields.get("priority");
-    value.map_or(USUAL_URGENCY, |value| urgency_in(value.as_bytes()))
+    value.map_or(DEFAULT_URGENCY, |value| urgency_in(value.as_bytes()))
 }
 
-/// The same of fields that were read in front of the library.
+/// As [`urgency`], for fields of the fast path.
 pub(super) fn urgency_of(block: &Block) -> u8 {
     let value = block.fields().find(|(name, _)| *name == b"priority");
-    value.map_or(USUAL_URGENCY, |(_, value)| urgency_in(value))
+    value.map_or(DEFAULT_URGENCY, |(_, value)| urgency_in(value))
 }
 
 fn urgency_in(value: &[u8]) -> u8 {
@@ -172,11 +172,11 @@ fn urgency_in(value: &[u8]) -> u8 {
             [b'u', b'=', digit @ b'0'..=b'7'] => Some(digit - b'0'),
             _ => None,
         })
-        .unwrap_or(USUAL_URGENCY)
+        .unwrap_or(DEFAULT_URGENCY)
 }
 
-/// RFC 9218 section 4.1.
-pub(super) const USUAL_URGENCY: u8 = 3;
+/// The default of RFC 9218 section 4.1.
+pub(super) const DEFAULT_URGENCY: u8 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crumbs_become_one_cookie() {
+    fn cookie_crumbs_are_joined() {
         let mut fields = HeaderMap::new();
         let mut crumbs = Vec::new();
         fields.append(header::COOKIE, HeaderValue::from_static("a=1; b=2"));
@@ -198,8 +198,8 @@ mod tests {
         *request.headers_mut() = fields;
         *request.uri_mut() = "http://a.test/x".parse().unwrap();
         let (parts, ()) = request.into_parts();
-        let mut room = Http2HeadBuffer::new();
-        let (head, _) = head(&parts, &crumbs, 1000, &mut room, true).unwrap();
+        let mut buffer = Http2HeadBuffer::new();
+        let (head, _) = head(&parts, &crumbs, 1000, &mut buffer, true).unwrap();
         let fields: Vec<_> = head.fields().collect();
         assert_eq!(
             fields,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_is_left_to_the_library() {
+    fn requests_that_are_not_plain_are_passed_to_the_library() {
         const LINE: [(&str, &str); 4] = [
             (":method", "GET"),
             (":scheme", "https"),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn urgency_is_what_the_field_says() {
+    fn urgency_is_read_from_the_priority_field() {
         for (value, wanted) in [
             ("u=0", 0),
             ("i, u=7", 7),
@@ -280,6 +280,6 @@ mod tests {
             fields.insert("priority", HeaderValue::from_static(value));
             assert_eq!(urgency(&fields), wanted, "{value}");
         }
-        assert_eq!(urgency(&HeaderMap::new()), USUAL_URGENCY);
+        assert_eq!(urgency(&HeaderMap::new()), DEFAULT_URGENCY);
     }
 }

@@ -1,8 +1,8 @@
 //! Responses on a stream: the head as fields, the body in pieces as the client opens its windows.
 //!
-//! No more of a body is read from its source than the client has window for, so a client that opens none holds only its
-//! stream, and that for little more than twice `write_timeout`. Trailers are dropped, as on HTTP/1. A body that ends early
-//! resets its stream, so that it never looks complete.
+//! At most as much of a body is read from its source as the client's window permits, so a client that opens none occupies only
+//! its stream, for little more than twice `write_timeout`. Trailers are dropped, as in HTTP/1. A body that ends early resets
+//! its stream, so that it never looks complete.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use http::{Response as HttpResponse, StatusCode};
 
 use super::limits::SEND_BUFFER;
 use super::quota::StreamReservation;
-use super::request_head::USUAL_URGENCY;
+use super::request_head::DEFAULT_URGENCY;
 use crate::request::{Response, ResponseBody, ResponseFields};
 use crate::server::io::{Gone, HttpDate};
 use crate::server::record::RecordEnd;
@@ -28,33 +28,34 @@ use crate::server::timer::{Late, Timer};
 use crate::server::write::{Ahead, read_verified};
 use crate::telemetry::fields::ResponseValues;
 
-/// How a stream's response is sent.
-pub(super) struct Manner {
+/// The parameters for sending a stream's response.
+pub(super) struct SendOptions {
     pub(super) timer: Timer,
-    /// What pays for the stream.
-    pub(super) held: StreamReservation,
+    /// The memory of the stream.
+    pub(super) reservation: StreamReservation,
     pub(super) write_timeout: Duration,
     /// From [`super::request_head::urgency`].
     pub(super) urgency: u8,
     pub(super) date: HttpDate,
 }
 
-/// Sends a response. The record's end says what was passed on for sending, also when the client vanished on the way.
+/// Sends a response. The returned end of the record contains what was passed on for sending, even if the client disconnected
+/// before the end.
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
-    mut answer: Response,
-    manner: Manner,
+    mut response: Response,
+    options: SendOptions,
 ) -> RecordEnd {
     let mut end = RecordEnd {
-        status: answer.status,
-        outcome: answer.outcome,
+        status: response.status,
+        outcome: response.outcome,
         body_bytes: 0,
-        upstream_time: answer.upstream_time,
+        upstream_time: response.upstream_time,
         vanished: false,
         logged: ResponseValues::new(),
     };
-    let body = std::mem::replace(&mut answer.body, ResponseBody::None);
-    let result = send_all(&mut respond, answer, body, manner, &mut end.body_bytes).await;
+    let body = std::mem::replace(&mut response.body, ResponseBody::None);
+    let result = send_all(&mut respond, response, body, options, &mut end.body_bytes).await;
     if let Err(reason) = result {
         respond.send_reset(reason);
         end.vanished = true;
@@ -64,12 +65,12 @@ pub(super) async fn send(
 
 async fn send_all(
     respond: &mut SendResponse<Bytes>,
-    answer: Response,
+    response: Response,
     body: ResponseBody,
-    manner: Manner,
+    options: SendOptions,
     sent: &mut u64,
 ) -> Result<(), Reason> {
-    let date = manner.date;
+    let date = options.date;
     let mut ahead = Ahead::default();
     let (length, is_end) = match &body {
         ResponseBody::None => (None, true),
@@ -89,12 +90,12 @@ async fn send_all(
         (length, is_end)
     };
     let out = respond
-        .send_response(head(answer, length, date), is_end)
+        .send_response(head(response, length, date), is_end)
         .map_err(|_| Reason::INTERNAL_ERROR)?;
     if is_end {
         return Ok(());
     }
-    let mut sending = Sending { out, manner };
+    let mut sending = Sending { out, options };
     match body {
         ResponseBody::None | ResponseBody::Unsent(_) => Ok(()),
         ResponseBody::Bytes(bytes) => sending.last(bytes, sent).await,
@@ -110,17 +111,17 @@ async fn send_all(
     }
 }
 
-fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpResponse<()> {
-    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut fields = match answer.fields {
+fn head(mut response: Response, length: Option<u64>, date: HttpDate) -> HttpResponse<()> {
+    let status = StatusCode::from_u16(response.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut fields = match response.fields {
         ResponseFields::Own(own) => own,
         stored @ ResponseFields::Stored(_) => stored.map().clone(),
     };
     strip(&mut fields);
-    for (name, value) in answer.extra.drain(..) {
+    for (name, value) in response.extra.drain(..) {
         fields.append(name, value);
     }
-    // RFC 9110 §6.6.1: a response that is generated here is dated here; a stored one keeps its date.
+    // RFC 9110 §6.6.1: a response that is generated here gets a date; a stored one keeps its date.
     if !fields.contains_key(header::DATE) {
         add_date(&mut fields, date);
     }
@@ -128,32 +129,32 @@ fn head(mut answer: Response, length: Option<u64>, date: HttpDate) -> HttpRespon
     if let Some(length) = length.filter(|_| has_length) {
         fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
-    response(status, fields)
+    bare_response(status, fields)
 }
 
-/// A response of these.
-pub(super) fn response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()> {
+/// A response without a body.
+pub(super) fn bare_response(status: StatusCode, fields: HeaderMap) -> HttpResponse<()> {
     let mut response = HttpResponse::new(());
     *response.status_mut() = status;
     *response.headers_mut() = fields;
     response
 }
 
-/// Adds the core's date.
+/// Adds the core's current date.
 pub(super) fn add_date(fields: &mut HeaderMap, date: HttpDate) {
     if let Ok(date) = HeaderValue::from_bytes(&date) {
         fields.insert(header::DATE, date);
     }
 }
 
-/// Removes what belongs to a connection of HTTP/1 or says how long the body is (RFC 9113 section 8.2.2).
+/// Removes fields of HTTP/1 connections and fields that describe the length of the body (RFC 9113 section 8.2.2).
 pub(super) fn strip(fields: &mut HeaderMap) {
-    for name in &OF_FRAMING {
+    for name in &FRAMING_FIELDS {
         fields.remove(name);
     }
 }
 
-static OF_FRAMING: [HeaderName; 8] = [
+static FRAMING_FIELDS: [HeaderName; 8] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
     HeaderName::from_static("keep-alive"),
@@ -164,7 +165,7 @@ static OF_FRAMING: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Where parts come from.
+/// The source of the parts of a body.
 enum StreamSource {
     File(Arc<std::fs::File>),
     Pieces(Arc<BodyPieces>),
@@ -173,11 +174,11 @@ enum StreamSource {
 /// A body that is being sent.
 pub(super) struct Sending {
     pub(super) out: SendStream<Bytes>,
-    pub(super) manner: Manner,
+    pub(super) options: SendOptions,
 }
 
 impl Sending {
-    /// A piece that ends the body.
+    /// Sends a piece that ends the body.
     pub(super) async fn last(&mut self, piece: Bytes, sent: &mut u64) -> Result<(), Reason> {
         self.piece(piece, true, sent).await
     }
@@ -189,8 +190,8 @@ impl Sending {
         sent: &mut u64,
     ) -> Result<(), Reason> {
         while !piece.is_empty() {
-            let room = self.room(piece.len()).await?;
-            let part = piece.split_to(room.min(piece.len()));
+            let capacity = self.wait_for_capacity(piece.len()).await?;
+            let part = piece.split_to(capacity.min(piece.len()));
             *sent += part.len() as u64;
             self.hand_over(part, is_last && piece.is_empty())?;
         }
@@ -206,37 +207,38 @@ impl Sending {
         handed.map_err(|_| Reason::CANCEL)
     }
 
-    /// How much the client takes now, up to `most`; waits for the first byte of it.
-    async fn room(&mut self, most: usize) -> Result<usize, Reason> {
-        let Self { out, manner } = self;
-        // A stream with little output in the library gets fewer of its turns: urgent streams may have more there.
-        let share = if manner.urgency > USUAL_URGENCY {
+    /// Waits until the client's window permits at least one byte, and returns the number of permitted bytes, up to `most`.
+    async fn wait_for_capacity(&mut self, most: usize) -> Result<usize, Reason> {
+        let Self { out, options } = self;
+        // A stream with little output in the library gets fewer of its turns, so urgent streams may have more there.
+        let share = if options.urgency > DEFAULT_URGENCY {
             SEND_BUFFER / 4
         } else {
             SEND_BUFFER
         };
         out.reserve_capacity(most.min(share));
-        // The connection is evaluated first: if it reads nothing at all, it ends with all its streams.
-        let limit = 2 * manner.write_timeout + AFTER_CONNECTION;
+        // The timeout of the connection applies first: if the client reads nothing at all, the connection ends with all its
+        // streams.
+        let limit = 2 * options.write_timeout + AFTER_CONNECTION;
         loop {
-            let room = out.capacity();
-            if room > 0 {
-                return Ok(room.min(most));
+            let capacity = out.capacity();
+            if capacity > 0 {
+                return Ok(capacity.min(most));
             }
-            let _waits = manner.held.wait();
+            let _waits = options.reservation.wait();
             let waiting = poll_fn(|cx| out.poll_capacity(cx));
-            match manner.timer.within(limit, waiting).await {
+            match options.timer.within(limit, waiting).await {
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(_)) | None) => return Err(Reason::CANCEL),
                 Err(Late) => {
-                    manner.held.starve();
+                    options.reservation.starve();
                     return Err(Reason::CANCEL);
                 }
             }
         }
     }
 
-    /// A body that is still arriving. The part that is there is sent first.
+    /// Sends a body that is still being received. The available part is sent first.
     async fn fill(
         &mut self,
         mut reader: FillReader,
@@ -279,9 +281,9 @@ impl Sending {
                     let mut at = start;
                     while at < end {
                         let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-                        let room = self.room(left).await?;
-                        let read = span::piece(file, at, room as u64).await;
-                        let piece = read.map_err(broken)?;
+                        let capacity = self.wait_for_capacity(left).await?;
+                        let read = span::piece(file, at, capacity as u64).await;
+                        let piece = read.map_err(internal_error)?;
                         at += piece.len() as u64;
                         self.piece(piece, false, sent).await?;
                     }
@@ -289,8 +291,10 @@ impl Sending {
                 (Part::Span { start, end }, StreamSource::Pieces(pieces)) => {
                     let mut at = start;
                     while at < end {
-                        self.room(1).await?;
-                        let piece = read_verified(pieces, at, end).await.map_err(broken)?;
+                        self.wait_for_capacity(1).await?;
+                        let piece = read_verified(pieces, at, end)
+                            .await
+                            .map_err(internal_error)?;
                         at += piece.len() as u64;
                         self.piece(piece, false, sent).await?;
                     }
@@ -301,10 +305,10 @@ impl Sending {
     }
 }
 
-fn broken(_: Gone) -> Reason {
+fn internal_error(_: Gone) -> Reason {
     Reason::INTERNAL_ERROR
 }
 
-/// How much longer than two of the connection's windows a stream waits, so that one of them lies within: some looks at the
-/// timers.
+/// The additional time for which a stream waits after two windows of the connection, so that one of them lies within: some
+/// checks of the timers.
 const AFTER_CONNECTION: Duration = Duration::from_secs(1);

@@ -2,25 +2,25 @@
 
 use super::*;
 
-/// What an upstream gives when so many requests are there: answers a second.
+/// The throughput of an upstream for a number of concurrent requests, in responses per second.
 type ThroughputCurve = fn(f64) -> f64;
 
-/// As many workers as that, each taking 100 ms; more requests wait in the upstream's own line.
+/// Five workers that take 100 ms for each request; more requests wait in the backlog of the upstream.
 fn five_workers(slots: f64) -> f64 {
     slots.min(5.0) * 10.0
 }
 
-/// Waits for others: each request has its own time, whatever else is there.
+/// Requests that wait for another server: each takes the same time for any number of concurrent requests.
 fn idle_waiting(slots: f64) -> f64 {
     slots * 2.0
 }
 
-/// A few processors, a database: each further request brings less, and all of them bring something.
+/// A few processors, a database: each further request adds less throughput, and all of them add some.
 fn half_as_much_from_each(slots: f64) -> f64 {
     10.0 * slots.sqrt()
 }
 
-/// Memory runs out beyond eight: all of them go slower together.
+/// Memory is exhausted above eight requests: all of them become slower together.
 fn swapping(slots: f64) -> f64 {
     if slots <= 8.0 {
         slots * 10.0
@@ -35,7 +35,7 @@ struct Simulation {
     rng: Rng,
 }
 
-/// Numbers below 1 that are the same in each run (xorshift).
+/// Pseudorandom numbers below 1 that are the same in each run (xorshift).
 struct Rng(u64);
 
 impl Rng {
@@ -56,26 +56,26 @@ impl Simulation {
         }
     }
 
-    /// So many answers under a curve, of a pool with `demand` requests at any time.
-    fn run(&mut self, curve: ThroughputCurve, demand: usize, answers: usize) {
-        for _ in 0..answers {
+    /// Simulates `responses` responses under a curve, of a pool with `demand` requests at any time.
+    fn run(&mut self, curve: ThroughputCurve, demand: usize, responses: usize) {
+        for _ in 0..responses {
             self.respond(curve, demand, [1.0, 1.0]);
         }
     }
 
-    /// The same with pages that differ: times between answers, and latencies, are spread exponentially. Gives the part of the
-    /// throughput that the best limit would have had.
-    fn run_with_noise(&mut self, curve: ThroughputCurve, demand: usize, answers: usize) -> f64 {
+    /// As `run`, with pages that differ: the times between responses, and the latencies, are distributed exponentially. Returns the
+    /// throughput in relation to that of the best limit.
+    fn run_with_noise(&mut self, curve: ThroughputCurve, demand: usize, responses: usize) -> f64 {
         let best = (1..=self.adaptive.maximum).map(|limit| curve(slots(limit)));
         let best = best.fold(0.0, f64::max);
         let began = self.now;
-        for _ in 0..answers {
+        for _ in 0..responses {
             let mut spread = || -(1.0 - self.rng.next()).ln();
             let noise = [spread(), spread()];
             self.respond(curve, demand, noise);
         }
         let lasted = (self.now - began).as_secs_f64();
-        f64::from(u32::try_from(answers).unwrap()) / lasted / best
+        f64::from(u32::try_from(responses).unwrap()) / lasted / best
     }
 
     fn respond(&mut self, curve: ThroughputCurve, demand: usize, noise: [f64; 2]) {
@@ -83,14 +83,14 @@ impl Simulation {
         let in_progress = demand.min(limit);
         let rate = curve(slots(in_progress));
         self.now += Duration::from_secs_f64(noise[0] / rate);
-        // Little's curve.
+        // Little's law.
         let latency = Duration::from_secs_f64(noise[1] * slots(in_progress) / rate);
         self.adaptive.record(latency, demand >= limit, self.now);
     }
 }
 
 #[test]
-fn excess_slots_are_given_up_and_no_worker_is_idle() {
+fn excess_slots_are_removed_and_no_worker_is_idle() {
     let mut simulation = Simulation::new(20);
     simulation.run(five_workers, 2, 100);
     assert_eq!(
@@ -139,7 +139,7 @@ fn an_upstream_that_collapses_is_relieved() {
 #[test]
 fn slow_work_without_contention_keeps_its_slots() {
     let mut simulation = Simulation::new(20);
-    // Quick pages first, then requests that wait for another server: ten times as slow, and each for itself.
+    // Quick pages first, then requests that wait for another server: ten times as slow, and independent of each other.
     simulation.run(|slots| slots * 20.0, 10, 200);
     let mut limits = Vec::new();
     for _ in 0..100 {
@@ -164,7 +164,7 @@ fn all_slots_are_used_if_each_raises_throughput() {
 }
 
 #[test]
-fn differing_pages_do_not_mislead_it() {
+fn pages_that_differ_do_not_mislead_the_limit() {
     for (curve, least) in [
         (five_workers as ThroughputCurve, 0.9),
         (idle_waiting as ThroughputCurve, 0.85),
@@ -186,11 +186,11 @@ fn differing_pages_do_not_mislead_it() {
 }
 
 #[test]
-fn a_shared_machine_does_not_mislead_it() {
+fn a_shared_machine_does_not_mislead_the_limit() {
     for seed in 1..=20 {
         let mut simulation = Simulation::new(16);
         simulation.rng = Rng(seed);
-        // 20 ms each, but the processors belong to others half of the time, for a tenth of a second or for three.
+        // 20 ms each, but other programs use the processors half of the time, for a tenth of a second or for three.
         let quiet: ThroughputCurve = |slots| slots * 50.0;
         let disturbed: ThroughputCurve = |slots| slots * 15.0;
         simulation.run_with_noise(quiet, 2, 200);
@@ -225,11 +225,11 @@ fn the_limit_recovers_in_a_few_windows() {
         simulation.adaptive
     );
     // The administrator has given PHP forty workers.
-    let mut answers = 0;
+    let mut responses = 0;
     while simulation.adaptive.limit() < 20 {
         simulation.run(|slots| slots.min(40.0) * 10.0, 200, 1);
-        answers += 1;
-        assert!(answers < 800, "{:?}", simulation.adaptive);
+        responses += 1;
+        assert!(responses < 800, "{:?}", simulation.adaptive);
     }
 }
 
@@ -262,11 +262,11 @@ proptest::proptest! {
     #[test]
     fn the_limit_stays_within_its_bounds(
         most in 1_usize..70,
-        answers in proptest::collection::vec((0_u64..100_000, proptest::bool::ANY, 0_u64..1000), 0..600),
+        responses in proptest::collection::vec((0_u64..100_000, proptest::bool::ANY, 0_u64..1000), 0..600),
     ) {
         let mut adaptive = AdaptiveLimit::new(most);
         let mut now = Instant::now();
-        for (latency_ms, is_full, pause_ms) in answers {
+        for (latency_ms, is_full, pause_ms) in responses {
             now += Duration::from_millis(pause_ms);
             adaptive.record(Duration::from_millis(latency_ms), is_full, now);
             let limit = adaptive.limit();

@@ -1,4 +1,4 @@
-//! What is chosen: shares by weight, the idle server, stable affinity, backups last, limits, slow start.
+//! The choice of servers: shares by weight, the idle server, stable affinity, backups last, limits, slow start.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ fn in_turn(shares: &[ServerShare]) -> Balancer {
     balancer(shares, BalanceMethod::RoundRobin, Duration::ZERO)
 }
 
-/// Chosen servers, each request ended before the next.
+/// The number of requests per chosen server, if each request ends before the next.
 fn chosen(balancer: &Balancer, key: Option<AffinityKey>, count: usize) -> HashMap<usize, usize> {
     let mut seen = HashMap::new();
     for _ in 0..count {
@@ -60,7 +60,7 @@ fn homes(balancer: &Balancer) -> Vec<Option<usize>> {
 
 proptest! {
     #[test]
-    fn round_robin_gives_each_its_share_within_one_request(weights in proptest::collection::vec(1_u32..=20, 1..6)) {
+    fn round_robin_gives_each_server_its_share_within_one_request(weights in proptest::collection::vec(1_u32..=20, 1..6)) {
         let shares: Vec<ServerShare> = weights.iter().map(|weight| share(*weight)).collect();
         let balancer = in_turn(&shares);
         let sum: u32 = weights.iter().sum();
@@ -83,7 +83,7 @@ async fn least_connections_prefers_the_idle_server() {
         .map(|state| state.unwrap().enter(None))
         .into();
     let first = balancer.state(0).unwrap().enter(None);
-    // 2, 1 and 2 at weights 1, 1 and 2: the second and the third have room for as much.
+    // Two, one and two requests at weights 1, 1 and 2: the first server has the highest load.
     for _ in 0..10 {
         assert_eq!(chosen(&balancer, None, 1).get(&0), None);
     }
@@ -97,7 +97,7 @@ async fn least_connections_prefers_the_idle_server() {
 }
 
 #[tokio::test]
-async fn affinity_moves_only_the_clients_of_the_server_that_goes() {
+async fn affinity_moves_only_the_clients_of_a_removed_server() {
     let balancer = balancer(
         &[share(1), share(1), share(2)],
         BalanceMethod::Client,
@@ -118,7 +118,7 @@ async fn affinity_moves_only_the_clients_of_the_server_that_goes() {
 }
 
 #[tokio::test]
-async fn backups_only_when_all_others_are_out_and_a_wrong_check_stops_nothing() {
+async fn backups_are_used_only_when_all_others_are_out_and_a_wrong_check_stops_nothing() {
     let backup = ServerShare {
         is_backup: true,
         ..share(1)
@@ -144,7 +144,7 @@ async fn backups_only_when_all_others_are_out_and_a_wrong_check_stops_nothing() 
 }
 
 #[tokio::test]
-async fn limits_hold_and_backups_do_not_take_the_surplus() {
+async fn limits_are_kept_and_backups_do_not_take_the_excess() {
     let limited = ServerShare {
         max: Some(2),
         ..share(1)
@@ -156,10 +156,10 @@ async fn limits_hold_and_backups_do_not_take_the_surplus() {
     let balancer = in_turn(&[limited, limited, backup]);
     let mut held = Vec::new();
     for _ in 0..4 {
-        let ServerChoice::Server { turn, .. } = balancer.choose(None, &[], Instant::now()) else {
+        let ServerChoice::Server { permit, .. } = balancer.choose(None, &[], Instant::now()) else {
             panic!("there is room");
         };
-        held.push(turn);
+        held.push(permit);
     }
     for index in 0..2 {
         assert_eq!(balancer.state(index).unwrap().in_flight(), 2);
@@ -176,7 +176,7 @@ async fn limits_hold_and_backups_do_not_take_the_surplus() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_has_come_back_starts_slowly() {
+async fn a_recovered_server_starts_slowly() {
     let balancer = balancer(
         &[share(1), share(1)],
         BalanceMethod::RoundRobin,

@@ -76,7 +76,7 @@ fn load(limit: &ConcurrencyLimit) -> (usize, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_and_a_long_wait_are_refused() {
+async fn requests_are_rejected_by_a_full_queue_and_after_a_long_wait() {
     let limit = limit(1, 1);
     let first = enter(&limit, 1).await;
     assert!(first.is_ok());
@@ -122,7 +122,7 @@ async fn an_evicted_request_is_rejected_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standing_queue_is_rejected_early_and_no_slot_stays_free() {
+async fn a_standing_queue_is_rejected_early_and_no_slot_remains_free() {
     let limit = Rc::new(limit(2, 1000));
     let local = LocalSet::new();
     let longest = Rc::new(Cell::new(Duration::ZERO));
@@ -189,7 +189,7 @@ async fn the_maximum_may_change_at_run_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crawl_leaves_a_slot_to_writers() {
+async fn a_crawler_never_takes_the_last_slot() {
     let limit = limit(3, 100);
     let crawl = [enter(&limit, 1).await, enter(&limit, 1).await];
     assert!(crawl.iter().all(Result::is_ok));
@@ -203,7 +203,7 @@ async fn a_crawl_leaves_a_slot_to_writers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_statistics_know_the_client_that_a_full_queue_rejects() {
+async fn the_statistics_identify_the_client_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
     let is_full = |identity| limit.0.stats.is_full_for(identity);
@@ -224,7 +224,7 @@ async fn the_statistics_know_the_client_that_a_full_queue_rejects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_statistics_know_the_class_that_a_full_queue_rejects() {
+async fn the_statistics_identify_the_class_that_a_full_queue_rejects() {
     let limit = limit(1, 2);
     let taken = enter(&limit, 1).await;
     let is_full = |identity| limit.0.stats.is_full_for(identity);
@@ -318,9 +318,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever arrives, is cancelled, is released or times out: no slot is lost or granted twice, and the bounds hold.
+    /// No slot is lost or granted twice, and the limits are kept, for any order of arrivals, cancellations, releases and timeouts.
     #[test]
-    fn no_slot_is_lost_and_bounds_hold(steps in steps(), queue in 0_usize..8) {
+    fn no_slot_is_lost_and_limits_are_kept(steps in steps(), queue in 0_usize..8) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -51,7 +51,7 @@ fn a_new_client_waits_for_other_clients_not_for_all_their_requests() {
 }
 
 #[test]
-fn classes_get_their_shares_and_an_absence_saves_nothing() {
+fn classes_get_their_shares_and_gain_nothing_from_an_absence() {
     let mut queue = AdmissionQueue::new(10_000);
     let fill = |queue: &mut AdmissionQueue<&'static str>, class: Class, count| {
         for _ in 0..count {
@@ -62,7 +62,7 @@ fn classes_get_their_shares_and_an_absence_saves_nothing() {
     for _ in 0..300 {
         queue.pop(|_, _| true);
     }
-    // A flood of (possibly forged) editors gets its share beside the visitors, and no more.
+    // A flood of (possibly forged) editors gets no more than its share.
     fill(&mut queue, Class::Editor, 500);
     fill(&mut queue, Class::Crawler, 500);
     let mut counts = BTreeMap::new();
@@ -120,7 +120,7 @@ fn many_clients_of_one_class_do_not_starve_another_class() {
 }
 
 #[test]
-fn a_promoted_request_leaves_the_queue_of_the_crawl() {
+fn a_promoted_request_is_served_before_the_crawl() {
     let mut queue = AdmissionQueue::new(100);
     let mut last = None;
     for number in 0..50 {
@@ -143,7 +143,7 @@ fn a_promoted_request_leaves_the_queue_of_the_crawl() {
 }
 
 #[test]
-fn a_request_is_moved_only_where_it_is_served_sooner() {
+fn a_request_is_moved_only_if_it_is_served_sooner() {
     let mut queue = AdmissionQueue::new(100);
     let mut tickets = Vec::new();
     for name in ["a0", "a1", "a2", "a3"] {
@@ -152,14 +152,14 @@ fn a_request_is_moved_only_where_it_is_served_sooner() {
         }
     }
     queue.join(identity(Class::Visitor, 2), "b0");
-    // It would be second in the other queue, as it is here.
+    // It would be second in the other queue as well.
     queue.promote(tickets[1], identity(Class::Visitor, 2));
     queue.promote(tickets[3], identity(Class::Visitor, 2));
     assert_eq!(served(&mut queue), ["a0", "b0", "a1", "a3", "a2"]);
 }
 
 #[test]
-fn cancelled_requests_take_no_memory() {
+fn canceled_requests_use_no_memory() {
     let mut queue = AdmissionQueue::new(100);
     for client in 0..10_000 {
         if let Joined::Waits(ticket) = queue.join(identity(Class::Visitor, client % 5000), "x") {
@@ -208,7 +208,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn nothing_is_lost_or_served_twice_and_bounds_hold(steps in steps(), most in 1_usize..20) {
+    fn no_request_is_lost_or_served_twice_and_limits_are_kept(steps in steps(), most in 1_usize..20) {
         let mut queue = AdmissionQueue::new(most);
         let mut waiting: BTreeMap<u64, QueueTicket> = BTreeMap::new();
         for (number, step) in (0_u64..).zip(steps) {
@@ -261,7 +261,7 @@ proptest! {
     /// A request is served within as many slots as there are classes times queued clients, whatever the lengths of
     /// their queues: no starvation.
     #[test]
-    fn a_newcomer_is_served_within_a_bound_of_others(
+    fn a_new_client_is_served_within_a_limited_number_of_slots(
         classes in proptest::collection::vec((0..Class::ALL.len(), 0_u32..6, 1_usize..60), 0..20),
         already in 0_usize..40,
         class in 0..Class::ALL.len(),
