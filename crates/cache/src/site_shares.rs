@@ -1,14 +1,14 @@
-//! How much of the memory each site holds, and which entry is evicted for another.
+//! The share of the memory that each site uses, and the choice of the entry to evict.
 //!
-//! Every site is guaranteed an equal share of the memory. It may use what the others leave free, and loses that when they
-//! need it: entries are evicted from the site that is furthest above its share, so a flood of addresses at one site evicts
-//! nothing of another. A site may also have a limit of its own. The last four bytes of a key name the site.
-//! Entries of sites that the configuration does not name (pages of earlier rules) have no share and are evicted first.
+//! Every site is guaranteed an equal share of the memory. It may use what the other sites leave free, and loses that when they
+//! need it: entries are evicted from the site that exceeds its share the most, so a flood of addresses at one site evicts
+//! nothing of another one. A site may also have a separate limit. The last four bytes of a key identify the site. Entries
+//! of sites that are not in the configuration (pages stored under earlier rules) have no share and are evicted first.
 //!
-//! Within a site the order is that of S3-FIFO: a new entry that nobody requests is evicted soon, and one that was requested
-//! since the last scan stays. With one site, and no limit for it, the table's own order decides alone.
+//! Within a site the order is that of S3-FIFO: a new entry without requests is evicted soon, and an entry that was requested
+//! since the last scan stays. With one site that has no limit, only the table's order decides.
 //!
-//! Only stores and removals use this module, under one lock that is held for a few steps. Lookups never do.
+//! Only stores and removals use this module, under one lock that is held for a few steps. Lookups never use it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,62 +16,62 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::entry::Entry;
 use crate::key::Key;
 
-/// A site among those that share the memory.
+/// The limit of a site that shares the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteQuota {
-    /// The last four bytes of its keys.
+    /// The last four bytes of the site's keys.
     pub mark: u32,
-    /// Its limit in bytes; `None`: the memory's.
+    /// The limit in bytes; `None`: the limit of the memory.
     pub most_bytes: Option<u64>,
 }
 
-/// What has to happen before an entry is stored.
+/// The step that is needed before an entry is stored.
 pub(super) enum Room {
     /// Nothing.
     Enough,
-    /// This one is to be removed first.
+    /// Evict this entry first.
     Evict(Arc<Entry>),
-    /// It is more than its site may have.
+    /// The entry exceeds the limit of its site.
     None,
 }
 
-/// See the module. The lock is the standard library's also in tests of interleavings: it protects nothing that concerns
-/// purges, and storing stays one step there.
+/// See the module. Tests of interleavings use the lock of the standard library, too: it protects nothing that concerns purges,
+/// and storing remains one step in those tests.
 pub(super) struct SiteShares(Mutex<ShareTable>);
 
 struct ShareTable {
-    /// By mark.
+    /// The sites by mark.
     sites: HashMap<u32, SiteShare>,
-    /// What all sites together may hold before one of them gives back.
+    /// The bytes that all sites together may use before entries are evicted.
     capacity: u64,
-    /// Their size.
+    /// The bytes that all sites use.
     bytes: u64,
-    /// Sites that the configuration names.
+    /// The number of sites in the configuration.
     named: u64,
 }
 
 #[derive(Default)]
 struct SiteShare {
-    /// With its limit; `None`: the configuration does not name it.
+    /// The site's limit; `None`: the site is not in the configuration.
     quota: Option<SiteQuota>,
     bytes: u64,
-    /// Resident entries.
+    /// The number of stored entries.
     entries: usize,
-    /// Nobody has checked since they were stored whether they are requested.
+    /// Entries that were not checked for hits since they were stored.
     fresh: VecDeque<EvictionCandidate>,
-    /// Were requested when they were looked at.
+    /// Entries that had hits when they were last checked.
     requested: VecDeque<EvictionCandidate>,
 }
 
-/// An entry whose turn comes. It may have left by then.
+/// An entry in an eviction queue. It may have been removed from the store in the meantime.
 struct EvictionCandidate {
     entry: Weak<Entry>,
-    /// When it was last looked at.
+    /// The entry's hits when it was last checked.
     hits: u64,
 }
 
 impl SiteShares {
-    /// For a table of `shards` equal parts that takes `capacity` bytes; no site is named yet.
+    /// For a table with `shards` equal parts and `capacity` bytes. No sites are configured yet.
     pub(super) fn new(capacity: u64, shards: usize) -> Self {
         Self(Mutex::new(ShareTable {
             sites: HashMap::new(),
@@ -81,7 +81,7 @@ impl SiteShares {
         }))
     }
 
-    /// Names the sites of a configuration. Others lose their shares, not their entries.
+    /// Sets the sites of a configuration. Other sites lose their shares, not their entries.
     pub(super) fn name(&self, quotas: &[SiteQuota]) {
         let mut shares = self.lock();
         for site in shares.sites.values_mut() {
@@ -94,12 +94,12 @@ impl SiteShares {
         shares.sites.retain(|_, site| site.is_wanted());
     }
 
-    /// What a site holds, in bytes.
+    /// The bytes that a site uses.
     pub(super) fn bytes(&self, mark: u32) -> u64 {
         self.lock().sites.get(&mark).map_or(0, |site| site.bytes)
     }
 
-    /// What to do before `more` bytes are stored under a key.
+    /// The step that is needed before `more` bytes are stored under a key.
     pub(super) fn room(&self, key: &Key, more: u64) -> Room {
         let mut shares = self.lock();
         match mark_of(key) {
@@ -108,7 +108,7 @@ impl SiteShares {
         }
     }
 
-    /// An entry is about to be stored.
+    /// Counts an entry that is about to be stored.
     pub(super) fn add(&self, entry: &Entry) {
         let Some(mark) = mark_of(&entry.key) else {
             return;
@@ -120,7 +120,7 @@ impl SiteShares {
         site.entries += 1;
     }
 
-    /// An entry has been stored: it may be chosen to leave.
+    /// Adds a stored entry to the eviction queue of its site.
     pub(super) fn enroll(&self, entry: &Arc<Entry>) {
         let Some(mark) = mark_of(&entry.key) else {
             return;
@@ -130,7 +130,7 @@ impl SiteShares {
         }
     }
 
-    /// An entry is no longer stored.
+    /// Subtracts an entry that is no longer stored.
     pub(super) fn subtract(&self, entry: &Entry) {
         let Some(mark) = mark_of(&entry.key) else {
             return;
@@ -169,7 +169,7 @@ impl ShareTable {
         next.map_or(Room::Enough, Room::Evict)
     }
 
-    /// A site that is not named any more, else the site that is furthest above its share once `mark` has `more` bytes.
+    /// A site that is no longer configured, else the site that would exceed its share the most if `mark` had `more` bytes.
     fn furthest_above(&mut self, mark: u32, more: u64) -> Option<&mut SiteShare> {
         let share = self.capacity / self.named.max(1);
         let excess = |(of, site): &(&u32, &mut SiteShare)| {
@@ -187,7 +187,7 @@ impl ShareTable {
 }
 
 impl SiteShare {
-    /// Whether it has to be remembered.
+    /// Whether the site must be kept: it is configured or has entries.
     fn is_wanted(&self) -> bool {
         self.quota.is_some() || self.entries > 0
     }
@@ -198,7 +198,7 @@ impl SiteShare {
             hits: entry.hits(),
         };
         if candidate.hits > 0 {
-            // It replaces one that was requested.
+            // Replaces an entry that had hits.
             self.requested.push_back(candidate);
         } else {
             self.fresh.push_back(candidate);
@@ -210,7 +210,7 @@ impl SiteShare {
         }
     }
 
-    /// The entry that is to leave next. It is out of the queue, so it has to be removed.
+    /// Removes the next entry to evict from the queue. The caller must remove it from the store.
     fn next(&mut self) -> Option<Arc<Entry>> {
         let mut spared = 0;
         loop {
@@ -238,8 +238,9 @@ impl SiteShare {
     }
 }
 
-/// What stays free of a table, so that no part of it is full before the whole is: within a full one the table's own order would
-/// decide. Entries spread over the parts by their hashes, so a part has the mean, give or take a few times the root of it.
+/// The bytes of a table that stay free, so that no part is full before the whole table is: in a full part the table's own order
+/// would decide. Hashes distribute entries over the parts, so the load of a part is the mean plus or minus a few times its square
+/// root.
 fn slack(capacity: u64, shards: usize) -> u64 {
     let shards = shards as u64;
     let entries_per_shard = (capacity / shards.max(1) / TYPICAL_ENTRY).max(1);
@@ -255,23 +256,23 @@ fn mark_of(key: &Key) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes))
 }
 
-/// A WordPress page with its head.
+/// The size of a WordPress page with its head, in bytes.
 pub(super) const TYPICAL_ENTRY: u64 = 16 * 1024;
 
-/// The part of a table that stays free, at least and at most.
+/// The divisors for the minimum and the maximum part of a table that stays free.
 const LEAST_SLACK: u64 = 64;
 const MOST_SLACK: u64 = 6;
 
-/// More than so many standard deviations above the mean is rare.
+/// A load of more standard deviations above the mean is rare.
 const DEVIATIONS: u64 = 3;
 
-/// One of so many entries of a site may be new and not requested yet.
+/// The divisor for the part of a site's entries that may be new and without hits.
 const PART_OF_FRESH: usize = 10;
 
-/// Requested entries that are passed over in one search, which holds the lock.
+/// The maximum number of entries with hits that one search skips. The search holds the lock.
 const MOST_SPARED: usize = 1_000;
 
-/// Candidates that have left, for which no queue is worth a pass.
+/// The number of removed entries in the queues up to which they are not cleaned.
 const LEAST_DEAD: usize = 64;
 
 #[cfg(test)]
@@ -316,13 +317,13 @@ mod tests {
         }
     }
 
-    /// How many of the pages are found, without counting as requests.
+    /// The number of these pages in memory. Does not count as hits.
     fn found(memory: &Memory, mark: u32, names: std::ops::Range<u32>) -> usize {
         let keys = names.map(|name| key(mark, name));
         keys.filter(|key| memory.peek(key).is_some()).count()
     }
 
-    /// Every page of the flood is requested again and again, so that it looks popular.
+    /// Every page of the flood is requested repeatedly, so that it looks popular.
     #[test]
     fn a_flood_of_one_site_takes_nothing_of_the_share_of_another() {
         let memory = Memory::new(16 * MIB, MIB);
@@ -435,7 +436,7 @@ mod tests {
         assert!(site_entries <= LEAST_DEAD + 4, "{site_entries}");
     }
 
-    /// The count of each site equals the table's entries of it.
+    /// Asserts that the count of each site equals the weight of its entries in the table.
     fn assert_counted(memory: &Memory) {
         for mark in [A, B, C] {
             let own = memory
