@@ -1,26 +1,25 @@
 //! The file that an entry was made from, which can be checked again.
 //!
-//! A file changes without notice, so its entry is only as current as the last check of the file. A check is recorded with
-//! the moment at which it *began*; the caller decides how old it may be. The state of the file is a stamp that only its
-//! reader understands.
+//! A file may change at any time, so its entry is only as current as the last check of the file. A check is recorded with the
+//! time at which it *began*; the caller decides how old it may be. The state of the file is an opaque stamp.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-/// What an entry was made from. Shared between the forms that an entry takes.
+/// The file from which an entry was made. Shared between the copies of the entry.
 #[derive(Debug)]
 pub struct EntrySource {
     stamp: Box<[u8]>,
-    /// When the newest check that found the same stamp began. Written after each check; never goes back.
+    /// The time at which the latest check with the same stamp began. Written after each check. Never decreases.
     looked: AtomicU64,
-    /// The tick from which the next look may be claimed.
+    /// The tick from which the next check may be claimed.
     claimed: AtomicU64,
 }
 
 impl EntrySource {
-    /// For a file with the state `stamp` in a check that began at `looked`.
+    /// A file with the state `stamp` in a check that began at `looked`.
     pub fn new(stamp: Box<[u8]>, looked: Tick) -> Self {
         Self {
             stamp,
@@ -29,22 +28,22 @@ impl EntrySource {
         }
     }
 
-    /// Its state.
+    /// The state of the file.
     pub fn stamp(&self) -> &[u8] {
         &self.stamp
     }
 
-    /// The time since the last look began.
+    /// The time since the last check began.
     pub fn age(&self, now: Tick) -> Duration {
         now.since(Tick(self.looked.load(Ordering::Relaxed)))
     }
 
-    /// Notes that a look that began at `looked` found the same stamp.
+    /// Records that a check that began at `looked` found the same stamp.
     pub fn confirm(&self, looked: Tick) {
         self.looked.fetch_max(looked.0, Ordering::Relaxed);
     }
 
-    /// Whether the caller, and no other until `pause` has passed, is to look.
+    /// Whether the caller must check the file: true for one caller until `pause` has passed.
     pub fn claim(&self, now: Tick, pause: Duration) -> bool {
         let from = self.claimed.load(Ordering::Relaxed);
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -56,7 +55,7 @@ impl EntrySource {
                 .is_ok()
     }
 
-    /// Bytes that it occupies.
+    /// The memory used, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         (size_of::<Self>() + self.stamp.len()) as u64
     }

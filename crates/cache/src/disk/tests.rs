@@ -1,4 +1,4 @@
-//! What needs the inside: faults of the disk, boots of the machine, races of clean-up with new files.
+//! Tests that need internals: faults of the disk, reboots, and races of cleaning with new files.
 
 mod model;
 
@@ -192,7 +192,7 @@ fn without_room_for_the_key_it_opens_and_the_next_start_finds_nothing_until_ther
     disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
     drop(disk);
     let other = || Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
-    // Keeps the key from being written, also if root runs the test.
+    // Prevents writing the key, even if root runs the test.
     let obstacle = dir.path().join("key.new");
     std::fs::create_dir(&obstacle).unwrap();
     let disk = other();
@@ -275,7 +275,7 @@ fn ages_go_on_over_restarts_and_boots() {
     disk.put(site, &page("/a", 0, b"a"), at(10_000)).unwrap();
     assert_eq!(age(&disk, site, at(13_000)), s(15));
     drop(disk);
-    // The process began again 20 s later by the machine's clock; its wall clock was set back a day.
+    // The process restarted 20 s later by the machine's clock. Its wall clock was set back by a day.
     let set_back = |tick| DiskClock {
         tick: Tick(tick),
         wall: UNIX_EPOCH + s(1_000_000 - 86_400),

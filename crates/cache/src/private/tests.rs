@@ -1,4 +1,4 @@
-//! What is kept for one visitor is found by nobody else, and by nobody after their session.
+//! Fragments of a visitor are never found by another visitor, and never after the session has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn entry(key: &[u8], body: &[u8], born: u64) -> Entry {
     })
 }
 
-/// A page with a hole of each name, all at its beginning.
+/// A page with private fragments of these names, all at the beginning.
 fn page(key: &[u8], born: u64, names: &[&str]) -> Entry {
     let hole = |name: &&str| {
         let part = FragmentPart {
@@ -79,7 +79,7 @@ fn store() -> PrivateStore {
     PrivateStore::new(MemoryBudget::new(1 << 20), [1, 2])
 }
 
-/// Has a page compared and this fragment of it kept.
+/// Records that a page was compared, and stores a fragment for it.
 fn keep(store: &PrivateStore, cookies: &[u8], page: &Entry, kept: OwnFragment) {
     let visitor = store.visitor(1, cookies, b"browser");
     let ticket = store.ticket(&visitor);
@@ -189,11 +189,11 @@ fn a_session_that_has_ended_leaves_nothing() {
         &page,
         own("bar", PrivateScope::Session, b"Ann"),
     );
-    // Below the administration the browser sends more cookies.
+    // In the WordPress administration, the browser sends more cookies.
     let all = [ANN, b"; wordpress_sec_0a=x"].concat();
     store.end_session(&store.visitor(9, &all, b"browser"));
     assert_eq!(look(&store, ANN, &page).state, PrivateParts::Missing);
-    // What was being generated then comes too late.
+    // A fragment that was being generated at that time must not be stored.
     let late = vec![own("bar", PrivateScope::Session, b"late")];
     store.keep(&visitor, begun_before, Some(CLASS), &page, late, Tick(1));
     assert_eq!(look(&store, ANN, &page).state, PrivateParts::Missing);
