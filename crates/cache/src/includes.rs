@@ -15,9 +15,9 @@ use crate::scopes::Scopes;
 /// A response whose bytes are included in another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncludedPart {
-    /// What purges reach it by.
+    /// The scopes of the purges that reach the part.
     pub scopes: Scopes,
-    /// The site's purge counter before it was looked up or requested.
+    /// The site's purge counter before the part was looked up or requested.
     pub born: u64,
 }
 

@@ -291,7 +291,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Evicts entries of the site that exceeds its share the most, until `entry` can be stored in place of `resident`.
+    /// Evicts entries of a site that exceeds its limit or share, until `entry` can be stored in place of `resident`.
     fn make_room(&self, entry: &Entry, resident: Option<&Entry>) -> Result<(), PutRefused> {
         let Some(shares) = &self.shares else {
             return Ok(());

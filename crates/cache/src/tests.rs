@@ -1,55 +1,58 @@
-//! Purges against look-ups, fills, joining, revalidation, sweeping, a crash and a restart, in generated interleavings.
+//! Purges together with lookups, fills, joining, revalidation, sweeping, a crash and a restart, in generated interleavings.
 //!
-//! Actors do at random what the callers of this crate do, with its own purge table, memory, fills and log; at each use of a
-//! shared primitive (`crate::sync`) and between their own steps a scheduler lets another go on. Laws are held against a
-//! history that knows what each generated page shows (`world`). A seed gives everything, the scheduling included.
+//! Actors randomly do what the callers of this crate do, with its own purge table, memory, fills and log. At each use of a
+//! shared primitive (`crate::sync`) and between their steps a scheduler may switch to another actor. A history of the content
+//! of each generated page (`world`) checks the laws. A seed determines everything, including the scheduling.
 //!
-//! Each line of the protocol has a test that fails when the line is taken out. Where the line is the caller's, the test
-//! takes it out itself and sees that a law breaks:
+//! Each line of the protocol has a test that fails without that line. If the line is the caller's, the test itself omits it and
+//! asserts that a law is broken:
 //!
 //! | line | test |
 //! |---|---|
 //! | a reader loads the counter after the whole head | `the_counter_is_read_after_the_head` |
 //! | the counter is never cached per core | `the_counter_is_never_cached` |
-//! | dead is never served again, not on errors | `purged_entries_are_not_served_on_errors` |
+//! | a purged entry is never sent again, not on errors | `purged_entries_are_not_served_on_errors` |
 //! | `born` is the counter before the request is sent | `born_is_read_before_sending` |
 //! | retries reload `born` | `retries_reload_born` |
-//! | who joins asks for newer purges | `joining_checks_for_purges` |
+//! | a request that joins a fill checks for newer purges | `joining_checks_for_purges` |
 //! | with newer tag purges it waits for the head | `joining_waits_for_tags` |
-//! | what is purged is fetched without conditions | `purged_entries_are_not_revalidated` |
-//! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
+//! | a purged entry is fetched without conditions | `purged_entries_are_not_revalidated` |
+//! | the entry that a 304 renews is compared again when the 304 is received | `a_renewed_entry_is_compared_again` |
 //! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
-//! | a 304 replaces what it was requested for only | `a_304_takes_no_others_place` |
+//! | a 304 only replaces the entry for which it was requested | `a_304_replaces_no_other_entry` |
 //! | a 304 keeps the old tags / adds the new ones | `a_304_keeps_the_old_tags`, `a_304_adds_the_new_tags` |
 //! | purges reach markers | `purges_touch_hit_for_pass_entries` |
 //! | more tags than allowed mean all | `too_many_tags_mean_all` |
 //! | purges of a response count at its head and at its end | `responses_purge_with_the_head`, `responses_purge_at_the_end` |
 //! | the log is durable before the response | `purges_are_durable_before_the_response` |
 //! | entries of another generation are purged | `generations_count` |
-//! | sweeping removes the dead only | `sweeping_removes_purged_entries_only` |
+//! | sweeping only removes purged entries | `sweeping_removes_purged_entries_only` |
 //!
-//! Where the line is in this crate, these fail without it:
+//! If the line is in this crate, these tests fail without it:
 //!
 //! | line | test |
 //! |---|---|
-//! | the counter is stored with release, loaded with acquire | `orders::an_entry_born_after_a_purge_sees_earlier_changes` |
+//! | the counter is stored with release, loaded with acquire | `memory_order::an_entry_born_after_a_purge_sees_earlier_changes`
+//! |
 //! | the tables before the counter; both in one critical section | `laws_hold_in_every_interleaving` |
-//! | the value that was loaded is noted, and never a later one | `laws_hold_in_every_interleaving` |
-//! | a stored fill starts as proved at `born` | `laws_hold_in_every_interleaving` |
-//! | host, URL, prefix are looked at before joining, tags later | `laws_hold_in_every_interleaving` |
-//! | hard stays hard, in ring, tables and proof | `laws_hold_in_every_interleaving` |
-//! | `*` is touched by every purge | `laws_hold_in_every_interleaving` |
-//! | older never replaces newer; only what was held is replaced or removed | `laws_hold_in_every_interleaving` |
+//! | the loaded value is recorded, and never a later one | `laws_hold_in_every_interleaving` |
+//! | a stored fill counts as compared up to `born` | `laws_hold_in_every_interleaving` |
+//! | host, URL and prefix are compared before joining, tags later | `laws_hold_in_every_interleaving` |
+//! | hard stays hard, in ring, tables and entries | `laws_hold_in_every_interleaving` |
+//! | every purge touches `*` | `laws_hold_in_every_interleaving` |
+//! | an older entry never replaces a newer one; only the expected entry is replaced or removed |
+//! `laws_hold_in_every_interleaving` |
 //! | numbers rise in the log as in memory | `laws_hold_in_every_interleaving` |
-//! | synced before it is acknowledged; what could not be written is removed | `laws_hold_in_every_interleaving` |
+//! | a purge is synced before it is acknowledged; a log that cannot be written is removed | `laws_hold_in_every_interleaving` |
 //! | a start replays, and lifts the counter | `laws_hold_in_every_interleaving` |
-//! | bounds of the tables raise a floor | `full_tables_raise_a_floor_and_forget_no_purge` |
-//! | a log begun anew has floors and a generation of its own | `a_lost_log_recovers_by_itself_under_a_new_generation` |
-//! | a torn record is cut, anything else purges all | `damage_anywhere_purges_everything`, `a_torn_record_is_cut_off_at_any_byte` |
-//! | folding keeps hard hard, and drops into a floor | `folding_says_the_same_and_above_the_limit_no_less` |
+//! | limits of the tables raise a floor | `full_tables_raise_a_floor_and_lose_no_purge` |
+//! | a new log has floors and a new generation | `a_lost_log_recovers_under_a_new_generation` |
+//! | a truncated record is removed, any other damage purges all | `damage_anywhere_purges_everything`,
+//! `a_torn_record_is_cut_off_at_any_byte` |
+//! | folding keeps hard purges hard, and raises a floor | `folding_purges_the_same_and_above_the_limit_no_less` |
 //! | files of other generations and rules are purged | `the_store_is_the_model` |
 //!
-//! `GALLEY_INTERLEAVINGS` is how many are tried (a long run: 100000), `GALLEY_INTERLEAVING_SEED` where they begin.
+//! `GALLEY_INTERLEAVINGS` is the number of interleavings (a long run: 100000), `GALLEY_INTERLEAVING_SEED` the first seed.
 
 mod actors;
 mod purges;
@@ -69,7 +72,7 @@ use self::world::{PAGES, World};
 use crate::purge_table::PurgeTable;
 use crate::sync::{point, sticks};
 
-/// A line of the protocol that is a caller's, to be taken out.
+/// A line of the protocol, in the caller's code, that a test omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Without {
     CounterAfterTheHead,
@@ -94,7 +97,7 @@ enum Without {
     SweepingRemovesTheDeadOnly,
 }
 
-/// How many there are of each actor, at most.
+/// The maximum number of each kind of actor.
 #[derive(Clone, Copy)]
 struct Cast {
     visitors: usize,
@@ -141,14 +144,14 @@ const ALL: Cast = Cast {
 };
 const CASTS: [Cast; 6] = [VISITORS, REVALIDATORS, POSTS, SWEEPERS, CRASH, ALL];
 
-/// What one interleaving came to.
+/// The result of one interleaving.
 #[derive(Default)]
 struct Outcome {
     served: usize,
     broken: Vec<String>,
 }
 
-/// Plays the interleaving of a seed.
+/// Runs the interleaving of a seed.
 fn play(seed: u64, cast: Cast, without: Option<Without>) -> Outcome {
     struct Told(u64);
     impl Drop for Told {
@@ -245,7 +248,7 @@ fn actors(world: &Arc<World>, cast: Cast) -> Vec<JoinHandle<()>> {
     actors
 }
 
-/// What a thread remembers from one visit to the next; of use only where it must not.
+/// A thread's cached entry and validity, used only by the test that caching them is wrong.
 type Core = Option<(Arc<crate::entry::Entry>, crate::purge_table::Validity)>;
 
 fn repeat(
@@ -295,7 +298,7 @@ fn laws_hold_in_every_interleaving() {
     assert!(served > 0, "somebody was served");
 }
 
-/// Sees that without a line a law breaks.
+/// Asserts that omitting a line breaks a law.
 fn needs(without: Without, cast: Cast) {
     let found = (0..ENOUGH).find(|&seed| !play(seed, cast, Some(without)).broken.is_empty());
     let Some(seed) = found else {
@@ -404,7 +407,7 @@ fn sweeping_removes_purged_entries_only() {
     needs(Without::SweepingRemovesTheDeadOnly, SWEEPERS);
 }
 
-/// Without a line, what breaks is found long before so many; sparing on time only where it holds.
+/// The number of seeds to try. Without a line, a law breaks long before.
 const ENOUGH: u64 = 20_000;
-/// Compiling a pattern, unoptimised, is what takes most.
+/// Compiling a pattern, unoptimized, needs the most stack.
 const STACK_BYTES: usize = 512 << 10;

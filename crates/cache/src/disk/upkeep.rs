@@ -143,7 +143,7 @@ impl DiskShared {
             let name = entry.file_name();
             let named = name.to_str().and_then(FileName::parse);
             let Some(name) = named.filter(|name| name.bucket() == bucket) else {
-                // No file of Galley has another name here.
+                // Files of Galley have no other names here.
                 let _ = self.files.remove(&entry.path());
                 continue;
             };

@@ -18,7 +18,7 @@ pub struct FillHead {
     pub fields: HeaderMap,
     /// The permitted readers.
     pub share: FillSharing,
-    /// `Content-Length` of the whole body, where known. A shared fill that ends at another length has failed.
+    /// `Content-Length` of the whole body, if known. A shared fill that ends with another length has failed.
     pub length: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Fills step by step on one thread; then scripts with several readers; then readers on other threads and runtimes.
+//! Fills step by step on one thread; then random steps with several readers; then readers on other threads and runtimes.
 
 use galley_policy::outcome::NotStored;
 use std::pin::pin;
@@ -65,7 +65,7 @@ fn chunk(bytes: &'static str) -> Result<FillRead, FillError> {
     Ok(FillRead::Chunk(Bytes::from_static(bytes.as_bytes())))
 }
 
-/// Counts its wake-ups.
+/// Counts its wakeups.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -467,7 +467,7 @@ fn a_waiting_reader_has_one_waker_and_is_woken_by_what_it_waits_for() {
     assert_eq!(bells[0].rung(), 2);
 }
 
-/// A waker whose drop drops a reader of the same fill, as a task's last reference may.
+/// A waker whose drop drops a reader of the same fill, as the last reference of a task may.
 #[test]
 fn a_waker_that_owns_a_reader_does_not_deadlock() {
     struct Task {
@@ -500,7 +500,7 @@ fn a_waker_that_owns_a_reader_does_not_deadlock() {
 enum Step {
     Push(usize),
     Join,
-    /// Reader (modulo their number) takes what is there.
+    /// The reader with this index (modulo their number) reads the available bytes.
     Read(usize),
     Leave(usize),
 }
@@ -521,7 +521,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Reads what is there; what it ends with, if it has ended.
+/// Reads the available bytes. Returns the result if the fill has ended.
 fn drain(reader: &mut FillReader, seen: &mut Vec<u8>) -> Option<Result<(), FillError>> {
     loop {
         match reader.try_next() {
@@ -534,7 +534,7 @@ fn drain(reader: &mut FillReader, seen: &mut Vec<u8>) -> Option<Result<(), FillE
 }
 
 proptest! {
-    /// With and without room to keep it, each reader sees exactly the whole body, or the failure.
+    /// Whether or not the body can be kept, each reader reads exactly the whole body, or the failure.
     #[test]
     fn readers_see_the_whole_or_the_failure(
         steps in prop::collection::vec(step(), 1..60),
@@ -602,7 +602,7 @@ async fn read_all(mut reader: FillReader) -> Result<Vec<u8>, FillError> {
     Ok(seen)
 }
 
-/// Each reader on a thread and runtime of its own, some joining late; the writer on another. A lost wake-up hangs here.
+/// Each reader on a separate thread and runtime, some joining late; the writer on another one. A lost wakeup makes the test hang.
 #[test]
 fn readers_on_other_threads_and_runtimes_lose_no_wake_up() {
     for round in 0..60_usize {
@@ -636,7 +636,7 @@ fn readers_on_other_threads_and_runtimes_lose_no_wake_up() {
     }
 }
 
-/// Dropping a pending future loses nothing: bytes are taken only by the poll that returns them.
+/// Dropping a pending future loses nothing: only the poll that returns bytes consumes them.
 #[test]
 fn waiting_can_be_given_up_at_any_moment() {
     let (mut writer, fill) = fill(4, None);

@@ -1,4 +1,4 @@
-//! Each line of what the log promises, one test. The bytes are in `bytes`, crashes at every operation in `crash`.
+//! One test for each guarantee of the log. `bytes` tests the format, `crash` tests crashes at every operation.
 
 pub(crate) mod by_hand;
 mod bytes;
@@ -49,7 +49,7 @@ fn limits() -> LogLimits {
     }
 }
 
-/// A log that, once lost, stays so.
+/// Limits with which a lost log is not created again during the test.
 fn patient() -> LogLimits {
     LogLimits {
         retry: Duration::from_secs(3_600),
@@ -224,7 +224,7 @@ fn sites_have_counters_of_their_own() {
     assert_eq!(b.prove(&page(&["t"], born)), Validity::Purged);
 }
 
-/// The order took a number, something was stored under it, and neither reached the disk's log.
+/// A purge got a number, an entry was stored under it, and neither is in the log on the disk.
 #[test]
 fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
     let sim = Sim::default();
@@ -260,7 +260,7 @@ fn a_full_disk_delays_no_purge_and_is_reported() {
         assert_eq!(again.found, LogContents::Nothing);
         assert_ne!(again.generation, opened.generation, "everything is purged");
     }
-    // Not tried again before its time.
+    // Not tried again during the pause.
     sim.fail(&[]);
     assert_ne!(
         publish(&opened.log, &purge_table, &tag("u")).ticket.wait(),
@@ -278,13 +278,13 @@ fn a_lost_log_recovers_by_itself_under_a_new_generation() {
     let lost = publish(&opened.log, &purge_table, &tag("lost"));
     assert_eq!(restart(&lost.ticket.wait()), Restart::PurgesAll);
     sim.fail(&[]);
-    // No order is needed for it; what waits here is the writer's own patience.
+    // The writer retries without a new purge.
     until(|| opened.log.durability() == Durability::Kept);
     let generation = opened.log.generation();
     assert_ne!(generation, opened.generation);
     let kept = publish(&opened.log, &purge_table, &tag("kept"));
     assert_eq!(kept.ticket.wait(), Durability::Kept);
-    // A fill that began before the loss and was stored after the recovery says the new generation.
+    // A fill that began before the loss and was stored after the recovery has the new generation.
     let (raced, young) = (
         page(&["lost"], born),
         page(&["lost"], purge_table.current()),
@@ -295,7 +295,7 @@ fn a_lost_log_recovers_by_itself_under_a_new_generation() {
     assert_eq!(purge_table.prove(&young), Validity::Valid);
 }
 
-/// After a failed fdatasync the system may have dropped the bytes and say yes the next time.
+/// After a failed fdatasync the system may have dropped the bytes and report success the next time.
 #[test]
 fn a_file_whose_fdatasync_failed_is_never_used_again() {
     let sim = Sim::default();
@@ -366,8 +366,8 @@ fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
     assert_ne!(third.generation, opened.generation);
 }
 
-/// The start of the second run is not on the disk, nor can the log of the first be taken away: the third begins where the
-/// second began, and gives its numbers out again.
+/// The start record of the second run is not on the disk, and the log of the first cannot be removed. The third run begins at
+/// the same number as the second, and assigns its numbers again.
 #[test]
 fn pages_of_a_run_without_a_log_are_purged_in_the_next() {
     let sim = Sim::default();
@@ -384,7 +384,7 @@ fn pages_of_a_run_without_a_log_are_purged_in_the_next() {
     assert_ne!(untraced.log.generation(), next.generation);
 }
 
-/// The second run takes the log away and cannot make that durable; the third finds none, and must not believe it.
+/// The second run removes the log but cannot make that durable. The third finds none, and must not rely on that.
 #[test]
 fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     let sim = Sim::default();
@@ -401,7 +401,7 @@ fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     assert_eq!(restart(&outcome), Restart::MayForget);
     let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(next.generation, opened.generation, "it came back");
-    // Once names are durable again, nothing can come back.
+    // Once names are durable again, the log cannot reappear.
     sim.fail(&[Op::Create]);
     let outcome = publish(&third.log, &purge_table, &tag("t")).ticket.wait();
     assert_eq!(restart(&outcome), Restart::PurgesAll);
@@ -409,7 +409,7 @@ fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     assert_ne!(next.generation, opened.generation);
 }
 
-/// A new log has the name and the old one has it after a power cut: emptying the new one is not enough.
+/// The new log has the name now, the old one has it after a power failure: truncating the new one is not enough.
 #[test]
 fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() {
     let open_unsynced = |sim: &Sim| {
@@ -421,7 +421,7 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
         (open(sim, patient()).0, opened.generation)
     };
     let recover_unsynced = |sim: &Sim| {
-        // By hand: a writer of its own would try again in between, with faults of both kinds.
+        // The test runs the writer step by step: a thread would retry in between, with faults of both kinds.
         let (opened, mut turns) = by_hand::open(sim, limits());
         let purge_table = PurgeTable::new();
         opened.replay(SITE, &purge_table);
@@ -525,7 +525,7 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
     );
 }
 
-/// A compaction that finds no room leaves the old file, and purges go on being kept.
+/// If a compaction fails, the old file stays, and later purges are durable.
 #[test]
 fn a_compaction_that_fails_changes_nothing() {
     let sim = Sim::default();
@@ -545,7 +545,7 @@ fn a_compaction_that_fails_changes_nothing() {
     }
     assert!(sim.durable(NAME).unwrap().len() > 3_000);
     assert_eq!(opened.log.generation(), opened.generation);
-    // Once it works the name may be in doubt: then the log is lost, not written on.
+    // When the compaction gets that far, the name may be in doubt: then the log is lost, not written.
     sim.fail(&[Op::SyncNames]);
     let outcomes = (0..200).map(|n| {
         let purge = tag(&format!("t{}", n % 3));
@@ -557,7 +557,7 @@ fn a_compaction_that_fails_changes_nothing() {
     assert!(lost.is_some());
 }
 
-/// Damaged, or an older one that somebody put back.
+/// A damaged file, or a restored older one.
 #[test]
 fn a_file_that_is_not_what_was_written_is_found_by_compaction_and_taken_away() {
     for damage in [1, 0] {

@@ -1,4 +1,4 @@
-//! The store against a simple model, and its limits one by one.
+//! Compares the store with a simple model, and tests each limit.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn threads_that_store_together_leave_the_newest() {
     }
 }
 
-/// Between comparing with the resident and taking its place, nobody else stores under that key.
+/// Between the comparison with the stored entry and its replacement, no other thread stores under that key.
 #[test]
 fn comparing_and_storing_is_one_step() {
     let memory = Memory::new(MIB, MIB);
@@ -254,7 +254,7 @@ fn age_and_validator_are_the_entrys_own() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Store a page of this size generated now, or so many purges ago.
+    /// Stores a page of this size generated now, or this number of purges ago.
     Put {
         key: u8,
         size: usize,
@@ -284,7 +284,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the model knows of a stored page.
+/// A stored page in the model.
 #[derive(Clone, Copy)]
 struct Known {
     number: usize,
@@ -293,7 +293,7 @@ struct Known {
     is_dead: bool,
 }
 
-/// Plays `steps`; `is_exact`: the store is large enough that nothing may be missing.
+/// Runs `steps`; `is_exact`: the store is large enough that no entry may be missing.
 fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
     let (purge_table, mut now) = (PurgeTable::new(), 0);
     let mut known: [Option<Known>; 6] = [None; 6];
@@ -342,7 +342,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
     }
 }
 
-/// One entry to be stored.
+/// An entry to be stored.
 struct Put {
     number: usize,
     born: u64,
@@ -440,7 +440,7 @@ fn a_look_is_no_hit_and_finds_all() {
     }
     let mut entries = memory.entries();
     let mut seen: Vec<_> = entries.by_ref().take(120).collect();
-    // A step holds no lock, so writers go on meanwhile.
+    // A step holds no lock, so writers can continue.
     memory.put(Arc::new(Entry::new(parts("/0", 1)))).unwrap();
     seen.extend(entries);
     let keys: std::collections::BTreeSet<_> = seen
@@ -506,7 +506,7 @@ fn a_file_pays_for_all_its_forms_and_keeps_those_it_was_given() {
     let denser = Arc::new(entry.with_coded(&entry.fields, all, Press::Quick));
     assert!(denser.is_pressed() && denser.weight() > entry.weight() + 3000);
     memory.put_if_same(&entry, Arc::clone(&denser)).unwrap();
-    // What was looked at for one form was looked at for the other.
+    // A check that is recorded for one copy is recorded for the other.
     entry.source().unwrap().confirm(Tick(9));
     let age = denser.source().map(|source| source.age(Tick(10)));
     assert_eq!(age, Some(Duration::from_millis(1)));

@@ -100,7 +100,7 @@ pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug)]
 pub(super) struct CompiledPattern {
     pattern: PurgePattern,
-    /// How often it was tested, for the test that counts.
+    /// The number of times the pattern was tested, for a unit test.
     #[cfg(test)]
     pub(super) tested: std::sync::atomic::AtomicU64,
 }

@@ -1,4 +1,4 @@
-//! Who does what: written as the callers of this crate are, each line of the protocol marked by the test that takes it out.
+//! The actors. They do what the callers of this crate do; each line of the protocol is marked with the test that omits it.
 
 use std::sync::{Arc, Mutex};
 
@@ -42,7 +42,7 @@ fn stand(world: &World, entry: &Entry) -> Validity {
     }
 }
 
-/// A request for a page, from its head to its last byte. `core` is what its thread remembers.
+/// A request for a page, from its head to its last byte. `core` is its thread's cache.
 pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, Validity)>) {
     let look = || {
         let entry = world.memory.get(key(page))?;
@@ -91,7 +91,7 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
     }
 }
 
-/// From the upstream, alone or with others.
+/// Gets a page from the upstream, with a separate request or by joining a fill.
 fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
     loop {
         let usable = world.memory.get(key(page));
@@ -192,7 +192,7 @@ fn read(world: &World, least: &Least, mut reader: FillReader, how: &str) {
     }
 }
 
-/// A stale page is generated anew, unless somebody does.
+/// Generates a stale page again, unless it is being generated.
 pub(super) fn refresh(world: &World, page: usize) {
     let is_under_way = world.flights.lock().unwrap()[page].is_some();
     if !is_under_way {
@@ -209,7 +209,7 @@ fn lead(world: &World, page: usize) -> Option<FillReader> {
         born: Mutex::new(None),
     });
     let replaced = world.flights.lock().unwrap()[page].replace(Arc::clone(&flight));
-    // Dropping it is a step of its own.
+    // Dropping is a separate step.
     drop(replaced);
     let composed = compose(world, page, &flight, &mut writer);
     let mut is_failed = false;
@@ -244,7 +244,7 @@ fn compose(
     let before = send(world, flight)?;
     let things = world.history().tags[page].clone();
     if one_in(5) {
-        // It may not be stored: a marker remembers that, and what the page's own thing was; it has no tags.
+        // The response may not be stored: a marker without tags records that, and the version of the page's own thing.
         let marker = world.history().compose(page, before, Vec::new());
         show(world, page, marker, &[]);
         store(world, (page, EntryKind::HitForPass), marker, flight, None);
@@ -274,7 +274,7 @@ fn compose(
     Ok(composition)
 }
 
-/// Sends the request, at most twice. What the counter was before, for the laws: they may not hang on what is tested.
+/// Sends the request, at most twice. Returns the counter from before, for the laws, which must not depend on the code under test.
 fn send(world: &World, flight: &Flight) -> Result<u64, FillError> {
     for attempt in 0..2 {
         let before = world.table.current();
@@ -290,7 +290,7 @@ fn send(world: &World, flight: &Flight) -> Result<u64, FillError> {
     Err(FillError::Connect)
 }
 
-/// Reads what a page shows, one thing after the other.
+/// Reads the things of a page, one after the other.
 fn show(world: &World, page: usize, composition: usize, things: &[usize]) {
     for thing in things.iter().copied().chain([page]) {
         world.history().show(composition, thing);
@@ -332,8 +332,8 @@ fn put(world: &World, entry: &Arc<Entry>, put: impl FnOnce(Arc<Entry>) -> Result
     }
 }
 
-/// Asks whether a stored page is still as it was. The upstream's validator follows the page's own thing alone, as that of
-/// a post follows the post and not what is in its side bar.
+/// Revalidates a stored page. The upstream's validator depends only on the page's own thing, as that of a post depends on the
+/// post and not on the side bar.
 pub(super) fn revalidate(world: &World, page: usize) {
     let Some(held) = world
         .memory
@@ -411,10 +411,10 @@ pub(super) fn revalidate(world: &World, page: usize) {
     }
 }
 
-/// Changes something, purges it, and gets the acknowledgment.
+/// Changes something, purges it, and receives the acknowledgment.
 pub(super) fn edit(world: &World) {
     if one_in(4) {
-        // What the page depends on changes when it is generated next; no purge is needed.
+        // The page's dependencies change when it is generated next. No purge is needed.
         world.history().tags[1] = vec![T];
         point();
     }
@@ -454,12 +454,12 @@ fn any_purge() -> Purge {
     Purge { scope, strength }
 }
 
-/// What a purge came to when it was heard.
+/// The durability of an acknowledged purge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// A restart carries it out.
+    /// The purge is in effect after a restart.
     Durably,
-    /// Until the process ends.
+    /// The purge is in effect until the process ends.
     ForNow,
 }
 
@@ -496,7 +496,7 @@ fn acknowledge(world: &World, purge: &Purge, changed: &[(usize, u64)], heard: He
     }
 }
 
-/// A request that changes two things: one before its response's head, in which both are named, and one after it.
+/// A request that changes two things, one before the head of its response and one after it. The head names both.
 pub(super) fn post(world: &World) {
     let purges = ["t", "u"].map(|tag| Purge {
         scope: Scope::Tag(tag.to_owned()),
@@ -526,7 +526,7 @@ pub(super) fn post(world: &World) {
     acknowledge(world, &purges[1], &late, heard);
 }
 
-/// Removes the dead.
+/// Removes purged entries.
 pub(super) fn sweep(world: &World) {
     if world.is_without(Without::SweepingRemovesTheDeadOnly) {
         for entry in world.memory.entries().collect::<Vec<_>>() {

@@ -1,4 +1,4 @@
-//! The log, a crash of the machine or of the process, and what the next run makes of what is left.
+//! The log, a crash of the machine or of the process, and the next run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use crate::log::tests::by_hand::{Directory, Turns};
 use crate::purge_table::{PurgeTable, Validity};
 use crate::sync::point;
 
-/// Orders that a log keeps exactly: few, so that folding is met.
+/// The number of purges that a log keeps exactly: few, so that purges are folded.
 const RECORDS: usize = 3;
 
-/// What a crash leaves.
+/// The state after a crash.
 pub(super) struct Crash {
     directory: Directory,
     shelf: Vec<Shelved>,
@@ -24,7 +24,7 @@ pub(super) struct Crash {
 }
 
 impl Crash {
-    /// The crash happens here.
+    /// Simulates a crash.
     pub(super) fn now(world: &World, directory: &Directory) -> Self {
         let choice = draw(16);
         let history = world.history();
@@ -35,8 +35,8 @@ impl Crash {
         }
     }
 
-    /// The next run: nothing that is on the disk is served against a purge that was acknowledged, and purges of this run
-    /// are newer than whatever is there.
+    /// The next run. No entry on the disk is sent if an acknowledged purge touches it, and purges of this run are newer than
+    /// all entries on the disk.
     pub(super) fn restart(&self, world: &World) {
         let (opened, _turns) = self.directory.open(RECORDS);
         let table = PurgeTable::with_ring([0, 64][draw(2)]);
@@ -75,7 +75,7 @@ pub(super) fn open(ring: usize) -> (Directory, crate::log::OpenedLog, Turns, Pur
     (directory, opened, turns, table)
 }
 
-/// The log's writer, until all is over.
+/// Runs the log's writer until all actors have finished.
 pub(super) fn write(mut turns: Turns, is_over: &Arc<AtomicBool>) {
     while !is_over.load(Ordering::Relaxed) {
         turns.turn();
@@ -84,7 +84,7 @@ pub(super) fn write(mut turns: Turns, is_over: &Arc<AtomicBool>) {
     turns.turn();
 }
 
-/// A disk that fails for a while.
+/// Makes the disk fail for a while.
 pub(super) fn trouble(directory: &Directory) {
     for fails in [true, false] {
         wait();

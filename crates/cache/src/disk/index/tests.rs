@@ -1,4 +1,4 @@
-//! The index against a plain model of it.
+//! Compares the index with a simple model.
 
 use proptest::prelude::*;
 
@@ -103,7 +103,7 @@ fn the_long_unused_leave_first_and_the_never_read_sooner() {
     assert_eq!(leaves(&mut index, Short::Site(new.site())), None);
 }
 
-/// The order need not be exact, but near: of what was used of late hardly anything may leave.
+/// The order need not be exact, but close: entries with recent uses are rarely evicted.
 #[test]
 fn sampling_comes_near_the_order_of_use() {
     let mut index = Index::new(room(u64::MAX, u64::MAX), BUCKETS);

@@ -1,4 +1,4 @@
-//! A log whose writer is no thread of the system: a test of interleavings gives it its turns.
+//! A log without a writer thread: tests of interleavings run the writer step by step.
 
 use std::io;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::sync::point;
 pub(crate) struct Directory(Sim);
 
 impl Directory {
-    /// Opens the log in it. At most `records` purges are kept exactly.
+    /// Opens the log. At most `records` purges are kept exactly.
     pub(crate) fn open(&self, records: usize) -> (OpenedLog, Turns) {
         let limits = LogLimits {
             records,
@@ -25,20 +25,20 @@ impl Directory {
         begin(files, limits)
     }
 
-    /// As the next start finds it: after `kill -9`, or after a power cut that left one of the things it may leave.
+    /// The directory after `kill -9` or a power failure. `choice` selects one of its possible states.
     pub(crate) fn after_crash(&self, choice: usize) -> Self {
         let left = Left::every().nth(choice % 16).unwrap_or(Left::SYNCED);
         Self(self.0.reboot(left))
     }
 
-    /// Whether files can be synced.
+    /// Makes syncs of files fail or succeed.
     pub(crate) fn fails(&self, fails: bool) {
         let faults: &[Op] = if fails { &[Op::SyncFile] } else { &[] };
         self.0.fail(faults);
     }
 }
 
-/// Opens the log in a directory that is not stepped.
+/// Opens the log in a directory without scheduling points.
 pub(super) fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, Turns) {
     begin(Box::new(sim.clone()), limits)
 }
@@ -52,7 +52,7 @@ fn begin(files: Box<dyn LogDirectory>, limits: LogLimits) -> (OpenedLog, Turns) 
 pub(crate) struct Turns(LogWriterThread);
 
 impl Turns {
-    /// Writes what is queued.
+    /// Writes the queued records.
     pub(crate) fn turn(&mut self) {
         if let Some(batch) = self.0.shared.take(Some(Duration::ZERO)) {
             self.0.turn(batch);
@@ -60,7 +60,7 @@ impl Turns {
     }
 }
 
-/// Others may go on before each operation; none is under way while they do.
+/// A directory with a scheduling point before each operation. No operation is in progress at that point.
 struct Stepped(Sim);
 
 impl LogDirectory for Stepped {

@@ -1,4 +1,4 @@
-//! The format, byte by byte: what is written is what is drawn, and what is damaged is never believed.
+//! The format, byte by byte: the bytes are as documented, and damaged bytes are never accepted.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn logged(number: u64, scope: Scope) -> Logged {
     }
 }
 
-/// A file with a start and `appended` behind it, all of it acknowledged but for the last `unacknowledged`.
+/// A file with a start and the records `appended`. All of it except for the last `unacknowledged` bytes is acknowledged.
 fn file(appended: &[Logged], unacknowledged: usize) -> Vec<u8> {
     let image = Image::new(GENERATION, START, &[]);
     let (header, mut chain, mut bytes) = (image.header(), image.chain, image.bytes);
@@ -62,7 +62,7 @@ fn three() -> [Logged; 3] {
     ]
 }
 
-/// Written out, so that no change of code changes the files of users who update.
+/// Literal bytes, so that no change of code breaks the files of existing installations.
 #[test]
 fn the_bytes_are_the_drawn_ones() {
     let bytes = file(&three()[2..], 0);
@@ -169,7 +169,7 @@ fn with_version(version: u8) -> Vec<u8> {
     bytes
 }
 
-/// A header and one order that `change` was applied to before it was sealed.
+/// A header and one purge record, to which `change` was applied before the checks were computed.
 fn resealed(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let image = Image::new(GENERATION, START, &[]);
     let mut bytes = image.bytes[..HEADER_BYTES].to_vec();

@@ -1,7 +1,7 @@
-//! The power goes out between any two operations; what comes back is never less than what was acknowledged.
+//! Power failures between any two operations: afterwards, every acknowledged purge is still in effect.
 //!
-//! A play publishes purges and stores pages; at its end, or where the power goes out, the log is opened again on what the
-//! disk may look like then, and every stored page is compared with the purges that were acknowledged.
+//! A scenario publishes purges and stores pages. At its end, or after a power failure, the log is opened again on each possible
+//! state of the disk, and every stored page is compared with the acknowledged purges.
 
 use galley_policy::purge::PurgePattern;
 use proptest::prelude::*;
@@ -17,17 +17,17 @@ const SITES: [&str; 2] = ["a.test", "b.test"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// On the site of this place; waits for the ticket, or not.
+    /// Publishes a purge on the site with this index, and waits for the ticket or not.
     Publish(usize, Purge, bool),
-    /// A page of that site with this tag is generated and stored.
+    /// Generates and stores a page of that site with this tag.
     Store(usize, &'static str),
-    /// The log is closed and opened again.
+    /// Closes and opens the log.
     Restart,
-    /// From now on these operations fail.
+    /// Makes these operations fail from now on.
     Fail(Vec<Op>),
 }
 
-/// A page as the disk would keep it.
+/// A page on the disk.
 struct Stored {
     generation: Generation,
     run: usize,
@@ -36,17 +36,17 @@ struct Stored {
     born: u64,
 }
 
-/// What a play has done.
+/// The result of a scenario.
 struct Play {
     sim: Sim,
     limits: LogLimits,
     stored: Vec<Stored>,
-    /// Those that were acknowledged, without a warning or with the promise to purge everything.
+    /// Purges that were acknowledged without a warning, or with the guarantee to purge everything.
     acknowledged: Vec<Told>,
     published: Vec<Told>,
 }
 
-/// A purge that was published; numbers of different runs may be of different generations.
+/// A published purge. Numbers of different runs may belong to different generations.
 #[derive(Clone)]
 struct Told {
     run: usize,
@@ -132,7 +132,7 @@ fn severity(standing: Validity) -> u8 {
     }
 }
 
-/// What the purges that came after a page was generated do to it.
+/// The effect on a page of the purges that were published after it was generated.
 fn told(purges: &[Told], stored: &Stored) -> u8 {
     let table = PurgeTable::new();
     let later = purges.iter().filter(|told| {
@@ -144,7 +144,8 @@ fn told(purges: &[Told], stored: &Stored) -> u8 {
     severity(table.prove(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
 }
 
-/// Opens what is left and compares. `is_exact`: nothing has failed and no floor is raised, so no page may be lost either.
+/// Opens the log that a crash left, and compares. `is_exact`: nothing failed and no floor was raised, so no page may be lost
+/// either.
 fn check(play: &Play, left: Left, is_exact: bool) {
     let sim = play.sim.reboot(left);
     let run = Run::new(&sim, play.limits);
@@ -179,7 +180,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
             );
         }
     }
-    // Whatever number a page was stored under, the next order touches it.
+    // The next purge touches every page, whatever number it was stored under.
     for (site, table) in run.table.iter().enumerate() {
         let purge = hard(Scope::Site);
         let ticket = run
@@ -201,7 +202,7 @@ fn check(play: &Play, left: Left, is_exact: bool) {
 fn every_crash(steps: &[Step], limits: LogLimits, is_exact: bool) {
     let whole = play(steps, limits, usize::MAX).sim.operations();
     assert!(whole > 50, "{whole}");
-    // While a lost log is tried again and again the operations are many and alike.
+    // While a lost log is retried repeatedly, there are many similar operations.
     for ends_at in (0..whole).step_by(whole.div_ceil(200)) {
         let play = play(steps, limits, ends_at);
         for left in Left::every() {
