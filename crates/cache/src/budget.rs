@@ -72,7 +72,7 @@ impl MemoryBudget {
         }
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
@@ -101,13 +101,13 @@ impl Reservation {
     pub fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
-        self.budget.give_back(surplus);
+        self.budget.release(surplus);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 

@@ -109,11 +109,11 @@ pub struct Entry {
     /// The same response in other content codings.
     coded: Box<[EncodedEntry]>,
     /// The compression step that was last claimed.
-    press: AtomicU8,
+    claimed_step: AtomicU8,
     /// The file from which the entry was made, if any.
     source: Option<Arc<EntrySource>>,
     /// The compression step that made `coded`.
-    pressed: Press,
+    made_by: Press,
     /// The fragments that the page shares with other pages, in the order of the body.
     fragments: Box<[PageFragment]>,
     /// The page's includes, if any.
@@ -160,9 +160,9 @@ impl Entry {
             body: PlainBody::Held(parts.body),
             lines,
             coded: Box::default(),
-            press: AtomicU8::new(Press::Untried as u8),
+            claimed_step: AtomicU8::new(Press::Untried as u8),
             source: None,
-            pressed: Press::Untried,
+            made_by: Press::Untried,
             fragments: Box::default(),
             assembly: None,
         };
@@ -214,14 +214,14 @@ impl Entry {
     /// A copy of the entry with the body in other codings, too, and with `fields` that match. `Memory::put_if_same` stores it
     /// in place of the original. Its comparison with purges starts over.
     #[must_use]
-    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, press: Press) -> Self {
+    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, made_by: Press) -> Self {
         let (fields, lines) = fields::compact(fields);
         let entry = Self {
             fields,
             lines,
             coded: coded.into(),
-            press: AtomicU8::new(press as u8),
-            pressed: press,
+            claimed_step: AtomicU8::new(made_by as u8),
+            made_by,
             ..self.copied()
         };
         entry.weighed()
@@ -237,7 +237,7 @@ impl Entry {
         };
         let entry = Self {
             body,
-            press: AtomicU8::new(self.pressed as u8),
+            claimed_step: AtomicU8::new(self.made_by as u8),
             ..self.copied()
         };
         entry.weighed()
@@ -276,9 +276,9 @@ impl Entry {
             body: self.body.clone(),
             lines: self.lines.clone(),
             coded: self.coded.clone(),
-            press: AtomicU8::new(self.press.load(Ordering::Relaxed)),
+            claimed_step: AtomicU8::new(self.claimed_step.load(Ordering::Relaxed)),
             source: self.source.clone(),
-            pressed: self.pressed,
+            made_by: self.made_by,
             fragments: self.fragments.clone(),
             assembly: self.assembly.clone(),
         }
@@ -286,7 +286,8 @@ impl Entry {
 
     /// Releases the claim of a compression step that failed, so that a later hit may try again.
     pub fn release_press(&self) {
-        self.press.store(self.pressed as u8, Ordering::Relaxed);
+        self.claimed_step
+            .store(self.made_by as u8, Ordering::Relaxed);
     }
 
     /// The stored header lines as they are sent.
@@ -311,13 +312,13 @@ impl Entry {
 
     /// The compression step that made the codings, whatever has been offered since.
     pub fn pressed(&self) -> Press {
-        self.pressed
+        self.made_by
     }
 
     /// Whether the caller must compress the entry: true for one caller per step.
     pub fn claim_press(&self, step: Press) -> bool {
-        self.press.load(Ordering::Relaxed) < step as u8
-            && self.press.fetch_max(step as u8, Ordering::Relaxed) < step as u8
+        self.claimed_step.load(Ordering::Relaxed) < step as u8
+            && self.claimed_step.fetch_max(step as u8, Ordering::Relaxed) < step as u8
     }
 
     /// An entry whose body stays on the disk. It keeps a file open, so it is never stored in memory.
@@ -427,12 +428,12 @@ impl Entry {
     }
 
     /// Reserves the bytes that are not reserved yet. Later calls do nothing.
-    pub(crate) fn hold(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
+    pub(crate) fn reserve(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
         if self.held.get().is_some() {
             return Ok(());
         }
         for fragment in &self.fragments {
-            fragment.version.hold(budget)?;
+            fragment.version.reserve(budget)?;
         }
         let reserved = self.shared_body().map_or(0, |body| body.reserved_bytes());
         let unpaid = self

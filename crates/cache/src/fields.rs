@@ -93,7 +93,7 @@ pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
     let mut compacted = HeaderMap::with_capacity(fields.keys_len());
     let mut at = 0;
     for (place, (name, value)) in ordered.iter().enumerate() {
-        let is_line = place < ordered.travelling.len();
+        let is_line = place < ordered.sent.len();
         let start = at + if is_line { name.as_str().len() + 2 } else { 0 };
         let end = start + value.len();
         // A former value is a valid one.
@@ -118,9 +118,9 @@ pub(crate) fn head_weight(fields: &HeaderMap, lines: &FieldLines) -> u64 {
 
 /// The fields of a head in the order in which they are sent.
 struct OrderedFields<'f> {
-    travelling: Vec<(&'f HeaderName, &'f HeaderValue)>,
+    sent: Vec<(&'f HeaderName, &'f HeaderValue)>,
     /// The framing fields.
-    unframed: Vec<(&'f HeaderName, &'f HeaderValue)>,
+    framing: Vec<(&'f HeaderName, &'f HeaderValue)>,
 }
 
 impl<'f> OrderedFields<'f> {
@@ -131,17 +131,14 @@ impl<'f> OrderedFields<'f> {
         let others = fields
             .iter()
             .filter(|(name, _)| !OF_NOT_MODIFIED.contains(name));
-        let (travelling, unframed) = first
+        let (sent, framing) = first
             .chain(others)
             .partition(|(name, _)| !is_of_framing(name));
-        Self {
-            travelling,
-            unframed,
-        }
+        Self { sent, framing }
     }
 
     fn iter(&self) -> impl Iterator<Item = &(&'f HeaderName, &'f HeaderValue)> {
-        self.travelling.iter().chain(&self.unframed)
+        self.sent.iter().chain(&self.framing)
     }
 
     fn lines(&self, fields: &HeaderMap) -> FieldLines {
@@ -151,13 +148,13 @@ impl<'f> OrderedFields<'f> {
         let mut buffer = BytesMut::with_capacity(size.sum());
         let mut lines = FieldLines {
             is_dated: fields.contains_key(header::DATE),
-            is_framed: !self.unframed.is_empty(),
+            is_framed: !self.framing.is_empty(),
             mask: fields
                 .keys()
                 .fold(0, |all, name| all | mask_of(name.as_str())),
             ..FieldLines::default()
         };
-        for (name, value) in &self.travelling {
+        for (name, value) in &self.sent {
             buffer.put_slice(name.as_str().as_bytes());
             buffer.put_slice(b": ");
             buffer.put_slice(value.as_bytes());
@@ -167,7 +164,7 @@ impl<'f> OrderedFields<'f> {
             }
         }
         lines.all = buffer.len();
-        for (_, value) in &self.unframed {
+        for (_, value) in &self.framing {
             buffer.put_slice(value.as_bytes());
         }
         // Without spare capacity, so that the weight equals the allocated memory.
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_the_same_and_hold_nothing_else() {
+    fn compacted_fields_are_equal_and_keep_no_other_bytes() {
         let buffer = Bytes::from(vec![b'v'; 100_000]);
         let mut fields = HeaderMap::new();
         for (name, range) in [("a", 0..5), ("b", 5..6), ("a", 6..9), ("empty", 9..9)] {
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_map_and_begin_with_those_of_a_304() {
+    fn lines_match_the_map_and_begin_with_those_of_a_304() {
         let fields = map(&[
             ("content-type", "text/html"),
             ("etag", "\"v\""),
@@ -253,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_a_message_has_no_line() {
+    fn framing_fields_have_no_lines() {
         let framing = [
             "connection",
             "content-length",

@@ -171,7 +171,7 @@ impl FragmentTable {
             known.disagreement = None;
         }
         known.failures = None;
-        known.say_failed();
+        known.update_versions();
         known.rendered = Some(rendered);
     }
 
@@ -180,12 +180,12 @@ impl FragmentTable {
         let mut table = self.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
             let count = known.failures.map_or(0, |failures| failures.count);
-            let pause = FIRST_PAUSE * (1 << count.min(MOST_DOUBLINGS));
+            let pause = FIRST_PAUSE * (1 << count.min(MAX_DOUBLINGS));
             known.failures = Some(Failures {
                 count: count.saturating_add(1),
                 retry_at: now.plus(pause.min(LONGEST_PAUSE)),
             });
-            known.say_failed();
+            known.update_versions();
         }
     }
 
@@ -335,7 +335,7 @@ impl FragmentTable {
 impl KnownFragments {
     /// The row of a fragment, created if needed. `None`: pages have too many different fragments.
     fn entry(&mut self, id: u64, variant: u64) -> Option<&mut KnownFragment> {
-        if !self.by_id.contains_key(&id) && !self.has_room() {
+        if !self.by_id.contains_key(&id) && !self.can_add() {
             return None;
         }
         let known = self.by_id.entry(id).or_default();
@@ -345,7 +345,7 @@ impl KnownFragments {
 
     /// Whether another fragment can be added. Removes unused fragments if needed. That takes time proportional to the number of
     /// fragments, so it is done only after as many additions.
-    fn has_room(&mut self) -> bool {
+    fn can_add(&mut self) -> bool {
         let count = self.by_id.len();
         if count < self.swept_at.max(FIRST_SWEEP) {
             return true;
@@ -364,7 +364,7 @@ impl KnownFragments {
 
 impl KnownFragment {
     /// Tells the versions whether the last rendering failed.
-    fn say_failed(&self) {
+    fn update_versions(&self) {
         for version in self.versions.iter().filter_map(Weak::upgrade) {
             let has_failed = self.failures.is_some();
             version.has_failed.store(has_failed, Ordering::Relaxed);
@@ -406,7 +406,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The maximum exponent, so that the factor fits.
-const MOST_DOUBLINGS: u32 = 12;
+const MAX_DOUBLINGS: u32 = 12;
 
 /// The maximum time from an edit to its purge.
 const LATEST_PURGE: Duration = Duration::from_secs(5);

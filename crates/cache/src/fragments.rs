@@ -100,7 +100,7 @@ impl FragmentVersion {
     }
 
     /// Reserves the memory of the version, unless another page has reserved it.
-    pub(crate) fn hold(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
+    pub(crate) fn reserve(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
         if self.held.get().is_none() {
             let reservation = budget.try_reserve(self.weight()).ok_or(OutOfBudget)?;
             // If another thread was faster, this reservation is released.

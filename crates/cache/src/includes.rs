@@ -113,7 +113,7 @@ mod tests {
     proptest! {
         /// The page is assembled after the purges `before`. Each part was stored at that time.
         #[test]
-        fn a_page_is_as_valid_as_the_least_of_its_parts(
+        fn a_page_is_as_valid_as_the_least_valid_part(
             before in prop::collection::vec(purge(), 0..4),
             after in prop::collection::vec(purge(), 0..6),
             is_looked_at in prop::collection::vec(any::<bool>(), 6),

@@ -93,9 +93,9 @@ impl quick_cache::Equivalent<Key> for KeyRef<'_> {
 
 /// Returns a key's stored hash, so that the table does not hash again.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct AsHashed;
+pub(crate) struct IdentityHash;
 
-impl BuildHasher for AsHashed {
+impl BuildHasher for IdentityHash {
     type Hasher = PreHashed;
 
     fn build_hasher(&self) -> PreHashed {
@@ -103,7 +103,7 @@ impl BuildHasher for AsHashed {
     }
 }
 
-/// See [`AsHashed`].
+/// See [`IdentityHash`].
 pub(crate) struct PreHashed(u64);
 
 impl Hasher for PreHashed {
@@ -142,8 +142,8 @@ mod tests {
         assert!(same.equivalent(&key) && !same.equivalent(&other));
         assert_eq!(key, Key::new(key.bytes()));
         assert_ne!(key, other);
-        assert_eq!(AsHashed.hash_one(&key), AsHashed.hash_one(same));
-        assert_eq!(AsHashed.hash_one(&key), key.hash());
+        assert_eq!(IdentityHash.hash_one(&key), IdentityHash.hash_one(same));
+        assert_eq!(IdentityHash.hash_one(&key), key.hash());
         assert_eq!(format!("{:?}", Key::new(b"a\0")), "Key(a\\x00)");
     }
 

@@ -17,8 +17,8 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use crate::budget::MemoryBudget;
 use crate::entry::Entry;
 use crate::fill::Keep;
-use crate::key::{AsHashed, Key, KeyRef};
-use crate::site_shares::{Room, SiteShares, TYPICAL_ENTRY};
+use crate::key::{IdentityHash, Key, KeyRef};
+use crate::site_shares::{EvictionStep, SiteShares, TYPICAL_ENTRY};
 use crate::sync::Mutex;
 
 pub use crate::site_shares::SiteQuota;
@@ -76,7 +76,7 @@ pub struct MemoryLimits {
 
 /// The store. Share it with `Arc`; all methods take `&self`.
 pub struct Memory {
-    cache: Cache<Key, Arc<Entry>, ByWeight, AsHashed, Evicted>,
+    cache: Cache<Key, Arc<Entry>, ByWeight, IdentityHash, Evicted>,
     /// One writer per key at a time, so that comparing with the stored entry and replacing it is one step. Readers never take these
     /// locks.
     writers: [Mutex<()>; WRITERS],
@@ -92,7 +92,7 @@ impl Memory {
     /// A store with a limit of `limit_bytes` in total, for bodies of at most `max_object` bytes (less if the limit is too small for
     /// such bodies).
     pub fn new(limit_bytes: u64, max_object: u64) -> Self {
-        Self::drawing_on(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
+        Self::with_budget(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
     }
 
     /// Two stores under one limit. The second has at most `share` bytes, the first has the rest. An entry of one store is never
@@ -101,7 +101,7 @@ impl Memory {
         let share_bytes = share.bytes.min(all.bytes / 2);
         let budget = MemoryBudget::new(all.bytes);
         let rest = all.bytes - share_bytes;
-        let first = Self::drawing_on(budget.clone(), rest, all.object_bytes);
+        let first = Self::with_budget(budget.clone(), rest, all.object_bytes);
         (first, Self::table(budget, share_bytes, share.object_bytes))
     }
 
@@ -117,7 +117,7 @@ impl Memory {
         self.shares.as_ref().map_or(0, |shares| shares.bytes(mark))
     }
 
-    fn drawing_on(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {
+    fn with_budget(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {
         let headroom = max_object.clamp(limit_bytes / 8, limit_bytes / 4);
         let capacity = limit_bytes - headroom;
         let table = Self::table(budget, capacity, max_object);
@@ -138,7 +138,7 @@ impl Memory {
             .build()
             .expect("capacity and estimate are both set above");
         Self {
-            cache: Cache::with_options(options, ByWeight, AsHashed, Evicted),
+            cache: Cache::with_options(options, ByWeight, IdentityHash, Evicted),
             writers: std::array::from_fn(|_| Mutex::new(())),
             budget,
             shares: None,
@@ -269,20 +269,23 @@ impl Memory {
         {
             return Ok(());
         }
-        self.make_room(&entry, resident.as_deref())?;
+        self.evict_for(&entry, resident.as_deref())?;
         drop(resident);
-        entry.hold(&self.budget).map_err(|_| PutRefused::Full)?;
+        entry.reserve(&self.budget).map_err(|_| PutRefused::Full)?;
         let newcomer = Arc::clone(&entry);
-        let mut left = Vec::new();
+        let mut removed = Vec::new();
         self.add(&newcomer);
         self.cache
-            .insert_with_lifecycle(entry.key.clone(), entry, &mut left);
+            .insert_with_lifecycle(entry.key.clone(), entry, &mut removed);
         drop(writer);
-        self.subtract(left.iter().cloned());
-        let evicted = left.iter().filter(|gone| gone.key != newcomer.key).count();
+        self.subtract(removed.iter().cloned());
+        let evicted = removed
+            .iter()
+            .filter(|gone| gone.key != newcomer.key)
+            .count();
         self.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
         // The table may reject the new entry itself.
-        if left.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
+        if removed.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
             return Err(PutRefused::Full);
         }
         if let Some(shares) = &self.shares {
@@ -292,7 +295,7 @@ impl Memory {
     }
 
     /// Evicts entries of a site that exceeds its limit or share, until `entry` can be stored in place of `resident`.
-    fn make_room(&self, entry: &Entry, resident: Option<&Entry>) -> Result<(), PutRefused> {
+    fn evict_for(&self, entry: &Entry, resident: Option<&Entry>) -> Result<(), PutRefused> {
         let Some(shares) = &self.shares else {
             return Ok(());
         };
@@ -300,10 +303,10 @@ impl Memory {
             .weight()
             .saturating_sub(resident.map_or(0, Entry::weight));
         loop {
-            match shares.room(&entry.key, more) {
-                Room::Enough => return Ok(()),
-                Room::None => return Err(PutRefused::Full),
-                Room::Evict(other) => {
+            match shares.next_step(&entry.key, more) {
+                EvictionStep::Store => return Ok(()),
+                EvictionStep::Reject => return Err(PutRefused::Full),
+                EvictionStep::Evict(other) => {
                     if self.take(&other) {
                         self.evictions.fetch_add(1, Ordering::Relaxed);
                     }
@@ -379,8 +382,8 @@ struct Evicted;
 impl Lifecycle<Key, Arc<Entry>> for Evicted {
     type RequestState = Vec<Arc<Entry>>;
 
-    fn on_evict(&self, left: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
-        left.push(entry);
+    fn on_evict(&self, removed: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
+        removed.push(entry);
     }
 }
 

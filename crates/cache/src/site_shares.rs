@@ -26,13 +26,13 @@ pub struct SiteQuota {
 }
 
 /// The step that is needed before an entry is stored.
-pub(super) enum Room {
-    /// Nothing.
-    Enough,
+pub(super) enum EvictionStep {
+    /// Store it.
+    Store,
     /// Evict this entry first.
     Evict(Arc<Entry>),
     /// The entry exceeds the limit of its site.
-    None,
+    Reject,
 }
 
 /// See the module. Tests of interleavings use the lock of the standard library, too: it protects nothing that concerns purges,
@@ -47,7 +47,7 @@ struct ShareTable {
     /// The bytes that all sites use.
     bytes: u64,
     /// The number of sites in the configuration.
-    named: u64,
+    configured: u64,
 }
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl SiteShares {
             sites: HashMap::new(),
             capacity: capacity - slack(capacity, shards),
             bytes: 0,
-            named: 0,
+            configured: 0,
         }))
     }
 
@@ -90,8 +90,8 @@ impl SiteShares {
         for quota in quotas {
             shares.sites.entry(quota.mark).or_default().quota = Some(*quota);
         }
-        shares.named = quotas.len() as u64;
-        shares.sites.retain(|_, site| site.is_wanted());
+        shares.configured = quotas.len() as u64;
+        shares.sites.retain(|_, site| site.must_be_kept());
     }
 
     /// The bytes that a site uses.
@@ -100,11 +100,11 @@ impl SiteShares {
     }
 
     /// The step that is needed before `more` bytes are stored under a key.
-    pub(super) fn room(&self, key: &Key, more: u64) -> Room {
+    pub(super) fn next_step(&self, key: &Key, more: u64) -> EvictionStep {
         let mut shares = self.lock();
         match mark_of(key) {
-            Some(mark) => shares.room(mark, more),
-            None => Room::Enough,
+            Some(mark) => shares.next_step(mark, more),
+            None => EvictionStep::Store,
         }
     }
 
@@ -142,7 +142,7 @@ impl SiteShares {
         };
         site.bytes = site.bytes.saturating_sub(entry.weight());
         site.entries = site.entries.saturating_sub(1);
-        if !site.is_wanted() {
+        if !site.must_be_kept() {
             shares.sites.remove(&mark);
         }
     }
@@ -153,29 +153,29 @@ impl SiteShares {
 }
 
 impl ShareTable {
-    fn room(&mut self, mark: u32, more: u64) -> Room {
+    fn next_step(&mut self, mark: u32, more: u64) -> EvictionStep {
         let own = self.sites.get_mut(&mark);
         let most = own.as_ref().and_then(|site| site.quota?.most_bytes);
         if let (Some(site), Some(most)) = (own, most)
             && site.bytes + more > most
         {
             let next = (more <= most).then(|| site.next()).flatten();
-            return next.map_or(Room::None, Room::Evict);
+            return next.map_or(EvictionStep::Reject, EvictionStep::Evict);
         }
-        if self.named < 2 || self.bytes + more <= self.capacity {
-            return Room::Enough;
+        if self.configured < 2 || self.bytes + more <= self.capacity {
+            return EvictionStep::Store;
         }
         let next = self.furthest_above(mark, more).and_then(SiteShare::next);
-        next.map_or(Room::Enough, Room::Evict)
+        next.map_or(EvictionStep::Store, EvictionStep::Evict)
     }
 
     /// A site that is no longer configured, else the site that would exceed its share the most if `mark` had `more` bytes.
     fn furthest_above(&mut self, mark: u32, more: u64) -> Option<&mut SiteShare> {
-        let share = self.capacity / self.named.max(1);
+        let share = self.capacity / self.configured.max(1);
         let excess = |(of, site): &(&u32, &mut SiteShare)| {
-            let coming = if **of == mark { more } else { 0 };
+            let added = if **of == mark { more } else { 0 };
             match site.quota {
-                Some(_) => (site.bytes + coming).saturating_sub(share),
+                Some(_) => (site.bytes + added).saturating_sub(share),
                 None => u64::MAX,
             }
         };
@@ -188,7 +188,7 @@ impl ShareTable {
 
 impl SiteShare {
     /// Whether the site must be kept: it is configured or has entries.
-    fn is_wanted(&self) -> bool {
+    fn must_be_kept(&self) -> bool {
         self.quota.is_some() || self.entries > 0
     }
 
@@ -203,7 +203,7 @@ impl SiteShare {
         } else {
             self.fresh.push_back(candidate);
         }
-        if self.fresh.len() + self.requested.len() > 2 * self.entries + LEAST_DEAD {
+        if self.fresh.len() + self.requested.len() > 2 * self.entries + MAX_STALE_CANDIDATES {
             for queue in [&mut self.fresh, &mut self.requested] {
                 queue.retain(|candidate| candidate.entry.strong_count() > 0);
             }
@@ -212,10 +212,10 @@ impl SiteShare {
 
     /// Removes the next entry to evict from the queue. The caller must remove it from the store.
     fn next(&mut self) -> Option<Arc<Entry>> {
-        let mut spared = 0;
+        let mut skipped = 0;
         loop {
             let is_fresh = self.requested.is_empty()
-                || self.fresh.len() > (self.fresh.len() + self.requested.len()) / PART_OF_FRESH;
+                || self.fresh.len() > (self.fresh.len() + self.requested.len()) / FRESH_DIVISOR;
             let queue = if is_fresh {
                 &mut self.fresh
             } else {
@@ -225,8 +225,8 @@ impl SiteShare {
             let Some(entry) = candidate.entry.upgrade() else {
                 continue;
             };
-            if spared < MOST_SPARED && entry.was_hit_since(candidate.hits) {
-                spared += 1;
+            if skipped < MAX_SKIPPED && entry.was_hit_since(candidate.hits) {
+                skipped += 1;
                 self.requested.push_back(EvictionCandidate {
                     hits: entry.hits(),
                     ..candidate
@@ -245,9 +245,9 @@ fn slack(capacity: u64, shards: usize) -> u64 {
     let shards = shards as u64;
     let entries_per_shard = (capacity / shards.max(1) / TYPICAL_ENTRY).max(1);
     match shards {
-        0 | 1 => capacity / LEAST_SLACK,
+        0 | 1 => capacity / MIN_SLACK_DIVISOR,
         _ => (capacity * DEVIATIONS / entries_per_shard.isqrt())
-            .clamp(capacity / LEAST_SLACK, capacity / MOST_SLACK),
+            .clamp(capacity / MIN_SLACK_DIVISOR, capacity / MAX_SLACK_DIVISOR),
     }
 }
 
@@ -260,20 +260,20 @@ fn mark_of(key: &Key) -> Option<u32> {
 pub(super) const TYPICAL_ENTRY: u64 = 16 * 1024;
 
 /// The divisors for the minimum and the maximum part of a table that stays free.
-const LEAST_SLACK: u64 = 64;
-const MOST_SLACK: u64 = 6;
+const MIN_SLACK_DIVISOR: u64 = 64;
+const MAX_SLACK_DIVISOR: u64 = 6;
 
 /// A load of more standard deviations above the mean is rare.
 const DEVIATIONS: u64 = 3;
 
 /// The divisor for the part of a site's entries that may be new and without hits.
-const PART_OF_FRESH: usize = 10;
+const FRESH_DIVISOR: usize = 10;
 
 /// The maximum number of entries with hits that one search skips. The search holds the lock.
-const MOST_SPARED: usize = 1_000;
+const MAX_SKIPPED: usize = 1_000;
 
 /// The number of removed entries in the queues up to which they are not cleaned.
-const LEAST_DEAD: usize = 64;
+const MAX_STALE_CANDIDATES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -325,7 +325,7 @@ mod tests {
 
     /// Every page of the flood is requested repeatedly, so that it looks popular.
     #[test]
-    fn a_flood_of_one_site_takes_nothing_of_the_share_of_another() {
+    fn a_flood_of_one_site_evicts_nothing_of_the_share_of_another() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (B, None)]);
         // 5 of the 14 MiB: less than the size of two parts.
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_leave_free_is_used_and_given_back() {
+    fn a_site_uses_free_memory_and_loses_it_to_other_sites() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (B, None)]);
         fill(&memory, B, 0..2_000);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_requested_more_often_than_is_counted_still_counts_as_requested() {
+    fn a_page_above_the_counted_hits_still_counts_as_requested() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, Some(2 * MIB))]);
         let popular = page(A, 0, 16 * KIB);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_earlier_rules_go_first() {
+    fn pages_of_earlier_rules_are_evicted_first() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (C, None)]);
         fill(&memory, A, 0..300);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_do_not_grow_with_what_has_left() {
+    fn queues_do_not_grow_with_removed_entries() {
         let shares = SiteShares::new(MIB, 1);
         for name in 0..10_000 {
             let entry = page(A, name, 10);
@@ -433,7 +433,7 @@ mod tests {
             shares.subtract(&entry);
         }
         let site_entries = shares.lock().sites[&A].fresh.len();
-        assert!(site_entries <= LEAST_DEAD + 4, "{site_entries}");
+        assert!(site_entries <= MAX_STALE_CANDIDATES + 4, "{site_entries}");
     }
 
     /// Asserts that the count of each site equals the weight of its entries in the table.
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_together_count_what_the_table_holds() {
+    fn counts_match_the_table_with_several_threads() {
         let memory = Memory::new(2 * MIB, MIB);
         share(&memory, &[(A, None), (B, Some(MIB)), (C, None)]);
         std::thread::scope(|scope| {
@@ -470,7 +470,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_steps_leave_the_limits_held(
+        fn limits_hold_after_any_steps(
             steps in prop::collection::vec((1_u32..4, 0_u32..60, 0_usize..120_000, 0_u8..8), 1..200),
         ) {
             let memory = Memory::new(2 * MIB, MIB);

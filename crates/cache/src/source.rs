@@ -13,18 +13,18 @@ use galley_policy::time::Tick;
 pub struct EntrySource {
     stamp: Box<[u8]>,
     /// The time at which the latest check with the same stamp began. Written after each check. Never decreases.
-    looked: AtomicU64,
+    checked_at: AtomicU64,
     /// The tick from which the next check may be claimed.
-    claimed: AtomicU64,
+    next_check: AtomicU64,
 }
 
 impl EntrySource {
-    /// A file with the state `stamp` in a check that began at `looked`.
-    pub fn new(stamp: Box<[u8]>, looked: Tick) -> Self {
+    /// A file with the state `stamp` in a check that began at `checked_at`.
+    pub fn new(stamp: Box<[u8]>, checked_at: Tick) -> Self {
         Self {
             stamp,
-            looked: AtomicU64::new(looked.0),
-            claimed: AtomicU64::new(0),
+            checked_at: AtomicU64::new(checked_at.0),
+            next_check: AtomicU64::new(0),
         }
     }
 
@@ -35,22 +35,22 @@ impl EntrySource {
 
     /// The time since the last check began.
     pub fn age(&self, now: Tick) -> Duration {
-        now.since(Tick(self.looked.load(Ordering::Relaxed)))
+        now.since(Tick(self.checked_at.load(Ordering::Relaxed)))
     }
 
-    /// Records that a check that began at `looked` found the same stamp.
-    pub fn confirm(&self, looked: Tick) {
-        self.looked.fetch_max(looked.0, Ordering::Relaxed);
+    /// Records that a check that began at `checked_at` found the same stamp.
+    pub fn confirm(&self, checked_at: Tick) {
+        self.checked_at.fetch_max(checked_at.0, Ordering::Relaxed);
     }
 
     /// Whether the caller must check the file: true for one caller until `pause` has passed.
     pub fn claim(&self, now: Tick, pause: Duration) -> bool {
-        let from = self.claimed.load(Ordering::Relaxed);
+        let from = self.next_check.load(Ordering::Relaxed);
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let next = now.0.saturating_add(pause);
         now.0 >= from
             && self
-                .claimed
+                .next_check
                 .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_counts_from_its_beginning_and_an_older_one_changes_nothing() {
+    fn a_check_counts_from_its_beginning_and_an_older_one_changes_nothing() {
         let source = EntrySource::new(Box::from(*b"stamp"), Tick(100));
         assert_eq!(source.age(Tick(150)), Duration::from_millis(50));
         source.confirm(Tick(140));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_looks_at_a_time() {
+    fn only_one_caller_checks_at_a_time() {
         let source = EntrySource::new(Box::default(), Tick(0));
         let pause = Duration::from_millis(10);
         assert!(source.claim(Tick(5), pause) && !source.claim(Tick(5), pause));

@@ -11,4 +11,4 @@ pub(crate) use std::sync::{Mutex, RwLock};
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use self::tests::{AtomicU64, Mutex, RwLock, model, point, sticks};
+pub(crate) use self::tests::{AtomicU64, Mutex, RwLock, model, point, set_points_per_switch};

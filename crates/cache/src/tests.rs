@@ -32,30 +32,28 @@
 //!
 //! | line | test |
 //! |---|---|
-//! | the counter is stored with release, loaded with acquire | `memory_order::an_entry_born_after_a_purge_sees_earlier_changes`
-//! |
+//! | stored with release, loaded with acquire | `memory_order::an_entry_born_after_a_purge_sees_earlier_changes` |
 //! | the tables before the counter; both in one critical section | `laws_hold_in_every_interleaving` |
 //! | the loaded value is recorded, and never a later one | `laws_hold_in_every_interleaving` |
 //! | a stored fill counts as compared up to `born` | `laws_hold_in_every_interleaving` |
 //! | host, URL and prefix are compared before joining, tags later | `laws_hold_in_every_interleaving` |
 //! | hard stays hard, in ring, tables and entries | `laws_hold_in_every_interleaving` |
 //! | every purge touches `*` | `laws_hold_in_every_interleaving` |
-//! | an older entry never replaces a newer one; only the expected entry is replaced or removed |
-//! `laws_hold_in_every_interleaving` |
+//! | older never replaces newer; only the expected entry is replaced or removed | `laws_hold_in_every_interleaving` |
 //! | numbers rise in the log as in memory | `laws_hold_in_every_interleaving` |
 //! | a purge is synced before it is acknowledged; a log that cannot be written is removed | `laws_hold_in_every_interleaving` |
 //! | a start replays, and lifts the counter | `laws_hold_in_every_interleaving` |
 //! | limits of the tables raise a floor | `full_tables_raise_a_floor_and_lose_no_purge` |
 //! | a new log has floors and a new generation | `a_lost_log_recovers_under_a_new_generation` |
-//! | a truncated record is removed, any other damage purges all | `damage_anywhere_purges_everything`,
-//! `a_torn_record_is_cut_off_at_any_byte` |
+//! | a truncated record is removed | `a_torn_record_is_cut_off_at_any_byte` |
+//! | any other damage of the log purges all | `damage_anywhere_purges_everything` |
 //! | folding keeps hard purges hard, and raises a floor | `folding_purges_the_same_and_above_the_limit_no_less` |
 //! | files of other generations and rules are purged | `the_store_is_the_model` |
 //!
 //! `GALLEY_INTERLEAVINGS` is the number of interleavings (a long run: 100000), `GALLEY_INTERLEAVING_SEED` the first seed.
 
 mod actors;
-mod purges;
+mod memory_order;
 mod restart;
 mod world;
 
@@ -70,31 +68,31 @@ use self::actors::{draw, one_in};
 use self::restart::{Crash, wait};
 use self::world::{PAGES, World};
 use crate::purge_table::PurgeTable;
-use crate::sync::{point, sticks};
+use crate::sync::{point, set_points_per_switch};
 
 /// A line of the protocol, in the caller's code, that a test omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Without {
     CounterAfterTheHead,
     CounterNeverCached,
-    DeadAlsoOnErrors,
+    NoPurgedEntryOnErrors,
     BornBeforeSending,
     RetriesReloadBorn,
-    JoiningAsksForOrders,
+    JoiningChecksForPurges,
     JoiningWaitsForTags,
-    DeadIsFetchedWhole,
-    ProvedAfterThe304,
+    PurgedIsFetchedWithoutConditions,
+    ComparedAfterThe304,
     RevalidationIsBornAtItsStart,
-    OnlyWhatWasAskedAbout,
+    OnlyTheRequestedEntry,
     TagsOfTheOld,
     TagsOfTheNew,
     MarkersAreEntries,
     TooManyTagsMeanAll,
-    OrdersWhenTheHeadArrives,
-    OrdersAgainAtTheEnd,
-    DurableBeforeTheAnswer,
+    PurgesWithTheHead,
+    PurgesAtTheEnd,
+    DurableBeforeTheResponse,
     GenerationsCount,
-    SweepingRemovesTheDeadOnly,
+    SweepingRemovesOnlyPurgedEntries,
 }
 
 /// The maximum number of each kind of actor.
@@ -153,15 +151,15 @@ struct Outcome {
 
 /// Runs the interleaving of a seed.
 fn play(seed: u64, cast: Cast, without: Option<Without>) -> Outcome {
-    struct Told(u64);
-    impl Drop for Told {
+    struct PrintSeedOnPanic(u64);
+    impl Drop for PrintSeedOnPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 eprintln!("GALLEY_INTERLEAVING_SEED={}", self.0);
             }
         }
     }
-    let _told = Told(seed);
+    let _print_seed = PrintSeedOnPanic(seed);
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let sink = Arc::clone(&outcome);
     let mut config = Config::new();
@@ -176,19 +174,19 @@ fn play(seed: u64, cast: Cast, without: Option<Without>) -> Outcome {
 }
 
 fn perform(cast: Cast, without: Option<Without>) -> Outcome {
-    sticks([1, 3, 8][draw(3)]);
+    set_points_per_switch([1, 3, 8][draw(3)]);
     let ring = [0, 1, 64][draw(3)];
-    let is_over = Arc::new(AtomicBool::new(false));
+    let has_ended = Arc::new(AtomicBool::new(false));
     let mut log_side = None;
     let world = if cast.has_log {
-        let (directory, opened, turns, table) = restart::open(ring);
+        let (directory, opened, writer, table) = restart::open(ring);
         let world = Arc::new(World::new(without, table, Some(opened.log)));
         let writer = {
-            let is_over = Arc::clone(&is_over);
-            spawn(move || restart::write(turns, &is_over))
+            let has_ended = Arc::clone(&has_ended);
+            spawn(move || restart::write(writer, &has_ended))
         };
         let disk = directory.clone();
-        let trouble = spawn(move || restart::trouble(&disk));
+        let fail_for_a_while = spawn(move || restart::fail_for_a_while(&disk));
         let crash = {
             let (world, directory) = (Arc::clone(&world), directory.clone());
             spawn(move || {
@@ -198,7 +196,7 @@ fn perform(cast: Cast, without: Option<Without>) -> Outcome {
                 Crash::now(&world, &directory)
             })
         };
-        log_side = Some((writer, trouble, crash));
+        log_side = Some((writer, fail_for_a_while, crash));
         world
     } else {
         Arc::new(World::new(without, PurgeTable::with_ring(ring), None))
@@ -206,14 +204,14 @@ fn perform(cast: Cast, without: Option<Without>) -> Outcome {
     for actor in actors(&world, cast) {
         actor.join().unwrap();
     }
-    if let Some((writer, trouble, crash)) = log_side {
+    if let Some((writer, fail_for_a_while, crash)) = log_side {
         let crash = crash.join().unwrap();
-        trouble.join().unwrap();
-        is_over.store(true, Ordering::Relaxed);
+        fail_for_a_while.join().unwrap();
+        has_ended.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         crash.restart(&world);
     }
-    world.nothing_is_lost();
+    world.check_nothing_lost();
     let mut history = world.history();
     Outcome {
         served: history.served,
@@ -299,7 +297,7 @@ fn laws_hold_in_every_interleaving() {
 }
 
 /// Asserts that omitting a line breaks a law.
-fn needs(without: Without, cast: Cast) {
+fn assert_needed(without: Without, cast: Cast) {
     let found = (0..ENOUGH).find(|&seed| !play(seed, cast, Some(without)).broken.is_empty());
     let Some(seed) = found else {
         panic!("without {without:?} all laws held in {ENOUGH} interleavings");
@@ -309,102 +307,102 @@ fn needs(without: Without, cast: Cast) {
 
 #[test]
 fn the_counter_is_read_after_the_head() {
-    needs(Without::CounterAfterTheHead, VISITORS);
+    assert_needed(Without::CounterAfterTheHead, VISITORS);
 }
 
 #[test]
 fn the_counter_is_never_cached() {
-    needs(Without::CounterNeverCached, VISITORS);
+    assert_needed(Without::CounterNeverCached, VISITORS);
 }
 
 #[test]
 fn purged_entries_are_not_served_on_errors() {
-    needs(Without::DeadAlsoOnErrors, VISITORS);
+    assert_needed(Without::NoPurgedEntryOnErrors, VISITORS);
 }
 
 #[test]
 fn born_is_read_before_sending() {
-    needs(Without::BornBeforeSending, VISITORS);
+    assert_needed(Without::BornBeforeSending, VISITORS);
 }
 
 #[test]
 fn retries_reload_born() {
-    needs(Without::RetriesReloadBorn, VISITORS);
+    assert_needed(Without::RetriesReloadBorn, VISITORS);
 }
 
 #[test]
 fn joining_checks_for_purges() {
-    needs(Without::JoiningAsksForOrders, VISITORS);
+    assert_needed(Without::JoiningChecksForPurges, VISITORS);
 }
 
 #[test]
 fn joining_waits_for_tags() {
-    needs(Without::JoiningWaitsForTags, VISITORS);
+    assert_needed(Without::JoiningWaitsForTags, VISITORS);
 }
 
 #[test]
 fn purged_entries_are_not_revalidated() {
-    needs(Without::DeadIsFetchedWhole, REVALIDATORS);
+    assert_needed(Without::PurgedIsFetchedWithoutConditions, REVALIDATORS);
 }
 
 #[test]
-fn what_a_304_renews_is_proved_again() {
-    needs(Without::ProvedAfterThe304, REVALIDATORS);
+fn a_renewed_entry_is_compared_again() {
+    assert_needed(Without::ComparedAfterThe304, REVALIDATORS);
 }
 
 #[test]
 fn a_revalidation_is_born_at_its_start() {
-    needs(Without::RevalidationIsBornAtItsStart, REVALIDATORS);
+    assert_needed(Without::RevalidationIsBornAtItsStart, REVALIDATORS);
 }
 
 #[test]
-fn a_304_takes_no_others_place() {
-    needs(Without::OnlyWhatWasAskedAbout, REVALIDATORS);
+fn a_304_replaces_no_other_entry() {
+    assert_needed(Without::OnlyTheRequestedEntry, REVALIDATORS);
 }
 
 #[test]
 fn a_304_keeps_the_old_tags() {
-    needs(Without::TagsOfTheOld, REVALIDATORS);
+    assert_needed(Without::TagsOfTheOld, REVALIDATORS);
 }
 
 #[test]
 fn a_304_adds_the_new_tags() {
-    needs(Without::TagsOfTheNew, REVALIDATORS);
+    assert_needed(Without::TagsOfTheNew, REVALIDATORS);
 }
 
 #[test]
 fn purges_touch_hit_for_pass_entries() {
-    needs(Without::MarkersAreEntries, VISITORS);
+    assert_needed(Without::MarkersAreEntries, VISITORS);
 }
 
 #[test]
 fn too_many_tags_mean_all() {
-    needs(Without::TooManyTagsMeanAll, VISITORS);
+    assert_needed(Without::TooManyTagsMeanAll, VISITORS);
 }
 
 #[test]
 fn responses_purge_with_the_head() {
-    needs(Without::OrdersWhenTheHeadArrives, POSTS);
+    assert_needed(Without::PurgesWithTheHead, POSTS);
 }
 
 #[test]
 fn responses_purge_at_the_end() {
-    needs(Without::OrdersAgainAtTheEnd, POSTS);
+    assert_needed(Without::PurgesAtTheEnd, POSTS);
 }
 
 #[test]
 fn purges_are_durable_before_the_response() {
-    needs(Without::DurableBeforeTheAnswer, CRASH);
+    assert_needed(Without::DurableBeforeTheResponse, CRASH);
 }
 
 #[test]
 fn generations_count() {
-    needs(Without::GenerationsCount, CRASH);
+    assert_needed(Without::GenerationsCount, CRASH);
 }
 
 #[test]
 fn sweeping_removes_purged_entries_only() {
-    needs(Without::SweepingRemovesTheDeadOnly, SWEEPERS);
+    assert_needed(Without::SweepingRemovesOnlyPurgedEntries, SWEEPERS);
 }
 
 /// The number of seeds to try. Without a line, a law breaks long before.

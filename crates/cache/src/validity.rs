@@ -34,7 +34,7 @@ pub(crate) struct Proved {
 #[derive(Debug)]
 pub(crate) struct ValidityCheck(AtomicU64);
 
-const DEAD: u64 = u64::MAX;
+const PURGED: u64 = u64::MAX;
 
 impl ValidityCheck {
     /// An entry that was generated when the counter was `born` needs no comparison with purges up to `born`.
@@ -45,7 +45,7 @@ impl ValidityCheck {
     pub(crate) fn load(&self) -> Proved {
         let packed = self.0.load(Ordering::Relaxed);
         let verdict = match packed {
-            DEAD => PurgeEffect::Hard,
+            PURGED => PurgeEffect::Hard,
             _ if packed & 1 == 1 => PurgeEffect::Soft,
             _ => PurgeEffect::Untouched,
         };
@@ -60,7 +60,7 @@ impl ValidityCheck {
         let packed = match verdict {
             PurgeEffect::Untouched => number << 1,
             PurgeEffect::Soft => number << 1 | 1,
-            PurgeEffect::Hard => DEAD,
+            PurgeEffect::Hard => PURGED,
         };
         self.0.fetch_max(packed, Ordering::Relaxed);
     }

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_arrive_as_they_were_and_are_born_anew() {
+    fn pages_are_unchanged_except_for_born() {
         let long = vec![7; 200_000];
         let bodies: [&[u8]; 3] = [b"", b"one", &long];
         let file = written(&bodies, at(5000));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_page_with_includes_is_born_anew() {
+    fn each_part_of_a_page_with_includes_gets_a_new_born() {
         let part = |born| IncludedPart {
             scopes: testing::scopes("a.test", "/part", &["part"]),
             born,

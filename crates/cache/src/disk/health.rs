@@ -92,7 +92,7 @@ impl WriteBreaker {
 
     /// Records that an entry was stored. Without a trial this changes nothing: an entry that was in progress when another one
     /// failed says nothing about the next one, because its space was reserved already.
-    pub(super) fn worked(&self) {
+    pub(super) fn succeeded(&self) {
         let mut off = self.off();
         if off.is_some_and(|state| state.is_tried) {
             *off = None;
@@ -195,65 +195,68 @@ mod tests {
             ),
         ];
         for (number, wanted) in table {
-            let gate = WriteBreaker::default();
-            assert_eq!(gate.failed(&error(number.raw_os_error()), Tick(0)), wanted);
-            assert_eq!(gate.admit(Tick(0)), Err(wanted), "{number}");
+            let breaker = WriteBreaker::default();
+            assert_eq!(
+                breaker.failed(&error(number.raw_os_error()), Tick(0)),
+                wanted
+            );
+            assert_eq!(breaker.admit(Tick(0)), Err(wanted), "{number}");
             assert!(!wanted.to_string().is_empty());
         }
         for number in [EMFILE, ENFILE, EISDIR] {
-            let gate = WriteBreaker::default();
-            gate.failed(&error(number), Tick(0));
-            assert_eq!(gate.admit(Tick(0)), Ok(()), "{number}");
+            let breaker = WriteBreaker::default();
+            breaker.failed(&error(number), Tick(0));
+            assert_eq!(breaker.admit(Tick(0)), Ok(()), "{number}");
         }
     }
 
     #[test]
-    fn reads_tell_of_the_device_only() {
-        let gate = WriteBreaker::default();
-        gate.read_failed(&error(rustix::io::Errno::ACCESS.raw_os_error()), Tick(0));
-        assert_eq!(gate.state(), None);
-        gate.read_failed(&error(EIO), Tick(0));
-        assert_eq!(gate.admit(Tick(0)), Err(PauseReason::Failing));
+    fn only_device_errors_of_reads_turn_storing_off() {
+        let breaker = WriteBreaker::default();
+        breaker.read_failed(&error(rustix::io::Errno::ACCESS.raw_os_error()), Tick(0));
+        assert_eq!(breaker.state(), None);
+        breaker.read_failed(&error(EIO), Tick(0));
+        assert_eq!(breaker.admit(Tick(0)), Err(PauseReason::Failing));
     }
 
     #[test]
-    fn what_was_under_way_turns_nothing_on() {
-        let gate = WriteBreaker::default();
-        gate.worked();
-        assert_eq!(gate.state(), None);
-        gate.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
-        gate.worked();
-        assert_eq!(gate.admit(Tick(1)), Err(PauseReason::Full));
-        assert_eq!(gate.admit(Tick(5_000)), Ok(()));
-        gate.worked();
-        assert_eq!(gate.state(), None);
+    fn an_entry_in_progress_does_not_turn_storing_on() {
+        let breaker = WriteBreaker::default();
+        breaker.succeeded();
+        assert_eq!(breaker.state(), None);
+        breaker.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
+        breaker.succeeded();
+        assert_eq!(breaker.admit(Tick(1)), Err(PauseReason::Full));
+        assert_eq!(breaker.admit(Tick(5_000)), Ok(()));
+        breaker.succeeded();
+        assert_eq!(breaker.state(), None);
     }
 
     #[test]
-    fn one_tries_again_and_waits_grow() {
-        let gate = WriteBreaker::default();
+    fn one_entry_tries_again_and_pauses_grow() {
+        let breaker = WriteBreaker::default();
         let full = error(rustix::io::Errno::NOSPC.raw_os_error());
-        gate.failed(&full, Tick(1_000));
-        gate.failed(&full, Tick(1_001));
-        assert_eq!(gate.admit(Tick(5_999)), Err(PauseReason::Full));
-        assert_eq!(gate.admit(Tick(6_000)), Ok(()), "one trial");
+        breaker.failed(&full, Tick(1_000));
+        breaker.failed(&full, Tick(1_001));
+        assert_eq!(breaker.admit(Tick(5_999)), Err(PauseReason::Full));
+        assert_eq!(breaker.admit(Tick(6_000)), Ok(()), "one trial");
         assert_eq!(
-            gate.admit(Tick(6_000)),
+            breaker.admit(Tick(6_000)),
             Err(PauseReason::Full),
             "and no second"
         );
-        gate.failed(&full, Tick(6_001));
+        breaker.failed(&full, Tick(6_001));
         let mut now = Tick(16_000);
-        assert_eq!(gate.state().unwrap().1, now, "twice as long");
+        assert_eq!(breaker.state().unwrap().1, now, "twice as long");
         for _ in 0..20 {
-            assert_eq!(gate.admit(now), Ok(()));
-            gate.failed(&full, now);
-            now = gate.state().unwrap().1;
+            assert_eq!(breaker.admit(now), Ok(()));
+            breaker.failed(&full, now);
+            now = breaker.state().unwrap().1;
         }
-        assert_eq!(gate.admit(now), Ok(()));
-        let waited = gate.state().unwrap().1.since(now);
+        assert_eq!(breaker.admit(now), Ok(()));
+        let waited = breaker.state().unwrap().1.since(now);
         assert_eq!(waited, LONGEST_WAIT);
-        gate.worked();
-        assert_eq!((gate.admit(now), gate.state()), (Ok(()), None));
+        breaker.succeeded();
+        assert_eq!((breaker.admit(now), breaker.state()), (Ok(()), None));
     }
 }

@@ -71,7 +71,7 @@ pub(super) enum IndexLookup {
 
 /// The limit that is reached: of all sites, or of one site, whose rows must be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Short {
+pub(super) enum ReachedLimit {
     Total,
     Site(SiteId),
 }
@@ -101,29 +101,29 @@ impl Sample {
 #[derive(Debug)]
 pub(super) struct Index {
     buckets: Vec<Vec<IndexEntry>>,
-    room: IndexLimits,
+    limits: IndexLimits,
     rows: u64,
     resident: u64,
     reserved: u64,
     /// The stored and reserved units of each site that has any.
     sites: HashMap<SiteId, u64>,
     /// The bucket at which the next search for evictions begins.
-    hand: usize,
+    next_bucket: usize,
     /// Directories below this one have been counted.
     counted: usize,
 }
 
 impl Index {
     /// An empty index; `counted` directories are known to be empty.
-    pub(super) fn new(room: IndexLimits, counted: usize) -> Self {
+    pub(super) fn new(limits: IndexLimits, counted: usize) -> Self {
         Self {
             buckets: vec![Vec::new(); BUCKETS],
-            room,
+            limits,
             rows: 0,
             resident: 0,
             reserved: 0,
             sites: HashMap::new(),
-            hand: 0,
+            next_bucket: 0,
             counted,
         }
     }
@@ -201,31 +201,31 @@ impl Index {
         }
         self.rows -= 1;
         self.resident -= u64::from(row.blocks());
-        self.leave(name.site(), u64::from(row.blocks()));
+        self.subtract(name.site(), u64::from(row.blocks()));
         true
     }
 
     /// Reserves space, or returns the limit that prevents it.
-    pub(super) fn try_reserve(&mut self, site: SiteId, blocks: u32) -> Result<(), Short> {
+    pub(super) fn try_reserve(&mut self, site: SiteId, blocks: u32) -> Result<(), ReachedLimit> {
         let blocks = u64::from(blocks);
         let of_site = self.sites.get(&site).copied().unwrap_or(0) + blocks;
-        if of_site > self.room.site {
-            return Err(Short::Site(site));
+        if of_site > self.limits.site {
+            return Err(ReachedLimit::Site(site));
         }
-        if self.resident + self.reserved + blocks > self.room.total {
-            return Err(Short::Total);
+        if self.resident + self.reserved + blocks > self.limits.total {
+            return Err(ReachedLimit::Total);
         }
         self.reserved += blocks;
         self.sites.insert(site, of_site);
         Ok(())
     }
 
-    pub(super) fn give_back(&mut self, site: SiteId, blocks: u32) {
+    pub(super) fn release_units(&mut self, site: SiteId, blocks: u32) {
         self.reserved -= u64::from(blocks);
-        self.leave(site, u64::from(blocks));
+        self.subtract(site, u64::from(blocks));
     }
 
-    fn leave(&mut self, site: SiteId, blocks: u64) {
+    fn subtract(&mut self, site: SiteId, blocks: u64) {
         if let Some(sum) = self.sites.get_mut(&site) {
             *sum -= blocks;
             if *sum == 0 {
@@ -235,16 +235,16 @@ impl Index {
     }
 
     /// Continues a search by a bounded number of directories. If one site is over its limit, only its rows are considered.
-    pub(super) fn sample(&mut self, sample: &mut Sample, short: Short, second: u32) {
+    pub(super) fn sample(&mut self, sample: &mut Sample, reached: ReachedLimit, second: u32) {
         for _ in 0..BUCKETS_AT_ONCE {
             if sample.is_enough() {
                 return;
             }
-            let wanted = |row: &&IndexEntry| match short {
-                Short::Total => true,
-                Short::Site(site) => row.name.site() == site,
+            let wanted = |row: &&IndexEntry| match reached {
+                ReachedLimit::Total => true,
+                ReachedLimit::Site(site) => row.name.site() == site,
             };
-            for row in self.buckets[self.hand].iter().filter(wanted) {
+            for row in self.buckets[self.next_bucket].iter().filter(wanted) {
                 sample.rows += 1;
                 let staler = sample
                     .best
@@ -254,7 +254,7 @@ impl Index {
                 }
             }
             sample.buckets += 1;
-            self.hand = (self.hand + 1) % BUCKETS;
+            self.next_bucket = (self.next_bucket + 1) % BUCKETS;
         }
     }
 
@@ -270,7 +270,7 @@ impl Index {
 
     /// Whether the limit is exceeded, as after it was lowered.
     pub(super) fn is_over(&self) -> bool {
-        self.resident + self.reserved > self.room.total
+        self.resident + self.reserved > self.limits.total
     }
 
     pub(super) fn rows(&self) -> u64 {

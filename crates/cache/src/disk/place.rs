@@ -35,7 +35,7 @@ pub(super) struct OpenedDirectory {
     pub(super) lock: File,
     pub(super) before: Before,
     /// Why the key could not be written. Until it is written, stored entries are valid only in this process.
-    pub(super) unwritten: Option<io::Error>,
+    pub(super) key_error: Option<io::Error>,
 }
 
 /// The entries from previous processes.
@@ -60,20 +60,20 @@ impl CacheDirectory {
         let kept = std::fs::read(place.key_file())
             .ok()
             .and_then(|bytes| parse_key(&bytes, generation));
-        let mut unwritten = None;
+        let mut key_error = None;
         let before = if let Some(key) = kept {
             place.key = key;
             Before::Entries(place.take_snapshot())
         } else {
-            place.set_aside(&place.entries())?;
+            place.move_aside(&place.entries())?;
             remove_if_there(&place.snapshot())?;
             // Even if the disk is full, the cache can be used until the next start.
-            unwritten = place.write_key(generation).err();
+            key_error = place.write_key(generation).err();
             Before::Nothing
         };
         // If these fail, the disk can still be read. The first entry to be stored reports the error.
         if is_occupied(&place.temporaries()) {
-            let _ = place.set_aside(&place.temporaries());
+            let _ = place.move_aside(&place.temporaries());
         }
         let _ = DirBuilder::new().mode(0o700).create(place.temporaries());
         Ok(OpenedDirectory {
@@ -81,7 +81,7 @@ impl CacheDirectory {
             place,
             lock,
             before,
-            unwritten,
+            key_error,
         })
     }
 
@@ -100,7 +100,7 @@ impl CacheDirectory {
         std::fs::rename(&fresh, self.key_file())
     }
 
-    fn set_aside(&self, dir: &Path) -> io::Result<()> {
+    fn move_aside(&self, dir: &Path) -> io::Result<()> {
         let number = u128::from_le_bytes(random());
         let aside = self.root.join(format!("{OLD}{number:032x}"));
         match std::fs::rename(dir, aside) {
@@ -124,7 +124,7 @@ impl CacheDirectory {
                 .file_name()
                 .as_encoded_bytes()
                 .starts_with(OLD.as_bytes());
-            if is_old && !clear(&entry.path(), limit, DEEPEST)? {
+            if is_old && !clear(&entry.path(), limit, MAX_DEPTH)? {
                 return Ok(false);
             }
         }
@@ -208,7 +208,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 const KEY_MAGIC: [u8; 8] = *b"GLYKEY1\n";
 const OLD: &str = "old-";
 /// The depth of the tree: two levels of directories, and the files.
-const DEEPEST: usize = 3;
+const MAX_DEPTH: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_goes_bit_by_bit() {
+    fn moved_aside_files_are_removed_in_steps() {
         let dir = tempfile::tempdir().unwrap();
         let place = CacheDirectory::open(dir.path(), [1; 16]).unwrap().place;
         for bucket in 0..20 {

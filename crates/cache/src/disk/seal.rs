@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_nothing_else_is_one() {
+    fn names_are_parsed_and_other_texts_are_rejected() {
         let seal = DirectoryKey::new([7; 16]);
         let site = seal.site("a.test");
         let name = seal.name(site, b"/a");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_key_site_and_page_make_the_name() {
+    fn names_depend_on_key_site_and_page() {
         let seal = DirectoryKey::new([7; 16]);
         let other = DirectoryKey::new([8; 16]);
         let site = seal.site("a.test");

@@ -95,22 +95,22 @@ impl Disk {
             seal,
             lock,
             before,
-            unwritten,
+            key_error,
         } = CacheDirectory::open(dir, generation)?;
-        let gate = WriteBreaker::default();
-        if let Some(error) = &unwritten {
-            gate.failed(error, now.tick);
+        let breaker = WriteBreaker::default();
+        if let Some(error) = &key_error {
+            breaker.failed(error, now.tick);
         }
-        let room = IndexLimits {
+        let index_limits = IndexLimits {
             total: limits.bytes / UNIT,
             site: limits.site_bytes.unwrap_or(u64::MAX) / UNIT,
         };
         let second = moment::wall_seconds(now.wall);
         let index = match before {
-            Before::Nothing => Index::new(room, BUCKETS),
+            Before::Nothing => Index::new(index_limits, BUCKETS),
             Before::Entries(snapshot) => snapshot
-                .and_then(|bytes| snapshot::read(&bytes, room, generation, second, &seal))
-                .unwrap_or_else(|| Index::new(room, 0)),
+                .and_then(|bytes| snapshot::read(&bytes, index_limits, generation, second, &seal))
+                .unwrap_or_else(|| Index::new(index_limits, 0)),
         };
         let shared = DiskShared {
             limits: DiskLimits {
@@ -125,14 +125,14 @@ impl Disk {
             place,
             lock,
             files: DiskFiles::default(),
-            gate,
+            breaker,
             index: Mutex::new(index),
             writers: std::array::from_fn(|_| Mutex::new(())),
             temporaries: AtomicU64::new(0),
             sweep_hand: AtomicUsize::new(0),
             synced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            is_keyed: AtomicBool::new(unwritten.is_none()),
+            is_keyed: AtomicBool::new(key_error.is_none()),
             counters: Counters::default(),
         };
         Ok(Self {
@@ -206,7 +206,7 @@ impl Disk {
         if self.shared.closed.load(Ordering::Relaxed) {
             return Health::Closed;
         }
-        match self.shared.gate.state() {
+        match self.shared.breaker.state() {
             Some((reason, retry_at)) => Health::Off { reason, retry_at },
             None if self.shared.index().is_whole() => Health::Storing,
             None => Health::Scanning,
@@ -258,7 +258,7 @@ pub(super) struct DiskShared {
     /// The directory itself, locked.
     pub(super) lock: File,
     pub(super) files: DiskFiles,
-    pub(super) gate: WriteBreaker,
+    pub(super) breaker: WriteBreaker,
     /// Locked after a name's lock if both are needed, and held for a few lines.
     index: Mutex<Index>,
     /// One change of a name at a time: installing, removing or counting its file. Held during the system calls.
@@ -308,7 +308,7 @@ impl DiskShared {
 
     pub(super) fn read_failed(&self, error: &io::Error) {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
-        self.gate.read_failed(error, self.now());
+        self.breaker.read_failed(error, self.now());
     }
 
     pub(super) fn forget_if_gone(&self, name: &FileName) {

@@ -54,7 +54,7 @@ pub(super) fn write(
 /// was set back in the meantime.
 pub(super) fn read(
     bytes: &[u8],
-    room: IndexLimits,
+    limits: IndexLimits,
     generation: [u8; 16],
     second: u32,
     seal: &DirectoryKey,
@@ -70,7 +70,7 @@ pub(super) fn read(
         return None;
     }
     let set_back = closed.saturating_sub(second);
-    let mut index = Index::new(room, BUCKETS);
+    let mut index = Index::new(limits, BUCKETS);
     let mut last = None;
     for packed in rows {
         let blocks = u32::from_le_bytes(*packed[16..].first_chunk()?);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_means_scan() {
+    fn an_unexpected_snapshot_is_rejected() {
         let whole = written(3);
         for at in 0..whole.len() {
             let mut flipped = whole.clone();

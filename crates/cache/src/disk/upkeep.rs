@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use super::index::{IndexEntry, IndexLookup, Sample, Short, units};
+use super::index::{IndexEntry, IndexLookup, ReachedLimit, Sample, units};
 use super::layout::FIXED;
 use super::moment::{DiskClock, wall_seconds};
 use super::read::Miss;
@@ -165,11 +165,11 @@ impl DiskShared {
     /// Reserves units for a site. Evicts the entries that have been unused for the longest time if needed.
     pub(super) fn reserve(&self, site: SiteId, units: u32) -> Result<(), NotStored> {
         for _ in 0..EVICTIONS_AT_ONCE {
-            let short = match self.index().try_reserve(site, units) {
+            let reached = match self.index().try_reserve(site, units) {
                 Ok(()) => return Ok(()),
-                Err(short) => short,
+                Err(reached) => reached,
             };
-            let victim = self.victim(short).ok_or(NotStored::NoRoom)?;
+            let victim = self.victim(reached).ok_or(NotStored::NoRoom)?;
             self.evict(&victim)?;
         }
         Err(NotStored::NoRoom)
@@ -179,7 +179,7 @@ impl DiskShared {
     fn shrink(&self) -> u64 {
         let mut removed = 0;
         while removed < SHRINK_AT_ONCE && self.index().is_over() {
-            match self.victim(Short::Total) {
+            match self.victim(ReachedLimit::Total) {
                 Some(victim) if self.evict(&victim).is_ok() => removed += 1,
                 _ => break,
             }
@@ -187,11 +187,11 @@ impl DiskShared {
         removed
     }
 
-    fn victim(&self, short: Short) -> Option<IndexEntry> {
+    fn victim(&self, reached: ReachedLimit) -> Option<IndexEntry> {
         let second = self.second();
         let mut sample = Sample::default();
         while !sample.is_enough() {
-            self.index().sample(&mut sample, short, second);
+            self.index().sample(&mut sample, reached, second);
         }
         sample.best
     }

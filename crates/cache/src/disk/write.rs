@@ -54,7 +54,7 @@ impl Disk {
         let name = self.shared.seal.name(site.id, entry.key.bytes());
         let outcome = self.shared.put(site, &name, entry, now);
         if outcome.is_err_and(|why| why != NotStored::Superseded) {
-            self.shared.forget_older(&name, entry.born);
+            self.shared.remove_older_file(&name, entry.born);
         }
         outcome
     }
@@ -76,7 +76,7 @@ impl Disk {
     /// completely and was not passed to [`Disk::put`] or [`EntryWriter::commit`], which do this themselves.
     pub fn remove_older(&self, site: SiteName, key_bytes: &[u8], born: u64) {
         let name = self.shared.seal.name(site.id, key_bytes);
-        self.shared.forget_older(&name, born);
+        self.shared.remove_older_file(&name, born);
     }
 }
 
@@ -96,7 +96,7 @@ impl DiskShared {
             header: file.len(),
             body,
         };
-        let space = Space::reserve(self, site.id, &layout)?;
+        let space = SpaceReservation::reserve(self, site.id, &layout)?;
         let table = layout::table(bytes, &self.seal);
         layout::seal_header(&mut file, layout.body, &table, &self.seal);
         let temporary = Temporary::create(self)?;
@@ -110,7 +110,7 @@ impl DiskShared {
             temporary.write(bytes, layout.header as u64)?;
             temporary.write(&table, layout.table_at())?;
         }
-        self.land(name, entry.born, &layout, temporary, space)
+        self.install(name, entry.born, &layout, temporary, space)
     }
 
     /// Whether a body of this length may be stored now.
@@ -123,7 +123,7 @@ impl DiskShared {
             return Err(NotStored::Scanning);
         }
         self.check_size(body)?;
-        self.gate.admit(now.tick).map_err(NotStored::Off)?;
+        self.breaker.admit(now.tick).map_err(NotStored::Off)?;
         // Before the directory grows, the removal of the snapshot must be as durable as later changes: after a power failure, a
         // snapshot without them must not reappear.
         if !self.synced.load(Ordering::Relaxed) {
@@ -162,13 +162,13 @@ impl DiskShared {
     }
 
     /// Renames a complete file to its final name, unless the existing file has a greater `born`.
-    fn land(
+    fn install(
         &self,
         name: &FileName,
         born: u64,
         layout: &Layout,
         mut temporary: Temporary,
-        mut space: Space,
+        mut space: SpaceReservation,
     ) -> Result<(), NotStored> {
         let writer = self.writer(name);
         if self.closed.load(Ordering::Relaxed) {
@@ -176,7 +176,7 @@ impl DiskShared {
         }
         if self.is_resident(name) && self.born(name).is_some_and(|there| there > born) {
             // The file was written, so the disk works.
-            self.gate.worked();
+            self.breaker.succeeded();
             return Err(NotStored::Superseded);
         }
         let place = self.place.file(name);
@@ -189,15 +189,15 @@ impl DiskShared {
                 .and_then(|()| self.files.rename(&temporary.path, &place));
         }
         renamed.map_err(|error| self.failed(&error))?;
-        temporary.landed = true;
+        temporary.installed = true;
         space.settle(name, layout);
         drop(writer);
-        self.gate.worked();
+        self.breaker.succeeded();
         Ok(())
     }
 
     /// Removes the file of a name unless it is newer than the entry that could not be stored.
-    fn forget_older(&self, name: &FileName, born: u64) {
+    fn remove_older_file(&self, name: &FileName, born: u64) {
         if self.index().find(name) == IndexLookup::Absent {
             return;
         }
@@ -213,7 +213,7 @@ impl DiskShared {
 
     /// Records an error of the disk.
     pub(super) fn failed(&self, error: &io::Error) -> NotStored {
-        NotStored::Off(self.gate.failed(error, self.now()))
+        NotStored::Off(self.breaker.failed(error, self.now()))
     }
 }
 
@@ -230,7 +230,7 @@ pub struct EntryWriter {
     written: u64,
     table: Vec<u8>,
     /// `None` after a failure.
-    open: Option<(Temporary, Space)>,
+    open: Option<(Temporary, SpaceReservation)>,
     failure: Option<NotStored>,
 }
 
@@ -250,7 +250,7 @@ impl EntryWriter {
             header: header.len(),
             body,
         };
-        let space = Space::reserve(shared, site.id, &layout)?;
+        let space = SpaceReservation::reserve(shared, site.id, &layout)?;
         let temporary = Temporary::create(shared)?;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -290,7 +290,7 @@ impl EntryWriter {
         // An incomplete body does not make the existing entry obsolete.
         let is_newer = |why| !matches!(why, NotStored::Superseded | NotStored::Incomplete);
         if outcome.is_err_and(is_newer) {
-            self.shared.forget_older(&self.name, self.born);
+            self.shared.remove_older_file(&self.name, self.born);
         }
         outcome
     }
@@ -314,7 +314,7 @@ impl EntryWriter {
         temporary.write(&self.table, layout.table_at())?;
         temporary.write(&self.header, 0)?;
         self.shared
-            .land(&self.name, self.born, &layout, temporary, space)
+            .install(&self.name, self.born, &layout, temporary, space)
     }
 
     fn flush(&mut self) -> Result<(), NotStored> {
@@ -362,7 +362,7 @@ struct Temporary {
     shared: Arc<DiskShared>,
     path: PathBuf,
     file: File,
-    landed: bool,
+    installed: bool,
 }
 
 impl Temporary {
@@ -380,7 +380,7 @@ impl Temporary {
             file: created.map_err(|error| shared.failed(&error))?,
             shared: Arc::clone(shared),
             path,
-            landed: false,
+            installed: false,
         })
     }
 
@@ -394,7 +394,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if !self.landed {
+        if !self.installed {
             // A leftover file is removed at the next start.
             let _ = self.shared.files.remove(&self.path);
         }
@@ -402,13 +402,13 @@ impl Drop for Temporary {
 }
 
 /// Space reserved for one file. Released unless it became a row.
-struct Space {
+struct SpaceReservation {
     shared: Arc<DiskShared>,
     site: SiteId,
     units: u32,
 }
 
-impl Space {
+impl SpaceReservation {
     fn reserve(shared: &Arc<DiskShared>, site: SiteId, layout: &Layout) -> Result<Self, NotStored> {
         let units = units(layout.total());
         shared.reserve(site, units)?;
@@ -439,16 +439,16 @@ impl Space {
     fn settle(&mut self, name: &FileName, layout: &Layout) {
         let second = self.shared.second();
         let mut index = self.shared.index();
-        index.give_back(self.site, self.units);
+        index.release_units(self.site, self.units);
         self.units = 0;
         index.insert(IndexEntry::new(*name, units(layout.total()), second));
     }
 }
 
-impl Drop for Space {
+impl Drop for SpaceReservation {
     fn drop(&mut self) {
         if self.units > 0 {
-            self.shared.index().give_back(self.site, self.units);
+            self.shared.index().release_units(self.site, self.units);
         }
     }
 }

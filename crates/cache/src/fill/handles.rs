@@ -21,7 +21,7 @@ pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) 
     let writer = FillWriter {
         shared: Arc::clone(&shared),
         ending: DropAction::Abort,
-        held: None,
+        delayed: None,
     };
     (writer, Arc::new(Fill { shared }))
 }
@@ -79,7 +79,7 @@ pub struct FillWriter {
     shared: Arc<FillShared>,
     ending: DropAction,
     /// See [`FillWriter::hold`].
-    held: Option<HeldWakers>,
+    delayed: Option<HeldWakers>,
 }
 
 /// What dropping the writer does.
@@ -93,20 +93,20 @@ impl FillWriter {
     /// Delays waking readers until [`FillWriter::release`], the end, or a wait for readers. Readers see new parts all the same.
     /// So parts that arrive together wake another thread once. The caller must release before it waits for anything else.
     pub fn hold(&mut self) {
-        self.held.get_or_insert_default();
+        self.delayed.get_or_insert_default();
     }
 
     /// Wakes the readers whose wakeup was delayed, and ends the delay.
     pub fn release(&mut self) {
-        self.held = None;
+        self.delayed = None;
     }
 
     fn with<T>(&mut self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
-        let held = &mut self.held;
+        let delayed = &mut self.delayed;
         self.shared.with(|state, after| {
             let result = step(state, after);
-            if let Some(held) = held {
-                held.take_from(after);
+            if let Some(delayed) = delayed {
+                delayed.take_from(after);
             }
             result
         })
@@ -123,7 +123,11 @@ impl FillWriter {
     pub async fn push(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
         self.with(|state, after| state.push(chunk, after))?;
         self.release();
-        poll_fn(|cx| self.shared.with(|state, after| state.poll_room(cx, after))).await
+        poll_fn(|cx| {
+            self.shared
+                .with(|state, after| state.poll_window(cx, after))
+        })
+        .await
     }
 
     /// Appends bytes without waiting. The caller checks [`FillWriter::backlog`] first.
@@ -240,7 +244,7 @@ impl FillReader {
 impl Drop for FillReader {
     fn drop(&mut self) {
         self.shared
-            .with(|state, after| state.leave(self.slot, after));
+            .with(|state, after| state.remove_reader(self.slot, after));
     }
 }
 

@@ -37,8 +37,8 @@ pub(super) struct FillState {
     /// Whether a handle exists by which readers can join.
     is_joinable: bool,
     /// Wakers of the writer: waiting for the backlog to shrink, and waiting for the readers to leave.
-    room: Vec<Waker>,
-    gone: Vec<Waker>,
+    backlog_wakers: Vec<Waker>,
+    readers_gone_wakers: Vec<Waker>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,10 @@ enum Mode {
     /// Before the head.
     Undecided(Option<Keep>),
     /// All bytes, reserved from the budget.
-    Kept { keep: Keep, paid: Reservation },
+    Kept {
+        keep: Keep,
+        reservation: Reservation,
+    },
     /// The bytes that the slowest reader has not read yet. The backlog of a fill that exceeded its limit stays reserved.
     Window(Option<Reservation>),
 }
@@ -71,8 +74,8 @@ impl FillState {
             wanted: 0,
             readers: Readers::default(),
             is_joinable: true,
-            room: Vec::new(),
-            gone: Vec::new(),
+            backlog_wakers: Vec::new(),
+            readers_gone_wakers: Vec::new(),
         }
     }
 
@@ -92,7 +95,7 @@ impl FillState {
             // If the length is known, all of it is reserved here, so that a transfer in progress is not aborted midway.
             FillSharing::Shared { .. } => {
                 match keep.and_then(|keep| Some((reserve(&keep, head.length)?, keep))) {
-                    Some((paid, keep)) => Mode::Kept { keep, paid },
+                    Some((reservation, keep)) => Mode::Kept { keep, reservation },
                     None => Mode::Window(None),
                 }
             }
@@ -111,7 +114,7 @@ impl FillState {
             return Ok(());
         }
         self.length += bytes.len() as u64;
-        self.pay(after);
+        self.reserve_received(after);
         self.chunks.push_back(Chunk {
             end: self.length,
             bytes,
@@ -125,7 +128,7 @@ impl FillState {
     }
 
     /// Waits until the backlog is below the window of the fill.
-    pub(super) fn poll_room(
+    pub(super) fn poll_window(
         &mut self,
         cx: &Context<'_>,
         after: &mut After,
@@ -152,7 +155,7 @@ impl FillState {
         if self.backlog() < self.wanted {
             return Poll::Ready(Ok(()));
         }
-        register(&mut self.room, cx, after);
+        register(&mut self.backlog_wakers, cx, after);
         Poll::Pending
     }
 
@@ -160,7 +163,7 @@ impl FillState {
         if self.is_unread() {
             return Poll::Ready(());
         }
-        register(&mut self.gone, cx, after);
+        register(&mut self.readers_gone_wakers, cx, after);
         Poll::Pending
     }
 
@@ -203,8 +206,8 @@ impl FillState {
                 bytes: whole,
             });
         }
-        if let Mode::Kept { paid, .. } = &mut self.mode {
-            paid.shrink_to(0);
+        if let Mode::Kept { reservation, .. } = &mut self.mode {
+            reservation.shrink_to(0);
         }
     }
 
@@ -286,13 +289,13 @@ impl FillState {
         let left = usize::try_from(chunk.end - position).unwrap_or(usize::MAX);
         let bytes = chunk.bytes.slice(chunk.bytes.len().saturating_sub(left)..);
         self.readers.advance(slot, chunk.end);
-        self.make_room(after);
+        self.advance_window(after);
         Ok(FillRead::Chunk(bytes))
     }
 
-    pub(super) fn leave(&mut self, slot: usize, after: &mut After) {
+    pub(super) fn remove_reader(&mut self, slot: usize, after: &mut After) {
         self.readers.remove(slot, after);
-        self.make_room(after);
+        self.advance_window(after);
         self.wake_writer_if_gone(after);
     }
 
@@ -303,8 +306,8 @@ impl FillState {
     }
 
     pub(super) fn has_all(&self) -> bool {
-        let promised = self.head.as_ref().and_then(|head| head.length);
-        self.has_ended() || promised.is_some_and(|promised| self.length >= promised)
+        let announced = self.head.as_ref().and_then(|head| head.length);
+        self.has_ended() || announced.is_some_and(|announced| self.length >= announced)
     }
 
     pub(super) fn whole_length(&self) -> Option<u64> {
@@ -352,35 +355,35 @@ impl FillState {
     // Keeping and dropping bytes.
 
     /// Reserves all bytes up to `length`. If that fails, the fill becomes a window.
-    fn pay(&mut self, after: &mut After) {
-        let Mode::Kept { keep, paid } = &mut self.mode else {
+    fn reserve_received(&mut self, after: &mut After) {
+        let Mode::Kept { keep, reservation } = &mut self.mode else {
             return;
         };
-        let missing = self.length.saturating_sub(paid.bytes());
-        if self.length <= keep.max_bytes && paid.try_grow(missing).is_ok() {
+        let missing = self.length.saturating_sub(reservation.bytes());
+        if self.length <= keep.max_bytes && reservation.try_grow(missing).is_ok() {
             return;
         }
-        if let Mode::Kept { paid, .. } = mem::replace(&mut self.mode, Mode::Window(None)) {
-            self.mode = Mode::Window(Some(paid));
+        if let Mode::Kept { reservation, .. } = mem::replace(&mut self.mode, Mode::Window(None)) {
+            self.mode = Mode::Window(Some(reservation));
         }
         self.trim(after);
         self.wake_writer_if_gone(after);
     }
 
     /// Called after a reader advanced or left: drops the bytes that all readers have read, and wakes the writer if it can continue.
-    fn make_room(&mut self, after: &mut After) {
+    fn advance_window(&mut self, after: &mut After) {
         self.trim(after);
         // Checked last, because it visits every reader, and a kept fill may have thousands.
-        if !self.room.is_empty() && self.backlog() < self.wanted {
-            after.wake.append(&mut self.room);
+        if !self.backlog_wakers.is_empty() && self.backlog() < self.wanted {
+            after.wake.append(&mut self.backlog_wakers);
         }
     }
 
     fn trim(&mut self, after: &mut After) {
-        let Mode::Window(paid) = &mut self.mode else {
+        let Mode::Window(reservation) = &mut self.mode else {
             return;
         };
-        let had_by_all = match self.readers.slowest() {
+        let read_by_all = match self.readers.slowest() {
             Some(slowest) => slowest,
             None if self.readers.had_any() || !self.is_joinable => self.length,
             None => 0,
@@ -388,14 +391,14 @@ impl FillState {
         while self
             .chunks
             .front()
-            .is_some_and(|chunk| chunk.end <= had_by_all)
+            .is_some_and(|chunk| chunk.end <= read_by_all)
         {
             after.drop_chunks.extend(self.chunks.pop_front());
         }
-        if let Some(paid) = paid {
+        if let Some(reservation) = reservation {
             let first = self.chunks.front();
             let start = first.map_or(self.length, |chunk| chunk.end - chunk.bytes.len() as u64);
-            paid.shrink_to(self.length - start);
+            reservation.shrink_to(self.length - start);
         }
     }
 
@@ -406,8 +409,8 @@ impl FillState {
     }
 
     fn wake_writer(&mut self, after: &mut After) {
-        after.wake.append(&mut self.room);
-        after.wake.append(&mut self.gone);
+        after.wake.append(&mut self.backlog_wakers);
+        after.wake.append(&mut self.readers_gone_wakers);
     }
 }
 

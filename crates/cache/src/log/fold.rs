@@ -224,17 +224,17 @@ mod tests {
         let pages = tags
             .iter()
             .flat_map(|tags| (0..90).map(|born| entry("a.test", "/p", tags, born)));
-        let standings = pages.map(|page| match purge_table.prove(&page) {
+        let validities = pages.map(|page| match purge_table.prove(&page) {
             Validity::Valid => 0,
             Validity::SoftPurged => 1,
             Validity::Outdated | Validity::Purged | Validity::Unknown => 2,
         });
-        standings.collect()
+        validities.collect()
     }
 
     proptest! {
         #[test]
-        fn folding_says_the_same_and_above_the_limit_no_less(purges in purges(), limit in 0..10usize) {
+        fn folding_purges_the_same_and_above_the_limit_no_less(purges in purges(), limit in 0..10usize) {
             let before = severities(&purges);
             prop_assert_eq!(&before, &severities(&fold(purges.clone(), 100, now())));
             let folded = fold(purges, limit, now());

@@ -193,7 +193,7 @@ pub(super) fn push_purge(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, purg
         Strength::Soft => 0,
         Strength::Hard => 1,
     };
-    let kind = [ORDER, strength, fields.scope, fields.given()];
+    let kind = [PURGE, strength, fields.scope, fields.given()];
     push(
         out,
         kind,
@@ -324,7 +324,7 @@ pub(super) const TEXT_BYTES: usize = 64 * 1024;
 /// The maximum length of a valid record.
 pub(super) const MAX_RECORD: usize = 2 * TEXT_BYTES;
 
-pub(super) const ORDER: u8 = 1;
+pub(super) const PURGE: u8 = 1;
 pub(super) const START: u8 = 2;
 
 pub(super) const SITE: u8 = 0;

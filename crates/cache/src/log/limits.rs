@@ -10,7 +10,7 @@ pub(super) struct LogLimits {
     /// The number of purges that compaction keeps exactly. The file is also compacted above twice as many records.
     pub(super) records: usize,
     /// A larger file is not read. Compaction keeps the file far below.
-    pub(super) believed_bytes: usize,
+    pub(super) max_file_bytes: usize,
     /// The maximum size of queued purges: some ten thousand.
     pub(super) queue_bytes: usize,
     /// The pause between two attempts to create a lost log again.
@@ -22,7 +22,7 @@ impl Default for LogLimits {
         Self {
             file_bytes: 4 << 20,
             records: 20_000,
-            believed_bytes: 256 << 20,
+            max_file_bytes: 256 << 20,
             queue_bytes: 4 << 20,
             retry: Duration::from_secs(1),
         }

@@ -17,7 +17,7 @@ use super::queue::{LogShared, LogStatus};
 use super::scan::{Scanned, scan};
 use super::ticket::{Durability, DurableTicket, Restart};
 use super::writer::{
-    Failed, LogFileState, LogWriterThread, NameDurability, OpenLogFile, replace, take_away,
+    InstallError, LogFileState, LogWriterThread, NameDurability, OpenLogFile, remove_log, replace,
 };
 use crate::purge_table::PurgeTable;
 
@@ -131,7 +131,7 @@ impl PurgeLog {
         if let Some(writer) = writer {
             // If the thread panicked, all waiters have been notified.
             let _ = writer.join();
-            self.shared.bury(Restart::MayForget);
+            self.shared.fail_queue(Restart::MayForget);
         }
     }
 
@@ -179,11 +179,11 @@ impl PurgeLog {
             ),
             Err(failed) => {
                 let (error, before) = match failed {
-                    Failed::Unnamed(error) => (error, names),
-                    Failed::Named(error) => (error, NameDurability::InDoubt),
+                    InstallError::Unnamed(error) => (error, names),
+                    InstallError::Named(error) => (error, NameDurability::InDoubt),
                 };
                 let restart;
-                (restart, names) = take_away(&*files, before);
+                (restart, names) = remove_log(&*files, before);
                 if restart == Restart::MayForget {
                     // The next run may find the log of the last one, and assign the numbers of this run again.
                     generation = fresh()?;
@@ -245,7 +245,7 @@ const GAP: u64 = 1 << 32;
 
 /// The contents of the log, if they are valid.
 fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<Scanned>, LogContents) {
-    let bytes = match files.read(NAME, limits.believed_bytes) {
+    let bytes = match files.read(NAME, limits.max_file_bytes) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return (None, LogContents::Nothing);

@@ -23,7 +23,7 @@ pub(super) struct LogShared {
     limit: usize,
     queue: Mutex<LogQueue>,
     /// Notified when a record was added or the log is being closed.
-    arrived: Condvar,
+    changed: Condvar,
     /// Written by the writer.
     status: Mutex<LogStatus>,
 }
@@ -40,7 +40,7 @@ struct LogQueue {
     batch: LogBatch,
     /// The highest number of each site that ever had a purge. Never decreases.
     highest: BTreeMap<Arc<str>, RecordStamp>,
-    life: QueueLifecycle,
+    lifecycle: QueueLifecycle,
 }
 
 /// Whether a writer reads the queue.
@@ -105,9 +105,9 @@ impl LogShared {
             queue: Mutex::new(LogQueue {
                 batch: LogBatch::default(),
                 highest: highest.collect(),
-                life: QueueLifecycle::Running,
+                lifecycle: QueueLifecycle::Running,
             }),
-            arrived: Condvar::new(),
+            changed: Condvar::new(),
             status: Mutex::new(status),
         }
     }
@@ -129,7 +129,7 @@ impl LogShared {
             None => Arc::from(site),
         };
         queue.highest.insert(Arc::clone(&name), stamp);
-        if let QueueLifecycle::Dead(restart) = queue.life {
+        if let QueueLifecycle::Dead(restart) = queue.lifecycle {
             let round = Arc::new(SyncRound::default());
             round.finish(writer_died(restart));
             return round.ticket();
@@ -146,20 +146,20 @@ impl LogShared {
 
     /// Wakes the writer after a record was added.
     pub(super) fn wake(&self) {
-        self.arrived.notify_one();
+        self.changed.notify_one();
     }
 
     /// Makes the writer end when the queue is empty.
     pub(super) fn close(&self) {
-        self.lock().life = QueueLifecycle::Closing;
-        self.arrived.notify_one();
+        self.lock().lifecycle = QueueLifecycle::Closing;
+        self.changed.notify_one();
     }
 
     /// Fails the queue, because the writer has ended.
-    pub(super) fn bury(&self, restart: Restart) {
+    pub(super) fn fail_queue(&self, restart: Restart) {
         let batch = {
             let mut queue = self.lock();
-            queue.life = QueueLifecycle::Dead(restart);
+            queue.lifecycle = QueueLifecycle::Dead(restart);
             mem::take(&mut queue.batch)
         };
         self.set_status(|status| status.durability = writer_died(restart));
@@ -169,24 +169,24 @@ impl LogShared {
     /// Waits for records, at most for `patience`, and removes all of them from the queue. `None`: the log is closed.
     pub(super) fn take(&self, patience: Option<Duration>) -> Option<LogBatch> {
         let mut queue = self.lock();
-        if queue.batch.is_empty() && queue.life == QueueLifecycle::Running {
+        if queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running {
             let idle = |queue: &mut LogQueue| {
-                queue.batch.is_empty() && queue.life == QueueLifecycle::Running
+                queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running
             };
             queue = match patience {
                 None => self
-                    .arrived
+                    .changed
                     .wait_while(queue, idle)
                     .unwrap_or_else(PoisonError::into_inner),
                 Some(patience) => {
-                    self.arrived
+                    self.changed
                         .wait_timeout_while(queue, patience, idle)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
                 }
             };
         }
-        if queue.batch.is_empty() && queue.life != QueueLifecycle::Running {
+        if queue.batch.is_empty() && queue.lifecycle != QueueLifecycle::Running {
             return None;
         }
         Some(mem::take(&mut queue.batch))

@@ -10,7 +10,7 @@ use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 
 use super::format::{
     Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, Logged,
-    MAGIC, MARK_AT, MAX_RECORD, ORDER, PATTERN, PREFIX, QUERY_GIVEN, RECORD_BYTES, SITE, START,
+    MAGIC, MARK_AT, MAX_RECORD, PATTERN, PREFIX, PURGE, QUERY_GIVEN, RECORD_BYTES, SITE, START,
     Start, TAG, TEXTS_AT, URL, VERSION, length_at, mark, time, u64_at,
 };
 
@@ -136,7 +136,7 @@ impl RecordReader {
         let number = u64_at(record, 32).ok_or(Wrong::Record)?;
         let at = time(u64_at(record, 40).ok_or(Wrong::Record)?);
         match record[8] {
-            ORDER => {
+            PURGE => {
                 let (site, purge) = read_purge(record).ok_or(Wrong::Record)?;
                 self.numbers.advance(&site, number)?;
                 self.purges.push(Logged {

@@ -34,10 +34,10 @@ pub(super) struct LogWriterThread {
 /// The file, if it can be written.
 pub(super) enum LogFileState {
     Writing(OpenLogFile),
-    /// There is no file. The next attempt to create one is at `again`.
+    /// There is no file. The next attempt to create one is at `retry_at`.
     Lost {
         loss: Loss,
-        again: Instant,
+        retry_at: Instant,
     },
 }
 
@@ -49,11 +49,11 @@ impl LogFileState {
         limits: LogLimits,
     ) -> (Self, Durability) {
         let loss = Loss { reason, restart };
-        let again = Instant::now() + limits.retry;
+        let retry_at = Instant::now() + limits.retry;
         (
             Self::Lost {
                 loss: loss.clone(),
-                again,
+                retry_at,
             },
             Durability::Lost(loss),
         )
@@ -67,12 +67,12 @@ pub(super) struct OpenLogFile {
     records: usize,
     header: Chain,
     chain: Chain,
-    due: Due,
+    compact_above: CompactionSizes,
 }
 
 /// The size at which the file is compacted.
 #[derive(Clone, Copy)]
-struct Due {
+struct CompactionSizes {
     bytes: u64,
     records: usize,
 }
@@ -88,7 +88,7 @@ impl OpenLogFile {
             records: image.records,
             header: image.header(),
             chain: image.chain,
-            due: Due {
+            compact_above: CompactionSizes {
                 bytes: limits.file_bytes.max(length.saturating_mul(2)),
                 records: limits.records.max(image.records).saturating_mul(2),
             },
@@ -114,8 +114,8 @@ impl OpenLogFile {
         let _ = self.file.write_at(&bytes, MARK_AT as u64);
     }
 
-    fn is_due(&self) -> bool {
-        self.length > self.due.bytes || self.records > self.due.records
+    fn needs_compaction(&self) -> bool {
+        self.length > self.compact_above.bytes || self.records > self.compact_above.records
     }
 }
 
@@ -123,24 +123,24 @@ impl LogWriterThread {
     /// Runs until the log is closed and the queue is empty.
     pub(super) fn run(mut self) {
         while let Some(batch) = self.shared.take(self.retry_delay()) {
-            self.turn(batch);
+            self.write_batch(batch);
         }
     }
 
-    pub(super) fn turn(&mut self, mut batch: LogBatch) {
+    pub(super) fn write_batch(&mut self, mut batch: LogBatch) {
         match &mut self.state {
             LogFileState::Writing(open) => match open.append(&mut batch) {
                 Ok(()) => {
                     batch.finish(Durability::Kept);
                     open.move_mark();
-                    if open.is_due() {
+                    if open.needs_compaction() {
                         self.compact();
                     }
                 }
                 Err(error) => batch.finish(self.lose(&error)),
             },
-            LogFileState::Lost { loss, again } => {
-                let outcome = if *again <= Instant::now() {
+            LogFileState::Lost { loss, retry_at } => {
+                let outcome = if *retry_at <= Instant::now() {
                     self.recover()
                 } else {
                     Durability::Lost(loss.clone())
@@ -153,8 +153,8 @@ impl LogWriterThread {
     fn retry_delay(&self) -> Option<Duration> {
         match &self.state {
             LogFileState::Writing(_) => None,
-            LogFileState::Lost { again, .. } => {
-                Some(again.saturating_duration_since(Instant::now()))
+            LogFileState::Lost { retry_at, .. } => {
+                Some(retry_at.saturating_duration_since(Instant::now()))
             }
         }
     }
@@ -162,7 +162,7 @@ impl LogWriterThread {
     /// Removes the file and returns the outcome for every purge that is not on the disk.
     fn lose(&mut self, error: &io::Error) -> Durability {
         let restart;
-        (restart, self.names) = take_away(&*self.files, self.names);
+        (restart, self.names) = remove_log(&*self.files, self.names);
         self.stay_lost(error, restart)
     }
 
@@ -178,7 +178,7 @@ impl LogWriterThread {
     fn recover(&mut self) -> Durability {
         let (covered, floors) = self.shared.take_floors();
         let begun = Generation::random()
-            .map_err(Failed::Unnamed)
+            .map_err(InstallError::Unnamed)
             .and_then(|generation| {
                 let image = Image::new(generation, self.start, &floors);
                 let file = replace(&*self.files, &image)?;
@@ -201,15 +201,15 @@ impl LogWriterThread {
     }
 
     /// Handles another failure. If no old log could reappear, and the new one did not get its name, there still is no log.
-    fn fail_again(&mut self, failed: &Failed) -> Durability {
+    fn fail_again(&mut self, failed: &InstallError) -> Durability {
         match (failed, &self.state) {
-            (Failed::Unnamed(error), LogFileState::Lost { loss, .. })
+            (InstallError::Unnamed(error), LogFileState::Lost { loss, .. })
                 if loss.restart == Restart::PurgesAll =>
             {
                 self.stay_lost(error, Restart::PurgesAll)
             }
-            (Failed::Unnamed(error), _) => self.lose(error),
-            (Failed::Named(error), _) => {
+            (InstallError::Unnamed(error), _) => self.lose(error),
+            (InstallError::Named(error), _) => {
                 self.names = NameDurability::InDoubt;
                 self.lose(error)
             }
@@ -231,11 +231,16 @@ impl LogWriterThread {
         };
         match replace(&*self.files, &image) {
             Ok(file) => *open = OpenLogFile::new(file, &image, self.limits),
-            Err(Failed::Unnamed(_)) => {
-                open.due.bytes = open.due.bytes.max(open.length).saturating_mul(2);
-                open.due.records = open.due.records.max(open.records).saturating_mul(2);
+            Err(InstallError::Unnamed(_)) => {
+                open.compact_above.bytes =
+                    open.compact_above.bytes.max(open.length).saturating_mul(2);
+                open.compact_above.records = open
+                    .compact_above
+                    .records
+                    .max(open.records)
+                    .saturating_mul(2);
             }
-            Err(Failed::Named(error)) => {
+            Err(InstallError::Named(error)) => {
                 self.names = NameDurability::InDoubt;
                 self.lose(&error);
             }
@@ -247,7 +252,8 @@ impl LogWriterThread {
 impl Drop for LogWriterThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.bury(take_away(&*self.files, self.names).0);
+            self.shared
+                .fail_queue(remove_log(&*self.files, self.names).0);
         }
     }
 }
@@ -255,7 +261,7 @@ impl Drop for LogWriterThread {
 /// The contents of the file, folded, with the same generation. `length` is the number of bytes written. A different length
 /// means damage.
 fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::Result<Image> {
-    let bytes = files.read(NAME, limits.believed_bytes)?;
+    let bytes = files.read(NAME, limits.max_file_bytes)?;
     let scanned = scan(&bytes).map_err(io::Error::other)?;
     if scanned.end as u64 != length || bytes.len() as u64 != length {
         return Err(io::ErrorKind::InvalidData.into());
@@ -268,7 +274,10 @@ fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::
 
 /// Replaces the existing file by a new one. The bytes are durable before the file gets its name, and the name is durable before
 /// anything is appended.
-pub(super) fn replace(files: &dyn LogDirectory, image: &Image) -> Result<Box<dyn LogFile>, Failed> {
+pub(super) fn replace(
+    files: &dyn LogDirectory,
+    image: &Image,
+) -> Result<Box<dyn LogFile>, InstallError> {
     let written = || -> io::Result<Box<dyn LogFile>> {
         let mut file = files.create(NEW_NAME)?;
         file.write_at(&image.bytes, 0)?;
@@ -278,15 +287,15 @@ pub(super) fn replace(files: &dyn LogDirectory, image: &Image) -> Result<Box<dyn
     let file = written().map_err(|error| {
         // An incomplete file uses space that the disk may not have.
         let _ = files.remove(NEW_NAME);
-        Failed::Unnamed(error)
+        InstallError::Unnamed(error)
     })?;
     let named = files.rename(NEW_NAME, NAME).and_then(|()| files.sync());
-    named.map_err(Failed::Named)?;
+    named.map_err(InstallError::Named)?;
     Ok(file)
 }
 
 /// Why a file could not be installed.
-pub(super) enum Failed {
+pub(super) enum InstallError {
     /// The file did not get its name.
     Unnamed(io::Error),
     /// The file may have got its name, but not durably.
@@ -313,7 +322,7 @@ impl NameDurability {
 
 /// Makes a restart find no log, or an empty one: both purge everything. Removing and truncating need no space. Either is
 /// enough, and if the directory is not writable, the file often is.
-pub(super) fn take_away(
+pub(super) fn remove_log(
     files: &dyn LogDirectory,
     names: NameDurability,
 ) -> (Restart, NameDurability) {

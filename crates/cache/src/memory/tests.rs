@@ -27,7 +27,7 @@ fn page(path: &str, born: u64, body_bytes: usize) -> Arc<Entry> {
 }
 
 #[test]
-fn finds_what_was_put_under_equal_bytes() {
+fn an_entry_is_found_under_equal_bytes() {
     let memory = Memory::new(MIB, MIB);
     let stored = page("/a", 0, 10);
     memory.put(Arc::clone(&stored)).unwrap();
@@ -66,7 +66,7 @@ fn an_older_entry_never_takes_the_place_of_a_newer_one() {
 }
 
 #[test]
-fn threads_that_store_together_leave_the_newest() {
+fn concurrent_stores_keep_the_newest_entry() {
     let memory = Memory::new(16 * MIB, MIB);
     for round in 0..200 {
         let path = format!("/{round}");
@@ -110,7 +110,7 @@ fn comparing_and_storing_is_one_step() {
 }
 
 #[test]
-fn a_conditional_put_and_remove_look_at_the_very_entry() {
+fn conditional_put_and_remove_compare_identity() {
     let memory = Memory::new(MIB, MIB);
     let (first, second, third) = (page("/a", 1, 10), page("/a", 2, 10), page("/a", 1, 11));
     assert_eq!(
@@ -159,7 +159,7 @@ fn the_largest_object_fits_and_a_larger_one_is_refused() {
 }
 
 #[test]
-fn a_full_store_lets_others_leave_and_stays_below_its_limit() {
+fn a_full_store_evicts_and_stays_below_its_limit() {
     let memory = Memory::new(4 * MIB, MIB / 4);
     for n in 0..2_000 {
         memory.put(page(&format!("/{n}"), 0, 10_000)).unwrap();
@@ -179,7 +179,7 @@ fn a_full_store_lets_others_leave_and_stays_below_its_limit() {
 }
 
 #[test]
-fn a_body_that_a_slow_reader_holds_stays_paid_for() {
+fn a_body_used_by_a_slow_reader_stays_reserved() {
     let memory = Memory::new(MIB, MIB);
     let slow_reader = page("/a", 0, 100_000);
     memory.put(Arc::clone(&slow_reader)).unwrap();
@@ -190,7 +190,7 @@ fn a_body_that_a_slow_reader_holds_stays_paid_for() {
 }
 
 #[test]
-fn a_body_out_of_a_fill_is_paid_for_once() {
+fn a_body_from_a_fill_is_reserved_once() {
     let memory = Memory::new(MIB, MIB);
     let body = StoredBody::reserved(
         vec![0; 50_000],
@@ -223,7 +223,7 @@ fn without_budget_nothing_is_stored_and_the_resident_stays() {
 }
 
 #[test]
-fn sweeping_removes_what_is_named() {
+fn sweeping_removes_selected_entries() {
     let memory = Memory::new(MIB, MIB);
     for n in 0..50 {
         memory.put(page(&format!("/{n}"), n, 10)).unwrap();
@@ -234,7 +234,7 @@ fn sweeping_removes_what_is_named() {
 }
 
 #[test]
-fn age_and_validator_are_the_entrys_own() {
+fn age_and_validator_are_those_of_the_entry() {
     let mut fields = http::HeaderMap::new();
     fields.insert("etag", http::HeaderValue::from_static("\"v1\""));
     let stored = Entry::new(EntryParts {
@@ -423,7 +423,7 @@ proptest! {
     }
 
     #[test]
-    fn a_small_store_forgets_but_never_errs(steps in prop::collection::vec(step(), 1..150)) {
+    fn a_small_store_may_lack_entries_but_is_never_wrong(steps in prop::collection::vec(step(), 1..150)) {
         let memory = Memory::new(100_000, 50_000);
         play(&memory, &steps, false);
         memory.sweep(|_| true);
@@ -432,7 +432,7 @@ proptest! {
 }
 
 #[test]
-fn a_look_is_no_hit_and_finds_all() {
+fn peek_counts_no_hit_and_entries_lists_all() {
     let memory = Memory::new(8 << 20, 1 << 20);
     for page in 0..200 {
         let entry = Entry::new(parts(&format!("/{page}"), 0));
@@ -453,7 +453,7 @@ fn a_look_is_no_hit_and_finds_all() {
 }
 
 #[test]
-fn two_stores_of_one_limit_leave_each_other_in_peace() {
+fn two_stores_with_one_limit_do_not_evict_from_each_other() {
     let (pages, files) = Memory::divided(
         MemoryLimits {
             bytes: 8 * MIB,
@@ -481,7 +481,7 @@ fn two_stores_of_one_limit_leave_each_other_in_peace() {
 }
 
 #[test]
-fn a_file_pays_for_all_its_forms_and_keeps_those_it_was_given() {
+fn a_file_reserves_all_its_codings_and_keeps_its_siblings() {
     let memory = Memory::new(MIB, MIB);
     let coded = |of: fn(Coding, &HeaderMap, StoredBody) -> EncodedEntry, coding| {
         let paid = memory.budget().try_reserve(3000).unwrap();

@@ -21,7 +21,7 @@ use crate::fragments::PageFragment;
 pub struct PrivateStore {
     sessions: SessionNumbers,
     budget: MemoryBudget,
-    visitors: Mutex<KeptVisitors>,
+    visitors: Mutex<StoredVisitors>,
     verdicts: Mutex<Verdicts>,
     assembled: AtomicU64,
     compared: AtomicU64,
@@ -29,11 +29,11 @@ pub struct PrivateStore {
 }
 
 #[derive(Debug, Default)]
-struct KeptVisitors(HashMap<u128, KeptVisitor>);
+struct StoredVisitors(HashMap<u128, StoredVisitor>);
 
 /// The stored fragments of one visitor.
 #[derive(Debug)]
-struct KeptVisitor {
+struct StoredVisitor {
     /// The ticket under which the fragments were generated.
     ticket: SessionTicket,
     /// The class of members; `None`: PHP does not recognize the cookies.
@@ -120,7 +120,7 @@ impl PrivateStore {
             state,
             fragments: Vec::new(),
         };
-        if page.pieces().is_some() || holes(page).next().is_none() {
+        if page.pieces().is_some() || private_fragments(page).next().is_none() {
             return state(PrivateParts::None);
         }
         let ticket = self.ticket(visitor);
@@ -130,7 +130,7 @@ impl PrivateStore {
             return state(PrivateParts::Missing);
         };
         let Some(class) = &kept.class else {
-            let is_known = now.since(kept.used) < STRANGER;
+            let is_known = now.since(kept.used) < UNRECOGNIZED_TTL;
             return state(if is_known {
                 PrivateParts::None
             } else {
@@ -153,7 +153,7 @@ impl PrivateStore {
                 .filter(|entry| entry.life.fresh > entry.age(now) && is_valid(entry))?;
             Some((fragment.range.clone(), Arc::clone(entry)))
         };
-        let fragments: Option<Vec<_>> = holes(page).map(own).collect();
+        let fragments: Option<Vec<_>> = private_fragments(page).map(own).collect();
         fragments.map_or(state(PrivateParts::Missing), |fragments| OwnFragments {
             state: PrivateParts::Complete,
             fragments,
@@ -177,14 +177,14 @@ impl PrivateStore {
         }
         let fragments = fragments.into_iter().filter_map(|own| {
             let name = self.name(&own.name, own.scope, page);
-            self.has_room(&mut visitors, visitor, &own.entry)
+            self.reserve_for(&mut visitors, visitor, &own.entry)
                 .then(|| (name, Arc::new(own.entry)))
         });
         let fragments: Vec<_> = fragments.collect();
-        if visitors.0.len() >= MOST_VISITORS && !visitors.0.contains_key(&visitor.id) {
+        if visitors.0.len() >= MAX_VISITORS && !visitors.0.contains_key(&visitor.id) {
             visitors.evict(visitor.id);
         }
-        let new = || KeptVisitor {
+        let new = || StoredVisitor {
             ticket,
             class: class.map(Arc::from),
             used: now,
@@ -195,7 +195,7 @@ impl PrivateStore {
             *kept = new();
         }
         kept.used = now;
-        if kept.fragments.len() + fragments.len() > MOST_FRAGMENTS {
+        if kept.fragments.len() + fragments.len() > MAX_FRAGMENTS {
             kept.fragments.clear();
         }
         kept.fragments.extend(fragments);
@@ -224,7 +224,9 @@ impl PrivateStore {
     /// Removes visitors whose last visit was longer ago than the lifetime of any fragment.
     pub fn sweep(&self, now: Tick) {
         let mut visitors = lock(&self.visitors);
-        visitors.0.retain(|_, kept| now.since(kept.used) < AWAY);
+        visitors
+            .0
+            .retain(|_, kept| now.since(kept.used) < VISITOR_TTL);
     }
 
     /// The pages that PHP generates for members because they differ from the public ones.
@@ -243,9 +245,14 @@ impl PrivateStore {
     }
 
     /// Reserves memory for a fragment. Evicts other visitors if needed.
-    fn has_room(&self, visitors: &mut KeptVisitors, visitor: &VisitorId, entry: &Entry) -> bool {
-        for _ in 0..MOST_EVICTED {
-            if entry.hold(&self.budget).is_ok() {
+    fn reserve_for(
+        &self,
+        visitors: &mut StoredVisitors,
+        visitor: &VisitorId,
+        entry: &Entry,
+    ) -> bool {
+        for _ in 0..MAX_EVICTED {
+            if entry.reserve(&self.budget).is_ok() {
                 return true;
             }
             if !visitors.evict(visitor.id) {
@@ -297,7 +304,7 @@ impl SessionEnd {
     }
 }
 
-impl KeptVisitors {
+impl StoredVisitors {
     /// Removes the visitor with the oldest visit among a few visitors, but not `kept`. Returns false if there is none.
     fn evict(&mut self, kept: u128) -> bool {
         let others = self.0.iter().filter(|(id, _)| **id != kept);
@@ -310,7 +317,7 @@ impl KeptVisitors {
 }
 
 /// The private fragments of a page, in the order of the body.
-fn holes(page: &Entry) -> impl Iterator<Item = &PageFragment> {
+fn private_fragments(page: &Entry) -> impl Iterator<Item = &PageFragment> {
     let fragments = page.fragments().iter();
     fragments.filter(|fragment| fragment.version.private_scope().is_some())
 }
@@ -320,19 +327,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The maximum number of visitors of one site.
-const MOST_VISITORS: usize = 32 * 1024;
+const MAX_VISITORS: usize = 32 * 1024;
 
 /// The maximum number of fragments of one visitor.
-const MOST_FRAGMENTS: usize = 512;
+const MAX_FRAGMENTS: usize = 512;
 
 /// The number of visitors from which the one with the oldest visit is evicted.
 const SAMPLE: usize = 8;
 
 /// The maximum number of visitors that are evicted for one fragment.
-const MOST_EVICTED: usize = 8;
+const MAX_EVICTED: usize = 8;
 
 /// How long the store remembers that PHP does not recognize some cookies.
-const STRANGER: Duration = Duration::from_secs(60);
+const UNRECOGNIZED_TTL: Duration = Duration::from_secs(60);
 
 /// Longer than the lifetime of any fragment.
-const AWAY: Duration = Duration::from_secs(900);
+const VISITOR_TTL: Duration = Duration::from_secs(900);

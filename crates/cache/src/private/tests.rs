@@ -253,7 +253,7 @@ fn a_page_is_compared_for_each_class_and_each_time_that_it_is_generated() {
 }
 
 #[test]
-fn now_and_then_a_page_is_compared_again() {
+fn a_page_is_compared_again_after_many_uses() {
     let (store, page) = (store(), page(b"a", 7, &["bar"]));
     keep(
         &store,
@@ -275,7 +275,7 @@ fn now_and_then_a_page_is_compared_again() {
 }
 
 #[test]
-fn whom_php_does_not_know_is_left_alone_for_a_while() {
+fn visitors_unknown_to_php_get_public_pages_for_a_while() {
     let (store, page) = (store(), page(b"a", 7, &["bar"]));
     let visitor = store.visitor(1, ANN, b"browser");
     store.keep(
@@ -292,7 +292,7 @@ fn whom_php_does_not_know_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn memory_is_bounded_and_those_who_are_away_go_first() {
+fn memory_is_bounded_and_absent_visitors_are_evicted_first() {
     let budget = MemoryBudget::new(200_000);
     let store = PrivateStore::new(budget.clone(), [1, 2]);
     let page = page(b"a", 7, &["bar"]);

@@ -2,7 +2,7 @@
 //! private fragments.
 //!
 //! A page is compared once for each class of members and each version generated for anonymous visitors, then again after
-//! [`MOST_USES`] uses or [`LIFETIME`].
+//! [`MAX_USES`] uses or [`LIFETIME`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Verdicts {
         if known.differs.is_some() {
             return PageVerdict::Differs;
         }
-        if known.uses >= MOST_USES {
+        if known.uses >= MAX_USES {
             return PageVerdict::Unknown;
         }
         known.uses += u32::from(counts);
@@ -72,9 +72,9 @@ impl Verdicts {
         now: Tick,
         differs: Option<ReportedDifference>,
     ) {
-        if self.0.len() >= MOST_VERDICTS && !self.0.contains_key(&page) {
+        if self.0.len() >= MAX_VERDICTS && !self.0.contains_key(&page) {
             self.0.retain(|_, known| now.since(known.at) < LIFETIME);
-            if self.0.len() >= MOST_VERDICTS {
+            if self.0.len() >= MAX_VERDICTS {
                 self.0.clear();
             }
         }
@@ -100,10 +100,10 @@ impl Verdicts {
 }
 
 /// The maximum number of verdicts, one per page and class. They use about 1.5 MB.
-const MOST_VERDICTS: usize = 16 * 1024;
+const MAX_VERDICTS: usize = 16 * 1024;
 
 /// The number of uses after which a page is compared again.
-const MOST_USES: u32 = 256;
+const MAX_USES: u32 = 256;
 
 /// The time after which a page is compared again.
 const LIFETIME: Duration = Duration::from_secs(3600);

@@ -139,7 +139,7 @@ impl PurgeTable {
     ///
     /// An entry that is purged on the fast path may be [`Validity::Outdated`] here.
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
-        match self.prove_by(entry, OnContention::Waits) {
+        match self.prove_by(entry, OnContention::Wait) {
             Validity::Purged if self.purged_fragments(entry).is_some() => Validity::Outdated,
             validity => validity,
         }
@@ -207,26 +207,26 @@ impl PurgeTable {
             .newest_touching(born, touch)
     }
 
-    fn prove_by(&self, entry: &Entry, patience: OnContention) -> Validity {
+    fn prove_by(&self, entry: &Entry, on_contention: OnContention) -> Validity {
         let now = self.current();
         let proved = entry.proof.load();
         if proved.number >= now {
             return proved.verdict.into();
         }
-        self.prove_at(entry, now, patience)
+        self.prove_at(entry, now, on_contention)
     }
 
     /// Compares `entry` with the purges since its last check. Records `now`, the counter that the caller loaded.
-    fn prove_at(&self, entry: &Entry, now: u64, patience: OnContention) -> Validity {
+    fn prove_at(&self, entry: &Entry, now: u64, on_contention: OnContention) -> Validity {
         let proved = entry.proof.load();
         let touch = entry.scopes.touch();
         let included = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
         let (looked, looked_at_parts) = {
-            let tables = match (self.tables.try_read(), patience) {
+            let tables = match (self.tables.try_read(), on_contention) {
                 (Ok(tables), _) => tables,
                 (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
                 (Err(TryLockError::WouldBlock), OnContention::None) => return Validity::Unknown,
-                (Err(TryLockError::WouldBlock), OnContention::Waits) => {
+                (Err(TryLockError::WouldBlock), OnContention::Wait) => {
                     self.tables.read().unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -304,7 +304,7 @@ impl From<PurgeEffect> for Validity {
 #[derive(Clone, Copy)]
 enum OnContention {
     None,
-    Waits,
+    Wait,
 }
 
 #[cfg(test)]

@@ -14,14 +14,14 @@ use shuttle::rand::Rng as _;
 
 thread_local! {
     /// One of this number of points switches to another thread.
-    static STICKS: Cell<u32> = const { Cell::new(1) };
+    static POINTS_PER_SWITCH: Cell<u32> = const { Cell::new(1) };
     /// Whether new atomics are loom's.
     static IS_MODELLED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Sets that one of `points` points switches threads. With more of them, threads run longer without interruption.
-pub(crate) fn sticks(points: u32) {
-    STICKS.set(points);
+pub(crate) fn set_points_per_switch(points: u32) {
+    POINTS_PER_SWITCH.set(points);
 }
 
 /// A scheduling point: in an interleaving test, may switch to another thread.
@@ -29,8 +29,8 @@ pub(crate) fn point() {
     if !is_stepped() {
         return;
     }
-    let sticks = STICKS.get();
-    if sticks < 2 || shuttle::rand::thread_rng().gen_range(0..sticks) == 0 {
+    let points = POINTS_PER_SWITCH.get();
+    if points < 2 || shuttle::rand::thread_rng().gen_range(0..points) == 0 {
         shuttle::thread::yield_now();
     }
 }
@@ -40,7 +40,7 @@ fn is_stepped() -> bool {
 }
 
 /// Retries `attempt` until it locks, and yields to other threads in between. Outside of an interleaving test, calls `wait`.
-fn insist<G>(
+fn lock_cooperatively<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     wait: impl FnOnce() -> LockResult<G>,
 ) -> LockResult<G> {
@@ -68,7 +68,7 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        let locked = insist(|| self.0.try_lock(), || self.0.lock());
+        let locked = lock_cooperatively(|| self.0.try_lock(), || self.0.lock());
         point();
         locked
     }
@@ -83,11 +83,11 @@ impl<T> RwLock<T> {
     }
 
     pub(crate) fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        insist(|| self.0.try_read(), || self.0.read())
+        lock_cooperatively(|| self.0.try_read(), || self.0.read())
     }
 
     pub(crate) fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let locked = insist(|| self.0.try_write(), || self.0.write());
+        let locked = lock_cooperatively(|| self.0.try_write(), || self.0.write());
         point();
         locked
     }
@@ -114,27 +114,27 @@ impl AtomicU64 {
         }
     }
 
-    pub(crate) fn load(&self, purge: Ordering) -> u64 {
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
         point();
         match self {
-            Self::Real(number) => number.load(purge),
-            Self::Modelled(number) => number.load(purge),
+            Self::Real(number) => number.load(order),
+            Self::Modelled(number) => number.load(order),
         }
     }
 
-    pub(crate) fn store(&self, value: u64, purge: Ordering) {
+    pub(crate) fn store(&self, value: u64, order: Ordering) {
         point();
         match self {
-            Self::Real(number) => number.store(value, purge),
-            Self::Modelled(number) => number.store(value, purge),
+            Self::Real(number) => number.store(value, order),
+            Self::Modelled(number) => number.store(value, order),
         }
     }
 
-    pub(crate) fn fetch_max(&self, value: u64, purge: Ordering) -> u64 {
+    pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
         point();
         match self {
-            Self::Real(number) => number.fetch_max(value, purge),
-            Self::Modelled(number) => number.fetch_max(value, purge),
+            Self::Real(number) => number.fetch_max(value, order),
+            Self::Modelled(number) => number.fetch_max(value, order),
         }
     }
 }

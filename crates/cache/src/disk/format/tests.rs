@@ -219,7 +219,7 @@ fn a_file_of_an_earlier_version_is_read() {
 }
 
 #[test]
-fn markers_are_kept_and_what_is_too_long_is_refused() {
+fn markers_are_stored_and_too_long_heads_are_refused() {
     let marker = EntryParts {
         kind: EntryKind::HitForPass,
         ..page()

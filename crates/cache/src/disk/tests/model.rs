@@ -316,7 +316,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
     #[test]
-    fn it_is_what_the_model_says(
+    fn it_matches_the_model(
         ops in proptest::collection::vec(op(), 1..60),
         small in any::<bool>(),
     ) {

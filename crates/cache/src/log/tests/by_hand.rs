@@ -15,13 +15,13 @@ pub(crate) struct Directory(Sim);
 
 impl Directory {
     /// Opens the log. At most `records` purges are kept exactly.
-    pub(crate) fn open(&self, records: usize) -> (OpenedLog, Turns) {
+    pub(crate) fn open(&self, records: usize) -> (OpenedLog, ManualWriter) {
         let limits = LogLimits {
             records,
             retry: Duration::ZERO,
             ..LogLimits::default()
         };
-        let files = Box::new(Stepped(self.0.clone()));
+        let files = Box::new(WithSchedulingPoints(self.0.clone()));
         begin(files, limits)
     }
 
@@ -39,31 +39,31 @@ impl Directory {
 }
 
 /// Opens the log in a directory without scheduling points.
-pub(super) fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, Turns) {
+pub(super) fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, ManualWriter) {
     begin(Box::new(sim.clone()), limits)
 }
 
-fn begin(files: Box<dyn LogDirectory>, limits: LogLimits) -> (OpenedLog, Turns) {
+fn begin(files: Box<dyn LogDirectory>, limits: LogLimits) -> (OpenedLog, ManualWriter) {
     let (opened, writer) = PurgeLog::begin(files, limits, now()).unwrap();
-    (opened, Turns(writer))
+    (opened, ManualWriter(writer))
 }
 
 /// The writer.
-pub(crate) struct Turns(LogWriterThread);
+pub(crate) struct ManualWriter(LogWriterThread);
 
-impl Turns {
+impl ManualWriter {
     /// Writes the queued records.
-    pub(crate) fn turn(&mut self) {
+    pub(crate) fn write_batch(&mut self) {
         if let Some(batch) = self.0.shared.take(Some(Duration::ZERO)) {
-            self.0.turn(batch);
+            self.0.write_batch(batch);
         }
     }
 }
 
 /// A directory with a scheduling point before each operation. No operation is in progress at that point.
-struct Stepped(Sim);
+struct WithSchedulingPoints(Sim);
 
-impl LogDirectory for Stepped {
+impl LogDirectory for WithSchedulingPoints {
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         self.0.read(name, limit)
     }

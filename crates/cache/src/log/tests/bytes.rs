@@ -64,7 +64,7 @@ fn three() -> [Logged; 3] {
 
 /// Literal bytes, so that no change of code breaks the files of existing installations.
 #[test]
-fn the_bytes_are_the_drawn_ones() {
+fn the_bytes_match_the_documented_format() {
     let bytes = file(&three()[2..], 0);
     let text = bytes.escape_ascii().to_string();
     assert_eq!(text, GOLDEN);
@@ -75,7 +75,7 @@ const GOLDEN: &str = "galleypl\\x01\\x00\\x00\\x008\\x00\\x00\\x000123456789abcd
     B\\x00\\x00\\x009\\xd7>\\x10\\x01\\x01\\x02\\x03\\x06\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x02\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\n\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00P\\\\\\x18\\xa3\\x01\\x00\\x00a.testh/pq\\xf4\\x83\\xbc\\x88\\xfb\\xe2\\xc6\\x84";
 
 #[test]
-fn no_flipped_bit_is_believed() {
+fn no_flipped_bit_is_accepted() {
     let whole = file(&three(), 0);
     assert_eq!(scan(&whole).unwrap().purges, three());
     for at in 0..whole.len() {
@@ -88,7 +88,7 @@ fn no_flipped_bit_is_believed() {
 }
 
 #[test]
-fn a_flipped_bit_in_what_is_not_acknowledged_forgets_nothing_acknowledged() {
+fn a_flipped_bit_in_an_unacknowledged_record_loses_no_acknowledged_purge() {
     let whole = file(&three(), 1);
     for at in 0..whole.len() {
         for bit in 0..8 {
@@ -100,7 +100,7 @@ fn a_flipped_bit_in_what_is_not_acknowledged_forgets_nothing_acknowledged() {
 }
 
 #[test]
-fn a_cut_record_that_was_not_acknowledged_is_cut_off_and_one_that_was_is_missed() {
+fn a_truncated_record_is_removed_only_if_it_was_not_acknowledged() {
     let (acknowledged, whole) = (file(&three()[..2], 0).len(), file(&three(), 1));
     for end in 0..whole.len() {
         let cut = scan(&whole[..end]);
@@ -118,7 +118,7 @@ fn a_cut_record_that_was_not_acknowledged_is_cut_off_and_one_that_was_is_missed(
 }
 
 #[test]
-fn what_no_log_says_is_not_believed() {
+fn invalid_logs_are_rejected() {
     let bytes = file(&three(), 0);
     let start = |number| Image::new(GENERATION, Start { number, ..START }, &[]);
     let mut zeros = bytes.clone();

@@ -46,7 +46,7 @@ fn pattern(text: &str) -> Scope {
 
 /// Every kind of purge against one entry, with the ring and with the tables.
 #[test]
-fn each_scope_reaches_what_it_names_and_nothing_else() {
+fn each_scope_reaches_its_entries_and_no_others() {
     let table = [
         (Scope::Site, true),
         (tag("*"), true),
@@ -180,7 +180,7 @@ fn a_purge_between_birth_and_storing_is_seen_at_the_first_hit() {
 }
 
 #[test]
-fn the_value_loaded_is_noted_and_never_a_later_one() {
+fn the_loaded_counter_is_recorded_and_never_a_later_one() {
     let purge_table = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
     purge_table.publish(&hard(tag("other")));
@@ -286,7 +286,7 @@ fn replayed_purges_touch_the_same_entries() {
 }
 
 #[test]
-fn what_cannot_be_replayed_as_it_was_purges_more() {
+fn a_purge_with_a_number_that_does_not_rise_purges_more() {
     let purge_table = PurgeTable::new();
     purge_table.replay(7, &hard(tag("t")));
     purge_table.replay(3, &hard(tag("u")));
@@ -323,7 +323,7 @@ fn site_url_and_prefix_purges_touch_hit_for_pass_entries() {
 }
 
 #[test]
-fn the_tag_for_everything_is_touched_by_every_order() {
+fn every_purge_touches_the_tag_for_everything() {
     for ring in [0, 64] {
         for scope in [
             tag("t"),
@@ -384,7 +384,7 @@ fn requests_join_only_fills_that_no_newer_purge_touches() {
 }
 
 #[test]
-fn full_tables_raise_a_floor_and_forget_no_purge() {
+fn full_tables_raise_a_floor_and_lose_no_purge() {
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 100,
         patterns: 10,
@@ -425,7 +425,7 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
 }
 
 #[test]
-fn an_entry_proved_at_the_floor_stays_valid() {
+fn an_entry_compared_at_the_floor_stays_valid() {
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 10,
         ..PurgeTableLimits::default()
@@ -620,13 +620,13 @@ fn play(purge_table: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity
 
 proptest! {
     #[test]
-    fn ring_and_tables_say_what_the_model_says(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
+    fn ring_and_tables_match_the_model(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { ring, ..PurgeTableLimits::default() });
         play(&purge_table, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
     }
 
     #[test]
-    fn narrow_limits_only_ever_purge_more(steps in steps()) {
+    fn small_limits_only_purge_more(steps in steps()) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
         play(&purge_table, &steps, |standing, says| match says {
             PurgeEffect::Untouched => {}

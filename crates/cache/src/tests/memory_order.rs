@@ -44,14 +44,14 @@ fn an_entry_born_after_a_purge_sees_earlier_changes() {
         let born = table.current();
         let shown = content.load(Relaxed);
         editor.join().unwrap();
-        let is_dead = table.prove_waiting(&page(born)) == Validity::Purged;
-        assert!(shown == 1 || is_dead, "born at {born}");
+        let check_purged = table.prove_waiting(&page(born)) == Validity::Purged;
+        assert!(shown == 1 || check_purged, "born at {born}");
     });
 }
 
 /// The relaxed writes of one reader to an entry do not mislead another one: after the acknowledgment the entry is purged.
 #[test]
-fn a_proof_of_one_reader_misleads_no_other() {
+fn a_comparison_by_one_reader_does_not_mislead_another() {
     model(|| {
         let acknowledged = Arc::new(AtomicU64::new(0));
         let table = Arc::new(PurgeTable::new());
@@ -69,10 +69,10 @@ fn a_proof_of_one_reader_misleads_no_other() {
             spawn(move || table.prove(&page))
         };
         let is_purged = acknowledged.load(Acquire) == 1;
-        let standing = table.prove(&page);
+        let validity = table.prove(&page);
         if is_purged {
             // No thread holds the lock for writing any more.
-            assert_eq!(standing, Validity::Purged);
+            assert_eq!(validity, Validity::Purged);
         }
         editor.join().unwrap();
         assert_ne!(other.join().unwrap(), Validity::SoftPurged);
