@@ -1,4 +1,4 @@
-//! Purges that wait for the publisher's thread: a bounded queue.
+//! The bounded queue of purges for the publisher's thread.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,27 +11,27 @@ use crate::message::RemotePurge;
 use crate::own_purges::BegunPurge;
 use crate::reach::PurgeReach;
 
-/// A purge that waits to be added to the stream.
+/// A purge that is to be added to the stream.
 pub(crate) struct Outgoing {
     pub(crate) content: RemotePurge,
-    /// `None`: its publisher was told that it holds on this node only.
+    /// `None`: its publisher was informed that it is in effect on this node only.
     pub(crate) reply: Option<oneshot::Sender<PurgeReach>>,
     pub(crate) since: Instant,
-    /// Whether the outbox has it.
+    /// Whether the outbox contains it.
     pub(crate) is_kept: bool,
     /// `None`: it is in the stream.
     pub(crate) begun: Option<BegunPurge>,
 }
 
 impl Outgoing {
-    /// It is in the stream, or another purge that replaces it will be.
+    /// Called when the purge is in the stream, or will be replaced by another one.
     pub(crate) fn settle(&mut self) {
         if let Some(begun) = self.begun.take() {
             begun.settle();
         }
     }
 
-    /// One without a waiter.
+    /// A purge without a waiter.
     pub(crate) fn again(
         content: RemotePurge,
         since: Instant,
@@ -48,7 +48,7 @@ impl Outgoing {
     }
 }
 
-/// Every thread puts purges in; the publisher takes them out.
+/// The queue. Every thread adds purges; the publisher removes them.
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
@@ -61,15 +61,15 @@ struct InboxState {
     is_stopped: bool,
 }
 
-/// What the publisher found.
+/// The purges that the publisher received.
 pub(crate) enum Taken {
     Purges(VecDeque<Outgoing>),
-    /// The last ones: nothing more comes.
+    /// The last purges before the end.
     Stopped(VecDeque<Outgoing>),
 }
 
 impl Inbox {
-    /// Queues a purge. After the end its publisher learns that it holds on this node.
+    /// Queues a purge. After [`Inbox::stop`], its publisher is informed that it is in effect on this node only.
     pub(crate) fn push(&self, outgoing: Outgoing) {
         let mut replaced = Vec::new();
         let mut state = self.lock();
@@ -82,7 +82,7 @@ impl Inbox {
         drop(replaced);
     }
 
-    /// Takes what is in the queue, and waits up to `wait` for something.
+    /// Removes all purges from the queue. Waits up to `wait` for the first one.
     pub(crate) fn take(&self, wait: Duration) -> Taken {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, wait, |state| {
@@ -97,7 +97,7 @@ impl Inbox {
         }
     }
 
-    /// Nothing more is taken in.
+    /// Rejects further purges.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
@@ -111,8 +111,8 @@ impl Inbox {
 /// `None`: there is no waiter.
 type ReplyToPublisher = Option<oneshot::Sender<PurgeReach>>;
 
-/// Beyond its bound, a queue is replaced by one purge of everything for each of its sites. Returns those that were replaced: when they are
-/// dropped, their publishers learn that they hold on this node.
+/// If a queue exceeds its limit, replaces it by one purge of the whole site for each of its sites. Returns the reply channels
+/// of replaced purges: when they are dropped, the publishers are informed that their purges are in effect on this node only.
 pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
     if queue.len() <= MOST_WAITING {
         return Vec::new();
@@ -137,7 +137,7 @@ pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
     replaced
 }
 
-/// A purge of everything of a site.
+/// A purge of a whole site.
 pub(crate) fn whole_site(site: &str) -> RemotePurge {
     RemotePurge {
         site: site.to_owned(),
@@ -148,7 +148,7 @@ pub(crate) fn whole_site(site: &str) -> RemotePurge {
     }
 }
 
-/// Purges that wait for the engine. An import of a shop makes some thousand.
+/// The maximum number of queued purges. An import into a shop causes some thousand.
 const MOST_WAITING: usize = 10_000;
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
             .collect();
         assert!(own.newest("e").is_some());
         assert_eq!(left, [whole_site("a"), whole_site("b")]);
-        // Waiters of replaced purges are notified at once.
+        // Waiters of replaced purges are notified immediately.
         assert!(receivers[5].try_recv().is_err());
     }
 

@@ -1,4 +1,4 @@
-//! What `galley check` says about an engine.
+//! The check of an engine for `galley check`.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,25 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::info::Info;
 
-/// What `galley check` says about an engine.
+/// The result of checking an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineReport {
-    /// Its version.
+    /// The version of the engine.
     pub version: String,
-    /// What makes it unsuitable.
+    /// Settings that do not suit a cluster.
     pub problems: Vec<EngineProblem>,
 }
 
 /// A setting of an engine that does not suit a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProblem {
-    /// The problem, after "the engine of the cluster is ..,".
+    /// The problem, as text after "the engine of the cluster is ..,".
     pub why: String,
-    /// What to do.
+    /// The remedy.
     pub help: &'static str,
 }
 
-/// Connects to an engine and looks for settings that do not suit a cluster.
+/// Connects to an engine and checks its settings.
 pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineReport, EngineError> {
     let engine = Engine::new(address, password_file, "check")?;
     if let Some(sentinels) = engine.sentinels() {
@@ -48,7 +48,7 @@ pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineRe
     })
 }
 
-/// Whether it saves its data from time to time. Where `CONFIG` is forbidden, nothing is known.
+/// Whether the engine saves its data periodically. Assumes so if `CONFIG` is forbidden.
 fn saves(connection: &mut Connection) -> bool {
     let saves: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(connection);
     saves.map_or(true, |saves| {
@@ -56,14 +56,14 @@ fn saves(connection: &mut Connection) -> bool {
     })
 }
 
-/// What its own words say.
+/// The problems that its `INFO` shows.
 fn found_in(info: &Info) -> Vec<EngineProblem> {
     let mut problems = Vec::new();
     let mut problem = |why: String, help| problems.push(EngineProblem { why, help });
     if info.text("role") != "master" {
         problem("which is a replica".to_owned(), "name the primary");
     }
-    // Valkey calls itself Redis 7.2.4 there.
+    // Valkey reports Redis 7.2.4 here.
     let version = info.text("redis_version");
     if major_minor(&version) < OLDEST {
         problem(
@@ -94,10 +94,10 @@ fn found_in(info: &Info) -> Vec<EngineProblem> {
     problems
 }
 
-/// The stream has 100,000 entries of some 200 bytes.
+/// The stream has up to 100,000 entries of about 200 bytes.
 const LEAST_MEMORY: u64 = 64 << 20;
 
-/// The first with `XADD` options and `SET` replies that are used here.
+/// The first version with the options of `XADD` and the replies of `SET` that are used here.
 const OLDEST: (u32, u32) = (6, 2);
 
 fn major_minor(version: &str) -> (u32, u32) {
@@ -130,7 +130,7 @@ mod tests {
         let valkey = suitable.replace("7.0.15", "7.2.4") + "valkey_version:9.1.0\r\n";
         assert_eq!(problems(&valkey), []);
         assert_eq!(Info::read(&valkey).version(), "Valkey 9.1.0");
-        // Nothing is known of one that says nothing.
+        // An engine that reports nothing.
         assert_eq!(problems("").len(), 2);
     }
 }

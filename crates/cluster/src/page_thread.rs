@@ -1,4 +1,4 @@
-//! The thread that reads and writes shared pages: one connection, many commands at a time.
+//! The thread that reads and writes shared pages: one connection, many concurrent commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::page_value::{self, milliseconds};
 use crate::shared::Shared;
 use crate::shared_pages::SharedPages;
 
-/// Executes commands until nobody can send any more.
+/// Executes commands until all senders are dropped.
 pub(crate) struct PageThread {
     worker: PageWorker,
     commands: mpsc::Receiver<PageCommand>,
 }
 
-/// What the tasks of the thread share.
+/// The state that the tasks of the thread share.
 struct PageWorker {
     link: EngineLink,
     key: Arc<ClusterKey>,
     shared: Arc<Shared>,
-    /// For the tokens that are handed out.
+    /// For the tokens that are issued.
     sender: mpsc::WeakSender<PageCommand>,
 }
 
@@ -81,11 +81,11 @@ impl PageThread {
 impl PageWorker {
     async fn carry_out(&self, command: PageCommand) {
         match command {
-            // The requester has given up.
+            // The requester does not wait any more.
             PageCommand::Look(_, reply) if reply.is_closed() => {}
             PageCommand::Look(look, reply) => {
                 if let Some(found) = self.look(look).await {
-                    // A token that nobody accepts is given back.
+                    // A token that is not received is released.
                     drop(reply.send(found));
                 }
             }
@@ -99,12 +99,12 @@ impl PageWorker {
         }
     }
 
-    /// The page is read outside of the script: inside one, a page of 50 KB takes the engine 70 us in place of 1 us.
+    /// The page is read outside of the script: inside one, a page of 50 KB takes the engine 70 us instead of 1 us.
     async fn look(&self, look: LookCommand) -> Option<LookReply> {
         let page = self.link.key(PAGE, &look.name);
         let mut commands = redis::pipe();
         let read = commands.cmd("GETRANGE");
-        // A byte more than is used, so that a longer value is not taken for a whole one.
+        // Reads one byte more than the maximum, so that a longer value is not mistaken for a complete one.
         read.arg(&page).arg(0).arg(look.most_bytes);
         commands.cmd("PTTL").arg(&page);
         let take = commands.cmd("EVAL").arg(TAKE_TOKEN).arg(2);
@@ -116,7 +116,7 @@ impl PageWorker {
             .arg(look.most_bytes);
         let (bytes, left_ms, has_token): (Vec<u8>, i64, i64) =
             self.link.ask_together(&commands).await?;
-        // Given back if the page was there and has expired meanwhile.
+        // Released if the page existed and has expired in the meantime.
         let token = (has_token == 1).then(|| FetchToken {
             name: look.name.clone(),
             word: look.word.clone(),
@@ -135,7 +135,7 @@ impl PageWorker {
             None => LookReply::Foreign(mac_of(&bytes)),
             Some(value) => LookReply::Found(FoundValue {
                 value,
-                // Somebody may have removed the expiry: then nothing remains.
+                // Another client may have removed the expiry: then the remaining time is 0.
                 left: Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)),
                 bytes,
             }),
@@ -179,9 +179,9 @@ impl PageWorker {
     }
 }
 
-/// Takes the token if nobody has it and there is no page: no page that differs from the rejected one, is not too large, and is
-/// not a mere MAC. `KEYS`: page, token. `ARGV`: the word of the token, its milliseconds, the end of the rejected page, the
-/// maximum of bytes.
+/// Acquires the token if it is free and there is no page: no page that differs from the rejected one, is not too large, and is
+/// not a mere MAC. `KEYS`: page, token. `ARGV`: the word of the token, its lifetime in milliseconds, the end of the rejected
+/// page, the maximum size in bytes.
 const TAKE_TOKEN: &str = "\
 if ARGV[1] == '' then return 0 end
 local length = redis.call('STRLEN', KEYS[1])
@@ -196,8 +196,8 @@ return 0";
 const PAGE: &str = "page";
 const FETCH: &str = "fetch";
 
-/// Another node that fetches a page has so long before others do.
+/// The time that a node has for fetching a page before other nodes fetch it.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
 
-/// Commands in progress at a time.
+/// The maximum number of concurrent commands.
 const MOST_IN_PROGRESS: usize = 256;

@@ -1,4 +1,4 @@
-//! Publishes the purges of this node, and finds out when they are final.
+//! Publishes the purges of this node, and determines when all members have applied them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Sent {
     outgoing: Outgoing,
 }
 
-/// Why a wait for purges ended.
+/// The result of waiting for purges.
 enum Wake {
     Stopped,
     Continue,
@@ -37,7 +37,7 @@ pub(crate) struct Publisher {
     shared: Arc<Shared>,
     unsent: VecDeque<Outgoing>,
     sent: VecDeque<Sent>,
-    /// Purges that were sent lately: published again if the engine may have lost them.
+    /// Purges that were sent recently. They are published again if the engine may have lost them.
     recent: VecDeque<(Instant, RemotePurge)>,
     newest: Option<StreamId>,
     sequence: u64,
@@ -45,9 +45,9 @@ pub(crate) struct Publisher {
     /// Whether the engine has lost data since `recent` was published.
     has_lost: bool,
     outbox: Outbox,
-    /// The newest entry of the stream that the outbox has too.
+    /// The newest entry of the stream that is also in the outbox.
     kept_until: Option<StreamId>,
-    /// Before the next look at the members.
+    /// The pause before the next check of the members.
     poll: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Publisher {
         self.give_back(&"the server ends".into());
     }
 
-    /// Over one connection, until it fails or the node ends.
+    /// Uses one connection until it fails or the node ends.
     fn publish(&mut self) -> Result<(), EngineError> {
         let mut session = self.engine.connect(REPLY_TIMEOUT)?;
         self.has_lost |= self.members.note_identity(&session.identity);
@@ -128,7 +128,7 @@ impl Publisher {
         }
     }
 
-    /// The engine may have lost the last writes.
+    /// Queues the recent purges again, because the engine may have lost the last writes.
     fn publish_recent_again(&mut self) {
         let is_kept = !self.outbox.is_empty();
         for (since, content) in std::mem::take(&mut self.recent) {
@@ -140,7 +140,7 @@ impl Publisher {
         }
     }
 
-    /// Takes what waits. With nothing to do it waits for some time.
+    /// Receives queued purges. If there is nothing to do, waits for some time.
     fn receive(&mut self) -> Wake {
         let is_idle = self.unsent.is_empty() && self.sent.is_empty();
         self.take(if is_idle { IDLE } else { Duration::ZERO })
@@ -156,7 +156,7 @@ impl Publisher {
         wake
     }
 
-    /// Appends unsent purges, some at a time. If it fails they stay unsent, and may be in the stream twice.
+    /// Appends unsent purges in batches. After a failure they remain unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
@@ -203,7 +203,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Up to where all members are.
+    /// The entry up to which all members have applied the stream.
     ///
     /// # Errors
     /// The engine has lost data.
@@ -214,12 +214,12 @@ impl Publisher {
         noted
     }
 
-    /// Tells the publishers of purges that are final. Entries are settled in their order.
+    /// Replies to the publishers of final purges, in the order of the entries.
     fn settle(&mut self, session: &mut Session) -> Result<(), EngineError> {
         let settled = self.look(session)?;
         self.shared.status().members.clone_from(&self.members.shown);
         let confirmed = session.confirmed(Instant::now())?;
-        // A member that is absent here may renew its lease at another primary, unless this one was confirmed since.
+        // A member that is absent here may renew its lease at another primary, unless this primary was confirmed since.
         let relies_on_absence = self.members.relies_on_absence;
         let is_confirmed =
             |sent: &Sent| !relies_on_absence || confirmed.is_some_and(|at| at >= sent.appended);
@@ -253,7 +253,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Empties the outbox when all members have its contents.
+    /// Empties the outbox when all members have applied its contents.
     fn clear_outbox(&mut self, settled: &Settled, is_confirmed: bool) {
         let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_kept);
         let is_final = self.kept_until.is_some_and(|id| settled.covers(id));
@@ -277,12 +277,12 @@ impl Publisher {
             PurgeReach::Local(_) => &self.shared.local_only,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        // The waiter may be gone.
+        // The waiter may have left.
         let _ = reply.send(reach);
     }
 
-    /// Tells all waiters that their purges are in effect on this node only. Purges that were sent count as unsent: they may be
-    /// lost.
+    /// Replies to all waiters that their purges are in effect on this node only. Purges that were sent count as unsent, because
+    /// they may be lost.
     fn give_back(&mut self, why: &Arc<str>) {
         let sent = std::mem::take(&mut self.sent);
         let fresh = sent.iter().filter(|sent| !sent.outgoing.is_kept);
@@ -320,7 +320,7 @@ impl Publisher {
     }
 }
 
-/// The wait before the first look: a look costs the engine as much as there are members.
+/// The pause before the first check. A check costs the engine time proportional to the number of members.
 fn first_poll(members: usize) -> Duration {
     let members = u32::try_from(members).unwrap_or(u32::MAX);
     FIRST_POLL.max(POLL_OF_A_MEMBER.saturating_mul(members))
@@ -336,33 +336,33 @@ fn late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
     }
 }
 
-/// With sentinels, an absent key proves nothing for so long after a failover. A sentinel that voted for it may confirm the
-/// former primary until it learns of the new one: sentinels announce it every 2 s.
+/// The time after a failover during which, with sentinels, an absent key proves nothing. A sentinel that voted for the failover
+/// may confirm the former primary until it learns of the new one; sentinels announce it every 2 s.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
-/// For each reply: publishers get an answer after [`LONGEST_WAIT`] at the latest, which is more than a new connection takes.
+/// The timeout of each reply. Publishers get a reply after at most [`LONGEST_WAIT`], which is longer than connecting again takes.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two looks at the members' keys: most have applied a purge at once, and one that is away takes seconds.
+/// The pause between two checks of the members' keys. Most members apply a purge immediately; an absent one takes seconds.
 const FIRST_POLL: Duration = Duration::from_micros(300);
 const LONGEST_POLL: Duration = Duration::from_millis(10);
 
-/// With 100 members, a look takes the engine 125 us.
+/// The pause per member. With 100 members, a check takes the engine 125 us.
 const POLL_OF_A_MEMBER: Duration = Duration::from_micros(30);
 
-/// Without purges, members are looked at so often.
+/// The interval of checking the members if there are no purges.
 const IDLE: Duration = Duration::from_millis(500);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long ago a purge may have been lost with its engine.
+/// The maximum age of a purge that may have been lost with its engine.
 const RECENT: Duration = Duration::from_secs(600);
 
-/// Purges that can be published again, of 100 bytes or so.
+/// The maximum number of purges that can be published again, of about 100 bytes each.
 const MOST_RECENT: usize = 10_000;
 
-/// Purges in one round trip.
+/// The maximum number of purges in one round trip.
 const MOST_AT_A_TIME: usize = 512;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Finds the primary by Sentinel, and watches whether it still is the primary.
+//! Finds the primary through Sentinel, and checks whether it still is the primary.
 //!
-//! A primary that is cut off from its sentinels goes on accepting writes while they promote a replica. So a node does not only
-//! ask where the primary is: it renews its lease, and believes that a member is absent, only while a majority of the sentinels
-//! confirms the primary that it is connected to. A failover needs a majority too, so the two have a sentinel in common.
+//! A primary that is disconnected from its sentinels continues to accept writes while they promote a replica. So a node renews its
+//! lease, and relies on the absence of a member, only while a majority of the sentinels confirms the primary to which it is
+//! connected. A failover needs a majority, too, so the two majorities have a sentinel in common.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ pub(crate) struct Sentinels {
 
 struct SentinelConfig {
     nodes: Vec<ConnectionInfo>,
-    /// The name under which they watch the primary.
+    /// The name under which they monitor the primary.
     primary: String,
-    /// The scheme of the primary's own address.
+    /// The scheme of the primary's address.
     scheme: &'static str,
     password_file: Option<PathBuf>,
 }
@@ -37,26 +37,26 @@ struct Last {
     error: Option<String>,
 }
 
-/// What a majority of the sentinels said.
+/// The primary that a majority of the sentinels confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     /// `host:port` of the primary.
     pub(crate) primary: String,
-    /// A moment before the first of them was asked.
+    /// A time before the first of them was queried.
     pub(crate) asked: Instant,
 }
 
-/// What one sentinel knows of the primary.
+/// The report of one sentinel about the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentinelReport {
     primary: String,
-    /// Whether it can be reached, and is not being replaced.
+    /// Whether the primary is reachable, and is not being replaced.
     is_well: bool,
     other_sentinels: usize,
 }
 
 impl Sentinels {
-    /// `None`: the address does not name sentinels.
+    /// Parses an address; `None`: it does not name sentinels.
     pub(crate) fn parse(
         address: &str,
         password_file: Option<&PathBuf>,
@@ -88,7 +88,7 @@ impl Sentinels {
         }))
     }
 
-    /// The primary of the last agreement that is not too old. The caller has to compare again after connecting.
+    /// The primary of the last agreement, if that is recent. The caller must compare again after connecting.
     pub(crate) fn primary(&self) -> Result<(String, ConnectionInfo), EngineError> {
         let last = self.last();
         let agreement = last.agreement.as_ref();
@@ -103,10 +103,10 @@ impl Sentinels {
         Ok((agreement.primary.clone(), address.into_connection_info()?))
     }
 
-    /// When the sentinels were asked that confirmed this primary last.
+    /// The time at which the sentinels were queried that confirmed this primary last.
     ///
     /// # Errors
-    /// Another one is the primary now.
+    /// Another engine is the primary now.
     pub(crate) fn confirmed(&self, primary: &str) -> Result<Option<Instant>, EngineError> {
         match &self.last().agreement {
             Some(agreement) if agreement.primary != primary => {
@@ -119,7 +119,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks the sentinels repeatedly, until the node ends.
+    /// Queries the sentinels repeatedly, until the node ends.
     pub(crate) fn watch(&self, shared: &Shared) {
         let mut connections = self.connections();
         while !shared.is_stopped() {
@@ -128,7 +128,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks all of them once.
+    /// Queries all sentinels once.
     pub(crate) fn ask_once(&self) {
         self.ask(&mut self.connections());
     }
@@ -182,7 +182,7 @@ impl Sentinels {
     }
 }
 
-/// The primary that a majority confirms: of the sentinels that are listed, and of those that they know.
+/// The primary that a majority confirms: a majority of the configured sentinels, and of those that they report.
 fn agreed(reports: &[SentinelReport], listed: usize) -> Option<&str> {
     let known = reports
         .iter()
@@ -213,7 +213,7 @@ impl SentinelConnection<'_> {
             self.connection = None;
         }
         match result {
-            // Most sentinels have no password of their own.
+            // Most sentinels have no password.
             Err(EngineError::Engine(error)) if is_refused(&error) && !self.wants_password => {
                 self.wants_password = true;
                 self.query()
@@ -265,13 +265,13 @@ fn report(fields: &HashMap<String, String>) -> Result<SentinelReport, EngineErro
     let others = fields.get("num-other-sentinels");
     Ok(SentinelReport {
         primary: format!("{host}:{port}"),
-        // `s_down`, `o_down`, `disconnected` and `failover_in_progress` would be listed beside it.
+        // Otherwise `s_down`, `o_down`, `disconnected` or `failover_in_progress` are listed, too.
         is_well: field("flags")? == "master",
         other_sentinels: others.and_then(|count| count.parse().ok()).unwrap_or(0),
     })
 }
 
-/// The default port. An IPv6 address is in brackets.
+/// Adds the default port. An IPv6 address is in brackets.
 fn with_port(host: &str) -> String {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     if behind.contains(':') {
@@ -281,7 +281,7 @@ fn with_port(host: &str) -> String {
     }
 }
 
-/// Addresses of sentinels, with the scheme of each and of the primary.
+/// The schemes of addresses of sentinels, with the scheme of each sentinel and of the primary.
 const SCHEMES: &[(&str, &str)] = &[
     ("redis+sentinel://", "redis"),
     ("rediss+sentinel://", "rediss"),
@@ -291,13 +291,13 @@ const SCHEMES: &[(&str, &str)] = &[
 
 const PORT: u16 = 26_379;
 
-/// Between two rounds. A lease lasts for 2 s after a round, so one may be missed.
+/// The pause between two rounds. A lease lasts for 2 s after a round, so one may be missed.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// For one sentinel to connect or reply. With half of five away, a round takes less than a lease.
+/// The timeout for one sentinel to connect or reply. If half of five do not reply, a round takes less than a lease.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// An older agreement does not suffice to connect.
+/// The maximum age of an agreement for connecting.
 const FRESH: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(agreed(&[a.clone(), b], 3), None);
         assert_eq!(agreed(&[a.clone(), down.clone(), down], 3), None);
         assert_eq!(agreed(&[], 3), None);
-        // One sentinel is listed, and knows two others.
+        // One sentinel is configured, and reports two others.
         assert_eq!(agreed(std::slice::from_ref(&a), 1), None);
         assert_eq!(agreed(&[says("a:1", true, 0)], 1), Some("a:1"));
     }

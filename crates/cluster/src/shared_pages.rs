@@ -1,13 +1,13 @@
-//! Pages that nodes share: what one has fetched, the others get from the engine.
+//! Pages that nodes share: a page that one node has fetched is read from the engine by the others.
 //!
 //! ```text
 //! galley:<name>:page:<MAC of the page's name>   see `page_value`; expires with the page
 //! galley:<name>:fetch:<MAC of the page's name>  a random text: a node fetches the page; expires after `TOKEN_LIFETIME`
 //! ```
 //!
-//! Nothing here decides whether a page may be used: the caller compares it with the purges that this node knows, after it was read.
-//! One thread talks to the engine (`page_thread`), so a fetch thread never does: it waits for a reply until its deadline. An engine
-//! that is away, slow or full only means that pages are fetched.
+//! This module does not decide whether a page may be used: the caller compares a page with the purges that this node knows after
+//! the page was read. One thread connects to the engine (`page_thread`). A fetch thread only waits for its reply until a
+//! deadline. If the engine is unreachable, slow or full, pages are fetched from the upstream.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,16 +26,16 @@ use crate::point::BornPoint;
 use crate::shared::Shared;
 use crate::status::PagesStatus;
 
-/// Which pages are shared, and how many bytes of them.
+/// The limits of shared pages.
 #[derive(Clone, Debug)]
 pub struct PageSettings {
-    /// Bytes of a page at most.
+    /// The maximum size of a page in bytes.
     pub most_bytes: u64,
-    /// How long a page stays at most.
+    /// The maximum time that a page is stored.
     pub lifetime: Duration,
 }
 
-/// The shared pages. Clones are the same.
+/// The shared pages. Clones share the state.
 #[derive(Clone)]
 pub struct SharedPages {
     key: Arc<ClusterKey>,
@@ -50,37 +50,37 @@ pub struct SharedPages {
 /// The result of a search.
 #[derive(Debug)]
 pub enum PageSearch<T> {
-    /// What `accept` made of a page.
+    /// The result of `accept` for a page.
     Found(T),
-    /// The page has to be fetched. With a token no other node does so.
+    /// The page must be fetched. With a token no other node fetches it.
     Fetch(Option<FetchToken>),
 }
 
-/// Whether a node waits for a page that another one fetches.
+/// Whether a node waits for a page that another node is fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedPatience {
-    /// Half a second at most.
+    /// Waits at most half a second.
     Waits,
-    /// It fetches the page, too.
+    /// Fetches the page without waiting.
     None,
 }
 
 /// A page to be shared.
 pub struct PageToShare<'p> {
-    /// Its name.
+    /// The name of the page.
     pub name: PageName<'p>,
-    /// What its parts were generated after: for each number that one of them was born with.
+    /// The stream points of its parts: for each `born` of a part, the point after which it was generated.
     pub points: Vec<BornPoint>,
-    /// Bytes of its body.
+    /// The size of its body in bytes.
     pub bytes: u64,
-    /// How long it is fresh.
+    /// The time for which it is fresh.
     pub fresh: Duration,
-    /// Writes its record; called on another thread.
+    /// Writes its record. Called on another thread.
     pub record: RecordWriter,
 }
 
 impl SharedPages {
-    /// With the source of its thread's commands.
+    /// Returns the pages, and the receiver of commands for their thread.
     pub(crate) fn new(
         settings: &PageSettings,
         key: Arc<ClusterKey>,
@@ -111,7 +111,8 @@ impl SharedPages {
         self.commands.downgrade()
     }
 
-    /// Looks for a page that `accept` takes. Where another node fetches it, this waits for that page as `patience` says. Cancel-safe.
+    /// Searches for a page that `accept` accepts. If another node is fetching the page, waits for it according to `patience`.
+    /// Cancel-safe.
     pub async fn find<T>(
         &self,
         page: PageName<'_>,
@@ -139,7 +140,7 @@ impl SharedPages {
                 Some(LookReply::Token(token)) => break Some(token),
                 Some(LookReply::Busy) if patience == SharedPatience::None => break None,
                 Some(LookReply::Busy) => is_fetched_elsewhere = true,
-                // One late reply does not make two nodes fetch.
+                // After one late reply, this node must not fetch a page that another node is fetching.
                 None if is_fetched_elsewhere && self.breaker().is_closed() => {}
                 None => break None,
             }
@@ -155,7 +156,7 @@ impl SharedPages {
         PageSearch::Fetch(token)
     }
 
-    /// Looks for a page once, and takes no token. Cancel-safe.
+    /// Looks up a page once, without a token. Cancel-safe.
     pub async fn peek<T>(
         &self,
         page: PageName<'_>,
@@ -178,14 +179,14 @@ impl SharedPages {
         }
     }
 
-    /// `None`: there is no reply in time.
+    /// Sends a lookup; `None`: no reply in time.
     async fn ask(&self, look: LookCommand) -> Option<LookReply> {
         if !self.breaker().admits(Instant::now()) {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
         let command = PageCommand::Look(look, reply);
-        // If there is no room for the command it is dropped here, and its reply with it.
+        // If the queue is full, the command is dropped here, and with it the reply channel.
         let replied = if self.commands.try_send(command).is_ok() {
             let replied = timeout(DEADLINE, receiver).await;
             replied.map_err(|_late| &self.shared.pages.timeouts)
@@ -206,7 +207,7 @@ impl SharedPages {
         None
     }
 
-    /// Stores a page, and gives the token back behind it. Nobody waits for that; false: it is not stored.
+    /// Stores a page, then releases the token, without waiting. Returns false if the page is not stored.
     pub fn store(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
         let is_queued = self.queue(page, token);
         if !is_queued {
@@ -248,33 +249,33 @@ impl SharedPages {
     }
 }
 
-/// How long a visitor waits for one reply: a fraction of PHP's time.
+/// The maximum wait of a visitor for one reply: a fraction of PHP's time.
 const DEADLINE: Duration = Duration::from_millis(5);
 
-/// How long a node waits for a page that another one fetches.
+/// The maximum wait for a page that another node is fetching.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// Between two looks.
+/// The pause between two lookups.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
-/// A page that expires sooner is not worth it.
+/// Pages that expire sooner are not shared.
 const LEAST_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Of a value beside the page's body: head, tags, checksums, point, MAC.
+/// The maximum size of a value without the page's body: head, tags, checksums, points, MAC.
 const OVERHEAD: u64 = 256 * 1024;
 
-/// Commands that wait for the thread.
+/// The maximum number of queued commands.
 const MOST_COMMANDS: usize = 1024;
 
-/// Pages that are being stored at a time.
+/// The maximum number of pages being stored.
 const MOST_STORING: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A thread that has stopped: commands are accepted until there is no room.
+    /// The thread does not run: commands are accepted until the queue is full.
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_thread_that_does_not_reply() {
         let key = Arc::new(ClusterKey::derive(&[b'k'; 32], "test").unwrap());
@@ -301,7 +302,7 @@ mod tests {
         }
         assert!(began.elapsed() <= 2 * DEADLINE, "{:?}", began.elapsed());
         let status = pages.status();
-        // After three failures the engine is not asked any more.
+        // After three failures no further commands are sent to the engine.
         assert_eq!((status.errors, status.timeouts), (3, MOST_COMMANDS as u64));
         assert_eq!(status.misses, MOST_COMMANDS as u64 + 10);
     }
