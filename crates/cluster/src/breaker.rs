@@ -46,7 +46,7 @@ impl EngineBreaker {
     /// Records a failure. Each pause is longer than the previous one. After a pause one failure is enough for the next.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= MOST_FAILURES {
+        if self.failures >= MAX_FAILURES {
             self.open_until = Some(now + self.pause);
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
@@ -54,7 +54,7 @@ impl EngineBreaker {
 }
 
 /// A single late reply is no outage.
-const MOST_FAILURES: u32 = 3;
+const MAX_FAILURES: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_pauses_longer_each_time_until_it_succeeds() {
+    fn pauses_grow_until_a_success() {
         let mut breaker = EngineBreaker::default();
         let start = Instant::now();
         breaker.failed(start);
@@ -86,7 +86,7 @@ mod tests {
     fn one_request_at_a_time_tries() {
         let mut breaker = EngineBreaker::default();
         let start = Instant::now();
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MAX_FAILURES {
             breaker.failed(start);
         }
         let later = start + FIRST_PAUSE;

@@ -81,7 +81,7 @@ impl ClusterPublisher {
             },
             reply: Some(reply),
             since: Instant::now(),
-            is_kept: false,
+            is_in_outbox: false,
             begun: Some(begun),
         });
         PendingReach::new(receiver)

@@ -32,8 +32,8 @@ impl ClusterKey {
         };
         let secret = std::fs::read(path).map_err(|cause| unusable(cause.to_string()))?;
         let secret = secret.trim_ascii();
-        if secret.len() < LEAST_SECRET {
-            return Err(unusable(format!("it has less than {LEAST_SECRET} bytes")));
+        if secret.len() < MIN_SECRET {
+            return Err(unusable(format!("it has less than {MIN_SECRET} bytes")));
         }
         Self::derive(secret, cluster).ok_or_else(|| unusable("no key can be derived".to_owned()))
     }
@@ -128,7 +128,7 @@ const SECRETS_KEY: usize = 32;
 pub(crate) const MAC: usize = 32;
 
 /// The minimum length of the secret in bytes: 128 bits in hexadecimal.
-pub(crate) const LEAST_SECRET: usize = 32;
+pub(crate) const MIN_SECRET: usize = 32;
 
 const NAME: u8 = 1;
 const VALUE: u8 = 2;
@@ -147,7 +147,7 @@ mod tests {
     };
 
     #[test]
-    fn only_a_value_of_a_node_is_opened_and_only_under_its_name() {
+    fn a_value_is_accepted_only_from_a_node_and_under_its_name() {
         let secret = [7; 32];
         let ours = key(&secret, "one");
         let mut sealed = b"value".to_vec();
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_to_be_long() {
+    fn a_short_secret_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("key");
         assert!(ClusterKey::read(&file, "one").is_err());

@@ -121,7 +121,7 @@ impl Engine {
             mut connection,
             chosen,
         } = self.open(reply_timeout)?;
-        let info = Info::ask(&mut connection)?;
+        let info = Info::query(&mut connection)?;
         if info.text("role") != "master" {
             return Err(EngineError::Replica);
         }
@@ -301,14 +301,14 @@ impl Session {
             .map_err(EngineError::from)
     }
 
-    /// The entries after `last`, at most [`MOST_ENTRIES`]. `wait`: the maximum wait for entries.
+    /// The entries after `last`, at most [`MAX_ENTRIES`]. `wait`: the maximum wait for entries.
     pub(crate) fn read(
         &mut self,
         last: StreamId,
         wait: Option<Duration>,
     ) -> Result<Vec<StreamEntry>, EngineError> {
         let mut command = cmd("XREAD");
-        command.arg("COUNT").arg(MOST_ENTRIES);
+        command.arg("COUNT").arg(MAX_ENTRIES);
         if let Some(wait) = wait {
             let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             command.arg("BLOCK").arg(milliseconds.max(1));
@@ -355,7 +355,7 @@ impl Session {
                 .arg("NOMKSTREAM")
                 .arg("MAXLEN")
                 .arg("~")
-                .arg(MOST_IN_STREAM)
+                .arg(MAX_IN_STREAM)
                 .arg("*");
             for (name, value) in message.fields() {
                 command.arg(name).arg(value);
@@ -386,7 +386,7 @@ impl Session {
         let mut pipe = redis::pipe();
         for some in charges {
             let command = pipe.cmd("XADD").arg(&self.keys.limits);
-            command.arg("MAXLEN").arg("~").arg(MOST_CHARGE_ENTRIES);
+            command.arg("MAXLEN").arg("~").arg(MAX_CHARGE_ENTRIES);
             command
                 .arg("*")
                 .arg("n")
@@ -399,7 +399,7 @@ impl Session {
             let command = pipe.cmd("EXPIRE").arg(&self.keys.limits);
             command.arg(CHARGES_LIFETIME.as_secs()).ignore();
         }
-        let command = pipe.cmd("XREAD").arg("COUNT").arg(MOST_CHARGE_ENTRIES);
+        let command = pipe.cmd("XREAD").arg("COUNT").arg(MAX_CHARGE_ENTRIES);
         command.arg("STREAMS").arg(&self.keys.limits);
         command.arg(last.to_string());
         let (reply,): (Option<StreamReadReply>,) = pipe.query(&mut self.connection)?;
@@ -461,17 +461,17 @@ pub(crate) fn random_word() -> String {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The maximum number of entries that are applied at a time.
-const MOST_ENTRIES: usize = 512;
+const MAX_ENTRIES: usize = 512;
 
 /// The approximate number of entries with charges that are kept, and read at a time: those of a second of 100 nodes. At most 16
 /// MiB.
-const MOST_CHARGE_ENTRIES: usize = 10_000;
+const MAX_CHARGE_ENTRIES: usize = 10_000;
 
 /// The lifetime of charges. Nodes read them ten times a second.
 const CHARGES_LIFETIME: Duration = Duration::from_secs(10);
 
 /// The approximate number of entries that the stream keeps.
-const MOST_IN_STREAM: usize = 100_000;
+const MAX_IN_STREAM: usize = 100_000;
 
 /// The maximum wait for the confirmation of a replica.
 const REPLICA_MS: u64 = 50;

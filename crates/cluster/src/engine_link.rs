@@ -44,14 +44,14 @@ impl EngineLink {
     }
 
     /// Sends a command; `None`: there is no connection, no reply in time, or an error.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
+    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
         let (mut connection, number) = self.connection()?;
         let reply = command.query_async(&mut connection).await;
         reply.map_err(|error| self.failed(&error, number)).ok()
     }
 
-    /// Sends several commands together; `None`: see [`EngineLink::ask`].
-    pub(crate) async fn ask_together<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
+    /// Sends several commands together; `None`: see [`EngineLink::query`].
+    pub(crate) async fn query_together<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
         let (mut connection, number) = self.connection()?;
         let replies = commands.query_async(&mut connection).await;
         replies.map_err(|error| self.failed(&error, number)).ok()

@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
     pub(crate) reply: Option<oneshot::Sender<PurgeReach>>,
     pub(crate) since: Instant,
     /// Whether the outbox contains it.
-    pub(crate) is_kept: bool,
+    pub(crate) is_in_outbox: bool,
     /// `None`: it is in the stream.
     pub(crate) begun: Option<BegunPurge>,
 }
@@ -32,17 +32,17 @@ impl Outgoing {
     }
 
     /// A purge without a waiter.
-    pub(crate) fn again(
+    pub(crate) fn without_waiter(
         content: RemotePurge,
         since: Instant,
-        is_kept: bool,
+        is_in_outbox: bool,
         begun: BegunPurge,
     ) -> Self {
         Self {
             content,
             reply: None,
             since,
-            is_kept,
+            is_in_outbox,
             begun: Some(begun),
         }
     }
@@ -62,7 +62,7 @@ struct InboxState {
 }
 
 /// The purges that the publisher received.
-pub(crate) enum Taken {
+pub(crate) enum ReceivedPurges {
     Purges(VecDeque<Outgoing>),
     /// The last purges before the end.
     Stopped(VecDeque<Outgoing>),
@@ -83,7 +83,7 @@ impl Inbox {
     }
 
     /// Removes all purges from the queue. Waits up to `wait` for the first one.
-    pub(crate) fn take(&self, wait: Duration) -> Taken {
+    pub(crate) fn take(&self, wait: Duration) -> ReceivedPurges {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, wait, |state| {
             state.queue.is_empty() && !state.is_stopped
@@ -91,9 +91,9 @@ impl Inbox {
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let queue = std::mem::take(&mut state.queue);
         if state.is_stopped {
-            Taken::Stopped(queue)
+            ReceivedPurges::Stopped(queue)
         } else {
-            Taken::Purges(queue)
+            ReceivedPurges::Purges(queue)
         }
     }
 
@@ -114,7 +114,7 @@ type ReplyToPublisher = Option<oneshot::Sender<PurgeReach>>;
 /// If a queue exceeds its limit, replaces it by one purge of the whole site for each of its sites. Returns the reply channels
 /// of replaced purges: when they are dropped, the publishers are informed that their purges are in effect on this node only.
 pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
-    if queue.len() <= MOST_WAITING {
+    if queue.len() <= MAX_WAITING {
         return Vec::new();
     }
     let mut kept: VecDeque<Outgoing> = VecDeque::new();
@@ -129,7 +129,7 @@ pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
         let content = whole_site(site);
         kept.push_back(Outgoing {
             content,
-            is_kept: false,
+            is_in_outbox: false,
             ..outgoing
         });
     }
@@ -149,7 +149,7 @@ pub(crate) fn whole_site(site: &str) -> RemotePurge {
 }
 
 /// The maximum number of queued purges. An import into a shop causes some thousand.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -165,7 +165,7 @@ mod tests {
     ) -> (Outgoing, oneshot::Receiver<PurgeReach>) {
         let (reply, receiver) = oneshot::channel();
         let begun = BegunPurge::new(own);
-        let mut outgoing = Outgoing::again(whole_site(site), Instant::now(), false, begun);
+        let mut outgoing = Outgoing::without_waiter(whole_site(site), Instant::now(), false, begun);
         outgoing.content.purge.scope = Scope::Tag(format!("t{number}"));
         outgoing.reply = Some(reply);
         (outgoing, receiver)
@@ -175,13 +175,13 @@ mod tests {
     fn a_full_queue_becomes_one_purge_for_each_site() {
         let (inbox, own) = (Inbox::default(), Arc::default());
         let mut receivers = Vec::new();
-        for number in 0..=MOST_WAITING {
+        for number in 0..=MAX_WAITING {
             let site = if number % 2 == 0 { "a" } else { "b" };
             let (outgoing, receiver) = tag(&own, site, number);
             receivers.push(receiver);
             inbox.push(outgoing);
         }
-        let Taken::Purges(queue) = inbox.take(Duration::ZERO) else {
+        let ReceivedPurges::Purges(queue) = inbox.take(Duration::ZERO) else {
             panic!("it is stopped")
         };
         own.connected("e".to_owned(), None);
@@ -200,13 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_before_the_end_is_taken() {
+    fn purges_before_the_end_are_received() {
         let (inbox, own) = (Inbox::default(), Arc::default());
         inbox.push(tag(&own, "a", 1).0);
         inbox.stop();
         let (late, mut receiver) = tag(&own, "a", 2);
         inbox.push(late);
-        let Taken::Stopped(queue) = inbox.take(Duration::from_secs(60)) else {
+        let ReceivedPurges::Stopped(queue) = inbox.take(Duration::from_secs(60)) else {
             panic!("it is not stopped")
         };
         assert_eq!(queue.len(), 1);

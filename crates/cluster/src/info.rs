@@ -10,7 +10,7 @@ use crate::error::EngineError;
 pub(crate) struct Info(HashMap<String, String>);
 
 impl Info {
-    pub(crate) fn ask(connection: &mut Connection) -> Result<Self, EngineError> {
+    pub(crate) fn query(connection: &mut Connection) -> Result<Self, EngineError> {
         let text: String = cmd("INFO").query(connection)?;
         Ok(Self::read(&text))
     }

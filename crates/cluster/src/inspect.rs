@@ -30,12 +30,12 @@ pub struct EngineProblem {
 pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineReport, EngineError> {
     let engine = Engine::new(address, password_file, "check")?;
     if let Some(sentinels) = engine.sentinels() {
-        sentinels.ask_once();
+        sentinels.query_once();
     }
     let mut connection = engine.connect_to_inspect()?;
-    let info = Info::ask(&mut connection)?;
-    let mut problems = found_in(&info);
-    let is_on_disk = info.text("aof_enabled") != "0" || saves(&mut connection);
+    let info = Info::query(&mut connection)?;
+    let mut problems = problems_of(&info);
+    let is_on_disk = info.text("aof_enabled") != "0" || saves_periodically(&mut connection);
     if !is_on_disk {
         problems.push(EngineProblem {
             why: "which does not write to a disk, so its restart may make every node fetch its pages again".to_owned(),
@@ -49,15 +49,15 @@ pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineRe
 }
 
 /// Whether the engine saves its data periodically. Assumes so if `CONFIG` is forbidden.
-fn saves(connection: &mut Connection) -> bool {
-    let saves: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(connection);
-    saves.map_or(true, |saves| {
-        saves.get(1).is_some_and(|rule| !rule.is_empty())
+fn saves_periodically(connection: &mut Connection) -> bool {
+    let rules: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(connection);
+    rules.map_or(true, |rules| {
+        rules.get(1).is_some_and(|rule| !rule.is_empty())
     })
 }
 
 /// The problems that its `INFO` shows.
-fn found_in(info: &Info) -> Vec<EngineProblem> {
+fn problems_of(info: &Info) -> Vec<EngineProblem> {
     let mut problems = Vec::new();
     let mut problem = |why: String, help| problems.push(EngineProblem { why, help });
     if info.text("role") != "master" {
@@ -85,7 +85,7 @@ fn found_in(info: &Info) -> Vec<EngineProblem> {
         );
     }
     let most = info.number("maxmemory");
-    if policy == "noeviction" && (1..LEAST_MEMORY).contains(&most) {
+    if policy == "noeviction" && (1..MIN_MEMORY).contains(&most) {
         problem(
             format!("which refuses purges when its `maxmemory` of {most} bytes is full"),
             "set `maxmemory` there to 64mb or more",
@@ -95,7 +95,7 @@ fn found_in(info: &Info) -> Vec<EngineProblem> {
 }
 
 /// The stream has up to 100,000 entries of about 200 bytes.
-const LEAST_MEMORY: u64 = 64 << 20;
+const MIN_MEMORY: u64 = 64 << 20;
 
 /// The first version with the options of `XADD` and the replies of `SET` that are used here.
 const OLDEST: (u32, u32) = (6, 2);
@@ -110,9 +110,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsuitable_engines_are_named() {
+    fn problems_of_unsuitable_engines_are_found() {
         let suitable = "role:master\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\nmaxmemory:0\r\ncluster_enabled:0\r\n";
-        let problems = |text: &str| found_in(&Info::read(text));
+        let problems = |text: &str| problems_of(&Info::read(text));
         assert_eq!(problems(suitable), []);
         for (from, to, wanted) in [
             ("role:master", "role:slave", "is a replica"),

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_by_itself() {
+    fn a_lease_expires() {
         let lease = Lease::expired();
         assert!(!lease.holds(Tick(0)));
         lease.extend(Tick(100));

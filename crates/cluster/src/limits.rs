@@ -48,7 +48,7 @@ impl LimitQueue {
             return;
         }
         let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
-        if charges.len() < MOST_WAITING {
+        if charges.len() < MAX_WAITING {
             charges.push(charge);
         }
     }
@@ -96,7 +96,7 @@ pub(crate) struct ChargeEntry {
 
 /// Encodes charges as entries of the stream.
 pub(crate) fn entries(charges: &[LimitCharge]) -> Vec<Vec<u8>> {
-    charges.chunks(MOST_IN_ENTRY).map(encode).collect()
+    charges.chunks(MAX_IN_ENTRY).map(encode).collect()
 }
 
 fn encode(charges: &[LimitCharge]) -> Vec<u8> {
@@ -110,7 +110,7 @@ fn encode(charges: &[LimitCharge]) -> Vec<u8> {
 
 /// Decodes an entry. Invalid charges are ignored.
 pub(crate) fn decode(bytes: &[u8]) -> Vec<LimitCharge> {
-    let charges = bytes.chunks_exact(CHARGE_BYTES).take(MOST_IN_ENTRY);
+    let charges = bytes.chunks_exact(CHARGE_BYTES).take(MAX_IN_ENTRY);
     charges
         .filter_map(|charge| {
             let (owner, rest) = charge.split_first_chunk()?;
@@ -126,10 +126,10 @@ pub(crate) fn decode(bytes: &[u8]) -> Vec<LimitCharge> {
 const CHARGE_BYTES: usize = 16 + 8;
 
 /// The maximum number of queued charges. Further requests of the interval are counted only on this node.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 
 /// The maximum number of charges in one entry: 1.5 KiB.
-const MOST_IN_ENTRY: usize = 64;
+const MAX_IN_ENTRY: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -151,16 +151,16 @@ mod tests {
         taken.sort_by_key(|charge| charge.owner);
         assert_eq!(taken, [charge(1, 11), charge(u128::MAX, u64::MAX)]);
         assert_eq!(decode(&encode(&taken)), taken);
-        for _ in 0..2 * MOST_WAITING {
+        for _ in 0..2 * MAX_WAITING {
             queue.push(charge(1, 1));
         }
-        assert_eq!(queue.take(), [charge(1, MOST_WAITING as u64)]);
+        assert_eq!(queue.take(), [charge(1, MAX_WAITING as u64)]);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
-            prop_assert!(decode(&bytes).len() <= MOST_IN_ENTRY);
+        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
+            prop_assert!(decode(&bytes).len() <= MAX_IN_ENTRY);
         }
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_serves_without_a_lease_counts_until_it_is_back() {
+    fn a_member_without_a_lease_counts_until_it_is_back() {
         let mut members = members();
         let gone = [("n2 bb serves", None)];
         assert!(!note(&mut members, "e", &gone).unwrap().covers(id("1-0")));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn another_epoch_is_a_loss() {
+    fn a_changed_epoch_is_a_loss() {
         let mut members = members();
         assert!(note(&mut members, "f", &[]).is_err());
         assert!(note(&mut members, "f", &[]).is_ok());

@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_purge_arrives_as_it_was_sent(scope in scopes(), sequence: u64, soft: bool, site in ".{0,9}") {
+        fn a_purge_is_parsed_as_it_was_sent(scope in scopes(), sequence: u64, soft: bool, site in ".{0,9}") {
             let strength = if soft { Strength::Soft } else { Strength::Hard };
             let message = Message {
                 node: "n".to_owned(),

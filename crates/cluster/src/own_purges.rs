@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_while_a_purge_is_on_its_way() {
+    fn no_entry_is_known_while_a_purge_is_being_added() {
         let own = Arc::new(OwnPurges::default());
         assert_eq!(own.newest("a"), None);
         own.connected("a".to_owned(), None);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_loss_of_data_old_entries_mean_nothing() {
+    fn after_a_loss_of_data_old_entries_do_not_count() {
         let own = Arc::new(OwnPurges::default());
         own.connected("a".to_owned(), None);
         own.appended(id("9-0"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_that_is_dropped_counts_for_ever() {
+    fn a_dropped_purge_counts_forever() {
         let own = Arc::new(OwnPurges::default());
         own.connected("a".to_owned(), None);
         drop(BegunPurge::new(&own));

@@ -10,7 +10,7 @@ use crate::point::BornPoint;
 
 pub(crate) enum PageCommand {
     /// If the receiver was dropped, the reply is not needed.
-    Look(LookCommand, oneshot::Sender<LookReply>),
+    Lookup(LookupCommand, oneshot::Sender<LookupReply>),
     Store(StoreCommand),
     /// Releases a token, with its name and word.
     Release(String, String),
@@ -18,7 +18,7 @@ pub(crate) enum PageCommand {
 
 /// A lookup of a page.
 #[derive(Clone)]
-pub(crate) struct LookCommand {
+pub(crate) struct LookupCommand {
     /// The page's name in the engine.
     pub(crate) name: String,
     pub(crate) site: Box<str>,
@@ -32,7 +32,7 @@ pub(crate) struct LookCommand {
 }
 
 /// The result of a lookup.
-pub(crate) enum LookReply {
+pub(crate) enum LookupReply {
     Found(FoundValue),
     /// A value that no node has stored under this name, with its last bytes.
     Foreign(Vec<u8>),

@@ -10,7 +10,7 @@ use crate::cluster_key::{ClusterKey, MAC, PageName};
 use crate::engine::Engine;
 use crate::engine_link::EngineLink;
 use crate::page_command::{
-    FetchToken, FoundValue, LookCommand, LookReply, PageCommand, StoreCommand, mac_of,
+    FetchToken, FoundValue, LookupCommand, LookupReply, PageCommand, StoreCommand, mac_of,
 };
 use crate::page_counters::count;
 use crate::page_value::{self, milliseconds};
@@ -63,7 +63,7 @@ impl PageThread {
         let worker = Arc::new(self.worker);
         let connected = Arc::clone(&worker);
         let connecting = tokio::spawn(async move { connected.link.keep_connected().await });
-        let in_progress = Arc::new(Semaphore::new(MOST_IN_PROGRESS));
+        let in_progress = Arc::new(Semaphore::new(MAX_IN_PROGRESS));
         while let Some(command) = self.commands.recv().await {
             let Ok(permit) = Arc::clone(&in_progress).acquire_owned().await else {
                 break;
@@ -71,7 +71,7 @@ impl PageThread {
             let worker = Arc::clone(&worker);
             tokio::spawn(async move {
                 let _permit = permit;
-                worker.carry_out(command).await;
+                worker.execute(command).await;
             });
         }
         connecting.abort();
@@ -79,12 +79,12 @@ impl PageThread {
 }
 
 impl PageWorker {
-    async fn carry_out(&self, command: PageCommand) {
+    async fn execute(&self, command: PageCommand) {
         match command {
             // The requester does not wait any more.
-            PageCommand::Look(_, reply) if reply.is_closed() => {}
-            PageCommand::Look(look, reply) => {
-                if let Some(found) = self.look(look).await {
+            PageCommand::Lookup(_, reply) if reply.is_closed() => {}
+            PageCommand::Lookup(lookup, reply) => {
+                if let Some(found) = self.lookup(lookup).await {
                     // A token that is not received is released.
                     drop(reply.send(found));
                 }
@@ -94,46 +94,46 @@ impl PageWorker {
                 let mut command = cmd("EVAL");
                 command.arg(RELEASE).arg(1);
                 command.arg(self.link.key(FETCH, &name)).arg(word);
-                let _: Option<i64> = self.link.ask(&command).await;
+                let _: Option<i64> = self.link.query(&command).await;
             }
         }
     }
 
     /// The page is read outside of the script: inside one, a page of 50 KB takes the engine 70 us instead of 1 us.
-    async fn look(&self, look: LookCommand) -> Option<LookReply> {
-        let page = self.link.key(PAGE, &look.name);
+    async fn lookup(&self, lookup: LookupCommand) -> Option<LookupReply> {
+        let page = self.link.key(PAGE, &lookup.name);
         let mut commands = redis::pipe();
         let read = commands.cmd("GETRANGE");
         // Reads one byte more than the maximum, so that a longer value is not mistaken for a complete one.
-        read.arg(&page).arg(0).arg(look.most_bytes);
+        read.arg(&page).arg(0).arg(lookup.most_bytes);
         commands.cmd("PTTL").arg(&page);
         let take = commands.cmd("EVAL").arg(TAKE_TOKEN).arg(2);
         take.arg(&page)
-            .arg(self.link.key(FETCH, &look.name))
-            .arg(&look.word)
+            .arg(self.link.key(FETCH, &lookup.name))
+            .arg(&lookup.word)
             .arg(milliseconds(TOKEN_LIFETIME))
-            .arg(&look.refused)
-            .arg(look.most_bytes);
+            .arg(&lookup.refused)
+            .arg(lookup.most_bytes);
         let (bytes, left_ms, has_token): (Vec<u8>, i64, i64) =
-            self.link.ask_together(&commands).await?;
+            self.link.query_together(&commands).await?;
         // Released if the page existed and has expired in the meantime.
         let token = (has_token == 1).then(|| FetchToken {
-            name: look.name.clone(),
-            word: look.word.clone(),
+            name: lookup.name.clone(),
+            word: lookup.word.clone(),
             commands: self.sender.clone(),
         });
-        let most = usize::try_from(look.most_bytes).unwrap_or(usize::MAX);
-        let is_page = (MAC + 1..=most).contains(&bytes.len()) && mac_of(&bytes) != look.refused;
+        let most = usize::try_from(lookup.most_bytes).unwrap_or(usize::MAX);
+        let is_page = (MAC + 1..=most).contains(&bytes.len()) && mac_of(&bytes) != lookup.refused;
         if !is_page {
-            return Some(token.map_or(LookReply::Busy, LookReply::Token));
+            return Some(token.map_or(LookupReply::Busy, LookupReply::Token));
         }
         let page = PageName {
-            site: &look.site,
-            key: &look.key,
+            site: &lookup.site,
+            key: &lookup.key,
         };
         Some(match page_value::open(&self.key, page, &bytes) {
-            None => LookReply::Foreign(mac_of(&bytes)),
-            Some(value) => LookReply::Found(FoundValue {
+            None => LookupReply::Foreign(mac_of(&bytes)),
+            Some(value) => LookupReply::Found(FoundValue {
                 value,
                 // Another client may have removed the expiry: then the remaining time is 0.
                 left: Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)),
@@ -166,7 +166,7 @@ impl PageWorker {
                 let mut command = cmd("SET");
                 command.arg(self.link.key(PAGE, &name)).arg(value);
                 command.arg("PX").arg(milliseconds(lifetime));
-                self.link.ask::<()>(&command).await.is_some()
+                self.link.query::<()>(&command).await.is_some()
             }
         };
         drop((token, permit));
@@ -200,4 +200,4 @@ const FETCH: &str = "fetch";
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
 
 /// The maximum number of concurrent commands.
-const MOST_IN_PROGRESS: usize = 256;
+const MAX_IN_PROGRESS: usize = 256;

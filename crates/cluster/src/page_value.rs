@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn any_change_is_noticed(record: Vec<u8>, at: usize, bit in 0_u8..8) {
+        fn any_change_is_detected(record: Vec<u8>, at: usize, bit in 0_u8..8) {
             let mut sealed = seal(&key(), PAGE, &points(3), Duration::ZERO, &record).unwrap();
             let at = at % sealed.len();
             sealed[at] ^= 1 << bit;
@@ -155,12 +155,12 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bytes_are_no_value(bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_rejected(bytes: Vec<u8>) {
             prop_assert_eq!(open(&key(), PAGE, &bytes), None);
         }
 
         #[test]
-        fn whatever_a_mac_covers_is_read_without_harm(mut bytes: Vec<u8>) {
+        fn authenticated_bytes_never_panic(mut bytes: Vec<u8>) {
             if let Some(first) = bytes.first_mut() {
                 *first = VERSION;
             }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_version_is_none() {
+    fn a_value_of_another_version_is_rejected() {
         let mut value = vec![VERSION + 1; 40];
         key().seal(PAGE, &mut value);
         assert_eq!(open(&key(), PAGE, &value), None);

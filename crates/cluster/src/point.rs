@@ -101,7 +101,7 @@ impl PurgePoints {
             Some((known, last)) if *known == number => *last = point.last,
             Some((known, _)) if *known > number => {}
             _ => {
-                if self.applied.len() >= MOST_POINTS {
+                if self.applied.len() >= MAX_POINTS {
                     self.applied.pop_front();
                 }
                 self.applied.push_back((number, point.last));
@@ -127,7 +127,7 @@ impl PurgePoints {
         if self.points.back().is_some_and(is_known) {
             return;
         }
-        if self.points.len() >= MOST_POINTS {
+        if self.points.len() >= MAX_POINTS {
             self.points.pop_front();
         }
         self.points.push_back((point.last, number));
@@ -145,7 +145,7 @@ impl PurgePoints {
 }
 
 /// The maximum number of points of a site, at most one for each purge. Pages from before as many purges are not used.
-const MOST_POINTS: usize = 1024;
+const MAX_POINTS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_stands_for_the_purges_before_it() {
+    fn a_point_covers_the_purges_before_it() {
         let mut points = PurgePoints::default();
         assert_eq!(points.number_at(&at("a", "5-0")), None);
         points.note_published(&at("a", "5-0"), 10);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_born_with_a_number_has_the_point_of_the_purges_before_it() {
+    fn a_born_number_has_the_point_of_the_purges_before_it() {
         let mut points = PurgePoints::default();
         let point_of = |points: &PurgePoints, born| points.of_born(born).map(|found| found.point);
         assert_eq!(point_of(&points, 10), None);
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_points_are_forgotten() {
+    fn the_oldest_points_are_removed() {
         let mut points = PurgePoints::default();
         let id = |number: u64| at("a", &format!("{number}-0"));
         for number in 1..=2000 {
             points.note_published(&id(number), number);
         }
-        assert_eq!(points.points.len(), MOST_POINTS);
+        assert_eq!(points.points.len(), MAX_POINTS);
         assert_eq!(points.number_at(&id(10)), None);
         assert_eq!(points.number_at(&id(1500)), Some(1500));
     }

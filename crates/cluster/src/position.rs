@@ -43,7 +43,7 @@ impl PositionFile {
 
     /// `None`: there is no file, or it is invalid.
     pub(crate) fn read(&self) -> Option<Position> {
-        if fs::metadata(&self.0).ok()?.len() > MOST_BYTES {
+        if fs::metadata(&self.0).ok()?.len() > MAX_BYTES {
             return None;
         }
         Position::parse(&fs::read_to_string(&self.0).ok()?)
@@ -56,7 +56,7 @@ impl PositionFile {
     }
 }
 
-const MOST_BYTES: u64 = 512;
+const MAX_BYTES: u64 = 512;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Session};
 use crate::error::EngineError;
-use crate::inbox::{Outgoing, Taken, bound};
+use crate::inbox::{Outgoing, ReceivedPurges, bound};
 use crate::lease::KEY_LIFETIME;
 use crate::members::{Members, Settled};
 use crate::message::{Message, RemotePurge};
@@ -46,7 +46,7 @@ pub(crate) struct Publisher {
     has_lost: bool,
     outbox: Outbox,
     /// The newest entry of the stream that is also in the outbox.
-    kept_until: Option<StreamId>,
+    outbox_until: Option<StreamId>,
     /// The pause before the next check of the members.
     poll: Duration,
 }
@@ -60,7 +60,9 @@ impl Publisher {
         let now = Instant::now();
         let left = outbox.read().into_iter();
         let unsent: VecDeque<Outgoing> = left
-            .map(|content| Outgoing::again(content, now, true, BegunPurge::new(&shared.own)))
+            .map(|content| {
+                Outgoing::without_waiter(content, now, true, BegunPurge::new(&shared.own))
+            })
             .collect();
         shared.status().unsent = unsent.len();
         Self {
@@ -73,7 +75,7 @@ impl Publisher {
             members: Members::new(shared.member.clone(), absence),
             has_lost: false,
             outbox,
-            kept_until: None,
+            outbox_until: None,
             poll: FIRST_POLL,
             shared,
         }
@@ -87,7 +89,7 @@ impl Publisher {
                 break;
             };
             let why: Arc<str> = format!("the cluster's engine cannot be used: {error}").into();
-            self.give_back(&why);
+            self.fail_waiters(&why);
             pause = if began.elapsed() > LONGEST_PAUSE {
                 FIRST_PAUSE
             } else {
@@ -97,7 +99,7 @@ impl Publisher {
                 break;
             }
         }
-        self.give_back(&"the server ends".into());
+        self.fail_waiters(&"the server ends".into());
     }
 
     /// Uses one connection until it fails or the node ends.
@@ -106,7 +108,7 @@ impl Publisher {
         self.has_lost |= self.members.note_identity(&session.identity);
         session.begin_stream()?;
         // A purge that is appended before the epoch is known could be lost unnoticed.
-        self.look(&mut session)?;
+        self.check_members(&mut session)?;
         let is_lost = match self.newest {
             Some(newest) => self.has_lost || !session.has(newest)?,
             None => false,
@@ -130,12 +132,16 @@ impl Publisher {
 
     /// Queues the recent purges again, because the engine may have lost the last writes.
     fn publish_recent_again(&mut self) {
-        let is_kept = !self.outbox.is_empty();
+        let is_in_outbox = !self.outbox.is_empty();
         for (since, content) in std::mem::take(&mut self.recent) {
             if since.elapsed() < RECENT {
                 let begun = BegunPurge::new(&self.shared.own);
-                self.unsent
-                    .push_back(Outgoing::again(content, since, is_kept, begun));
+                self.unsent.push_back(Outgoing::without_waiter(
+                    content,
+                    since,
+                    is_in_outbox,
+                    begun,
+                ));
             }
         }
     }
@@ -148,8 +154,8 @@ impl Publisher {
 
     fn take(&mut self, wait: Duration) -> Wake {
         let (queue, wake) = match self.shared.inbox.take(wait) {
-            Taken::Purges(queue) => (queue, Wake::Continue),
-            Taken::Stopped(queue) => (queue, Wake::Stopped),
+            ReceivedPurges::Purges(queue) => (queue, Wake::Continue),
+            ReceivedPurges::Stopped(queue) => (queue, Wake::Stopped),
         };
         self.unsent.extend(queue);
         drop(bound(&mut self.unsent));
@@ -160,7 +166,7 @@ impl Publisher {
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
-            let count = self.unsent.len().min(MOST_AT_A_TIME);
+            let count = self.unsent.len().min(MAX_AT_A_TIME);
             let first = self.sequence + 1;
             let messages: Vec<Message> = (first..)
                 .zip(self.unsent.iter().take(count))
@@ -179,8 +185,8 @@ impl Publisher {
                 self.newest = Some(id);
                 self.shared.own.appended(id);
                 outgoing.settle();
-                if outgoing.is_kept {
-                    self.kept_until = Some(id);
+                if outgoing.is_in_outbox {
+                    self.outbox_until = Some(id);
                 }
                 self.recent
                     .push_back((Instant::now(), outgoing.content.clone()));
@@ -191,7 +197,7 @@ impl Publisher {
                 });
             }
         }
-        while self.recent.len() > MOST_RECENT
+        while self.recent.len() > MAX_RECENT
             || self
                 .recent
                 .front()
@@ -207,7 +213,7 @@ impl Publisher {
     ///
     /// # Errors
     /// The engine has lost data.
-    fn look(&mut self, session: &mut Session) -> Result<Settled, EngineError> {
+    fn check_members(&mut self, session: &mut Session) -> Result<Settled, EngineError> {
         let progress = session.progress(&self.members.known())?;
         let noted = self.members.note(progress);
         self.has_lost |= noted.is_err();
@@ -216,7 +222,7 @@ impl Publisher {
 
     /// Replies to the publishers of final purges, in the order of the entries.
     fn settle(&mut self, session: &mut Session) -> Result<(), EngineError> {
-        let settled = self.look(session)?;
+        let settled = self.check_members(session)?;
         self.shared.status().members.clone_from(&self.members.shown);
         let confirmed = session.confirmed(Instant::now())?;
         // A member that is absent here may renew its lease at another primary, unless this primary was confirmed since.
@@ -230,7 +236,7 @@ impl Publisher {
             } else if sent.outgoing.since.elapsed() <= LONGEST_WAIT {
                 break;
             } else {
-                PurgeReach::Local(late(&settled, is_confirmed(sent)))
+                PurgeReach::Local(why_late(&settled, is_confirmed(sent)))
             };
             is_changed = true;
             let Some(sent) = self.sent.pop_front() else {
@@ -255,19 +261,19 @@ impl Publisher {
 
     /// Empties the outbox when all members have applied its contents.
     fn clear_outbox(&mut self, settled: &Settled, is_confirmed: bool) {
-        let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_kept);
-        let is_final = self.kept_until.is_some_and(|id| settled.covers(id));
+        let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_in_outbox);
+        let is_final = self.outbox_until.is_some_and(|id| settled.covers(id));
         if !self.outbox.is_empty() && is_confirmed && is_sent && is_final {
             self.outbox.clear();
-            self.kept_until = None;
+            self.outbox_until = None;
         }
     }
 
     fn keep_sent(&mut self, sent: &Sent) {
-        if !sent.outgoing.is_kept {
+        if !sent.outgoing.is_in_outbox {
             self.outbox.keep(std::iter::once(&sent.outgoing.content));
         }
-        self.kept_until = self.kept_until.max(Some(sent.id));
+        self.outbox_until = self.outbox_until.max(Some(sent.id));
     }
 
     fn reply(&self, reply: Option<oneshot::Sender<PurgeReach>>, reach: PurgeReach) {
@@ -283,23 +289,23 @@ impl Publisher {
 
     /// Replies to all waiters that their purges are in effect on this node only. Purges that were sent count as unsent, because
     /// they may be lost.
-    fn give_back(&mut self, why: &Arc<str>) {
+    fn fail_waiters(&mut self, why: &Arc<str>) {
         let sent = std::mem::take(&mut self.sent);
-        let fresh = sent.iter().filter(|sent| !sent.outgoing.is_kept);
+        let fresh = sent.iter().filter(|sent| !sent.outgoing.is_in_outbox);
         self.outbox.keep(fresh.map(|sent| &sent.outgoing.content));
         for Sent { id, outgoing, .. } in sent {
-            self.kept_until = self.kept_until.max(Some(id));
+            self.outbox_until = self.outbox_until.max(Some(id));
             self.reply(outgoing.reply, PurgeReach::Local(Arc::clone(why)));
         }
         self.settle_unsent(why);
     }
 
     fn settle_unsent(&mut self, why: &Arc<str>) {
-        let fresh = self.unsent.iter().filter(|outgoing| !outgoing.is_kept);
+        let fresh = self.unsent.iter().filter(|outgoing| !outgoing.is_in_outbox);
         self.outbox.keep(fresh.map(|outgoing| &outgoing.content));
         for at in 0..self.unsent.len() {
             let reply = self.unsent.get_mut(at).and_then(|outgoing| {
-                outgoing.is_kept = true;
+                outgoing.is_in_outbox = true;
                 outgoing.reply.take()
             });
             self.reply(reply, PurgeReach::Local(Arc::clone(why)));
@@ -327,7 +333,7 @@ fn first_poll(members: usize) -> Duration {
 }
 
 /// Why a purge is not final in time.
-fn late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
+fn why_late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
     match settled {
         Settled::Until(_, who) if is_confirmed => {
             format!("node `{who}` has not applied it yet").into()
@@ -360,17 +366,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const RECENT: Duration = Duration::from_secs(600);
 
 /// The maximum number of purges that can be published again, of about 100 bytes each.
-const MOST_RECENT: usize = 10_000;
+const MAX_RECENT: usize = 10_000;
 
 /// The maximum number of purges in one round trip.
-const MOST_AT_A_TIME: usize = 512;
+const MAX_AT_A_TIME: usize = 512;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn many_members_are_looked_at_less_often() {
+    fn many_members_are_checked_less_often() {
         let microseconds = |members| first_poll(members).as_micros();
         assert_eq!([0, 2, 10].map(microseconds), [300; 3]);
         assert_eq!([20, 100].map(microseconds), [600, 3000]);

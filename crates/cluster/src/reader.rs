@@ -118,7 +118,7 @@ impl Reader {
             // A node without purges reads the newest ones, so that it can use pages that were shared before some of them.
             let is_new = !has_pages && !self.sink.has_earlier_purges();
             let last = if is_new {
-                session.oldest_of_newest(MOST_EARLIER)?
+                session.oldest_of_newest(MAX_EARLIER)?
             } else {
                 session.newest()?
             };
@@ -194,7 +194,7 @@ impl Reader {
                 purges.push(message.content);
             }
         }
-        if self.sequences.len() > MOST_RUNS {
+        if self.sequences.len() > MAX_RUNS {
             self.sequences.clear();
         }
         let count = u64::try_from(purges.len()).unwrap_or(u64::MAX);
@@ -347,7 +347,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// The number of purges that a node without purges reads.
-const MOST_EARLIER: usize = 1000;
+const MAX_EARLIER: usize = 1000;
 
 /// The maximum number of runs whose sequence numbers are stored.
-const MOST_RUNS: usize = 10_000;
+const MAX_RUNS: usize = 10_000;

@@ -40,7 +40,7 @@ impl RecordFile {
 
     /// Whether the file has space for this number of bytes.
     pub const fn has_room_for(&self, bytes: usize) -> bool {
-        self.bytes + bytes <= MOST_BYTES
+        self.bytes + bytes <= MAX_BYTES
     }
 
     /// Reads the whole file; empty if there is no file.
@@ -50,7 +50,7 @@ impl RecordFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bytes),
             opened => opened?,
         };
-        let most = u64::try_from(MOST_BYTES * 2).unwrap_or(u64::MAX);
+        let most = u64::try_from(MAX_BYTES * 2).unwrap_or(u64::MAX);
         file.take(most).read_to_end(&mut bytes)?;
         self.bytes = bytes.len();
         Ok(bytes)
@@ -115,14 +115,14 @@ fn make_folder(file: &Path) -> io::Result<()> {
 }
 
 /// The maximum size in bytes. The owner must replace the contents by less.
-const MOST_BYTES: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_record_is_cut_off() {
+    fn a_partial_record_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("below").join("records");
         let open = || RecordFile::new(path.clone());

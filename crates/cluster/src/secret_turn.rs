@@ -33,7 +33,7 @@ impl SecretTurn {
         let mut command = cmd("EVAL");
         command.arg(TAKE).arg(1).arg(&turn);
         command.arg(&word).arg(milliseconds(LIFETIME));
-        let is_taken: bool = link.ask(&command).await.ok_or(EngineAway)?;
+        let is_taken: bool = link.query(&command).await.ok_or(EngineAway)?;
         Ok(is_taken.then(|| Self {
             link: Arc::clone(link),
             turn,
@@ -58,7 +58,7 @@ impl SecretTurn {
         let mut command = cmd("EVAL");
         command.arg(COUNT).arg(1).arg(&self.failures);
         command.arg(FAILURES_LIFETIME.as_secs());
-        self.link.ask(&command).await
+        self.link.query(&command).await
     }
 
     /// Keeps the lock for a time, during which no node can acquire it.
@@ -66,14 +66,14 @@ impl SecretTurn {
         let mut command = cmd("EVAL");
         command.arg(KEEP).arg(1).arg(&self.turn);
         command.arg(&self.word).arg(milliseconds(pause).max(1));
-        let _: Option<i64> = self.link.ask(&command).await;
+        let _: Option<i64> = self.link.query(&command).await;
     }
 
     /// Resets the failures and releases the lock.
     pub async fn succeeded(self) {
         let mut command = cmd("DEL");
         command.arg(&self.failures);
-        let _: Option<i64> = self.link.ask(&command).await;
+        let _: Option<i64> = self.link.query(&command).await;
         self.give_back().await;
     }
 
@@ -85,7 +85,7 @@ impl SecretTurn {
             .arg(1)
             .arg(&self.turn)
             .arg(&self.word);
-        let _: Option<i64> = self.link.ask(&command).await;
+        let _: Option<i64> = self.link.query(&command).await;
     }
 }
 

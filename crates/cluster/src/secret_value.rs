@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_version_is_none() {
+    fn a_value_of_another_version_is_rejected() {
         let mut head = head(100);
         head[0] = VERSION + 1;
         let mut value = head.to_vec();
@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn any_change_is_noticed(secret: Vec<u8>, at_byte: usize, bit in 0_u8..8, length: usize) {
+        fn any_change_is_detected(secret: Vec<u8>, at_byte: usize, bit in 0_u8..8, length: usize) {
             let value = sealed(&secret);
             let mut changed = value.clone();
             changed[at_byte % value.len()] ^= 1 << bit;
@@ -142,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bytes_are_no_secret(mut bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_rejected(mut bytes: Vec<u8>) {
             prop_assert_eq!(open(&key(), NAME, at(0), &bytes), None);
             if let Some(first) = bytes.first_mut() {
                 *first = VERSION;

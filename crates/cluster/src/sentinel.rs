@@ -51,7 +51,7 @@ pub(crate) struct Agreement {
 struct SentinelReport {
     primary: String,
     /// Whether the primary is reachable, and is not being replaced.
-    is_well: bool,
+    is_healthy: bool,
     other_sentinels: usize,
 }
 
@@ -123,14 +123,14 @@ impl Sentinels {
     pub(crate) fn watch(&self, shared: &Shared) {
         let mut connections = self.connections();
         while !shared.is_stopped() {
-            self.ask(&mut connections);
+            self.query_all(&mut connections);
             std::thread::sleep(PAUSE);
         }
     }
 
     /// Queries all sentinels once.
-    pub(crate) fn ask_once(&self) {
-        self.ask(&mut self.connections());
+    pub(crate) fn query_once(&self) {
+        self.query_all(&mut self.connections());
     }
 
     fn connections(&self) -> Vec<SentinelConnection<'_>> {
@@ -145,7 +145,7 @@ impl Sentinels {
             .collect()
     }
 
-    fn ask(&self, connections: &mut [SentinelConnection<'_>]) {
+    fn query_all(&self, connections: &mut [SentinelConnection<'_>]) {
         let asked = Instant::now();
         let mut reports = Vec::with_capacity(connections.len());
         let mut errors = Vec::new();
@@ -164,7 +164,7 @@ impl Sentinels {
             });
             last.error = None;
         } else {
-            let well = reports.iter().filter(|report| report.is_well).count();
+            let well = reports.iter().filter(|report| report.is_healthy).count();
             last.error = Some(format!(
                 "{well} of {} sentinels confirm a primary of `{}`, which is no majority for one address{}",
                 connections.len(),
@@ -190,7 +190,7 @@ fn agreed(reports: &[SentinelReport], listed: usize) -> Option<&str> {
         .max();
     let majority = known.unwrap_or(0).max(listed) / 2 + 1;
     let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
-    for report in reports.iter().filter(|report| report.is_well) {
+    for report in reports.iter().filter(|report| report.is_healthy) {
         *votes.entry(&report.primary).or_default() += 1;
     }
     votes
@@ -266,7 +266,7 @@ fn report(fields: &HashMap<String, String>) -> Result<SentinelReport, EngineErro
     Ok(SentinelReport {
         primary: format!("{host}:{port}"),
         // Otherwise `s_down`, `o_down`, `disconnected` or `failover_in_progress` are listed, too.
-        is_well: field("flags")? == "master",
+        is_healthy: field("flags")? == "master",
         other_sentinels: others.and_then(|count| count.parse().ok()).unwrap_or(0),
     })
 }
@@ -304,18 +304,21 @@ const FRESH: Duration = Duration::from_secs(2);
 mod tests {
     use super::*;
 
-    fn says(primary: &str, is_well: bool, other_sentinels: usize) -> SentinelReport {
+    fn sentinel_report(primary: &str, is_healthy: bool, other_sentinels: usize) -> SentinelReport {
         SentinelReport {
             primary: primary.to_owned(),
-            is_well,
+            is_healthy,
             other_sentinels,
         }
     }
 
     #[test]
     fn a_majority_of_all_sentinels_confirms_a_primary() {
-        let (a, b) = (says("a:1", true, 2), says("b:1", true, 2));
-        let down = says("a:1", false, 2);
+        let (a, b) = (
+            sentinel_report("a:1", true, 2),
+            sentinel_report("b:1", true, 2),
+        );
+        let down = sentinel_report("a:1", false, 2);
         assert_eq!(agreed(&[a.clone(), a.clone()], 3), Some("a:1"));
         assert_eq!(agreed(&[a.clone(), b.clone(), a.clone()], 3), Some("a:1"));
         assert_eq!(agreed(&[a.clone(), b], 3), None);
@@ -323,11 +326,11 @@ mod tests {
         assert_eq!(agreed(&[], 3), None);
         // One sentinel is configured, and reports two others.
         assert_eq!(agreed(std::slice::from_ref(&a), 1), None);
-        assert_eq!(agreed(&[says("a:1", true, 0)], 1), Some("a:1"));
+        assert_eq!(agreed(&[sentinel_report("a:1", true, 0)], 1), Some("a:1"));
     }
 
     #[test]
-    fn addresses_of_sentinels() {
+    fn addresses_of_sentinels_are_parsed() {
         let parse = |address| Sentinels::parse(address, None);
         let found = parse("redis+sentinel://a,b:1,[::1]/main").unwrap().unwrap();
         assert_eq!(found.config.primary, "main");
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_primary_without_further_flags_is_well() {
+    fn only_a_primary_without_further_flags_is_healthy() {
         let fields = |flags: &str| {
             let pairs = [
                 ("ip", "10.0.0.1"),
@@ -353,7 +356,7 @@ mod tests {
             let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
             HashMap::from(pairs)
         };
-        let wanted = says("10.0.0.1:6379", true, 2);
+        let wanted = sentinel_report("10.0.0.1:6379", true, 2);
         assert_eq!(report(&fields("master")).unwrap(), wanted);
         for flags in [
             "s_down,master",
@@ -363,7 +366,7 @@ mod tests {
             "slave",
             "",
         ] {
-            assert!(!report(&fields(flags)).unwrap().is_well, "{flags}");
+            assert!(!report(&fields(flags)).unwrap().is_healthy, "{flags}");
         }
         assert!(report(&HashMap::new()).is_err());
     }

@@ -19,7 +19,7 @@ use crate::breaker::EngineBreaker;
 use crate::cluster_key::{ClusterKey, PageName};
 use crate::engine::random_word;
 use crate::page_command::{
-    FetchToken, FoundPage, LookCommand, LookReply, PageCommand, RecordWriter, StoreCommand,
+    FetchToken, FoundPage, LookupCommand, LookupReply, PageCommand, RecordWriter, StoreCommand,
 };
 use crate::page_counters::count;
 use crate::point::BornPoint;
@@ -86,7 +86,7 @@ impl SharedPages {
         key: Arc<ClusterKey>,
         shared: Arc<Shared>,
     ) -> (Self, mpsc::Receiver<PageCommand>) {
-        let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
+        let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let pages = Self {
             key,
             commands,
@@ -94,7 +94,7 @@ impl SharedPages {
             lifetime: settings.lifetime,
             shared,
             breaker: Arc::default(),
-            storing: Arc::new(Semaphore::new(MOST_STORING)),
+            storing: Arc::new(Semaphore::new(MAX_STORING)),
         };
         (pages, receiver)
     }
@@ -121,25 +121,25 @@ impl SharedPages {
     ) -> PageSearch<T> {
         let until = Instant::now() + LONGEST_WAIT;
         let mut pause = FIRST_PAUSE;
-        let mut look = self.look_for(page, random_word());
+        let mut lookup = self.lookup_of(page, random_word());
         let mut is_fetched_elsewhere = false;
         let token = loop {
-            match self.ask(look.clone()).await {
-                Some(LookReply::Found(found)) => {
+            match self.send(lookup.clone()).await {
+                Some(LookupReply::Found(found)) => {
                     if let Some(taken) = accept(found.page()) {
                         count(&self.shared.pages.hits);
                         return PageSearch::Found(taken);
                     }
                     count(&self.shared.pages.refused);
-                    look.refused = found.mac();
+                    lookup.refused = found.mac();
                 }
-                Some(LookReply::Foreign(mac)) => {
+                Some(LookupReply::Foreign(mac)) => {
                     count(&self.shared.pages.foreign);
-                    look.refused = mac;
+                    lookup.refused = mac;
                 }
-                Some(LookReply::Token(token)) => break Some(token),
-                Some(LookReply::Busy) if patience == SharedPatience::None => break None,
-                Some(LookReply::Busy) => is_fetched_elsewhere = true,
+                Some(LookupReply::Token(token)) => break Some(token),
+                Some(LookupReply::Busy) if patience == SharedPatience::None => break None,
+                Some(LookupReply::Busy) => is_fetched_elsewhere = true,
                 // After one late reply, this node must not fetch a page that another node is fetching.
                 None if is_fetched_elsewhere && self.breaker().is_closed() => {}
                 None => break None,
@@ -162,14 +162,14 @@ impl SharedPages {
         page: PageName<'_>,
         accept: impl FnOnce(FoundPage<'_>) -> Option<T>,
     ) -> Option<T> {
-        match self.ask(self.look_for(page, String::new())).await? {
-            LookReply::Found(found) => accept(found.page()),
-            LookReply::Foreign(_) | LookReply::Token(_) | LookReply::Busy => None,
+        match self.send(self.lookup_of(page, String::new())).await? {
+            LookupReply::Found(found) => accept(found.page()),
+            LookupReply::Foreign(_) | LookupReply::Token(_) | LookupReply::Busy => None,
         }
     }
 
-    fn look_for(&self, page: PageName<'_>, word: String) -> LookCommand {
-        LookCommand {
+    fn lookup_of(&self, page: PageName<'_>, word: String) -> LookupCommand {
+        LookupCommand {
             name: self.key.name_of(page),
             site: page.site.into(),
             key: page.key.into(),
@@ -180,12 +180,12 @@ impl SharedPages {
     }
 
     /// Sends a lookup; `None`: no reply in time.
-    async fn ask(&self, look: LookCommand) -> Option<LookReply> {
+    async fn send(&self, lookup: LookupCommand) -> Option<LookupReply> {
         if !self.breaker().admits(Instant::now()) {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
-        let command = PageCommand::Look(look, reply);
+        let command = PageCommand::Lookup(lookup, reply);
         // If the queue is full, the command is dropped here, and with it the reply channel.
         let replied = if self.commands.try_send(command).is_ok() {
             let replied = timeout(DEADLINE, receiver).await;
@@ -218,8 +218,7 @@ impl SharedPages {
 
     fn queue(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
         let lifetime = page.fresh.min(self.lifetime);
-        if page.bytes > self.most_bytes || lifetime < LEAST_LIFETIME || !self.breaker().is_closed()
-        {
+        if page.bytes > self.most_bytes || lifetime < MIN_LIFETIME || !self.breaker().is_closed() {
             return false;
         }
         let Ok(permit) = Arc::clone(&self.storing).try_acquire_owned() else {
@@ -260,16 +259,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
 /// Pages that expire sooner are not shared.
-const LEAST_LIFETIME: Duration = Duration::from_secs(1);
+const MIN_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The maximum size of a value without the page's body: head, tags, checksums, points, MAC.
 const OVERHEAD: u64 = 256 * 1024;
 
 /// The maximum number of queued commands.
-const MOST_COMMANDS: usize = 1024;
+const MAX_COMMANDS: usize = 1024;
 
 /// The maximum number of pages being stored.
-const MOST_STORING: usize = 32;
+const MAX_STORING: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -277,14 +276,14 @@ mod tests {
 
     /// The thread does not run: commands are accepted until the queue is full.
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_thread_that_does_not_reply() {
+    async fn a_search_ends_in_time_if_the_thread_does_not_reply() {
         let key = Arc::new(ClusterKey::derive(&[b'k'; 32], "test").unwrap());
         let settings = PageSettings {
             most_bytes: 1000,
             lifetime: Duration::from_secs(60),
         };
         let (pages, _commands) = SharedPages::new(&settings, key, Arc::default());
-        let searches = (0..MOST_COMMANDS + 10).map(|_| {
+        let searches = (0..MAX_COMMANDS + 10).map(|_| {
             let pages = pages.clone();
             tokio::spawn(async move {
                 let page = PageName {
@@ -303,7 +302,7 @@ mod tests {
         assert!(began.elapsed() <= 2 * DEADLINE, "{:?}", began.elapsed());
         let status = pages.status();
         // After three failures no further commands are sent to the engine.
-        assert_eq!((status.errors, status.timeouts), (3, MOST_COMMANDS as u64));
-        assert_eq!(status.misses, MOST_COMMANDS as u64 + 10);
+        assert_eq!((status.errors, status.timeouts), (3, MAX_COMMANDS as u64));
+        assert_eq!(status.misses, MAX_COMMANDS as u64 + 10);
     }
 }

@@ -63,8 +63,8 @@ impl SharedSecrets {
     ) -> Result<Option<Vec<u8>>, EngineAway> {
         let mut command = cmd("EVAL");
         command.arg(READ).arg(1).arg(self.key_of(SECRET, name));
-        command.arg(MOST_BYTES);
-        let value: Option<Vec<u8>> = self.link.ask(&command).await.ok_or(EngineAway)?;
+        command.arg(MAX_BYTES);
+        let value: Option<Vec<u8>> = self.link.query(&command).await.ok_or(EngineAway)?;
         let Some(value) = value else { return Ok(None) };
         let secret = secret_value::open(&self.key, name, now, &value);
         if secret.is_none() {
@@ -87,14 +87,14 @@ impl SharedSecrets {
     ) -> bool {
         let lifetime = until.duration_since(now).unwrap_or_default();
         let value = secret_value::seal(&self.key, name, until, secret);
-        let Some(value) = value.filter(|value| value.len() <= MOST_BYTES && !lifetime.is_zero())
+        let Some(value) = value.filter(|value| value.len() <= MAX_BYTES && !lifetime.is_zero())
         else {
             return false;
         };
         let mut command = cmd("SET");
         command.arg(self.key_of(SECRET, name)).arg(value);
         command.arg("PX").arg(milliseconds(lifetime).max(1));
-        self.link.ask::<()>(&command).await.is_some()
+        self.link.query::<()>(&command).await.is_some()
     }
 
     /// Acquires the lock for creating a secret; `None`: another node has it.
@@ -127,9 +127,9 @@ impl SharedSecrets {
         };
         let mut command = cmd("EVAL");
         command.arg(POST).arg(1).arg(&posted.list);
-        command.arg(milliseconds(lifetime)).arg(MOST_NOTES);
+        command.arg(milliseconds(lifetime)).arg(MAX_NOTES);
         command.arg(&posted.values);
-        let stored = self.link.ask::<()>(&command).await;
+        let stored = self.link.query::<()>(&command).await;
         stored.map(|()| posted).ok_or(EngineAway)
     }
 
@@ -140,8 +140,8 @@ impl SharedSecrets {
     pub async fn notes(&self, kind: &str, now: SystemTime) -> Result<Vec<Vec<u8>>, EngineAway> {
         let mut command = cmd("EVAL");
         command.arg(LIST).arg(1).arg(self.link.key(NOTES, kind));
-        command.arg(MOST_NOTES).arg(MOST_NOTE_BYTES);
-        let values: Vec<Vec<u8>> = self.link.ask(&command).await.ok_or(EngineAway)?;
+        command.arg(MAX_NOTES).arg(MAX_NOTE_BYTES);
+        let values: Vec<Vec<u8>> = self.link.query(&command).await.ok_or(EngineAway)?;
         let name = SecretName { kind, name: "" };
         let notes = values.iter();
         Ok(notes
@@ -166,7 +166,7 @@ impl PostedNotes {
         command.arg(WITHDRAW).arg(1).arg(&self.list);
         command.arg(&self.values);
         // If the engine does not reply, they expire.
-        let _: Option<i64> = self.secrets.link.ask(&command).await;
+        let _: Option<i64> = self.secrets.link.query(&command).await;
     }
 }
 
@@ -201,10 +201,10 @@ const FAILURES: &str = "failures";
 const NOTES: &str = "notes";
 
 /// The maximum size of a sealed secret in bytes. A private key with a long chain is smaller.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_BYTES: usize = 256 * 1024;
 
 /// The maximum number of notes of a kind: the challenges of ten orders with a hundred names each.
-const MOST_NOTES: usize = 1024;
+const MAX_NOTES: usize = 1024;
 
 /// The maximum size of a sealed note in bytes.
-const MOST_NOTE_BYTES: usize = 2048;
+const MAX_NOTE_BYTES: usize = 2048;
