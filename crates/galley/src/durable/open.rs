@@ -1,10 +1,10 @@
-//! Opens what survives a restart, in this order: the log, the purges of each site, the disk cache with the log's
+//! Opens the data that survives a restart, in this order: the log, the purges of each site, the disk cache with the log's
 //! generation.
 //!
 //! If a folder cannot be used, the server logs that and works in memory. If only the folder for pages cannot be used,
-//! purges are still logged; otherwise they are acknowledged with a warning, because the pages of the run before would still
-//! be there for the next one. If another process uses the folder, the server does not start: two servers that do not see
-//! each other's purges would break the promise of both.
+//! purges are still logged; otherwise they are acknowledged with a warning, because the pages of the previous run would still
+//! exist in the next one. If another process uses the folder, the server does not start: two servers that do not see
+//! each other's purges would break the guarantee of both.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,39 +27,39 @@ use super::receipt::forgetful;
 use super::relay::PurgeRelay;
 use crate::clock::Clock;
 
-/// Where, and how much.
+/// The folder and its limits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder.
     pub path: PathBuf,
-    /// Its limit.
+    /// The limits of the disk cache.
     pub limits: DiskLimits,
 }
 
 /// Why the server must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageOpenError {
-    /// Another process has the folder.
+    /// Another process uses the folder.
     #[error("another process uses it: each Galley needs a folder of its own")]
     Locked,
-    /// No thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// The open log and disk. Clones share them.
+/// The open log and disk cache. Clones share them.
 #[derive(Clone)]
 pub struct Durable {
     clock: Clock,
     open: Option<Arc<OpenedStorage>>,
-    /// Why the folder, or the pages' part of it, cannot be used in this run.
+    /// Why the folder, or its part for pages, cannot be used in this run.
     unusable: Option<Arc<str>>,
-    /// The other nodes.
+    /// The other nodes of the cluster.
     cluster: Option<ClusterPublisher>,
-    /// The other process, during an upgrade.
+    /// The other process of this node during an upgrade.
     relay: PurgeRelay,
     forward: ForwardInboxes,
-    /// Wakes the tasks that count the pages of purges.
+    /// Wakes the task that counts the pages of purges.
     purge_signal: Arc<Notify>,
 }
 
@@ -68,24 +68,24 @@ struct OpenedStorage {
     stored: Option<StoredPages>,
 }
 
-/// The pages.
+/// The disk cache and its writer thread.
 struct StoredPages {
     disk: Arc<DiskCache>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// What the disk was last given.
+    /// The generation that was last recorded on the disk.
     announced: Mutex<DiskGeneration>,
 }
 
-/// The log's generation as the disk knows it.
+/// The log's generation as recorded on the disk.
 struct DiskGeneration {
-    /// `None`: the next start knows none.
+    /// `None`: not recorded, so the next start finds no pages.
     generation: Option<[u8; 16]>,
-    /// Not to be tried again before.
+    /// The time before which recording is not tried again.
     again: Instant,
 }
 
 impl Durable {
-    /// Nothing survives.
+    /// Without a folder: nothing survives a restart.
     pub fn nothing(clock: Clock) -> Self {
         Self {
             clock,
@@ -98,30 +98,30 @@ impl Durable {
         }
     }
 
-    /// The same, with other nodes that get each purge.
+    /// The same with other nodes, to which each purge is sent.
     #[must_use]
     pub fn with_cluster(mut self, cluster: Option<ClusterPublisher>) -> Self {
         self.cluster = cluster;
         self
     }
 
-    /// Where purges are sent to while two processes answer.
+    /// The channel for purges while two processes serve requests.
     pub fn relay(&self) -> &PurgeRelay {
         &self.relay
     }
 
-    /// Where purges for caches of other machines are put.
+    /// The inboxes of purges for caches on other machines.
     pub fn forward(&self) -> &ForwardInboxes {
         &self.forward
     }
 
-    /// The number that the counters of all sites begin with in this run.
+    /// The first number of all sites' purge counters in this run.
     pub fn first_number(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.past.start)
     }
 
-    /// Closes the folder, for another process: writes what is pending, for `patience` at most. From here on purges are in
-    /// effect in memory, and pages are stored there alone. Blocks.
+    /// Closes the folder, for another process: writes pending pages, at most for `patience`. Later purges and pages exist only
+    /// in memory. Blocks.
     pub fn release(&self, patience: Duration) {
         self.forward.release();
         self.close(patience);
@@ -135,7 +135,7 @@ impl Durable {
         }
     }
 
-    /// Opens the folder; takes a few milliseconds.
+    /// Opens the folder. Takes a few milliseconds.
     pub fn open(
         settings: &Settings,
         memory: Arc<Memory>,
@@ -176,7 +176,7 @@ impl Durable {
         })
     }
 
-    /// The purges of a site, those of earlier runs included. `site` is its own among all sites; once for each.
+    /// The purges of a site, including those of earlier runs. `site` must be unique among the sites. Call it once for each site.
     pub fn site_purges(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
@@ -192,13 +192,13 @@ impl Durable {
             .counted_at(Arc::clone(&self.purge_signal))
     }
 
-    /// Wakes the tasks that count the pages of purges.
+    /// Wakes the task that counts the pages of purges.
     pub fn purge_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.purge_signal)
     }
 
-    /// A site's part of the disk. `fingerprint` identifies the rules that determine its keys: entries with another one count
-    /// as purged.
+    /// A site's part of the disk cache. `fingerprint` identifies the rules that determine its keys: entries with another
+    /// fingerprint count as purged.
     pub fn site_disk_cache(&self, site: &str, fingerprint: u64) -> Option<SiteDiskCache> {
         let shelf = self.shelf()?;
         Some(SiteDiskCache {
@@ -207,22 +207,22 @@ impl Durable {
         })
     }
 
-    /// The tick of this moment.
+    /// The current tick.
     pub fn now(&self) -> Tick {
         self.clock.tick()
     }
 
-    /// The disk.
+    /// The disk cache, if any.
     pub fn shelf(&self) -> Option<&Arc<DiskCache>> {
         self.stored().map(|stored| &stored.disk)
     }
 
-    /// Why there is no disk although one is configured.
+    /// Why the configured folder cannot be used.
     pub fn unusable(&self) -> Option<&str> {
         self.unusable.as_deref()
     }
 
-    /// Whether purges reach the disk; `None`: they live in memory, as they are to.
+    /// Whether purges are written to the disk; `None`: no folder is configured.
     pub fn durability(&self) -> Option<Durability> {
         match (&self.open, &self.unusable) {
             (Some(open), _) => Some(open.past.log.durability()),
@@ -235,8 +235,8 @@ impl Durable {
         self.open.as_ref()?.stored.as_ref()
     }
 
-    /// Tells the disk that the log was lost and started again: nothing that was written before may come back. If the disk
-    /// cannot record that, it is tried again after a while.
+    /// Records on the disk that the log was lost and created again, so that no earlier page is found after a restart. If that
+    /// fails, it is tried again after a pause.
     pub fn follow_generation(&self) {
         let Some(open) = &self.open else { return };
         let Some(stored) = &open.stored else { return };
@@ -257,7 +257,8 @@ impl Durable {
         }
     }
 
-    /// Writes what is pending, for `patience` at most, and the snapshot that saves the next start from counting. Blocks.
+    /// Writes pending pages, at most for `patience`, and the snapshot, so that the next start does not have to count the files.
+    /// Blocks.
     pub fn close(&self, patience: Duration) {
         let Some(stored) = self.stored() else { return };
         stored.disk.close_queue();
@@ -304,7 +305,7 @@ impl StoredPages {
     }
 }
 
-/// The log, or why there is none in this run.
+/// Opens the log, or returns why there is none in this run.
 fn open_log(
     path: &Path,
     clock: Clock,
@@ -371,14 +372,14 @@ fn tell_found(found: &LogContents, path: &Path) {
     }
 }
 
-/// Where the log is, below the folder.
+/// The subfolder of the log.
 const PURGES: &str = "purges";
 
-/// Where the pages are.
+/// The subfolder of the pages.
 const PAGES: &str = "pages";
 
-/// Between two attempts to record a generation: the same as for a lost log.
+/// The pause between two attempts to record a generation: the same as for a lost log.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Between two looks at the writer while the server ends.
+/// The interval of checking the writer thread at the end.
 const STEP: Duration = Duration::from_millis(5);

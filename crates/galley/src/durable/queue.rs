@@ -1,7 +1,7 @@
-//! Pages that wait to be written to the disk: a bounded queue on which nobody blocks.
+//! A bounded queue of pages to be written to the disk. No caller blocks on it.
 //!
-//! If the queue is full, a page is not written. Its older copy must not come back after a restart either, so the command to
-//! remove that copy is queued in its place, which takes almost no memory.
+//! If the queue is full, a page is not written. Its older copy must not be found after a restart either, so a job that removes
+//! that copy is queued instead, which uses almost no memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,11 +10,11 @@ use galley_cache::disk::SiteName;
 use galley_cache::entry::Entry;
 use galley_cache::key::Key;
 
-/// One thing to do.
+/// A job of the writer.
 pub(super) enum WriteJob {
-    /// Write this entry.
+    /// Writes an entry.
     Put(SiteName, Arc<Entry>),
-    /// Remove the entry of a key unless it was born after `born`.
+    /// Removes the entry of a key unless its `born` is greater than `born`.
     Forget { site: SiteName, key: Key, born: u64 },
 }
 
@@ -33,7 +33,7 @@ struct WriteQueueState {
 }
 
 impl WriteQueue {
-    /// Queues a page, or its removal if there is no room; false: then. Never waits.
+    /// Queues a page. If the queue is full, queues the removal of its older copy and returns false. Never waits.
     pub(super) fn put(&self, site: SiteName, entry: &Arc<Entry>) -> bool {
         let mut state = self.lock();
         let has_room = state.puts < MOST_PUTS;
@@ -51,7 +51,7 @@ impl WriteQueue {
         self.push(self.lock(), WriteJob::Forget { site, key, born });
     }
 
-    /// The next job; `None` when it is closed and empty. Blocks.
+    /// The next job; `None` if the queue is closed and empty. Blocks.
     pub(super) fn next(&self) -> Option<WriteJob> {
         let mut state = self.lock();
         loop {
@@ -71,13 +71,13 @@ impl WriteQueue {
         }
     }
 
-    /// Accepts nothing more; the contents are still written.
+    /// Rejects further jobs. Queued jobs are still done.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_all();
     }
 
-    /// Jobs waiting.
+    /// The number of queued jobs.
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
@@ -96,10 +96,10 @@ impl WriteQueue {
     }
 }
 
-/// Pages that may wait; their memory is theirs, and reserved, until they are written.
+/// The maximum number of queued pages. Their memory stays reserved until they are written.
 const MOST_PUTS: usize = 256;
 
-/// Orders to remove that may wait behind a disk that hangs.
+/// The maximum number of queued jobs, most of them removals, while the disk does not respond.
 const MOST_JOBS: usize = 100_000;
 
 #[cfg(test)]

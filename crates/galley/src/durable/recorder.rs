@@ -1,7 +1,7 @@
-//! Writes a body to the disk while readers receive it, because the memory has no room for it.
+//! Writes a body to the disk while readers receive it, if memory cannot keep it.
 //!
-//! While the fill keeps all bytes, the recorder only holds the same buffers. When the fill stops keeping them, the recorder
-//! starts a file with the bytes it holds and continues on a helper thread. A disk that is too slow ends the recording, not
+//! While the fill keeps all bytes, the recorder only references the same buffers. When the fill stops keeping them, the recorder
+//! starts a file with those bytes and continues on a helper thread. A disk that is too slow ends the recording, not
 //! the response.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Recorder {
 enum RecorderState {
     /// Nothing is recorded.
     Off,
-    /// All bytes so far, in case that the fill does not keep them.
+    /// All bytes so far, in case the fill stops keeping them.
     Holding(Box<RecordedHead>, Vec<Bytes>),
     Writing(
         mpsc::Sender<RecorderStep>,
@@ -32,7 +32,7 @@ enum RecorderState {
     ),
 }
 
-/// What the file begins with.
+/// The beginning of the file.
 struct RecordedHead {
     disk: SiteDiskCache,
     entry: Entry,
@@ -41,19 +41,19 @@ struct RecordedHead {
 
 enum RecorderStep {
     Bytes(Bytes),
-    /// The body was whole.
+    /// The body is complete.
     End,
 }
 
 impl Recorder {
-    /// Records nothing.
+    /// A recorder that records nothing.
     pub fn off() -> Self {
         Self {
             state: RecorderState::Off,
         }
     }
 
-    /// Ready to record the body of `entry`, which has none yet; `length` if it is known.
+    /// A recorder for the body of `entry`, which has none yet. `length`: that of the body, if known.
     pub fn ready(shelved: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
         let head = RecordedHead {
             disk: shelved,
@@ -65,7 +65,7 @@ impl Recorder {
         }
     }
 
-    /// Whether it wants bytes.
+    /// Whether the recorder needs the bytes.
     pub fn is_on(&self) -> bool {
         !matches!(self.state, RecorderState::Off)
     }
@@ -75,7 +75,7 @@ impl Recorder {
         matches!(self.state, RecorderState::Writing(..))
     }
 
-    /// Takes the next bytes; `is_kept`: whether the fill keeps all of them. Waits for the disk for a moment at most.
+    /// Records the next bytes. `is_kept`: whether the fill keeps all of them. Waits for the disk only briefly.
     pub async fn push(&mut self, chunk: Bytes, is_kept: bool) {
         match &mut self.state {
             RecorderState::Off => {}
@@ -89,7 +89,7 @@ impl Recorder {
         }
     }
 
-    /// The body is whole. Gives whether it is on the disk now; what the fill has kept is not recorded.
+    /// Ends a complete body. Returns whether it is on the disk. A body that the fill has kept is not recorded.
     pub async fn finish(mut self) -> bool {
         if matches!(self.state, RecorderState::Writing(..)) {
             self.send(RecorderStep::End).await;
@@ -126,7 +126,7 @@ impl Recorder {
         }
     }
 
-    /// Gives up on a disk that is too slow: the unfinished file will not be found.
+    /// Sends a step to the helper thread. Gives up if the disk is too slow: the incomplete file is never found.
     async fn send(&mut self, step: RecorderStep) {
         let RecorderState::Writing(steps, _) = &self.state else {
             return;
@@ -137,7 +137,7 @@ impl Recorder {
     }
 }
 
-/// Writes what comes, and puts the file in its place if the end comes too.
+/// Writes the steps, and installs the file if the body is complete.
 fn write(
     shelf: &DiskCache,
     head: &RecordedHead,
@@ -149,14 +149,14 @@ fn write(
         .begin(site, &head.entry, head.length, shelf.now());
     while let Some(step) = steps.blocking_recv() {
         match (step, &mut begun) {
-            // After an error nothing is written any more; `commit` gives it.
+            // After an error nothing more is written; `commit` returns the error.
             (RecorderStep::Bytes(bytes), Ok(writer)) => drop(writer.write(&bytes)),
             (RecorderStep::Bytes(_), Err(_)) => {}
             (RecorderStep::End, _) => {
                 return match begun {
                     Ok(writer) => writer.commit(),
                     Err(why) => {
-                        // The new response is newer than the file there, and is not there itself.
+                        // The new response is newer than the existing file, but is not stored.
                         let (key, born) = (head.entry.key.bytes(), head.entry.born);
                         shelf.disk.remove_older(site, key, born);
                         Err(why)
@@ -168,8 +168,8 @@ fn write(
     Err(NotStored::Incomplete)
 }
 
-/// Chunks that may wait for the helper thread.
+/// The maximum number of chunks that wait for the helper thread.
 const STEPS_AHEAD: usize = 16;
 
-/// How long readers may wait for the disk in all this; beyond it the disk is unusable.
+/// The maximum wait of readers for the disk. A slower disk is not usable.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -16,11 +16,11 @@ use super::folder::{MarkerFolder, RemovedFiles, events, marker_name};
 use super::owner::FolderOwner;
 use crate::durable::{PurgeSource, Receipt, SitePurges};
 
-/// Markers that a fetch wants.
+/// The markers that a fetch needs.
 pub(super) struct PutRequest {
-    /// Their keys.
+    /// The keys of the markers.
     pub(super) keys: Vec<String>,
-    /// Whether all of them are there.
+    /// Receives whether all of them exist.
     pub(super) done: oneshot::Sender<bool>,
 }
 
@@ -30,13 +30,13 @@ struct MarkerThread {
     folder: MarkerFolder,
     policy: Policy,
     purges: Arc<SitePurges>,
-    /// Names of markers, the oldest first; also of some that were removed.
+    /// Names of markers, the oldest first, including some that were removed.
     order: VecDeque<String>,
-    /// How many of them are kept.
+    /// The maximum number of markers.
     most: usize,
 }
 
-/// Opens the folder and purges the pages whose markers were removed while Galley was stopped; then starts the thread.
+/// Opens the folder and purges the pages whose markers were removed while Galley was stopped, then starts the thread.
 pub(super) fn start(
     path: &Path,
     owner: Option<FolderOwner>,
@@ -55,7 +55,7 @@ pub(super) fn start(
         order: VecDeque::new(),
         most: MOST_MARKERS,
     };
-    // Before anybody is answered.
+    // Before any request is served.
     let receipts = thread.catch_up(is_new)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -118,11 +118,11 @@ impl MarkerThread {
             }
         }
         self.keep_limit();
-        // The fetch may have been given up.
+        // The fetch may have ended.
         let _ = request.done.send(are_there);
     }
 
-    /// Removes the oldest markers above the limit, and purges their pages: otherwise they could not be purged any more.
+    /// Removes the oldest markers above the limit and purges their pages, because plugins could not purge them any more.
     fn keep_limit(&mut self) {
         while self.order.len() > self.most {
             let oldest = self.order.pop_front();
@@ -135,7 +135,7 @@ impl MarkerThread {
     async fn purge(&mut self, removals: RemovedFiles, events: &AsyncFd<OwnedFd>) {
         if removals.is_everything || removals.is_root_gone {
             self.purge_all();
-            // A plugin may still be at work: it reports a failure if the folder that it empties is not empty at the end.
+            // A plugin may still be removing files, and reports a failure if the folder is not empty afterwards.
             tokio::time::sleep(REST).await;
             self.open_again(events).await;
             let mut removed = Vec::new();
@@ -151,7 +151,7 @@ impl MarkerThread {
         }
     }
 
-    /// Until the folder can be made and watched again.
+    /// Retries until the folder can be created and watched again.
     async fn open_again(&mut self, events: &AsyncFd<OwnedFd>) {
         loop {
             let events = events.get_ref().as_fd();
@@ -195,7 +195,7 @@ impl MarkerThread {
         }
     }
 
-    /// The page of a key.
+    /// The scope of the page with a key.
     fn scope(&self, key: &str) -> Option<Scope> {
         url_scope(&nginx_key_url(key)?, &self.policy).ok()
     }
@@ -208,20 +208,20 @@ impl MarkerThread {
         self.purges.publish(&purge, PurgeSource::Folder)
     }
 
-    /// Logs what became of a purge, once that is known.
+    /// Logs the result of a purge when it is known.
     fn acknowledge(&self, receipt: Receipt) {
         let site = self.purges.site().to_owned();
         tokio::spawn(async move { receipt.acknowledged().await.log(&site) });
     }
 }
 
-/// Markers of a site: 400 MB of small files in the worst of file systems.
+/// The maximum number of markers of a site: 400 MB of small files in the worst file system.
 const MOST_MARKERS: usize = 100_000;
 
-/// Longer than the removal of some thousands of files, and short enough for fetches that wait for their markers.
+/// Longer than the removal of some thousand files, and short enough for fetches that wait for their markers.
 const REST: Duration = Duration::from_millis(100);
 
-/// Between two attempts to find the folder again.
+/// The pause between two attempts to open the folder.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Markers as the file system sees them.
+//! Markers in a real file system.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -160,7 +160,7 @@ fn links_lead_nowhere() {
     symlink(&elsewhere, marker.parent().unwrap().parent().unwrap()).unwrap();
     assert!(stage.put(KEY).is_err());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
-    // What stands in the way is removed: nginx may have used the folder before.
+    // Files in the way are removed, because nginx may have used the folder before.
     let other = "httpGETexample.com/b";
     fs::create_dir_all(stage.marker(other).parent().unwrap()).unwrap();
     fs::write(stage.marker(other), "of nginx").unwrap();
