@@ -19,7 +19,6 @@
 //! [`lease::KEY_LIFETIME`] after the engine *received* the renewal, which is later. So if a key is absent, the lease is over,
 //! unless the engine lost data. The publisher detects that by the engine's identity and the epoch. After a change of either
 //! it waits for a whole key lifetime before it relies on an absent key.
-//! waits for a whole key lifetime before it believes that a key is absent.
 
 mod breaker;
 mod cluster;

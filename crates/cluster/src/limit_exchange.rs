@@ -47,5 +47,5 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The timeout of a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The pause before the next connection, and before a reload that shares limits takes effect.
+/// The pause before the next connection, and the maximum delay until limits that a reload shares are exchanged.
 const PAUSE: Duration = Duration::from_millis(500);

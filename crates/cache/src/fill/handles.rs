@@ -188,7 +188,7 @@ impl FillWriter {
 
     /// Waits until the bytes are no longer needed: the fill is a window (private, or over its limit) and the last reader has
     /// left, or no reader joined and every handle has been dropped. Before the head: when all handles and readers are gone.
-    /// Never ends for a kept fill. Cancel-safe.
+    /// Never ends while the fill is kept. Cancel-safe.
     pub async fn readers_gone(&self) {
         poll_fn(|cx| self.shared.with(|state, after| state.poll_gone(cx, after))).await;
     }

@@ -4,8 +4,8 @@
 //! file header                                        record
 //!  0   8  "galleypl"                                  0   4  length of the whole record
 //!  8   4  version, 1                                  4   4  length check: sum(link, length), the low half
-//! 12   4  length of this header, 56                   8   1  type: 1 order, 2 start
 //! 12   4  length of this header, 56                   8   1  type: 1 purge, 2 start
+//! 16  16  generation                                  9   1  strength: 0 soft, 1 hard
 //! 32   8  check: sum(0, bytes 0..32)                 10   1  scope: 0 site, 1 host, 2 url, 3 prefix, 4 tag, 5 pattern
 //! 40   8  mark: this much has been acknowledged      11   1  bit 0: a host is given, bit 1: a query is given
 //! 48   8  mark check: sum(check, mark)               12   4  bytes of the site's name
@@ -19,7 +19,7 @@
 //!                                                  48+n   8  check: sum(link, bytes 0..48+n)
 //! ```
 //! The length has a separate check, because a record with a damaged length must not look like a truncated one. The mark is
-//! written after each fdatasync, without a sync of its own: it may be behind the acknowledged records, never ahead of them.
+//! written after each fdatasync, without a separate sync: it may be behind the acknowledged records, never ahead of them.
 
 use std::fmt;
 use std::hash::Hasher as _;

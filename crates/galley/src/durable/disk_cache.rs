@@ -31,13 +31,13 @@ pub struct DiskCache {
     memory: Arc<Memory>,
     queue: WriteQueue,
     /// One lookup per page at a time reads the disk. Striped by key.
-    turns: [Mutex<()>; TURNS],
+    lookup_locks: [Mutex<()>; LOOKUP_LOCKS],
     /// The permits of helper threads that read.
     readers: Arc<Semaphore>,
     /// The permits of helper threads that write a page while it is received.
     pub(super) recorders: Arc<Semaphore>,
     /// The tick until which the disk is not read, because it was too slow.
-    rests_until: AtomicU64,
+    paused_until: AtomicU64,
     counts: DiskCacheCounters,
 }
 
@@ -77,10 +77,10 @@ impl DiskCache {
             clock,
             memory,
             queue: WriteQueue::default(),
-            turns: std::array::from_fn(|_| Mutex::new(())),
+            lookup_locks: std::array::from_fn(|_| Mutex::new(())),
             readers: Arc::new(Semaphore::new(READERS)),
             recorders: Arc::new(Semaphore::new(RECORDERS)),
-            rests_until: AtomicU64::new(0),
+            paused_until: AtomicU64::new(0),
             counts: DiskCacheCounters::default(),
         }
     }
@@ -103,7 +103,7 @@ impl DiskCache {
                         tracing::debug!(%error, "a page was not written to the disk");
                     }
                 }
-                WriteJob::Forget { site, key, born } => {
+                WriteJob::RemoveOlder { site, key, born } => {
                     self.disk.remove_older(site, key.bytes(), born);
                 }
             }
@@ -137,12 +137,12 @@ impl DiskCache {
         if owed == 0 {
             return true;
         }
-        let mut room = AT_ONCE.saturating_sub(self.queue.len());
+        let mut room = MAX_QUEUED_AGAIN.saturating_sub(self.queue.len());
         for entry in self.memory.entries() {
-            let Some(shelved) = owner(&entry) else {
+            let Some(site_cache) = owner(&entry) else {
                 continue;
             };
-            if self.disk.may_hold(shelved.site, entry.key.bytes()) {
+            if self.disk.may_hold(site_cache.site, entry.key.bytes()) {
                 continue;
             }
             if room == 0 {
@@ -150,7 +150,7 @@ impl DiskCache {
                 return false;
             }
             room -= 1;
-            shelved.keep(&entry);
+            site_cache.keep(&entry);
         }
         true
     }
@@ -199,19 +199,19 @@ impl DiskCache {
         }
     }
 
-    fn rests(&self) -> bool {
-        self.clock.tick().0 < self.rests_until.load(Ordering::Relaxed)
+    fn is_paused(&self) -> bool {
+        self.clock.tick().0 < self.paused_until.load(Ordering::Relaxed)
     }
 
     /// Pauses reading, so that visitors do not wait one after the other for a disk that does not respond.
-    fn rest(&self) {
-        let until = self.clock.tick().plus(REST);
-        self.rests_until.store(until.0, Ordering::Relaxed);
+    fn pause_reads(&self) {
+        let until = self.clock.tick().plus(READ_PAUSE);
+        self.paused_until.store(until.0, Ordering::Relaxed);
     }
 
-    fn turn(&self, key: &Key) -> &Mutex<()> {
-        let stripe = usize::try_from(key.hash() % TURNS as u64).unwrap_or(0);
-        &self.turns[stripe]
+    fn lookup_lock(&self, key: &Key) -> &Mutex<()> {
+        let stripe = usize::try_from(key.hash() % LOOKUP_LOCKS as u64).unwrap_or(0);
+        &self.lookup_locks[stripe]
     }
 }
 
@@ -227,26 +227,26 @@ impl SiteDiskCache {
     /// explain why the page is generated. `None` also if the disk is too slow: then the page is generated as if it were not
     /// stored.
     pub async fn find(&self, key: &[u8], table: &PurgeTable) -> Option<Arc<Entry>> {
-        let shelf = &self.disk;
-        if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
+        let cache = &self.disk;
+        if !cache.disk.may_hold(self.site, key) || cache.is_paused() {
             return None;
         }
-        let Ok(found) = timeout(PATIENCE, self.read(Key::new(key), table)).await else {
-            shelf.counts.late.fetch_add(1, Ordering::Relaxed);
-            shelf.rest();
+        let Ok(found) = timeout(READ_TIMEOUT, self.read(Key::new(key), table)).await else {
+            cache.counts.late.fetch_add(1, Ordering::Relaxed);
+            cache.pause_reads();
             return None;
         };
         found
     }
 
     async fn read(&self, key: Key, table: &PurgeTable) -> Option<Arc<Entry>> {
-        let shelf = &self.disk;
-        let _turn = shelf.turn(&key).lock().await;
-        if let Some(entry) = shelf.memory.get(key.bytes()) {
+        let cache = &self.disk;
+        let _lookup = cache.lookup_lock(&key).lock().await;
+        if let Some(entry) = cache.memory.get(key.bytes()) {
             return Some(entry);
         }
-        let reader = Arc::clone(&shelf.readers).acquire_owned().await.ok()?;
-        let (reading, site, wanted) = (Arc::clone(shelf), self.site, key.clone());
+        let reader = Arc::clone(&cache.readers).acquire_owned().await.ok()?;
+        let (reading, site, wanted) = (Arc::clone(cache), self.site, key.clone());
         let found = spawn_blocking(move || {
             // Released when the read ends, even if the lookup was abandoned.
             let _reader = reader;
@@ -259,12 +259,12 @@ impl SiteDiskCache {
         });
         let entry = found.await.ok().flatten()?;
         if table.prove_waiting(&entry) == Validity::Purged {
-            shelf.queue.forget(self.site, key, entry.born);
+            cache.queue.forget(self.site, key, entry.born);
             return Some(entry);
         }
-        shelf.counts.found.fetch_add(1, Ordering::Relaxed);
+        cache.counts.found.fetch_add(1, Ordering::Relaxed);
         // If memory has no space for the entry, it serves only this request.
-        let _ = shelf.memory.put(Arc::clone(&entry));
+        let _ = cache.memory.put(Arc::clone(&entry));
         Some(entry)
     }
 
@@ -275,10 +275,10 @@ impl SiteDiskCache {
 
     /// The page of a key, for inspection. Blocks on the disk.
     pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
-        let shelf = &self.disk;
-        match shelf
+        let cache = &self.disk;
+        match cache
             .disk
-            .get(self.site, key, shelf.now(), shelf.memory.budget())
+            .get(self.site, key, cache.now(), cache.memory.budget())
         {
             DiskLookup::Found(found) => Some(found.into_entry()),
             DiskLookup::Absent => None,
@@ -317,10 +317,10 @@ impl SiteDiskCache {
 }
 
 /// The maximum number of pages that are queued again at a time: half of the queue.
-const AT_ONCE: usize = 128;
+const MAX_QUEUED_AGAIN: usize = 128;
 
 /// With this many locks, concurrent lookups of different pages rarely contend.
-const TURNS: usize = 64;
+const LOOKUP_LOCKS: usize = 64;
 
 /// The maximum number of concurrent reads: enough to keep a disk busy, few enough to limit the threads that a hanging disk blocks.
 const READERS: usize = 16;
@@ -333,7 +333,7 @@ const RECORDERS: usize = 16;
 const _: () = assert!(READERS + RECORDERS < crate::sys::HELPERS);
 
 /// How long the disk is not read after it was too slow.
-const REST: Duration = Duration::from_secs(5);
+const READ_PAUSE: Duration = Duration::from_secs(5);
 
 /// The maximum wait of a visitor for the disk, after which PHP generates the page: less than that takes.
-const PATIENCE: Duration = Duration::from_millis(500);
+const READ_TIMEOUT: Duration = Duration::from_millis(500);

@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use super::disk_cache::{DiskCache, SiteDiskCache};
 use super::forward::ForwardInboxes;
 use super::purges::SitePurges;
-use super::receipt::forgetful;
+use super::receipt::loss_without_log;
 use super::relay::PurgeRelay;
 use crate::clock::Clock;
 
@@ -73,7 +73,7 @@ struct StoredPages {
     disk: Arc<DiskCache>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// The generation that was last recorded on the disk.
-    announced: Mutex<DiskGeneration>,
+    recorded_generation: Mutex<DiskGeneration>,
 }
 
 /// The log's generation as recorded on the disk.
@@ -81,7 +81,7 @@ struct DiskGeneration {
     /// `None`: not recorded, so the next start finds no pages.
     generation: Option<[u8; 16]>,
     /// The time before which recording is not tried again.
-    again: Instant,
+    retry_at: Instant,
 }
 
 impl Durable {
@@ -226,7 +226,7 @@ impl Durable {
     pub fn durability(&self) -> Option<Durability> {
         match (&self.open, &self.unusable) {
             (Some(open), _) => Some(open.past.log.durability()),
-            (None, Some(reason)) => Some(Durability::Lost(forgetful(reason))),
+            (None, Some(reason)) => Some(Durability::Lost(loss_without_log(reason))),
             (None, None) => None,
         }
     }
@@ -241,17 +241,17 @@ impl Durable {
         let Some(open) = &self.open else { return };
         let Some(stored) = &open.stored else { return };
         let now = open.past.log.generation().bytes();
-        let mut told = stored
-            .announced
+        let mut recorded = stored
+            .recorded_generation
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if told.generation == Some(now) || Instant::now() < told.again {
+        if recorded.generation == Some(now) || Instant::now() < recorded.retry_at {
             return;
         }
         match stored.disk.disk.begin_generation(now) {
-            Ok(()) => told.generation = Some(now),
+            Ok(()) => recorded.generation = Some(now),
             Err(error) => {
-                told.again = Instant::now() + RETRY;
+                recorded.retry_at = Instant::now() + RETRY;
                 tracing::warn!(%error, "the disk cache cannot follow the purge log");
             }
         }
@@ -287,9 +287,9 @@ impl StoredPages {
         memory: Arc<Memory>,
         clock: Clock,
     ) -> Result<Self, StorageOpenError> {
-        let told = DiskGeneration {
+        let recorded = DiskGeneration {
             generation: disk.is_keyed().then_some(generation),
-            again: Instant::now(),
+            retry_at: Instant::now(),
         };
         let shelf = Arc::new(DiskCache::new(disk, memory, clock));
         let writing = Arc::clone(&shelf);
@@ -300,7 +300,7 @@ impl StoredPages {
         Ok(Self {
             disk: shelf,
             writer: Mutex::new(Some(writer)),
-            announced: Mutex::new(told),
+            recorded_generation: Mutex::new(recorded),
         })
     }
 }
@@ -312,7 +312,7 @@ fn open_log(
 ) -> Result<Result<log::OpenedLog, Arc<str>>, StorageOpenError> {
     match PurgeLog::open(&path.join(PURGES), clock.wall()) {
         Ok(opened) => {
-            tell_found(&opened.found, path);
+            log_found(&opened.found, path);
             if let Durability::Lost(loss) = opened.log.durability() {
                 tracing::error!(
                     path = %path.display(),
@@ -324,7 +324,7 @@ fn open_log(
         }
         Err(log::OpenError::Locked) => Err(StorageOpenError::Locked),
         Err(error) => {
-            tell_unusable(path, &error);
+            log_unusable(path, &error);
             Ok(Err(error.to_string().into()))
         }
     }
@@ -344,13 +344,13 @@ fn open_disk(
         Ok(disk) => Ok(Ok(disk)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(StorageOpenError::Locked),
         Err(error) => {
-            tell_unusable(path, &error);
+            log_unusable(path, &error);
             Ok(Err(error.to_string().into()))
         }
     }
 }
 
-fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
+fn log_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
     tracing::error!(
         path = %path.display(),
         error,
@@ -358,7 +358,7 @@ fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
     );
 }
 
-fn tell_found(found: &LogContents, path: &Path) {
+fn log_found(found: &LogContents, path: &Path) {
     let path = path.display();
     match found {
         LogContents::Nothing => tracing::info!(%path, "the disk cache starts empty"),

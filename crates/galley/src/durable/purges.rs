@@ -12,7 +12,7 @@ use galley_policy::purge::Purge;
 use tokio::sync::Notify;
 
 use super::forward::ForwardInboxes;
-use super::receipt::{PendingReceipt, Receipt, forgetful};
+use super::receipt::{PendingReceipt, Receipt, loss_without_log};
 use super::recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge, RecentPurges};
 use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
@@ -142,7 +142,7 @@ impl SitePurges {
 
     /// Publishes a purge without sending it to other caches.
     pub fn publish_unforwarded(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        let relay = self.relay.hold();
+        let relay = self.relay.guard();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
         let here = self.apply_and_send(purge, source, &relay);
         let cluster = self.cluster.as_ref().zip(begun).map(|(cluster, begun)| {
@@ -157,7 +157,7 @@ impl SitePurges {
 
     /// Publishes a purge only on this node.
     pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        self.apply_and_send(purge, source, &self.relay.hold())
+        self.apply_and_send(purge, source, &self.relay.guard())
     }
 
     fn apply_and_send(
@@ -182,7 +182,7 @@ impl SitePurges {
     /// Publishes a purge that the other process of this node has published. If that process has left the cluster, this one
     /// sends the purge to the other nodes.
     pub fn publish_relayed(&self, purge: &Purge) -> Receipt {
-        let relay = self.relay.hold();
+        let relay = self.relay.guard();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
         let (here, _) = self.apply_in_process(purge);
         if let (Some(cluster), Some(begun)) = (&self.cluster, begun)
@@ -207,7 +207,7 @@ impl SitePurges {
                 let number = table.publish(purge);
                 let here = match unusable {
                     None => PendingReceipt::Done,
-                    Some(reason) => PendingReceipt::Lost(forgetful(reason)),
+                    Some(reason) => PendingReceipt::Lost(loss_without_log(reason)),
                 };
                 (here, number)
             }
@@ -274,7 +274,7 @@ impl SitePurges {
         self.recent.countable()
     }
 
-    /// Records the number of pages that purges removed, by the purges' numbers.
+    /// Records the number of pages that purges invalidated, by the purges' numbers.
     pub fn counted(&self, counts: &[(u64, PurgedPages)]) {
         self.recent.counted(counts, self.clock.tick());
     }

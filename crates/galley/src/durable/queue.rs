@@ -15,7 +15,7 @@ pub(super) enum WriteJob {
     /// Writes an entry.
     Put(SiteName, Arc<Entry>),
     /// Removes the entry of a key unless its `born` is greater than `born`.
-    Forget { site: SiteName, key: Key, born: u64 },
+    RemoveOlder { site: SiteName, key: Key, born: u64 },
 }
 
 /// See the module.
@@ -36,19 +36,19 @@ impl WriteQueue {
     /// Queues a page. If the queue is full, queues the removal of its older copy and returns false. Never waits.
     pub(super) fn put(&self, site: SiteName, entry: &Arc<Entry>) -> bool {
         let mut state = self.lock();
-        let has_room = state.puts < MOST_PUTS;
+        let has_room = state.puts < MAX_PUTS;
         if has_room {
             state.puts += 1;
             self.push(state, WriteJob::Put(site, Arc::clone(entry)));
         } else {
             let (key, born) = (entry.key.clone(), entry.born);
-            self.push(state, WriteJob::Forget { site, key, born });
+            self.push(state, WriteJob::RemoveOlder { site, key, born });
         }
         has_room
     }
 
     pub(super) fn forget(&self, site: SiteName, key: Key, born: u64) {
-        self.push(self.lock(), WriteJob::Forget { site, key, born });
+        self.push(self.lock(), WriteJob::RemoveOlder { site, key, born });
     }
 
     /// The next job; `None` if the queue is closed and empty. Blocks.
@@ -83,7 +83,7 @@ impl WriteQueue {
     }
 
     fn push(&self, mut state: MutexGuard<'_, WriteQueueState>, job: WriteJob) {
-        if state.is_closed || state.jobs.len() >= MOST_JOBS {
+        if state.is_closed || state.jobs.len() >= MAX_JOBS {
             return;
         }
         state.jobs.push_back(job);
@@ -97,10 +97,10 @@ impl WriteQueue {
 }
 
 /// The maximum number of queued pages. Their memory stays reserved until they are written.
-const MOST_PUTS: usize = 256;
+const MAX_PUTS: usize = 256;
 
 /// The maximum number of queued jobs, most of them removals, while the disk does not respond.
-const MOST_JOBS: usize = 100_000;
+const MAX_JOBS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -112,7 +112,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_page_that_does_not_fit_the_queue_still_removes_its_older_copy() {
+    fn a_page_rejected_by_the_queue_still_removes_its_older_copy() {
         let folder = tempfile::tempdir().unwrap();
         let now = DiskClock {
             tick: Tick(0),
@@ -128,17 +128,17 @@ mod tests {
         let disk = Disk::open(folder.path(), limits, [0; 16], now).unwrap();
         let site = disk.site("s", 0);
         let queue = WriteQueue::default();
-        for number in 0..=MOST_PUTS {
-            assert_eq!(queue.put(site, &entry(number)), number < MOST_PUTS);
+        for number in 0..=MAX_PUTS {
+            assert_eq!(queue.put(site, &entry(number)), number < MAX_PUTS);
         }
         queue.close();
         queue.forget(site, Key::new(b"late"), 1);
-        assert_eq!(queue.len(), MOST_PUTS + 1);
-        for _ in 0..MOST_PUTS {
+        assert_eq!(queue.len(), MAX_PUTS + 1);
+        for _ in 0..MAX_PUTS {
             assert!(matches!(queue.next(), Some(WriteJob::Put(..))));
         }
         match queue.next() {
-            Some(WriteJob::Forget { key, born, .. }) => {
+            Some(WriteJob::RemoveOlder { key, born, .. }) => {
                 assert_eq!((key.bytes(), born), (&b"256"[..], 256));
             }
             _ => panic!("the last one is to be removed"),

@@ -147,7 +147,7 @@ impl From<Durability> for PurgeReceipt {
 }
 
 /// The loss of purges without a log, when pages of earlier runs may exist.
-pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
+pub(super) fn loss_without_log(reason: &Arc<str>) -> Loss {
     Loss {
         reason: Arc::clone(reason),
         restart: Restart::MayForget,

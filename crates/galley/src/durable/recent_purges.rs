@@ -1,6 +1,6 @@
 //! The latest purges of a site, for the history: their scopes and publishers. Bounded; lost when the process ends.
 //!
-//! The number of pages that a purge removed is counted shortly afterwards, by iterating over all entries (`app::purge_counts`).
+//! The number of pages that a purge invalidated is counted shortly afterwards, by iterating over all entries (`app::purge_counts`).
 //! Until then purged entries are not swept, so [`RecentPurges::has_uncounted`] is true from before a purge is in effect.
 
 use std::collections::VecDeque;
@@ -62,16 +62,16 @@ pub struct RecentPurge {
     pub source: PurgeSource,
     /// The time of publication.
     pub at: Tick,
-    /// The number of stored pages that it removed; `None`: not counted.
+    /// The number of stored pages that it invalidated; `None`: not counted.
     pub pages: Option<PurgedPages>,
 }
 
-/// The number of stored pages that a purge removed.
+/// The number of stored pages that a purge invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgedPages {
-    /// Pages in memory that no earlier purge had removed.
+    /// Pages in memory that no earlier purge had invalidated.
     pub pages: u64,
-    /// Whether the count includes all stored pages.
+    /// Whether the count is exact. If not, it is a minimum.
     pub is_complete: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct CountablePurge {
 /// The latest purges, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RecentPurges {
-    listed: Mutex<Listed>,
+    history: Mutex<PurgeHistory>,
     /// The number of purges that are in effect, or will be soon, and whose pages are not counted.
     uncounted: AtomicUsize,
     /// Wakes the counting task.
@@ -98,7 +98,7 @@ pub(super) struct RecentPurges {
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct PurgeHistory {
     purges: VecDeque<RecentPurge>,
     countable: VecDeque<CountablePurge>,
 }
@@ -121,7 +121,7 @@ impl RecentPurges {
         let scope = purge.scope.to_string();
         let noted = RecentPurge {
             number,
-            scope: scope.chars().take(MOST_SCOPE).collect(),
+            scope: scope.chars().take(MAX_SCOPE).collect(),
             strength: purge.strength,
             source,
             at,
@@ -134,16 +134,16 @@ impl RecentPurges {
             at,
         };
         {
-            let mut listed = self.lock();
-            if listed.purges.len() >= MOST_PURGES {
-                listed.purges.pop_front();
+            let mut history = self.lock();
+            if history.purges.len() >= MAX_PURGES {
+                history.purges.pop_front();
             }
-            listed.purges.push_back(noted);
-            if listed.countable.len() >= MOST_COUNTABLE {
-                let dropped = listed.countable.pop_front();
+            history.purges.push_back(noted);
+            if history.countable.len() >= MAX_COUNTABLE {
+                let dropped = history.countable.pop_front();
                 self.forget(dropped.is_some_and(|one| !one.is_counted).into());
             }
-            listed.countable.push_back(countable);
+            history.countable.push_back(countable);
         }
         self.signal.notify_one();
     }
@@ -160,19 +160,19 @@ impl RecentPurges {
 
     /// The purges of the last seconds in the order of their numbers; empty if all are counted.
     pub(super) fn countable(&self) -> Vec<CountablePurge> {
-        let listed = self.lock();
-        if listed.countable.iter().all(|one| one.is_counted) {
+        let history = self.lock();
+        if history.countable.iter().all(|one| one.is_counted) {
             return Vec::new();
         }
-        let mut all: Vec<CountablePurge> = listed.countable.iter().cloned().collect();
+        let mut all: Vec<CountablePurge> = history.countable.iter().cloned().collect();
         all.sort_by_key(|one| one.number);
         all
     }
 
     /// Records counts by the purges' numbers.
     pub(super) fn counted(&self, counts: &[(u64, PurgedPages)], now: Tick) {
-        let mut listed = self.lock();
-        let Listed { purges, countable } = &mut *listed;
+        let mut history = self.lock();
+        let PurgeHistory { purges, countable } = &mut *history;
         let mut new = 0;
         for (number, pages) in counts {
             if let Some(purge) = purges.iter_mut().find(|one| one.number == *number) {
@@ -184,7 +184,7 @@ impl RecentPurges {
                 new += 1;
             }
         }
-        countable.retain(|one| !one.is_counted || now.since(one.at) < KEPT);
+        countable.retain(|one| !one.is_counted || now.since(one.at) < COUNTED_LIFETIME);
         self.forget(new);
     }
 
@@ -192,22 +192,22 @@ impl RecentPurges {
         self.uncounted.fetch_sub(count, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listed> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PurgeHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The maximum number of purges of one site: an afternoon of editing.
-const MOST_PURGES: usize = 200;
+const MAX_PURGES: usize = 200;
 
 /// The maximum number of purges with which one count compares each entry. If there are more, the oldest are not counted.
-const MOST_COUNTABLE: usize = 64;
+const MAX_COUNTABLE: usize = 64;
 
 /// How long entries of a counted purge may still be in memory: they are swept within seconds.
-const KEPT: Duration = Duration::from_secs(30);
+const COUNTED_LIFETIME: Duration = Duration::from_secs(30);
 
 /// The maximum length of a scope, because a pattern may be long.
-const MOST_SCOPE: usize = 300;
+const MAX_SCOPE: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -226,25 +226,25 @@ mod tests {
     #[test]
     fn the_newest_stay_within_bounds() {
         let purges = RecentPurges::default();
-        for number in 0..MOST_PURGES as u64 + 5 {
+        for number in 0..MAX_PURGES as u64 + 5 {
             note(&purges, number);
         }
         let newest = purges.newest();
-        assert_eq!(newest.len(), MOST_PURGES);
-        assert_eq!(newest[0].at, Tick(MOST_PURGES as u64 + 4));
-        assert_eq!(newest[0].scope.chars().count(), MOST_SCOPE);
+        assert_eq!(newest.len(), MAX_PURGES);
+        assert_eq!(newest[0].at, Tick(MAX_PURGES as u64 + 4));
+        assert_eq!(newest[0].scope.chars().count(), MAX_SCOPE);
         let countable = purges.countable();
-        assert_eq!(countable.len(), MOST_COUNTABLE);
+        assert_eq!(countable.len(), MAX_COUNTABLE);
         let counts: Vec<_> = countable.iter().map(|one| (one.number, ONE)).collect();
         purges.counted(&counts, Tick(0));
         assert!(!purges.has_uncounted() && purges.countable().is_empty());
         // Purges above the maximum have no count.
-        assert_eq!(purges.newest()[MOST_COUNTABLE].pages, None);
+        assert_eq!(purges.newest()[MAX_COUNTABLE].pages, None);
         assert_eq!(purges.newest()[0].pages, Some(ONE));
     }
 
     #[test]
-    fn a_purge_is_uncounted_before_it_is_in_force() {
+    fn a_purge_counts_as_uncounted_before_it_is_in_effect() {
         let purges = RecentPurges::default();
         assert!(!purges.has_uncounted());
         purges.expect();

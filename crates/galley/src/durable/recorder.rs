@@ -54,9 +54,9 @@ impl Recorder {
     }
 
     /// A recorder for the body of `entry`, which has none yet. `length`: that of the body, if known.
-    pub fn ready(shelved: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
+    pub fn ready(disk: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
         let head = RecordedHead {
-            disk: shelved,
+            disk,
             entry,
             length,
         };
@@ -109,15 +109,15 @@ impl Recorder {
         else {
             return;
         };
-        let shelf = Arc::clone(&head.disk.disk);
-        let Ok(recorder) = Arc::clone(&shelf.recorders).try_acquire_owned() else {
-            return shelf.count_written(false);
+        let cache = Arc::clone(&head.disk.disk);
+        let Ok(recorder) = Arc::clone(&cache.recorders).try_acquire_owned() else {
+            return cache.count_written(false);
         };
         let (steps, taken) = mpsc::channel(STEPS_AHEAD);
         let writing = spawn_blocking(move || {
             let _recorder = recorder;
-            let outcome = write(&shelf, &head, taken);
-            shelf.count_written(outcome.is_ok());
+            let outcome = write(&cache, &head, taken);
+            cache.count_written(outcome.is_ok());
             outcome
         });
         self.state = RecorderState::Writing(steps, writing);
@@ -131,7 +131,7 @@ impl Recorder {
         let RecorderState::Writing(steps, _) = &self.state else {
             return;
         };
-        if !matches!(timeout(PATIENCE, steps.send(step)).await, Ok(Ok(()))) {
+        if !matches!(timeout(SEND_TIMEOUT, steps.send(step)).await, Ok(Ok(()))) {
             self.state = RecorderState::Off;
         }
     }
@@ -139,26 +139,26 @@ impl Recorder {
 
 /// Writes the steps, and installs the file if the body is complete.
 fn write(
-    shelf: &DiskCache,
+    cache: &DiskCache,
     head: &RecordedHead,
     mut steps: mpsc::Receiver<RecorderStep>,
 ) -> Result<(), NotStored> {
     let site = head.disk.site;
-    let mut begun = shelf
+    let mut opened = cache
         .disk
-        .begin(site, &head.entry, head.length, shelf.now());
+        .begin(site, &head.entry, head.length, cache.now());
     while let Some(step) = steps.blocking_recv() {
-        match (step, &mut begun) {
+        match (step, &mut opened) {
             // After an error nothing more is written; `commit` returns the error.
             (RecorderStep::Bytes(bytes), Ok(writer)) => drop(writer.write(&bytes)),
             (RecorderStep::Bytes(_), Err(_)) => {}
             (RecorderStep::End, _) => {
-                return match begun {
+                return match opened {
                     Ok(writer) => writer.commit(),
                     Err(why) => {
                         // The new response is newer than the existing file, but is not stored.
                         let (key, born) = (head.entry.key.bytes(), head.entry.born);
-                        shelf.disk.remove_older(site, key, born);
+                        cache.disk.remove_older(site, key, born);
                         Err(why)
                     }
                 };
@@ -172,4 +172,4 @@ fn write(
 const STEPS_AHEAD: usize = 16;
 
 /// The maximum wait of readers for the disk. A slower disk is not usable.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);

@@ -56,7 +56,7 @@ impl PurgeRelay {
         *state = RelayState::default();
     }
 
-    pub(super) fn hold(&self) -> RelayGuard<'_> {
+    pub(super) fn guard(&self) -> RelayGuard<'_> {
         RelayGuard(self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -65,13 +65,13 @@ impl RelayGuard<'_> {
     /// Sends a purge to the other process, if there is one. The result is notified when the purge is in effect there.
     pub(super) fn send(&self, site: &str, purge: &Purge) -> Option<oneshot::Receiver<()>> {
         let other = self.0.other.as_ref()?;
-        let (done, told) = oneshot::channel();
+        let (done, notified) = oneshot::channel();
         let record = PurgeRecord {
             site: site.to_owned(),
             purge: purge.clone(),
         };
         other.send(RelayedPurge { record, done }).ok()?;
-        Some(told)
+        Some(notified)
     }
 
     /// Whether this process no longer writes the log and has left the cluster.

@@ -308,7 +308,7 @@ fn bounds() -> impl Strategy<Value = LogLimits> {
 
 proptest! {
     #[test]
-    fn no_sequence_of_purges_faults_restarts_and_crashes_loses_a_purge(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
+    fn no_sequence_of_faults_and_crashes_loses_a_purge(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
         let scenario = run_scenario(&steps, limits, ends_at);
         for left in Left::every() {
             check(&scenario, left, false);

@@ -170,13 +170,13 @@ impl MarkerFolder {
         let is_file = FileType::from_raw_mode(fstat(&file).ok()?.st_mode) == FileType::RegularFile;
         let mut text = String::new();
         let file = std::fs::File::from(file);
-        let read = file.take(MOST_OF_KEY).read_to_string(&mut text);
+        let read = file.take(MAX_KEY).read_to_string(&mut text);
         let line = text.lines().next()?.strip_prefix("KEY: ")?;
         (is_file && read.is_ok()).then(|| line.to_owned())
     }
 
     /// Removes a marker and returns its key.
-    pub(super) fn forget(&self, name: &str) -> Option<String> {
+    pub(super) fn remove_marker(&self, name: &str) -> Option<String> {
         let key = self.key(name);
         if let Some((first, second)) = levels(name)
             && let Ok(outer) = openat(&self.root, first, FOLDER, Mode::empty())
@@ -221,7 +221,7 @@ impl MarkerFolder {
                 removals.is_everything = true;
             } else if flags.intersects(ends) {
                 removals.is_root_gone |= event.wd() == self.root_watch;
-            } else if flags.contains(ReadFlags::ISDIR) || removals.names.len() >= MOST_AT_ONCE {
+            } else if flags.contains(ReadFlags::ISDIR) || removals.names.len() >= MAX_REMOVALS {
                 removals.is_everything = true;
             } else if let Some(name) = event.file_name().and_then(|name| name.to_str().ok()) {
                 removals.names.push(name.to_owned());
@@ -295,12 +295,12 @@ const FOLDER_MODE: u32 = 0o770;
 const FILE_MODE: u32 = 0o640;
 
 /// The maximum length of a key. Longer than any stored address.
-const MOST_OF_KEY: u64 = 16 * 1024;
+const MAX_KEY: u64 = 16 * 1024;
 
 const ATTEMPTS: u32 = 4;
 
 /// More removals at a time than a plugin makes one by one.
-const MOST_AT_ONCE: usize = 1000;
+const MAX_REMOVALS: usize = 1000;
 
 /// Enough for dozens of events. A full queue takes some rounds.
 const BUFFER: usize = 4096;

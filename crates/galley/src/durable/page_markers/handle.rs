@@ -31,7 +31,7 @@ impl PageMarkers {
         policy: &Policy,
         purges: &Arc<SitePurges>,
     ) -> io::Result<Self> {
-        let (requests, incoming) = mpsc::channel(MOST_WAITING);
+        let (requests, incoming) = mpsc::channel(MAX_WAITING);
         thread::start(path, owner, policy, purges, incoming)?;
         Ok(Self {
             requests,
@@ -62,7 +62,7 @@ impl PageMarkers {
 }
 
 /// The maximum number of fetches that wait for a marker. Fewer fetches run at a time.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// The timeout for a marker. It takes microseconds, unless the disk does not respond.
 const PUT_TIMEOUT: Duration = Duration::from_millis(500);

@@ -33,7 +33,7 @@ struct MarkerThread {
     /// Names of markers, the oldest first, including some that were removed.
     order: VecDeque<String>,
     /// The maximum number of markers.
-    most: usize,
+    max_markers: usize,
 }
 
 /// Opens the folder and purges the pages whose markers were removed while Galley was stopped, then starts the thread.
@@ -53,7 +53,7 @@ pub(super) fn start(
         policy: policy.clone(),
         purges: Arc::clone(purges),
         order: VecDeque::new(),
-        most: MOST_MARKERS,
+        max_markers: MAX_MARKERS,
     };
     // Before any request is served.
     let receipts = thread.catch_up(is_new)?;
@@ -106,27 +106,27 @@ impl MarkerThread {
     }
 
     fn put(&mut self, request: PutRequest, events: &AsyncFd<OwnedFd>) {
-        let mut are_there = true;
+        let mut all_exist = true;
         for key in &request.keys {
             match self.folder.put(key, events.get_ref().as_fd()) {
                 Ok(true) => self.order.push_back(marker_name(key)),
                 Ok(false) => {}
                 Err(error) => {
-                    are_there = false;
+                    all_exist = false;
                     tracing::debug!(path = %self.path.display(), %error, "cannot put a page marker");
                 }
             }
         }
-        self.keep_limit();
+        self.enforce_limit();
         // The fetch may have ended.
-        let _ = request.done.send(are_there);
+        let _ = request.done.send(all_exist);
     }
 
     /// Removes the oldest markers above the limit and purges their pages, because plugins could not purge them any more.
-    fn keep_limit(&mut self) {
-        while self.order.len() > self.most {
+    fn enforce_limit(&mut self) {
+        while self.order.len() > self.max_markers {
             let oldest = self.order.pop_front();
-            if let Some(key) = oldest.and_then(|name| self.folder.forget(&name)) {
+            if let Some(key) = oldest.and_then(|name| self.folder.remove_marker(&name)) {
                 self.purge_key(&key);
             }
         }
@@ -136,8 +136,8 @@ impl MarkerThread {
         if removals.is_everything || removals.is_root_gone {
             self.purge_all();
             // A plugin may still be removing files, and reports a failure if the folder is not empty afterwards.
-            tokio::time::sleep(REST).await;
-            self.open_again(events).await;
+            tokio::time::sleep(PURGE_PAUSE).await;
+            self.reopen(events).await;
             let mut removed = Vec::new();
             if let Ok(order) = self.folder.scan(&mut removed) {
                 self.order = order.into();
@@ -152,7 +152,7 @@ impl MarkerThread {
     }
 
     /// Retries until the folder can be created and watched again.
-    async fn open_again(&mut self, events: &AsyncFd<OwnedFd>) {
+    async fn reopen(&mut self, events: &AsyncFd<OwnedFd>) {
         loop {
             let events = events.get_ref().as_fd();
             match MarkerFolder::open(&self.path, self.owner, events) {
@@ -216,10 +216,10 @@ impl MarkerThread {
 }
 
 /// The maximum number of markers of a site: 400 MB of small files in the worst file system.
-const MOST_MARKERS: usize = 100_000;
+const MAX_MARKERS: usize = 100_000;
 
 /// Longer than the removal of some thousand files, and short enough for fetches that wait for their markers.
-const REST: Duration = Duration::from_millis(100);
+const PURGE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause between two attempts to open the folder.
 const PAUSE: Duration = Duration::from_secs(1);

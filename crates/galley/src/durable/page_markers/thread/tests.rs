@@ -10,7 +10,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(most: usize) -> Self {
+    fn new(max_markers: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("nginx");
         let events = events().unwrap();
@@ -23,7 +23,7 @@ impl Stage {
             policy: Policy::default(),
             purges: Arc::new(purges),
             order: VecDeque::new(),
-            most,
+            max_markers,
         };
         Self {
             dir,
