@@ -75,8 +75,8 @@ impl<W: Write> PageWriter<W> {
 
 /// One page for another machine; `None`: it does not fit the format, or its plain body is not in memory.
 pub fn write_record(entry: &Entry, now: DiskClock) -> Option<Vec<u8>> {
-    let room = entry.body()?.len().saturating_add(RECORD_HEAD);
-    let mut writer = PageWriter::new(Vec::with_capacity(room), now);
+    let capacity = entry.body()?.len().saturating_add(RECORD_HEAD);
+    let mut writer = PageWriter::new(Vec::with_capacity(capacity), now);
     let written = writer.write(entry).ok()?;
     (written > 0).then(|| writer.into_inner())
 }

@@ -271,8 +271,8 @@ impl EntryWriter {
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), NotStored> {
         while !bytes.is_empty() {
             self.check()?;
-            let room = BLOCK - self.block.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            let free = BLOCK - self.block.len();
+            let (now, later) = bytes.split_at(free.min(bytes.len()));
             self.block.extend_from_slice(now);
             bytes = later;
             if self.block.len() == BLOCK {

@@ -166,21 +166,21 @@ impl LogShared {
         batch.finish(writer_died(restart));
     }
 
-    /// Waits for records, at most for `patience`, and removes all of them from the queue. `None`: the log is closed.
-    pub(super) fn take(&self, patience: Option<Duration>) -> Option<LogBatch> {
+    /// Waits for records, at most for `timeout`, and removes all of them from the queue. `None`: the log is closed.
+    pub(super) fn take(&self, timeout: Option<Duration>) -> Option<LogBatch> {
         let mut queue = self.lock();
         if queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running {
             let idle = |queue: &mut LogQueue| {
                 queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running
             };
-            queue = match patience {
+            queue = match timeout {
                 None => self
                     .changed
                     .wait_while(queue, idle)
                     .unwrap_or_else(PoisonError::into_inner),
-                Some(patience) => {
+                Some(timeout) => {
                     self.changed
-                        .wait_timeout_while(queue, patience, idle)
+                        .wait_timeout_while(queue, timeout, idle)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
                 }

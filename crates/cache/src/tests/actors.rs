@@ -9,7 +9,7 @@ use shuttle::rand::Rng as _;
 
 use super::Without;
 use super::world::{
-    InProgressFetch, Least, PAGES, T, U, World, body_of, composition, fields, named, page_parts,
+    Least, PAGES, T, TestFetch, U, World, body_of, composition, fields, named, page_parts,
     tag_names,
 };
 use crate::body::StoredBody;
@@ -128,7 +128,7 @@ enum Joining {
     LookAgain,
 }
 
-fn try_join(world: &World, page: usize, in_progress_fetch: &Arc<InProgressFetch>) -> Joining {
+fn try_join(world: &World, page: usize, in_progress_fetch: &Arc<TestFetch>) -> Joining {
     if in_progress_fetch.fill.has_ended() {
         return Joining::Lead;
     }
@@ -158,30 +158,21 @@ fn try_join(world: &World, page: usize, in_progress_fetch: &Arc<InProgressFetch>
     }
 }
 
-fn lead_unless_replaced(
-    world: &World,
-    page: usize,
-    in_progress_fetch: &Arc<InProgressFetch>,
-) -> Joining {
+fn lead_unless_replaced(world: &World, page: usize, in_progress_fetch: &Arc<TestFetch>) -> Joining {
     match &world.in_progress.lock().unwrap()[page] {
         Some(now) if !Arc::ptr_eq(now, in_progress_fetch) => Joining::LookAgain,
         _ => Joining::Lead,
     }
 }
 
-fn touched_by(
-    world: &World,
-    page: usize,
-    in_progress_fetch: &InProgressFetch,
-    tags: &[u64],
-) -> Touched {
+fn touched_by(world: &World, page: usize, in_progress_fetch: &TestFetch, tags: &[u64]) -> Touched {
     touched(world, page, in_progress_fetch, Some(tags))
 }
 
 fn touched(
     world: &World,
     page: usize,
-    in_progress_fetch: &InProgressFetch,
+    in_progress_fetch: &TestFetch,
     tags: Option<&[u64]>,
 ) -> Touched {
     let Some(born) = *in_progress_fetch.born.lock().unwrap() else {
@@ -221,7 +212,7 @@ pub(super) fn refresh(world: &World, page: usize) {
 fn lead(world: &World, page: usize) -> Option<FillReader> {
     let (mut writer, fill) = fill::fill(1 << 16, Some(world.memory.keep()));
     let reader = fill.reader();
-    let in_progress_fetch = Arc::new(InProgressFetch {
+    let in_progress_fetch = Arc::new(TestFetch {
         fill,
         born: Mutex::new(None),
     });
@@ -256,7 +247,7 @@ fn lead(world: &World, page: usize) -> Option<FillReader> {
 fn generate(
     world: &World,
     page: usize,
-    in_progress_fetch: &InProgressFetch,
+    in_progress_fetch: &TestFetch,
     writer: &mut FillWriter,
 ) -> Result<usize, FillError> {
     let before = send(world, in_progress_fetch)?;
@@ -299,7 +290,7 @@ fn generate(
 }
 
 /// Sends the request, at most twice. Returns the counter from before, for the laws, which must not depend on the code under test.
-fn send(world: &World, in_progress_fetch: &InProgressFetch) -> Result<u64, FillError> {
+fn send(world: &World, in_progress_fetch: &TestFetch) -> Result<u64, FillError> {
     for attempt in 0..2 {
         let before = world.table.current();
         let born = world.table.current();
@@ -326,7 +317,7 @@ fn store(
     world: &World,
     (page, kind): (usize, EntryKind),
     composition: usize,
-    in_progress_fetch: &InProgressFetch,
+    in_progress_fetch: &TestFetch,
     body: Option<StoredBody>,
 ) {
     let born = in_progress_fetch.born.lock().unwrap().unwrap_or(0);

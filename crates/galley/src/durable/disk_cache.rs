@@ -137,7 +137,7 @@ impl DiskCache {
         if owed == 0 {
             return true;
         }
-        let mut room = MAX_QUEUED_AGAIN.saturating_sub(self.queue.len());
+        let mut free = MAX_QUEUED_AGAIN.saturating_sub(self.queue.len());
         for entry in self.memory.entries() {
             let Some(site_cache) = owner(&entry) else {
                 continue;
@@ -145,11 +145,11 @@ impl DiskCache {
             if self.disk.may_hold(site_cache.site, entry.key.bytes()) {
                 continue;
             }
-            if room == 0 {
+            if free == 0 {
                 self.counts.owed.fetch_add(1, Ordering::Relaxed);
                 return false;
             }
-            room -= 1;
+            free -= 1;
             site_cache.keep(&entry);
         }
         true

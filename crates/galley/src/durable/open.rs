@@ -200,10 +200,10 @@ impl Durable {
     /// A site's part of the disk cache. `fingerprint` identifies the rules that determine its keys: entries with another
     /// fingerprint count as purged.
     pub fn site_disk_cache(&self, site: &str, fingerprint: u64) -> Option<SiteDiskCache> {
-        let shelf = self.shelf()?;
+        let disk_cache = self.shelf()?;
         Some(SiteDiskCache {
-            site: shelf.disk.site(site, fingerprint),
-            disk: Arc::clone(shelf),
+            site: disk_cache.disk.site(site, fingerprint),
+            disk: Arc::clone(disk_cache),
         })
     }
 
@@ -291,14 +291,14 @@ impl StoredPages {
             generation: disk.is_keyed().then_some(generation),
             retry_at: Instant::now(),
         };
-        let shelf = Arc::new(DiskCache::new(disk, memory, clock));
-        let writing = Arc::clone(&shelf);
+        let disk_cache = Arc::new(DiskCache::new(disk, memory, clock));
+        let writing = Arc::clone(&disk_cache);
         let writer = std::thread::Builder::new()
             .name("disk-writer".to_owned())
             .spawn(move || writing.write())
             .map_err(StorageOpenError::Thread)?;
         Ok(Self {
-            disk: shelf,
+            disk: disk_cache,
             writer: Mutex::new(Some(writer)),
             recorded_generation: Mutex::new(recorded),
         })

@@ -37,7 +37,7 @@ struct Stored {
 }
 
 /// The result of a scenario.
-struct Scenario {
+struct CrashScenario {
     sim: Sim,
     limits: LogLimits,
     stored: Vec<Stored>,
@@ -73,8 +73,8 @@ impl Run {
     }
 }
 
-fn run_scenario(steps: &[Step], limits: LogLimits, ends_at: usize) -> Scenario {
-    let mut scenario = Scenario {
+fn run_scenario(steps: &[Step], limits: LogLimits, ends_at: usize) -> CrashScenario {
+    let mut scenario = CrashScenario {
         sim: Sim::default().ends_at(ends_at),
         limits,
         stored: Vec::new(),
@@ -149,7 +149,7 @@ fn expected_severity(purges: &[PublishedPurge], stored: &Stored) -> u8 {
 
 /// Opens the log that a crash left, and compares. `is_exact`: nothing failed and no floor was raised, so no page may be lost
 /// either.
-fn check(scenario: &Scenario, left: Left, is_exact: bool) {
+fn check(scenario: &CrashScenario, left: Left, is_exact: bool) {
     let sim = scenario.sim.reboot(left);
     let run = Run::new(&sim, scenario.limits);
     assert!(

@@ -114,11 +114,11 @@ impl Sim {
 
     /// Waits until a sync of a file waits.
     pub(super) fn wait_for_sync(&self) {
-        let patience = std::time::Duration::from_secs(10);
+        let timeout = std::time::Duration::from_secs(10);
         let waited = self
             .0
             .1
-            .wait_timeout_while(self.lock(), patience, |world| world.syncing == 0)
+            .wait_timeout_while(self.lock(), timeout, |world| world.syncing == 0)
             .unwrap();
         assert!(!waited.1.timed_out(), "no file sync came");
     }
@@ -307,17 +307,17 @@ impl LogFile for SimFile {
         let mut world = self.sim.lock();
         world.syncing += 1;
         // Bytes written while the sync waits are not part of it.
-        let asked = world.files[self.file].now.clone();
+        let pending = world.files[self.file].now.clone();
         self.sim.0.1.notify_all();
         // A test that fails while syncs wait must still end.
-        let patience = std::time::Duration::from_secs(10);
+        let timeout = std::time::Duration::from_secs(10);
         let gate = &self.sim.0.1;
-        let waited = gate.wait_timeout_while(world, patience, |world| world.closed);
+        let waited = gate.wait_timeout_while(world, timeout, |world| world.closed);
         let mut world = waited.unwrap().0;
         world.syncing -= 1;
         world.step(Op::SyncFile)?;
         world.synced += 1;
-        world.files[self.file].durable = asked;
+        world.files[self.file].durable = pending;
         Ok(())
     }
 }

@@ -449,15 +449,15 @@ fn threads_never_see_an_acknowledged_purge_undone() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Bounded, so that the failure of one thread is reported.
-            let mut patience = 1_000_000;
+            let mut attempts = 1_000_000;
             for n in 0..ORDERS {
                 let mine = [tag("t"), prefix("/p"), pattern("^/p"), Scope::Site];
                 let number =
                     purge_table.publish(&hard(mine[usize::try_from(n % 4).unwrap()].clone()));
                 acknowledged.store(number, Ordering::Release);
                 let seen = proofs.load(Ordering::Relaxed);
-                while patience > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
-                    patience -= 1;
+                while attempts > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
+                    attempts -= 1;
                     std::thread::yield_now();
                 }
             }
