@@ -1,7 +1,7 @@
-//! Body bytes that know whether the memory budget already counts them.
+//! Bodies that know whether the memory budget already counts them.
 //!
-//! The body of a finished fill holds its reservation inside the shared buffer. The reservation is released when the last
-//! clone of the `Bytes` is dropped, whether an entry or a slow reader holds it.
+//! The body of a finished fill contains its reservation inside the shared buffer. The reservation is released when the last
+//! clone of the `Bytes` is dropped, whether an entry or a slow reader owns it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
@@ -11,7 +11,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::budget::Reservation;
 
-/// The whole body of a response, in one piece.
+/// The whole body of a response, in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct StoredBody {
     bytes: Bytes,
@@ -19,7 +19,7 @@ pub struct StoredBody {
 }
 
 impl StoredBody {
-    /// A body whose memory `reservation` pays for as long as any clone of it lives.
+    /// A body with a reservation that lasts until the last clone of the body is dropped.
     pub fn reserved(bytes: Vec<u8>, reservation: Reservation) -> Self {
         let reserved = reservation.bytes();
         let owner = BodyOwner {
@@ -32,7 +32,7 @@ impl StoredBody {
         }
     }
 
-    /// One body out of pieces: one copy, after which the pieces' own buffers are no longer needed.
+    /// Joins chunks into one body, by copying. The chunks' buffers are not needed afterwards.
     pub(crate) fn join(chunks: &[Bytes], length: usize, reservation: Reservation) -> Self {
         let mut bytes = Vec::with_capacity(length);
         for chunk in chunks {
@@ -46,13 +46,13 @@ impl StoredBody {
         &self.bytes
     }
 
-    /// How many of the bytes a reservation pays for.
+    /// The number of bytes that the reservation covers.
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved
     }
 }
 
-/// The bytes without spare capacity. They are copied if there was some: an allocator that shrinks a block in place, as
+/// The bytes without spare capacity. They are copied if there is some, because an allocator that shrinks a block in place, as
 /// mimalloc does down to half of it, keeps the rest.
 fn exact(bytes: Vec<u8>) -> Box<[u8]> {
     if bytes.capacity() == bytes.len() {
@@ -62,7 +62,8 @@ fn exact(bytes: Vec<u8>) -> Box<[u8]> {
     }
 }
 
-/// Identifies the bytes of a body within this process. Its key is random, so nobody can make two bodies with one digest.
+/// Identifies the bytes of a body within this process. The key is random, so clients cannot construct two bodies with the same
+/// digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BodyDigest(u128);
 
@@ -80,7 +81,7 @@ impl BodyDigest {
 }
 
 impl From<Bytes> for StoredBody {
-    /// A body that no reservation pays for yet; storing it reserves its length.
+    /// A body without a reservation. Storing it reserves its length.
     fn from(bytes: Bytes) -> Self {
         Self { bytes, reserved: 0 }
     }

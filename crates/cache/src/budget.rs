@@ -1,20 +1,20 @@
-//! One memory limit for everything that holds bodies.
+//! One memory limit for everything that contains bodies.
 //!
-//! Bytes are reserved before they are used, and released when the [`Reservation`] is dropped. So the limit holds on
-//! admission, and no background task has to enforce it. Stored entries, fills, and bodies that slow readers still hold use
-//! the same [`MemoryBudget`].
+//! Bytes are reserved before they are used, and released when the [`Reservation`] is dropped. So the limit is enforced on
+//! admission, and needs no background task. Stored entries, fills, and bodies that slow readers still use share the same
+//! [`MemoryBudget`].
 //!
-//! The budget does not evict. A caller without a reservation streams the response and does not store it.
+//! The budget does not evict. A caller that gets no reservation streams the response and does not store it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// No room below the limit for so many bytes.
+/// The reservation would exceed the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the memory limit is reached")]
 pub struct OutOfBudget;
 
-/// A number of bytes that may be in use together. Clones share the same limit.
+/// A limit on the bytes in use. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     shared: Arc<BudgetShared>,
@@ -23,12 +23,12 @@ pub struct MemoryBudget {
 #[derive(Debug)]
 struct BudgetShared {
     limit: u64,
-    /// Changed by each reservation and release; never above `limit`.
+    /// Changed by each reservation and release. Never above `limit`.
     used: AtomicU64,
 }
 
 impl MemoryBudget {
-    /// A budget of `limit_bytes`, all of it free.
+    /// A budget of `limit_bytes` without reservations.
     pub fn new(limit_bytes: u64) -> Self {
         Self {
             shared: Arc::new(BudgetShared {
@@ -38,17 +38,17 @@ impl MemoryBudget {
         }
     }
 
-    /// The most bytes that may be reserved together.
+    /// The maximum number of reserved bytes.
     pub fn limit(&self) -> u64 {
         self.shared.limit
     }
 
-    /// Bytes reserved now.
+    /// The number of reserved bytes.
     pub fn used(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    /// Reserves `bytes`, or `None` when that would pass the limit. Never waits.
+    /// Reserves `bytes`; `None` if that would exceed the limit. Never waits.
     pub fn try_reserve(&self, bytes: u64) -> Option<Reservation> {
         self.take(bytes).ok()?;
         Some(Reservation {
@@ -72,12 +72,12 @@ impl MemoryBudget {
         }
     }
 
-    fn give_back(&self, bytes: u64) {
+    fn release(&self, bytes: u64) {
         self.shared.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// Bytes taken from a [`MemoryBudget`]; dropping it gives them back.
+/// Reserved bytes of a [`MemoryBudget`]. Dropping the reservation releases them.
 #[derive(Debug)]
 pub struct Reservation {
     budget: MemoryBudget,
@@ -85,12 +85,12 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How many bytes it holds.
+    /// The number of reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes `more` bytes; unchanged when they do not fit.
+    /// Reserves `more` bytes. Changes nothing if that would exceed the limit.
     pub fn try_grow(&mut self, more: u64) -> Result<(), OutOfBudget> {
         self.budget.take(more)?;
         self.bytes += more;
@@ -101,13 +101,13 @@ impl Reservation {
     pub fn shrink_to(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
-        self.budget.give_back(surplus);
+        self.budget.release(surplus);
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 

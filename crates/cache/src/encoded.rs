@@ -1,7 +1,7 @@
-//! A stored response in another content coding: a representation of its own.
+//! A stored response in another content coding, which is a separate representation.
 //!
-//! It has its own validator and its own head lines. The map of all its fields is parsed from those lines when a slow path
-//! needs it. The few fields that conditional requests use are kept as a map, because hits need them.
+//! It has a separate validator and separate header lines. The map of all its fields is parsed from those lines when a slow path
+//! needs it. The few fields that conditional requests use are stored as a map, because hits need them.
 
 use galley_policy::encoding::Coding;
 use galley_policy::images::ImageFormat;
@@ -13,21 +13,21 @@ use crate::fields::{self, FieldLines, head_weight};
 /// A stored response in another coding.
 #[derive(Clone, Debug)]
 pub struct EncodedEntry {
-    /// The coding.
+    /// The content coding.
     pub coding: Coding,
-    /// The format, of a picture that is sent in place of another one.
+    /// The format of an image that is sent in place of another one.
     pub format: Option<ImageFormat>,
-    /// Its `ETag`, `Last-Modified` and `Date`, as far as it has them.
+    /// `ETag`, `Last-Modified` and `Date`, as far as the response has them.
     pub validators: HeaderMap,
-    /// The coded body; its reservation is inside.
+    /// The encoded body, with its reservation.
     pub body: StoredBody,
-    /// Whether it was found beside the file, and not made here.
+    /// Whether the body was read from a sibling of the file, instead of being encoded by Galley.
     pub is_given: bool,
     lines: FieldLines,
 }
 
 impl EncodedEntry {
-    /// `body` in `coding`, with the fields for it; framing fields are omitted.
+    /// `body` in `coding`, with matching fields. Framing fields are omitted.
     pub fn new(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
         let lines = fields::lines(fields);
         let validators = [header::ETAG, header::LAST_MODIFIED, header::DATE];
@@ -42,7 +42,7 @@ impl EncodedEntry {
         }
     }
 
-    /// The same for a sibling of a file.
+    /// The body of a file's sibling.
     pub fn given(coding: Coding, fields: &HeaderMap, body: StoredBody) -> Self {
         Self {
             is_given: true,
@@ -50,7 +50,7 @@ impl EncodedEntry {
         }
     }
 
-    /// The same of a picture in another format.
+    /// The body of an image in another format.
     pub fn picture(format: Option<ImageFormat>, fields: &HeaderMap, body: StoredBody) -> Self {
         Self {
             format,
@@ -58,12 +58,12 @@ impl EncodedEntry {
         }
     }
 
-    /// Its head as it leaves.
+    /// The header lines as they are sent.
     pub fn lines(&self) -> &FieldLines {
         &self.lines
     }
 
-    /// The fields of its head, which share its bytes.
+    /// The header fields. They share the bytes of the lines.
     pub fn fields(&self) -> HeaderMap {
         self.lines.fields(|_| true)
     }
@@ -82,5 +82,5 @@ pub(crate) fn reserved_of(coded: &[EncodedEntry]) -> u64 {
     coded.iter().map(|one| one.body.reserved_bytes()).sum()
 }
 
-/// Counters of a body that is shared, and its reservation.
+/// Counters of a shared body, and its reservation.
 const SHARED_BODY: u64 = 88;

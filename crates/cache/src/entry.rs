@@ -1,11 +1,11 @@
 //! One stored response.
 //!
-//! It is immutable except for atomics: the purge up to which it was proved, its hits, the time of its last revalidation,
-//! its compressed forms, and the reservation that pays for it. A page that changes becomes a new entry in the same place.
-//! The weight is fixed when the entry is made, because the table relies on it.
+//! An entry is immutable except for atomics: the last purge that it was compared with, its hits, the time of its last
+//! revalidation, the state of its compression, and its memory reservation. A page that changes is stored as a new entry under
+//! the same key. The weight is fixed when the entry is made, because the table relies on that.
 //!
-//! Whether an entry may be served is decided elsewhere: purges in [`crate::purge_table`], freshness in
-//! `galley_policy::decide`.
+//! This module does not decide whether an entry may be sent: [`crate::purge_table`] decides on purges,
+//! `galley_policy::decide` on freshness.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -33,111 +33,111 @@ pub use crate::encoded::EncodedEntry;
 pub use crate::fields::FieldLines;
 pub use crate::scopes::Scopes;
 
-/// Whether an entry serves requests or only remembers something about a URL.
+/// Whether an entry is a response or a marker for its URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A response to be sent.
+    /// A response that may be sent.
     Page,
-    /// A marker without a body: what this URL answers may not be stored, so each request bypasses the cache.
+    /// A marker without a body: responses of this URL may not be stored, so each request bypasses the cache.
     HitForPass,
-    /// A marker for an address whose responses vary: by which fields is in its `Vary`, which variants there are in its
-    /// body, in the caller's form. The variants are entries under keys of their own.
+    /// A marker for an address whose responses vary. Its `Vary` names the request fields; its body lists the variants, in the
+    /// caller's format. The variants are entries under separate keys.
     Varies,
 }
 
-/// What an entry is made from; see the fields of [`Entry`].
+/// The parts of a new entry; see the fields of [`Entry`].
 #[derive(Clone, Debug)]
 pub struct EntryParts {
-    /// Identity.
+    /// The cache key.
     pub key: Key,
-    /// Page or marker.
+    /// Whether the entry is a page or a marker.
     pub kind: EntryKind,
-    /// Status of the response.
+    /// The status of the response.
     pub status: StatusCode,
-    /// Header fields as they are stored.
+    /// The header fields to be stored.
     pub fields: HeaderMap,
-    /// The body, with its reservation if it is from a fill.
+    /// The body, with its reservation if it was received by a fill.
     pub body: StoredBody,
-    /// When the response was received.
+    /// The time at which the response was received.
     pub stored_at: Tick,
-    /// Lifetimes.
+    /// The lifetimes.
     pub life: Lifetime,
-    /// What purges reach it by.
+    /// The scopes of the purges that reach the entry.
     pub scopes: Scopes,
-    /// The tags' names, for people.
+    /// The names of the tags, for display.
     pub tags: Vec<String>,
     /// The site's counter immediately before the first byte of the upstream request was sent.
     pub born: u64,
 }
 
-/// One stored response, shared between all cores.
+/// One stored response, shared between all threads.
 pub struct Entry {
-    /// Identity.
+    /// The cache key.
     pub key: Key,
-    /// Page or marker.
+    /// Whether the entry is a page or a marker.
     pub kind: EntryKind,
-    /// Status of the response.
+    /// The status of the response.
     pub status: StatusCode,
-    /// Header fields as they are stored: end-to-end, without what a stored copy must not carry.
+    /// The stored header fields: end-to-end fields, without those that a stored response must not contain.
     pub fields: HeaderMap,
-    /// When the response was received.
+    /// The time at which the response was received.
     pub stored_at: Tick,
-    /// Lifetimes, counted from `stored_at`.
+    /// The lifetimes, counted from `stored_at`.
     pub life: Lifetime,
-    /// What purges reach it by.
+    /// The scopes of the purges that reach the entry.
     pub scopes: Scopes,
-    /// The tags' names, for people.
+    /// The names of the tags, for display.
     pub tags: Vec<String>,
     /// The site's purge counter immediately before the first byte of the upstream request was sent.
     pub born: u64,
-    /// Written by each proof of the entry; see [`ValidityCheck`].
+    /// The purges with which the entry was compared. Written by each comparison; see [`ValidityCheck`].
     pub(crate) proof: ValidityCheck,
-    /// Written by look-ups that found it; stops at [`HITS_COUNTED`].
+    /// Written by lookups that found the entry. Not counted above [`HITS_COUNTED`].
     hits: AtomicU32,
-    /// Set by look-ups that are not counted any more, cleared by [`Entry::was_hit_since`].
+    /// Set by lookups that are no longer counted; cleared by [`Entry::was_hit_since`].
     is_hit_again: AtomicBool,
-    /// Written by [`Entry::claim_renewal`]: the tick from which it may be claimed again.
+    /// Written by [`Entry::claim_renewal`]: the tick from which the next renewal may be claimed.
     renewal: AtomicU64,
-    /// Written by [`Entry::claim_plain`]: the tick at which the plain body of a packed entry was last wanted, and one more.
+    /// Written by [`Entry::claim_plain`]: the tick at which the plain body of a packed entry was last needed, plus one.
     plain_wanted: AtomicU64,
     weight: u64,
-    /// Pays for what the bodies' own reservations do not pay for; written once, by the first `put`.
+    /// The reservation for the bytes that the bodies' own reservations do not cover. Written once, by the first `put`.
     held: OnceLock<Reservation>,
     body: PlainBody,
-    /// `fields` as they leave.
+    /// `fields` as they are sent.
     lines: FieldLines,
-    /// The same response in other codings.
+    /// The same response in other content codings.
     coded: Box<[EncodedEntry]>,
-    /// How far its compression has come: written when it is offered for compression.
-    press: AtomicU8,
-    /// Its source, if that is a file.
+    /// The compression step that was last claimed.
+    claimed_step: AtomicU8,
+    /// The file from which the entry was made, if any.
     source: Option<Arc<EntrySource>>,
-    /// How its codings were made.
-    pressed: Press,
-    /// Parts that it shares with other pages, by their place.
+    /// The compression step that made `coded`.
+    made_by: Press,
+    /// The fragments that the page shares with other pages, in the order of the body.
     fragments: Box<[PageFragment]>,
-    /// Its parts, if it has includes.
+    /// The page's includes, if any.
     assembly: Option<Arc<Assembly>>,
 }
 
-/// How far the coding of an entry has come.
+/// The steps of compressing an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Press {
-    /// Nobody has checked yet.
+    /// Not checked yet.
     Untried = 0,
-    /// It was offered, or is not worth it.
+    /// Offered for compression, or not worth compressing.
     Tried = 1,
-    /// It has been coded quickly.
+    /// Compressed at the fast level.
     Quick = 2,
-    /// It has been coded densely, or was offered for that.
+    /// Compressed at the dense level, or offered for that.
     Dense = 3,
-    /// It was offered to drop its plain body.
+    /// Offered for dropping the plain body.
     Packed = 4,
 }
 
 impl Entry {
-    /// An entry that counts as proved up to `born`, so that a purge that came between is seen at its first hit.
+    /// An entry that counts as compared with all purges up to `born`, so its first hit detects any later purge.
     pub fn new(parts: EntryParts) -> Self {
         let (fields, lines) = fields::compact(&parts.fields);
         let entry = Self {
@@ -160,34 +160,34 @@ impl Entry {
             body: PlainBody::Held(parts.body),
             lines,
             coded: Box::default(),
-            press: AtomicU8::new(Press::Untried as u8),
+            claimed_step: AtomicU8::new(Press::Untried as u8),
             source: None,
-            pressed: Press::Untried,
+            made_by: Press::Untried,
             fragments: Box::default(),
             assembly: None,
         };
         entry.weighed()
     }
 
-    /// The same page with the fragments that are in its body, by their place.
+    /// The same page with the fragments in its body, in the order of the body.
     #[must_use]
     pub fn with_fragments(self, fragments: Vec<PageFragment>) -> Self {
         let fragments = fragments.into();
         Self { fragments, ..self }.weighed()
     }
 
-    /// The same page, put together from a page and its includes.
+    /// The same page, assembled from a page and its includes.
     #[must_use]
     pub fn with_assembly(self, assembly: Option<Arc<Assembly>>) -> Self {
         Self { assembly, ..self }.weighed()
     }
 
-    /// Its parts; `None`: it has no includes.
+    /// The page's includes; `None`: it has none.
     pub fn assembly(&self) -> Option<&Arc<Assembly>> {
         self.assembly.as_ref()
     }
 
-    /// The same page, as often requested as the one that it replaces.
+    /// The same page with the hits of the entry that it replaces.
     #[must_use]
     pub fn with_hits_of(self, replaced: &Self) -> Self {
         self.hits
@@ -195,12 +195,12 @@ impl Entry {
         self
     }
 
-    /// Parts that it shares with other pages, by their place.
+    /// The fragments that the page shares with other pages, in the order of the body.
     pub fn fragments(&self) -> &[PageFragment] {
         &self.fragments
     }
 
-    /// The entry of a file, with the codings that were found beside it.
+    /// The entry of a file, with the compressed siblings of the file.
     #[must_use]
     pub fn of_file(self, source: EntrySource, given: Vec<EncodedEntry>) -> Self {
         let entry = Self {
@@ -211,23 +211,23 @@ impl Entry {
         entry.weighed()
     }
 
-    /// The same entry with its body in other codings too, and `fields` that say so; to replace it by `Memory::put_if_same`. It
-    /// is proved again.
+    /// A copy of the entry with the body in other codings, too, and with `fields` that match. `Memory::put_if_same` stores it
+    /// in place of the original. Its comparison with purges starts over.
     #[must_use]
-    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, press: Press) -> Self {
+    pub fn with_coded(&self, fields: &HeaderMap, coded: Vec<EncodedEntry>, made_by: Press) -> Self {
         let (fields, lines) = fields::compact(fields);
         let entry = Self {
             fields,
             lines,
             coded: coded.into(),
-            press: AtomicU8::new(press as u8),
-            pressed: press,
+            claimed_step: AtomicU8::new(made_by as u8),
+            made_by,
             ..self.copied()
         };
         entry.weighed()
     }
 
-    /// The same entry without its plain body, which can be made again from any of its codings.
+    /// A copy of the entry without the plain body, which can be restored from any of the codings.
     #[must_use]
     pub fn packed(&self) -> Self {
         let body = if self.is_pressed() {
@@ -237,13 +237,13 @@ impl Entry {
         };
         let entry = Self {
             body,
-            press: AtomicU8::new(self.pressed as u8),
+            claimed_step: AtomicU8::new(self.made_by as u8),
             ..self.copied()
         };
         entry.weighed()
     }
 
-    /// A packed entry with its plain body. `None`: these are not the bytes that it had.
+    /// A packed entry with its plain body restored. `None`: `plain` differs from the original body.
     pub fn unpacked(&self, plain: StoredBody) -> Option<Self> {
         let is_it = self.is_packed_form_of(plain.bytes());
         is_it.then(|| {
@@ -253,7 +253,7 @@ impl Entry {
         })
     }
 
-    /// The same content in an entry without a reservation yet; it is proved again.
+    /// A copy without a reservation. Its comparison with purges starts over.
     fn copied(&self) -> Self {
         let load = |tick: &AtomicU64| AtomicU64::new(tick.load(Ordering::Relaxed));
         Self {
@@ -276,51 +276,52 @@ impl Entry {
             body: self.body.clone(),
             lines: self.lines.clone(),
             coded: self.coded.clone(),
-            press: AtomicU8::new(self.press.load(Ordering::Relaxed)),
+            claimed_step: AtomicU8::new(self.claimed_step.load(Ordering::Relaxed)),
             source: self.source.clone(),
-            pressed: self.pressed,
+            made_by: self.made_by,
             fragments: self.fragments.clone(),
             assembly: self.assembly.clone(),
         }
     }
 
-    /// Gives a claim back: nothing came of it, and a later hit may try again.
+    /// Releases the claim of a compression step that failed, so that a later hit may try again.
     pub fn release_press(&self) {
-        self.press.store(self.pressed as u8, Ordering::Relaxed);
+        self.claimed_step
+            .store(self.made_by as u8, Ordering::Relaxed);
     }
 
-    /// The stored head as it leaves.
+    /// The stored header lines as they are sent.
     pub fn lines(&self) -> &FieldLines {
         &self.lines
     }
 
-    /// The other codings that are stored.
+    /// The stored codings other than the plain body.
     pub fn coded(&self) -> &[EncodedEntry] {
         &self.coded
     }
 
-    /// Whether codings of it were made here.
+    /// Whether Galley made any of the codings.
     pub fn is_pressed(&self) -> bool {
         self.coded.iter().any(|coded| !coded.is_given)
     }
 
-    /// Its source, if that is a file.
+    /// The file from which the entry was made, if any.
     pub fn source(&self) -> Option<&EntrySource> {
         self.source.as_deref()
     }
 
-    /// How its codings were made, whatever was offered since.
+    /// The compression step that made the codings, whatever has been offered since.
     pub fn pressed(&self) -> Press {
-        self.pressed
+        self.made_by
     }
 
-    /// Whether the caller is to have it coded: true once for each step, for one caller.
+    /// Whether the caller must compress the entry: true for one caller per step.
     pub fn claim_press(&self, step: Press) -> bool {
-        self.press.load(Ordering::Relaxed) < step as u8
-            && self.press.fetch_max(step as u8, Ordering::Relaxed) < step as u8
+        self.claimed_step.load(Ordering::Relaxed) < step as u8
+            && self.claimed_step.fetch_max(step as u8, Ordering::Relaxed) < step as u8
     }
 
-    /// An entry whose body stays on the disk. It holds a file open, so the memory does not take it in.
+    /// An entry whose body stays on the disk. It keeps a file open, so it is never stored in memory.
     pub(crate) fn in_pieces(parts: EntryParts, pieces: Arc<BodyPieces>) -> Self {
         Self {
             body: PlainBody::Pieces(pieces),
@@ -328,19 +329,19 @@ impl Entry {
         }
     }
 
-    /// The plain body; `None` if it is not in memory: see [`Entry::is_packed`] and [`Entry::pieces`]. Clones of it may outlive
-    /// the entry if it is from a fill (its reservation is inside); otherwise keep the `Arc<Entry>` while sending, because the
+    /// The plain body; `None` if it is not in memory: see [`Entry::is_packed`] and [`Entry::pieces`]. Clones of a body from a fill
+    /// contain their reservation and may outlive the entry. For any other body, keep the `Arc<Entry>` while sending, because the
     /// entry's reservation covers it.
     pub fn body(&self) -> Option<&Bytes> {
         self.body.held().map(StoredBody::bytes)
     }
 
-    /// The body for another entry that is to hold the same bytes: what pays for them is shared too.
+    /// The body for another entry with the same bytes. Both share the reservation.
     pub fn shared_body(&self) -> Option<StoredBody> {
         self.body.held().cloned()
     }
 
-    /// The body's place on the disk, if it is there.
+    /// The location of the body on the disk, if it is there.
     pub fn pieces(&self) -> Option<&Arc<BodyPieces>> {
         match &self.body {
             PlainBody::Pieces(pieces) => Some(pieces),
@@ -348,51 +349,51 @@ impl Entry {
         }
     }
 
-    /// Whether the body is in memory in other codings only.
+    /// Whether memory contains only the other codings of the body.
     pub fn is_packed(&self) -> bool {
         matches!(self.body, PlainBody::Packed { .. })
     }
 
-    /// Whether it is packed, and these are the bytes of its plain body.
+    /// Whether the entry is packed and `plain` is its plain body.
     pub fn is_packed_form_of(&self, plain: &[u8]) -> bool {
         self.body.is_packed_form_of(plain)
     }
 
-    /// Whether it is a page that has its plain body beside codings that it could be made from.
+    /// Whether the entry is a page with a plain body that could be restored from one of its codings.
     pub fn is_packable(&self) -> bool {
         matches!(self.body, PlainBody::Held(_)) && self.source.is_none() && self.is_pressed()
     }
 
-    /// Notes that the plain body of a packed entry is wanted now. Whether it was wanted before, less than `recent` ago.
+    /// Records that the plain body of a packed entry is needed now. Returns whether it was also needed less than `recent` ago.
     pub fn claim_plain(&self, now: Tick, recent: Duration) -> bool {
         let last = self.plain_wanted.swap(now.0 + 1, Ordering::Relaxed);
         last.checked_sub(1)
             .is_some_and(|last| now.since(Tick(last)) < recent)
     }
 
-    /// Length of the plain body, wherever it is.
+    /// The length of the plain body, wherever it is stored.
     pub fn length(&self) -> u64 {
         self.body.length()
     }
 
-    /// Age in the sense of RFC 9111 section 4.2.3: its age on arrival, and the time since.
+    /// The age of the response (RFC 9111 section 4.2.3): its age when it was received, plus the time since.
     pub fn age(&self, now: Tick) -> Duration {
         self.life
             .initial_age
             .saturating_add(now.since(self.stored_at))
     }
 
-    /// Bytes it occupies, with its place in the table. Never changes.
+    /// The memory that the entry uses, in bytes, including its slot in the table. Never changes.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// How often it was found, up to [`HITS_COUNTED`].
+    /// The number of hits, up to [`HITS_COUNTED`].
     pub fn hits(&self) -> u64 {
         u64::from(self.hits.load(Ordering::Relaxed))
     }
 
-    /// Whether the caller, and no other until `pause` has passed, is to see to its renewal.
+    /// Whether the caller must renew the entry: true for one caller until `pause` has passed.
     pub fn claim_renewal(&self, now: Tick, pause: Duration) -> bool {
         let from = self.renewal.load(Ordering::Relaxed);
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -413,7 +414,7 @@ impl Entry {
 
     /// Counts one hit.
     pub(crate) fn hit(&self) {
-        // Two hits at once may pass the mark by a few; what matters is that a hot entry's line stops being written.
+        // Concurrent hits may exceed the limit by a few. The purpose is to stop writing the cache line of a hot entry.
         if self.hits.load(Ordering::Relaxed) < HITS_COUNTED {
             self.hits.fetch_add(1, Ordering::Relaxed);
         } else if !self.is_hit_again.load(Ordering::Relaxed) {
@@ -421,30 +422,30 @@ impl Entry {
         }
     }
 
-    /// Whether it was found since it had `hits`, or, if they are no longer counted, since this was last asked.
+    /// Whether the entry was hit since it had `hits` hits. If hits are no longer counted: since the previous call.
     pub(crate) fn was_hit_since(&self, hits: u64) -> bool {
         self.hits() > hits || self.is_hit_again.swap(false, Ordering::Relaxed)
     }
 
-    /// Reserves what is not reserved yet; a second call has nothing left to do.
-    pub(crate) fn hold(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
+    /// Reserves the bytes that are not reserved yet. Later calls do nothing.
+    pub(crate) fn reserve(&self, budget: &MemoryBudget) -> Result<(), OutOfBudget> {
         if self.held.get().is_some() {
             return Ok(());
         }
         for fragment in &self.fragments {
-            fragment.version.hold(budget)?;
+            fragment.version.reserve(budget)?;
         }
         let reserved = self.shared_body().map_or(0, |body| body.reserved_bytes());
         let unpaid = self
             .weight
             .saturating_sub(reserved + reserved_of(&self.coded));
         let reservation = budget.try_reserve(unpaid).ok_or(OutOfBudget)?;
-        // Losing a race gives this reservation back: the entry is paid for once.
+        // If another thread was faster, this reservation is released: the entry is reserved once.
         let _ = self.held.set(reservation);
         Ok(())
     }
 
-    /// The same, with its present weight. Fragments are counted with their versions, which pages share.
+    /// The same entry with its weight computed. Fragments are counted in their versions, which pages share.
     fn weighed(mut self) -> Self {
         let names = self
             .tags
@@ -481,10 +482,10 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// Where hits stop being counted: enough to call a page hot, and then its cache line is no longer written by every core.
+/// The number of hits above which hits are not counted: enough to call a page hot. Then threads no longer write its cache line.
 pub const HITS_COUNTED: u32 = 10_000;
 
-/// Counters of the `Arc`s around entry and key, and of the shared body.
+/// Counters of the `Arc`s of entry and key, and of the shared body.
 const SHARED_HEADERS: u64 = 16 + 16 + 56;
-/// Slot and hash of the table, spare capacity included.
+/// The slot and hash in the table, including spare capacity.
 const INDEX: u64 = 80;

@@ -1,11 +1,11 @@
-//! Header fields of an entry: stored once, in a buffer of their own, as the lines that are sent.
+//! The header fields of an entry, stored once, in a separate buffer, as the lines that are sent.
 //!
-//! The values of the map are slices of those lines. So a hit copies its head instead of writing it, and the map costs
+//! The values of the map are slices of those lines. So a hit copies its head instead of formatting it, and the map costs
 //! only its names. The copy also releases the buffer into which a client library read the response: one short value would
-//! keep that whole buffer alive as long as the entry, outside of the memory budget.
+//! otherwise keep that whole buffer alive as long as the entry, outside of the memory budget.
 //!
 //! The fields of a 304 come first, so that its head is the beginning of the whole head. Fields about the message's length
-//! or the connection are never stored.
+//! or the connection have no lines.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ use galley_policy::fields::is_hop_by_hop;
 use galley_policy::headers::mask_of;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// The lines of a stored head, `name: value` and CRLF each: no status line, no empty line, nothing of framing.
+/// The lines of a stored head, `name: value` and CRLF each, without status line, empty line and framing fields.
 #[derive(Clone, Debug, Default)]
 pub struct FieldLines {
-    /// All lines, then the values of fields that have none.
+    /// All lines, then the values of fields that have no lines.
     buffer: Bytes,
     all: usize,
     of_not_modified: usize,
@@ -33,32 +33,32 @@ impl FieldLines {
         self.buffer.get(..self.all).unwrap_or_default()
     }
 
-    /// Those that a 304 in its place carries (RFC 9110 section 15.4.5).
+    /// The lines that a 304 for this response contains (RFC 9110 section 15.4.5).
     pub fn of_not_modified(&self) -> &[u8] {
         self.buffer.get(..self.of_not_modified).unwrap_or_default()
     }
 
-    /// Whether `Date` is among them; it then is in both.
+    /// Whether the lines contain `Date`. If so, the lines of a 304 contain it, too.
     pub fn is_dated(&self) -> bool {
         self.is_dated
     }
 
-    /// Whether the map has fields of framing, which have no line.
+    /// Whether the map contains framing fields, which have no lines.
     pub fn is_framed(&self) -> bool {
         self.is_framed
     }
 
-    /// The bits of all names in them: a name whose bit is not there has no line.
+    /// The bits of all names. A name whose bit is not set has no line.
     pub fn mask(&self) -> u64 {
         self.mask
     }
 
-    /// The fields that `is_wanted` names, by their lines; the values are slices of them.
+    /// The fields for whose names `is_wanted` returns true. Their values are slices of the lines.
     pub(crate) fn fields(&self, is_wanted: impl Fn(&HeaderName) -> bool) -> HeaderMap {
         let wanted = || self.iter().filter(|(name, _)| is_wanted(name));
         let mut fields = HeaderMap::with_capacity(wanted().count());
         for (name, range) in wanted() {
-            // A former value is a valid one.
+            // It was a valid value before.
             if let Ok(value) = HeaderValue::from_maybe_shared(self.buffer.slice(range)) {
                 fields.append(name, value);
             }
@@ -66,7 +66,7 @@ impl FieldLines {
         fields
     }
 
-    /// The names, and where their values are.
+    /// The names, and the positions of their values.
     fn iter(&self) -> impl Iterator<Item = (HeaderName, Range<usize>)> {
         let mut at = 0;
         let lines = self.all().split_inclusive(|byte| *byte == b'\n');
@@ -80,20 +80,20 @@ impl FieldLines {
         })
     }
 
-    /// Bytes that it holds, those of the map's values included.
+    /// The size of the buffer in bytes, including the values of the map.
     pub(crate) fn bytes(&self) -> usize {
         self.buffer.len()
     }
 }
 
-/// The same fields, in the same order for each name, holding nothing but their own bytes; and their lines.
+/// The same fields, in the same order for each name, as a map that keeps only their own bytes alive; and their lines.
 pub(crate) fn compact(fields: &HeaderMap) -> (HeaderMap, FieldLines) {
     let ordered = OrderedFields::of(fields);
     let lines = ordered.lines(fields);
     let mut compacted = HeaderMap::with_capacity(fields.keys_len());
     let mut at = 0;
     for (place, (name, value)) in ordered.iter().enumerate() {
-        let is_line = place < ordered.travelling.len();
+        let is_line = place < ordered.sent.len();
         let start = at + if is_line { name.as_str().len() + 2 } else { 0 };
         let end = start + value.len();
         // A former value is a valid one.
@@ -111,16 +111,16 @@ pub(crate) fn lines(fields: &HeaderMap) -> FieldLines {
     OrderedFields::of(fields).lines(fields)
 }
 
-/// What a head holds besides the structs themselves.
+/// The memory that a head uses in addition to the structs, in bytes.
 pub(crate) fn head_weight(fields: &HeaderMap, lines: &FieldLines) -> u64 {
     lines.bytes() as u64 + fields.capacity() as u64 * FIELD
 }
 
-/// The fields of a head in the order in which they leave.
+/// The fields of a head in the order in which they are sent.
 struct OrderedFields<'f> {
-    travelling: Vec<(&'f HeaderName, &'f HeaderValue)>,
-    /// Those of framing.
-    unframed: Vec<(&'f HeaderName, &'f HeaderValue)>,
+    sent: Vec<(&'f HeaderName, &'f HeaderValue)>,
+    /// The framing fields.
+    framing: Vec<(&'f HeaderName, &'f HeaderValue)>,
 }
 
 impl<'f> OrderedFields<'f> {
@@ -131,17 +131,14 @@ impl<'f> OrderedFields<'f> {
         let others = fields
             .iter()
             .filter(|(name, _)| !OF_NOT_MODIFIED.contains(name));
-        let (travelling, unframed) = first
+        let (sent, framing) = first
             .chain(others)
             .partition(|(name, _)| !is_of_framing(name));
-        Self {
-            travelling,
-            unframed,
-        }
+        Self { sent, framing }
     }
 
     fn iter(&self) -> impl Iterator<Item = &(&'f HeaderName, &'f HeaderValue)> {
-        self.travelling.iter().chain(&self.unframed)
+        self.sent.iter().chain(&self.framing)
     }
 
     fn lines(&self, fields: &HeaderMap) -> FieldLines {
@@ -151,13 +148,13 @@ impl<'f> OrderedFields<'f> {
         let mut buffer = BytesMut::with_capacity(size.sum());
         let mut lines = FieldLines {
             is_dated: fields.contains_key(header::DATE),
-            is_framed: !self.unframed.is_empty(),
+            is_framed: !self.framing.is_empty(),
             mask: fields
                 .keys()
                 .fold(0, |all, name| all | mask_of(name.as_str())),
             ..FieldLines::default()
         };
-        for (name, value) in &self.travelling {
+        for (name, value) in &self.sent {
             buffer.put_slice(name.as_str().as_bytes());
             buffer.put_slice(b": ");
             buffer.put_slice(value.as_bytes());
@@ -167,24 +164,24 @@ impl<'f> OrderedFields<'f> {
             }
         }
         lines.all = buffer.len();
-        for (_, value) in &self.unframed {
+        for (_, value) in &self.framing {
             buffer.put_slice(value.as_bytes());
         }
-        // Exactly its size: the weight equals the memory that is held.
+        // Without spare capacity, so that the weight equals the allocated memory.
         lines.buffer = Bytes::from(Vec::from(buffer).into_boxed_slice());
         lines
     }
 }
 
-/// What belongs to the connection that a response leaves by (RFC 9110 section 7.6.1), or to the body's length.
+/// Whether a field belongs to one connection (RFC 9110 section 7.6.1) or to the length of the body.
 fn is_of_framing(name: &HeaderName) -> bool {
     *name == header::CONTENT_LENGTH || is_hop_by_hop(name.as_str(), std::iter::empty())
 }
 
-/// One field in a `HeaderMap`: a bucket and its place in the map's index.
+/// One field in a `HeaderMap`: a bucket and its slot in the map's index.
 const FIELD: u64 = 112;
 
-/// Colon, space and line end.
+/// The length of colon, space and CRLF.
 const LINE: usize = 4;
 
 #[cfg(test)]
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_the_same_and_hold_nothing_else() {
+    fn compacted_fields_are_equal_and_keep_no_other_bytes() {
         let buffer = Bytes::from(vec![b'v'; 100_000]);
         let mut fields = HeaderMap::new();
         for (name, range) in [("a", 0..5), ("b", 5..6), ("a", 6..9), ("empty", 9..9)] {
@@ -224,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_those_of_the_map_and_begin_with_those_of_a_304() {
+    fn lines_match_the_map_and_begin_with_those_of_a_304() {
         let fields = map(&[
             ("content-type", "text/html"),
             ("etag", "\"v\""),
@@ -253,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_frames_a_message_has_no_line() {
+    fn framing_fields_have_no_lines() {
         let framing = [
             "connection",
             "content-length",

@@ -1,4 +1,4 @@
-//! The fragments of a site: which versions pages have, which of them can be rendered without a page, and which are switched off.
+//! The fragments of a site: the versions that pages have, whether they can be rendered alone, and whether they are switched off.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +16,16 @@ use crate::fragments::{FragmentVersion, PageFragment};
 /// A fragment that was rendered alone.
 #[derive(Clone, Debug)]
 pub struct RenderedFragment {
-    /// Its bytes, tags and lifetime.
+    /// The bytes, tags and lifetime.
     pub entry: Arc<Entry>,
-    /// Identifies the kinds of blocks in it.
+    /// Identifies the kinds of blocks in the fragment.
     pub blocks: Box<str>,
     /// See [`crate::fragments::digest`].
     pub digest: u128,
 }
 
 impl RenderedFragment {
-    /// Whether it is what a page shows in place of one of its fragments.
+    /// Whether a page may show the rendering in place of one of its fragments.
     pub fn fits(&self, fragment: &PageFragment) -> bool {
         let tags = &self.entry.scopes.tags;
         self.blocks == fragment.version.blocks
@@ -36,11 +36,11 @@ impl RenderedFragment {
 /// A fragment that pages share.
 #[derive(Debug)]
 pub struct SharedFragment {
-    /// Which pages have it (`galley_policy::key::variant_id`).
+    /// The variant of the pages with this fragment (`galley_policy::key::variant_id`).
     pub variant: u64,
-    /// One of its versions.
+    /// One version of the fragment.
     pub version: Arc<FragmentVersion>,
-    /// Its last rendering; none: it came with a page from the disk.
+    /// The last rendering; `None`: the fragment was read with a page from the disk.
     pub rendered: Option<Arc<Entry>>,
     /// See [`FragmentTable::most_together`].
     pub most_together: Option<usize>,
@@ -55,20 +55,20 @@ pub struct FragmentTable {
 #[derive(Debug, Default)]
 struct KnownFragments {
     by_id: HashMap<u64, KnownFragment>,
-    /// At this number, fragments that no page has are forgotten.
+    /// The number of fragments at which fragments without a page are removed.
     swept_at: usize,
-    /// Unknown fragments that were refused since then, because pages have too many.
+    /// The number of fragments refused since the last sweep, because pages have too many.
     refused: usize,
 }
 
 #[derive(Debug, Default)]
 struct KnownFragment {
-    /// Which pages may have it (`galley_policy::key::variant_id`).
+    /// The variant of the pages that may have the fragment (`galley_policy::key::variant_id`).
     variant: u64,
     rendered: Option<RenderedFragment>,
-    /// With how many others it is rendered at most, because the last request with it took long.
+    /// The maximum number of fragments in one request with this one, if the last such request was slow.
     most_together: Option<usize>,
-    /// It is being rendered.
+    /// Whether a caller is rendering the fragment.
     is_claimed: bool,
     failures: Option<Failures>,
     disagreement: Option<Disagreement>,
@@ -76,15 +76,15 @@ struct KnownFragment {
     versions: Vec<Weak<FragmentVersion>>,
 }
 
-/// Renderings that failed since the last that succeeded.
+/// Failed renderings since the last successful one.
 #[derive(Clone, Copy, Debug)]
 struct Failures {
     count: u32,
-    /// Before this, the fragment is not rendered again.
+    /// The time before which the fragment is not rendered again.
     retry_at: Tick,
 }
 
-/// A page showed bytes that were rendered alone, and was generated with other bytes without a purge of the fragment.
+/// A page showed bytes that were rendered alone, and was then generated with other bytes although no purge touched the fragment.
 #[derive(Clone, Copy, Debug)]
 struct Disagreement {
     /// The digest of the rendering.
@@ -93,8 +93,8 @@ struct Disagreement {
 }
 
 impl FragmentTable {
-    /// The version that a page of this variant has (`galley_policy::key::variant_id`), shared with the other pages that have the same.
-    /// `None`: it differs between too many pages, so it belongs to each of them.
+    /// The version for a page of this variant (`galley_policy::key::variant_id`), shared with other pages that have the same
+    /// version. `None`: the fragment differs between too many pages to be shared.
     pub fn version(
         &self,
         variant: u64,
@@ -133,7 +133,7 @@ impl FragmentTable {
         Some(version)
     }
 
-    /// The version of a fragment that was rendered again.
+    /// The version of a fragment after it was rendered again.
     pub fn replacing(
         &self,
         variant: u64,
@@ -155,7 +155,7 @@ impl FragmentTable {
         self.version(variant, &part, new.digest)
     }
 
-    /// Notes a fragment that was rendered alone: versions with the same bytes are known to be shared.
+    /// Records a fragment that was rendered alone: versions with the same bytes are known to be renderable.
     pub fn rendered(&self, id: u64, rendered: RenderedFragment) {
         let mut table = self.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
@@ -171,26 +171,26 @@ impl FragmentTable {
             known.disagreement = None;
         }
         known.failures = None;
-        known.say_failed();
+        known.update_versions();
         known.rendered = Some(rendered);
     }
 
-    /// Notes that a fragment could not be rendered alone: each failure doubles the time until [`FragmentTable::may_render`].
+    /// Records that a fragment could not be rendered alone. Each failure doubles the time until [`FragmentTable::may_render`].
     pub fn note_failure(&self, id: u64, now: Tick) {
         let mut table = self.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
             let count = known.failures.map_or(0, |failures| failures.count);
-            let pause = FIRST_PAUSE * (1 << count.min(MOST_DOUBLINGS));
+            let pause = FIRST_PAUSE * (1 << count.min(MAX_DOUBLINGS));
             known.failures = Some(Failures {
                 count: count.saturating_add(1),
                 retry_at: now.plus(pause.min(LONGEST_PAUSE)),
             });
-            known.say_failed();
+            known.update_versions();
         }
     }
 
-    /// Notes whether the request that rendered a fragment, one of so many, took long. Then half as many share its next request, so that
-    /// the slow one is soon alone.
+    /// Records whether the request that rendered a fragment together with others, `together` in all, was slow. If so, the next
+    /// request contains half as many, so that the slow fragment is soon rendered alone.
     pub fn note_duration(&self, id: u64, together: usize, is_slow: bool) {
         let mut table = self.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
@@ -198,7 +198,7 @@ impl FragmentTable {
         }
     }
 
-    /// How many fragments the request that renders this one may be for: one where the last rendering failed. `None`: many.
+    /// The maximum number of fragments in a request that renders this one: 1 if the last rendering failed. `None`: no limit.
     pub fn most_together(&self, id: u64) -> Option<usize> {
         let table = self.lock();
         table.by_id.get(&id).and_then(KnownFragment::most_together)
@@ -219,12 +219,12 @@ impl FragmentTable {
         shared.collect()
     }
 
-    /// The labels of the fragments that could not be rendered the last time, as far as stored pages have them.
+    /// The labels of stored pages' fragments whose last rendering failed.
     pub fn failed(&self) -> Vec<Box<str>> {
         self.labels(|known| known.failures.is_some() && !known.is_switched_off)
     }
 
-    /// Whether a fragment may be rendered now: it is not switched off, and has not failed lately.
+    /// Whether a fragment may be rendered now: it is not switched off and has not failed recently.
     pub fn may_render(&self, id: u64, now: Tick) -> bool {
         let table = self.lock();
         table.by_id.get(&id).is_none_or(|known| {
@@ -235,10 +235,10 @@ impl FragmentTable {
         })
     }
 
-    /// Records that a page which showed the fragment as it was rendered (`rendered` is that digest) was generated with other
-    /// bytes, although no purge touches the fragment. The purge may be in progress, so one disagreement proves nothing;
-    /// another one `LATEST_PURGE` (5 s) later does. True if this switched the fragment off: then every purge generates its
-    /// pages again.
+    /// Records that a page that showed the fragment as it was rendered (with the digest `rendered`) was generated with other
+    /// bytes, although no purge touches the fragment. The purge may be in progress, so one disagreement is no proof; another
+    /// one `LATEST_PURGE` (5 s) later is. Returns true if this switched the fragment off: then every purge regenerates its
+    /// pages.
     pub fn note_disagreement(&self, id: u64, rendered: u128, now: Tick) -> bool {
         let mut table = self.lock();
         let Some(known) = table.by_id.get_mut(&id) else {
@@ -264,7 +264,8 @@ impl FragmentTable {
         }
     }
 
-    /// Whether one of these fragments of a page is switched off; pages from the disk do not know.
+    /// Whether one of these fragments of a page is switched off. Needed for pages from the disk, whose versions do not contain
+    /// this.
     pub fn has_switched_off(&self, fragments: &[PageFragment]) -> bool {
         let table = self.lock();
         fragments.iter().any(|fragment| {
@@ -273,7 +274,7 @@ impl FragmentTable {
         })
     }
 
-    /// The labels of the fragments that are switched off, as far as stored pages have them.
+    /// The labels of stored pages' fragments that are switched off.
     pub fn switched_off(&self) -> Vec<Box<str>> {
         self.labels(|known| known.is_switched_off)
     }
@@ -290,14 +291,14 @@ impl FragmentTable {
         labels
     }
 
-    /// Whether the caller is to have a fragment rendered; true for one caller until [`FragmentTable::release`].
+    /// Whether the caller must render a fragment: true for one caller until [`FragmentTable::release`].
     pub fn claim(&self, id: u64) -> bool {
         let mut table = self.lock();
         let known = table.by_id.get_mut(&id);
         known.is_some_and(|known| !std::mem::replace(&mut known.is_claimed, true))
     }
 
-    /// Gives a claim back.
+    /// Releases the claim of a fragment.
     pub fn release(&self, id: u64) {
         let mut table = self.lock();
         if let Some(known) = table.by_id.get_mut(&id) {
@@ -305,13 +306,13 @@ impl FragmentTable {
         }
     }
 
-    /// The fragment as it was last rendered alone, whatever was purged since.
+    /// The last rendering of the fragment, whatever was purged since.
     pub fn last_rendered(&self, id: u64) -> Option<RenderedFragment> {
         let table = self.lock();
         table.by_id.get(&id)?.rendered.clone()
     }
 
-    /// Knows a fragment that came with a page from the disk.
+    /// Adds a fragment that was read with a page from the disk.
     pub fn recall(&self, variant: u64, version: &Arc<FragmentVersion>) {
         let mut table = self.lock();
         let Some(known) = table.entry(version.id, variant) else {
@@ -332,9 +333,9 @@ impl FragmentTable {
 }
 
 impl KnownFragments {
-    /// `None`: pages have too many different fragments.
+    /// The row of a fragment, created if needed. `None`: pages have too many different fragments.
     fn entry(&mut self, id: u64, variant: u64) -> Option<&mut KnownFragment> {
-        if !self.by_id.contains_key(&id) && !self.has_room() {
+        if !self.by_id.contains_key(&id) && !self.can_add() {
             return None;
         }
         let known = self.by_id.entry(id).or_default();
@@ -342,9 +343,9 @@ impl KnownFragments {
         Some(known)
     }
 
-    /// Makes room for a fragment, if pages do not have too many. To sweep takes as long as there are fragments, so that as many have to
-    /// come in between.
-    fn has_room(&mut self) -> bool {
+    /// Whether another fragment can be added. Removes unused fragments if needed. That takes time proportional to the number of
+    /// fragments, so it is done only after as many additions.
+    fn can_add(&mut self) -> bool {
         let count = self.by_id.len();
         if count < self.swept_at.max(FIRST_SWEEP) {
             return true;
@@ -362,8 +363,8 @@ impl KnownFragments {
 }
 
 impl KnownFragment {
-    /// Has its versions know whether it has failed.
-    fn say_failed(&self) {
+    /// Tells the versions whether the last rendering failed.
+    fn update_versions(&self) {
         for version in self.versions.iter().filter_map(Weak::upgrade) {
             let has_failed = self.failures.is_some();
             version.has_failed.store(has_failed, Ordering::Relaxed);
@@ -389,25 +390,25 @@ fn compare(version: &FragmentVersion, rendered: &RenderedFragment) {
     }
 }
 
-/// At least so many fragments are known before unused ones are forgotten.
+/// The minimum number of fragments at which unused ones are removed.
 const FIRST_SWEEP: usize = 64;
 
-/// Fragments of a site that are known at a time.
+/// The maximum number of fragments of a site.
 const MAX_FRAGMENTS: usize = 4096;
 
-/// Versions of one fragment: a part with more versions is not a shared fragment.
+/// The maximum number of versions of one fragment. A part with more versions is not a shared fragment.
 const MAX_VERSIONS: usize = 32;
 
-/// After the first failure; doubled after each of the next.
+/// The pause after the first failure. Each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
-/// At most.
+/// The maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
-/// So that the factor fits.
-const MOST_DOUBLINGS: u32 = 12;
+/// The maximum exponent, so that the factor fits.
+const MAX_DOUBLINGS: u32 = 12;
 
-/// A purge reaches Galley this long after the edit that it is for, at the latest.
+/// The maximum time from an edit to its purge.
 const LATEST_PURGE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

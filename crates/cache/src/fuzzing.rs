@@ -1,4 +1,4 @@
-//! Access for fuzz targets to formats that are otherwise private. Compiled only for them (`--cfg fuzzing`).
+//! Access for fuzz targets to private formats. Compiled only for them (`--cfg fuzzing`).
 
 pub use crate::disk::fuzzing::disk_entry;
 pub use crate::log::fuzzing::purge_log;

@@ -1,8 +1,8 @@
 //! Pages with the bytes of their ESI includes.
 //!
-//! An include is a stored response of its own, which is not part of the page. The page knows which purges reach each of its
-//! parts ([`IncludedPart`]), so a purge of a part is also a purge of the page. It also knows where the bytes of each
-//! include are, so they can be replaced without fetching the rest again.
+//! An include is a separate stored response. The page contains the scopes of each of its parts ([`IncludedPart`]), so a purge
+//! of a part is also a purge of the page. It also contains the positions of the includes' bytes, so they can be replaced
+//! without fetching the rest again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,48 +12,48 @@ use galley_policy::esi::template::IncludeSource;
 
 use crate::scopes::Scopes;
 
-/// A response whose bytes are in another one.
+/// A response whose bytes are included in another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncludedPart {
-    /// What purges reach it by.
+    /// The scopes of the purges that reach the part.
     pub scopes: Scopes,
-    /// The site's purge counter before it was looked up or requested.
+    /// The site's purge counter before the part was looked up or requested.
     pub born: u64,
 }
 
-/// All responses whose bytes are in a page, at any depth.
+/// All responses that are included in a page, at any depth.
 #[derive(Clone, Debug, Default)]
 pub struct Inclusions {
-    /// The page's includes, theirs, and so on.
+    /// The page's includes, their includes, and so on.
     pub parts: Arc<[IncludedPart]>,
-    /// How deep they are nested; 0: there are none.
+    /// The depth of nesting; 0: no includes.
     pub depth: u8,
-    /// Whether one is missing because it would have been nested too deeply. A page that is requested for itself may have it.
+    /// Whether an include is missing because it exceeds the maximum depth. It may be present when that page is requested itself.
     pub is_cut: bool,
 }
 
 /// An include of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageInclude {
-    /// Where its bytes are in the page's body.
+    /// The position of the include in the page's body.
     pub range: Range<u32>,
     /// The included content.
     pub source: Arc<IncludeSource>,
 }
 
-/// A page that was put together.
+/// The parts of a page with includes.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// How long the page is fresh without its includes; [`crate::entry::Entry::life`] ends with the first of its parts.
+    /// How long the page is fresh without its includes. [`crate::entry::Entry::life`] ends with the first of the parts.
     pub own_fresh: Duration,
-    /// The includes, by their place.
+    /// The includes, in the order of the body.
     pub includes: Box<[PageInclude]>,
-    /// Their parts.
+    /// The responses that are included.
     pub inclusions: Inclusions,
 }
 
 impl Assembly {
-    /// Bytes it occupies.
+    /// The memory used, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         let parts = self.inclusions.parts.iter().map(|part| {
             size_of::<IncludedPart>() + part.scopes.path_query.len() + part.scopes.tags.len() * 8
@@ -111,9 +111,9 @@ mod tests {
     }
 
     proptest! {
-        /// The page is put together after `before`; each part has been stored at one of those purges.
+        /// The page is assembled after the purges `before`. Each part was stored at that time.
         #[test]
-        fn a_page_is_as_valid_as_the_least_of_its_parts(
+        fn a_page_is_as_valid_as_the_least_valid_part(
             before in prop::collection::vec(purge(), 0..4),
             after in prop::collection::vec(purge(), 0..6),
             is_looked_at in prop::collection::vec(any::<bool>(), 6),

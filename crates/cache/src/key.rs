@@ -1,7 +1,7 @@
 //! Identity of an entry: canonical bytes and their hash.
 //!
-//! The bytes come from `galley_policy::key::write_key`. Equality compares bytes; the hash only selects the place in the
-//! table. Its seed is new in each process, so that no client can aim many keys at one place of the table.
+//! `galley_policy::key::write_key` writes the bytes. Equality compares bytes; the hash only selects the slot in the table. The
+//! hash's seed is new in each process, so that clients cannot direct many keys to one slot.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -28,7 +28,7 @@ impl Key {
         &self.bytes
     }
 
-    /// The hash under which this process files the key. Means nothing in another process.
+    /// The hash of the key in the tables of this process. It differs between processes.
     pub fn hash(&self) -> u64 {
         self.hash
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// A key that borrows its bytes: what a look-up is made with, so that it allocates nothing.
+/// A key that borrows its bytes, so that lookups allocate nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyRef<'a> {
     bytes: &'a [u8],
@@ -91,11 +91,11 @@ impl quick_cache::Equivalent<Key> for KeyRef<'_> {
     }
 }
 
-/// Hands a key's own hash on as it is, so that the table does not hash a second time.
+/// Returns a key's stored hash, so that the table does not hash again.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct AsHashed;
+pub(crate) struct IdentityHash;
 
-impl BuildHasher for AsHashed {
+impl BuildHasher for IdentityHash {
     type Hasher = PreHashed;
 
     fn build_hasher(&self) -> PreHashed {
@@ -103,7 +103,7 @@ impl BuildHasher for AsHashed {
     }
 }
 
-/// See [`AsHashed`].
+/// See [`IdentityHash`].
 pub(crate) struct PreHashed(u64);
 
 impl Hasher for PreHashed {
@@ -112,7 +112,7 @@ impl Hasher for PreHashed {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        // Keys write one `u64` and never come here; any mixing is correct.
+        // Keys write one `u64`, so this is never called. Any mixing is correct.
         for &byte in bytes {
             self.0 = self.0.rotate_left(8) ^ u64::from(byte);
         }
@@ -142,8 +142,8 @@ mod tests {
         assert!(same.equivalent(&key) && !same.equivalent(&other));
         assert_eq!(key, Key::new(key.bytes()));
         assert_ne!(key, other);
-        assert_eq!(AsHashed.hash_one(&key), AsHashed.hash_one(same));
-        assert_eq!(AsHashed.hash_one(&key), key.hash());
+        assert_eq!(IdentityHash.hash_one(&key), IdentityHash.hash_one(same));
+        assert_eq!(IdentityHash.hash_one(&key), key.hash());
         assert_eq!(format!("{:?}", Key::new(b"a\0")), "Key(a\\x00)");
     }
 

@@ -1,14 +1,14 @@
-//! Entries in memory, fills, and purging by sequence numbers.
+//! The cache: entries in memory and on the disk, responses being received, and purging by sequence numbers.
 //!
-//! [`entry::Entry`] is one stored response, found by its [`key::Key`] in [`memory::Memory`]. [`purge_table::PurgeTable`]
-//! says whether it may still be served: a purge searches nothing, it raises numbers that entries are compared with.
-//! [`private::PrivateStore`] holds the private parts that members see in such responses. [`fill::Fill`] is a response being
-//! received, with one writer and many readers. [`budget::MemoryBudget`] is the one memory limit for all of them.
-//! [`source::EntrySource`] is the file that an entry was made from. [`disk::Disk`] keeps entries through a restart, and
-//! [`log::PurgeLog`] keeps purges through a crash.
+//! [`entry::Entry`] is one stored response; [`memory::Memory`] finds it by its [`key::Key`]. [`purge_table::PurgeTable`]
+//! decides whether purges permit to send it: a purge does not search for entries but raises numbers that entries are compared
+//! with. [`private::PrivateStore`] contains the private parts of such responses for logged-in members. [`fill::Fill`] is a
+//! response being received, with one writer and many readers. [`budget::MemoryBudget`] is the memory limit that all of them
+//! share. [`source::EntrySource`] is the file from which an entry was made. [`disk::Disk`] keeps entries across restarts, and
+//! [`log::PurgeLog`] keeps purges across crashes.
 //!
-//! Nothing here reads the wall clock or depends on a runtime, and only the log has a thread. Freshness is decided in
-//! `galley_policy::decide`.
+//! This crate does not read the wall clock and does not depend on a runtime. Only the log has a thread.
+//! `galley_policy::decide` decides on freshness.
 
 pub mod body;
 pub mod budget;

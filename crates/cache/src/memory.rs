@@ -1,11 +1,12 @@
 //! The shared store of entries in memory: sharded, weighted, resistant to scans (S3-FIFO family).
 //!
-//! Invariants: an entry never replaces one that was born later; the weight of stored entries is below the limit when one is
-//! admitted, not afterwards; every entry has reserved its bytes from one [`MemoryBudget`], which fills use too. A part of
-//! the limit is not available to stored entries, so that fills find room while the store is full. If several sites share
-//! the store, one site never uses another's share (`crate::site_shares`).
+//! Invariants: an entry never replaces one with a greater `born`; the weight of the stored entries is below the limit when an
+//! entry is admitted, not afterwards; every entry has reserved its bytes from one [`MemoryBudget`], which fills use too. A
+//! part of the limit is not available to stored entries, so that fills can reserve memory while the store is full. If several
+//! sites share the store, no site uses the share of another one (`crate::site_shares`).
 //!
-//! It does not know purges or lifetimes: a caller that finds an entry asks `PurgeTable::prove` and `galley_policy::decide`.
+//! The store does not consider purges or lifetimes: a caller that finds an entry calls `PurgeTable::prove` and
+//! `galley_policy::decide`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -16,22 +17,22 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use crate::budget::MemoryBudget;
 use crate::entry::Entry;
 use crate::fill::Keep;
-use crate::key::{AsHashed, Key, KeyRef};
-use crate::site_shares::{Room, SiteShares, TYPICAL_ENTRY};
+use crate::key::{IdentityHash, Key, KeyRef};
+use crate::site_shares::{EvictionStep, SiteShares, TYPICAL_ENTRY};
 use crate::sync::Mutex;
 
 pub use crate::site_shares::SiteQuota;
 
-/// Why an entry was not taken in. The response is served all the same.
+/// Why an entry was not stored. The response is sent all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PutRefused {
-    /// Its body is above the largest object allowed.
+    /// The body is larger than the largest allowed object.
     #[error("larger than the largest object allowed")]
     TooLarge,
-    /// The memory limit is reached by residents, fills and bodies that readers hold.
+    /// Entries, fills and bodies that readers still use have reached the memory limit.
     #[error("the memory limit is reached")]
     Full,
-    /// The place holds an entry that was born later, or (with [`Memory::put_if_same`]) another than expected.
+    /// The key has an entry with a greater `born` or, with [`Memory::put_if_same`], another entry than expected.
     #[error("a newer entry is already stored")]
     Superseded,
 }
@@ -41,46 +42,46 @@ pub enum PutRefused {
 pub enum MemoryLookup {
     /// The entry.
     Found(Arc<Entry>),
-    /// Nothing under this key.
+    /// The key has no entry.
     Absent,
-    /// A writer holds the place at this moment: take the slow path.
+    /// A writer holds the shard's lock. Use the slow path.
     Busy,
 }
 
-/// Occupation of the store at one moment.
+/// The memory that the store uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUsage {
-    /// Entries resident, markers included.
+    /// The number of stored entries, including markers.
     pub entries: u64,
-    /// Their weight in bytes.
+    /// The weight of the stored entries in bytes.
     pub bytes: u64,
-    /// Bytes reserved by residents, fills and bodies that readers still hold.
+    /// Bytes reserved by stored entries, fills and bodies that readers still use.
     pub reserved: u64,
-    /// The limit for all of it, in bytes.
+    /// The limit for `reserved`, in bytes.
     pub limit: u64,
-    /// Entries that had to leave for others since the start.
+    /// Entries evicted since the start.
     pub evictions: u64,
-    /// Entries that [`Memory::sweep`] removed since the start.
+    /// Entries removed by [`Memory::sweep`] since the start.
     pub swept: u64,
 }
 
-/// What a store may hold.
+/// The limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryLimits {
-    /// All of its entries, in bytes.
+    /// The maximum size of all entries, in bytes.
     pub bytes: u64,
-    /// The longest body of an entry.
+    /// The maximum size of an entry's body, in bytes.
     pub object_bytes: u64,
 }
 
-/// The store. Share it by `Arc`; all methods take `&self`.
+/// The store. Share it with `Arc`; all methods take `&self`.
 pub struct Memory {
-    cache: Cache<Key, Arc<Entry>, ByWeight, AsHashed, Evicted>,
-    /// One writer per key at a time, so that comparing with the resident and taking its place is one step. Readers
-    /// never take these.
+    cache: Cache<Key, Arc<Entry>, ByWeight, IdentityHash, Evicted>,
+    /// One writer per key at a time, so that comparing with the stored entry and replacing it is one step. Readers never take these
+    /// locks.
     writers: [Mutex<()>; WRITERS],
     budget: MemoryBudget,
-    /// What each site holds; `None`: its entries do not belong to sites.
+    /// The share of each site; `None`: the entries do not belong to sites.
     shares: Option<SiteShares>,
     max_object: u64,
     evictions: AtomicU64,
@@ -88,35 +89,35 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A store for `limit_bytes` in all, whose entries have bodies of at most `max_object` bytes (less where the limit
-    /// is too small to hold such a body well).
+    /// A store with a limit of `limit_bytes` in total, for bodies of at most `max_object` bytes (less if the limit is too small for
+    /// such bodies).
     pub fn new(limit_bytes: u64, max_object: u64) -> Self {
-        Self::drawing_on(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
+        Self::with_budget(MemoryBudget::new(limit_bytes), limit_bytes, max_object)
     }
 
-    /// Two stores under one limit, of which the second has at most the bytes of `share`, and the first the rest. An entry of
-    /// one is never evicted for an entry of the other. Sites share the first.
+    /// Two stores under one limit. The second has at most `share` bytes, the first has the rest. An entry of one store is never
+    /// evicted for an entry of the other. Sites share the first one.
     pub fn divided(all: MemoryLimits, share: MemoryLimits) -> (Self, Self) {
         let share_bytes = share.bytes.min(all.bytes / 2);
         let budget = MemoryBudget::new(all.bytes);
         let rest = all.bytes - share_bytes;
-        let first = Self::drawing_on(budget.clone(), rest, all.object_bytes);
+        let first = Self::with_budget(budget.clone(), rest, all.object_bytes);
         (first, Self::table(budget, share_bytes, share.object_bytes))
     }
 
-    /// Names the sites that share this store; see [`SiteQuota`]. Entries stay.
+    /// Sets the sites that share this store; see [`SiteQuota`]. Stored entries stay.
     pub fn share_among(&self, sites: &[SiteQuota]) {
         if let Some(shares) = &self.shares {
             shares.name(sites);
         }
     }
 
-    /// Bytes that the entries of a site weigh, by the last four bytes of its keys.
+    /// The weight of a site's entries in bytes. The mark is the last four bytes of the site's keys.
     pub fn site_bytes(&self, mark: u32) -> u64 {
         self.shares.as_ref().map_or(0, |shares| shares.bytes(mark))
     }
 
-    fn drawing_on(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {
+    fn with_budget(budget: MemoryBudget, limit_bytes: u64, max_object: u64) -> Self {
         let headroom = max_object.clamp(limit_bytes / 8, limit_bytes / 4);
         let capacity = limit_bytes - headroom;
         let table = Self::table(budget, capacity, max_object);
@@ -137,7 +138,7 @@ impl Memory {
             .build()
             .expect("capacity and estimate are both set above");
         Self {
-            cache: Cache::with_options(options, ByWeight, AsHashed, Evicted),
+            cache: Cache::with_options(options, ByWeight, IdentityHash, Evicted),
             writers: std::array::from_fn(|_| Mutex::new(())),
             budget,
             shares: None,
@@ -147,14 +148,14 @@ impl Memory {
         }
     }
 
-    /// The entry of a key; waits for a writer of the same shard, for microseconds. Allocates nothing.
+    /// The entry of a key. Waits microseconds for a writer of the same shard. Allocates nothing.
     pub fn get(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
         let entry = self.cache.get(&KeyRef::new(key_bytes))?;
         entry.hit();
         Some(entry)
     }
 
-    /// The entry of a key, without ever waiting: for the fast path. Allocates nothing.
+    /// The entry of a key, for the fast path: never waits, allocates nothing.
     pub fn try_get(&self, key_bytes: &[u8]) -> MemoryLookup {
         match self.cache.try_get(&KeyRef::new(key_bytes)) {
             Ok(Some(entry)) => {
@@ -166,19 +167,19 @@ impl Memory {
         }
     }
 
-    /// The entry of a key, for inspection: it counts as no hit and does not protect the entry from eviction.
+    /// The entry of a key, for inspection: does not count as a hit and does not protect the entry from eviction.
     pub fn peek(&self, key_bytes: &[u8]) -> Option<Arc<Entry>> {
         self.cache.peek(&KeyRef::new(key_bytes))
     }
 
-    /// All entries, in no order that means anything. Holds a shard's lock for the moment of each step only, so it may be
-    /// kept and gone on with later; entries that come or go meanwhile may be missed.
+    /// All entries, in arbitrary order. Locks a shard only during each step, so the iterator may be kept and continued later.
+    /// Entries that are stored or removed in between may be missed.
     pub fn entries(&self) -> impl Iterator<Item = Arc<Entry>> + Send + '_ {
         self.cache.iter().map(|(_, entry)| entry)
     }
 
-    /// Stores an entry; others leave for it where needed. Refuses to replace an entry that was born later: its request
-    /// was sent later, so it may have seen a change that this one has not.
+    /// Stores an entry and evicts others if needed. Does not replace an entry with a greater `born`: its request was sent
+    /// later, so that response may reflect a change that this one does not.
     pub fn put(&self, entry: Arc<Entry>) -> Result<(), PutRefused> {
         let born = entry.born;
         self.put_where(entry, |resident| {
@@ -186,7 +187,7 @@ impl Memory {
         })
     }
 
-    /// Stores `entry` only if `held` is still what its key finds: for a 304 that renewed it, or a denser coding of it.
+    /// Stores `entry` only if its key still has the entry `held`: for a renewal by a 304, or a denser coding.
     pub fn put_if_same(&self, held: &Arc<Entry>, entry: Arc<Entry>) -> Result<(), PutRefused> {
         self.put_where(entry, |resident| {
             resident.is_some_and(|resident| Arc::ptr_eq(resident, held))
@@ -199,12 +200,12 @@ impl Memory {
         self.subtract(removed.map(|(_, entry)| entry));
     }
 
-    /// Removes `entry` if its key still finds it, and not one that took its place.
+    /// Removes `entry`, unless another entry has replaced it.
     pub fn remove_if_same(&self, entry: &Arc<Entry>) {
         self.take(entry);
     }
 
-    /// Occupation now. Takes each shard's lock for a moment.
+    /// The current usage. Takes each shard's lock briefly.
     pub fn usage(&self) -> MemoryUsage {
         MemoryUsage {
             entries: self.cache.len() as u64,
@@ -216,17 +217,17 @@ impl Memory {
         }
     }
 
-    /// The longest body that is taken in.
+    /// The maximum size of a body, in bytes.
     pub fn max_object(&self) -> u64 {
         self.max_object
     }
 
-    /// The limit that residents and fills share.
+    /// The limit that entries and fills share.
     pub fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// What a fill needs to know to keep a body for this store.
+    /// The limits that a fill must observe to keep a body for this store.
     pub fn keep(&self) -> Keep {
         Keep {
             budget: self.budget.clone(),
@@ -234,8 +235,8 @@ impl Memory {
         }
     }
 
-    /// Removes every entry that `is_purged` names. Holds no lock while `is_purged` runs, so it may pause to pace itself; entries
-    /// that come or go meanwhile may be missed.
+    /// Removes every entry for which `is_purged` returns true. Holds no lock while `is_purged` runs, so it may pause to limit
+    /// its load. Entries that are stored or removed in between may be missed.
     pub fn sweep(&self, mut is_purged: impl FnMut(&Entry) -> bool) {
         for entry in self.entries() {
             if is_purged(&entry) {
@@ -268,20 +269,23 @@ impl Memory {
         {
             return Ok(());
         }
-        self.make_room(&entry, resident.as_deref())?;
+        self.evict_for(&entry, resident.as_deref())?;
         drop(resident);
-        entry.hold(&self.budget).map_err(|_| PutRefused::Full)?;
+        entry.reserve(&self.budget).map_err(|_| PutRefused::Full)?;
         let newcomer = Arc::clone(&entry);
-        let mut left = Vec::new();
+        let mut removed = Vec::new();
         self.add(&newcomer);
         self.cache
-            .insert_with_lifecycle(entry.key.clone(), entry, &mut left);
+            .insert_with_lifecycle(entry.key.clone(), entry, &mut removed);
         drop(writer);
-        self.subtract(left.iter().cloned());
-        let evicted = left.iter().filter(|gone| gone.key != newcomer.key).count();
+        self.subtract(removed.iter().cloned());
+        let evicted = removed
+            .iter()
+            .filter(|gone| gone.key != newcomer.key)
+            .count();
         self.evictions.fetch_add(evicted as u64, Ordering::Relaxed);
-        // The table may turn the newcomer itself away.
-        if left.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
+        // The table may reject the new entry itself.
+        if removed.iter().any(|gone| Arc::ptr_eq(gone, &newcomer)) {
             return Err(PutRefused::Full);
         }
         if let Some(shares) = &self.shares {
@@ -290,8 +294,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Removes entries of the site that is above its share, until there is room for `entry` in the place of `resident`.
-    fn make_room(&self, entry: &Entry, resident: Option<&Entry>) -> Result<(), PutRefused> {
+    /// Evicts entries of a site that exceeds its limit or share, until `entry` can be stored in place of `resident`.
+    fn evict_for(&self, entry: &Entry, resident: Option<&Entry>) -> Result<(), PutRefused> {
         let Some(shares) = &self.shares else {
             return Ok(());
         };
@@ -299,10 +303,10 @@ impl Memory {
             .weight()
             .saturating_sub(resident.map_or(0, Entry::weight));
         loop {
-            match shares.room(&entry.key, more) {
-                Room::Enough => return Ok(()),
-                Room::None => return Err(PutRefused::Full),
-                Room::Evict(other) => {
+            match shares.next_step(&entry.key, more) {
+                EvictionStep::Store => return Ok(()),
+                EvictionStep::Reject => return Err(PutRefused::Full),
+                EvictionStep::Evict(other) => {
                     if self.take(&other) {
                         self.evictions.fetch_add(1, Ordering::Relaxed);
                     }
@@ -311,7 +315,7 @@ impl Memory {
         }
     }
 
-    /// Removes `entry` if its key still finds it; whether it did.
+    /// Removes `entry`, unless another entry has replaced it. Returns whether it was removed.
     fn take(&self, entry: &Arc<Entry>) -> bool {
         let removed = self.cache.remove_if(&KeyRef::from(&entry.key), |resident| {
             Arc::ptr_eq(resident, entry)
@@ -336,7 +340,7 @@ impl Memory {
         }
     }
 
-    /// What the table admits at most: its hot part of one shard, with a little less than the 97 % it takes.
+    /// The largest weight that the table admits: the hot part of one shard, slightly less than the 97 % that the table uses.
     fn largest_weight(&self) -> u64 {
         self.cache.shard_capacity() / 100 * 96
     }
@@ -349,11 +353,11 @@ impl Memory {
     }
 }
 
-/// Writers of different keys rarely meet with so many.
+/// With this many locks, writers of different keys rarely contend.
 const WRITERS: usize = 32;
-/// A shard holds at least this many of the largest objects, else one of them would empty it.
+/// The minimum number of the largest objects per shard. With fewer, one object would empty a shard.
 const OBJECTS_PER_SHARD: u64 = 4;
-/// More shards than this gain nothing on the machines WordPress runs on.
+/// More shards gain nothing on the machines that WordPress runs on.
 const MAX_SHARDS: u64 = 64;
 
 fn shards(capacity: u64, max_object: u64) -> usize {
@@ -371,15 +375,15 @@ impl Weighter<Key, Arc<Entry>> for ByWeight {
     }
 }
 
-/// Gathers what leaves, so that it is dropped after the shard's lock.
+/// Collects evicted entries, so that they are dropped after the shard's lock is released.
 #[derive(Clone)]
 struct Evicted;
 
 impl Lifecycle<Key, Arc<Entry>> for Evicted {
     type RequestState = Vec<Arc<Entry>>;
 
-    fn on_evict(&self, left: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
-        left.push(entry);
+    fn on_evict(&self, removed: &mut Vec<Arc<Entry>>, _: Key, entry: Arc<Entry>) {
+        removed.push(entry);
     }
 }
 

@@ -1,11 +1,11 @@
-//! Where an entry's uncompressed body is: in memory, on the disk, or only within its codings.
+//! The location of an entry's uncompressed body: in memory, on the disk, or only within its codings.
 
 use std::sync::Arc;
 
 use crate::body::{BodyDigest, StoredBody};
 use crate::disk::BodyPieces;
 
-/// Where the body of an entry is in its plain form.
+/// The location of an entry's plain body.
 #[derive(Clone, Debug)]
 pub(crate) enum PlainBody {
     /// In memory.
@@ -25,7 +25,7 @@ impl PlainBody {
         }
     }
 
-    /// What stays of it when its bytes leave the memory.
+    /// The form without the bytes, for an entry whose codings can restore them.
     pub(crate) fn packed(&self) -> Self {
         match self {
             Self::Held(body) => Self::Packed {
@@ -36,7 +36,7 @@ impl PlainBody {
         }
     }
 
-    /// Whether it is packed, and these are its bytes.
+    /// Whether the body is packed and `plain` is its bytes.
     pub(crate) fn is_packed_form_of(&self, plain: &[u8]) -> bool {
         match self {
             Self::Packed { length, digest } => {
@@ -46,7 +46,7 @@ impl PlainBody {
         }
     }
 
-    /// Its length, wherever it is.
+    /// The length of the body, wherever it is stored.
     pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Held(body) => body.bytes().len() as u64,

@@ -2,21 +2,21 @@
 
 use crate::purge_table::Touch;
 
-/// What purges can reach an entry by.
+/// The scopes of purges that reach an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes {
     /// `galley_policy::key::host_id` of the canonical host.
     pub host: u64,
     /// `galley_policy::key::url_id`: all variants and both schemes of one URL.
     pub url: u64,
-    /// Canonical path and normalised query, `/a/b?x`; no `?` if there is no query. For prefix and pattern purges.
+    /// The canonical path and normalized query, `/a/b?x`; no `?` if there is no query. For prefix and pattern purges.
     pub path_query: Box<[u8]>,
-    /// `galley_policy::key::tag_id` of each tag; `tag_id("*")` alone when there were more than allowed.
+    /// `galley_policy::key::tag_id` of each tag; only `tag_id("*")` if there were more tags than allowed.
     pub tags: Box<[u64]>,
 }
 
 impl Scopes {
-    /// The same as borrowed, tags included.
+    /// The scopes, borrowed.
     pub fn touch(&self) -> Touch<'_> {
         Touch {
             host: self.host,

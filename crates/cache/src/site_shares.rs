@@ -1,14 +1,14 @@
-//! How much of the memory each site holds, and which entry is evicted for another.
+//! The share of the memory that each site uses, and the choice of the entry to evict.
 //!
-//! Every site is guaranteed an equal share of the memory. It may use what the others leave free, and loses that when they
-//! need it: entries are evicted from the site that is furthest above its share, so a flood of addresses at one site evicts
-//! nothing of another. A site may also have a limit of its own. The last four bytes of a key name the site.
-//! Entries of sites that the configuration does not name (pages of earlier rules) have no share and are evicted first.
+//! Every site is guaranteed an equal share of the memory. It may use what the other sites leave free, and loses that when they
+//! need it: entries are evicted from the site that exceeds its share the most, so a flood of addresses at one site evicts
+//! nothing of another one. A site may also have a separate limit. The last four bytes of a key identify the site. Entries
+//! of sites that are not in the configuration (pages stored under earlier rules) have no share and are evicted first.
 //!
-//! Within a site the order is that of S3-FIFO: a new entry that nobody requests is evicted soon, and one that was requested
-//! since the last scan stays. With one site, and no limit for it, the table's own order decides alone.
+//! Within a site the order is that of S3-FIFO: a new entry without requests is evicted soon, and an entry that was requested
+//! since the last scan stays. With one site that has no limit, only the table's order decides.
 //!
-//! Only stores and removals use this module, under one lock that is held for a few steps. Lookups never do.
+//! Only stores and removals use this module, under one lock that is held for a few steps. Lookups never use it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,72 +16,72 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::entry::Entry;
 use crate::key::Key;
 
-/// A site among those that share the memory.
+/// The limit of a site that shares the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteQuota {
-    /// The last four bytes of its keys.
+    /// The last four bytes of the site's keys.
     pub mark: u32,
-    /// Its limit in bytes; `None`: the memory's.
+    /// The limit in bytes; `None`: the limit of the memory.
     pub most_bytes: Option<u64>,
 }
 
-/// What has to happen before an entry is stored.
-pub(super) enum Room {
-    /// Nothing.
-    Enough,
-    /// This one is to be removed first.
+/// The step that is needed before an entry is stored.
+pub(super) enum EvictionStep {
+    /// Store it.
+    Store,
+    /// Evict this entry first.
     Evict(Arc<Entry>),
-    /// It is more than its site may have.
-    None,
+    /// The entry exceeds the limit of its site.
+    Reject,
 }
 
-/// See the module. The lock is the standard library's also in tests of interleavings: it protects nothing that concerns
-/// purges, and storing stays one step there.
+/// See the module. Tests of interleavings use the lock of the standard library, too: it protects nothing that concerns purges,
+/// and storing remains one step in those tests.
 pub(super) struct SiteShares(Mutex<ShareTable>);
 
 struct ShareTable {
-    /// By mark.
+    /// The sites by mark.
     sites: HashMap<u32, SiteShare>,
-    /// What all sites together may hold before one of them gives back.
+    /// The bytes that all sites together may use before entries are evicted.
     capacity: u64,
-    /// Their size.
+    /// The bytes that all sites use.
     bytes: u64,
-    /// Sites that the configuration names.
-    named: u64,
+    /// The number of sites in the configuration.
+    configured: u64,
 }
 
 #[derive(Default)]
 struct SiteShare {
-    /// With its limit; `None`: the configuration does not name it.
+    /// The site's limit; `None`: the site is not in the configuration.
     quota: Option<SiteQuota>,
     bytes: u64,
-    /// Resident entries.
+    /// The number of stored entries.
     entries: usize,
-    /// Nobody has checked since they were stored whether they are requested.
+    /// Entries that were not checked for hits since they were stored.
     fresh: VecDeque<EvictionCandidate>,
-    /// Were requested when they were looked at.
+    /// Entries that had hits when they were last checked.
     requested: VecDeque<EvictionCandidate>,
 }
 
-/// An entry whose turn comes. It may have left by then.
+/// An entry in an eviction queue. It may have been removed from the store in the meantime.
 struct EvictionCandidate {
     entry: Weak<Entry>,
-    /// When it was last looked at.
+    /// The entry's hits when it was last checked.
     hits: u64,
 }
 
 impl SiteShares {
-    /// For a table of `shards` equal parts that takes `capacity` bytes; no site is named yet.
+    /// For a table with `shards` equal parts and `capacity` bytes. No sites are configured yet.
     pub(super) fn new(capacity: u64, shards: usize) -> Self {
         Self(Mutex::new(ShareTable {
             sites: HashMap::new(),
             capacity: capacity - slack(capacity, shards),
             bytes: 0,
-            named: 0,
+            configured: 0,
         }))
     }
 
-    /// Names the sites of a configuration. Others lose their shares, not their entries.
+    /// Sets the sites of a configuration. Other sites lose their shares, not their entries.
     pub(super) fn name(&self, quotas: &[SiteQuota]) {
         let mut shares = self.lock();
         for site in shares.sites.values_mut() {
@@ -90,25 +90,25 @@ impl SiteShares {
         for quota in quotas {
             shares.sites.entry(quota.mark).or_default().quota = Some(*quota);
         }
-        shares.named = quotas.len() as u64;
-        shares.sites.retain(|_, site| site.is_wanted());
+        shares.configured = quotas.len() as u64;
+        shares.sites.retain(|_, site| site.must_be_kept());
     }
 
-    /// What a site holds, in bytes.
+    /// The bytes that a site uses.
     pub(super) fn bytes(&self, mark: u32) -> u64 {
         self.lock().sites.get(&mark).map_or(0, |site| site.bytes)
     }
 
-    /// What to do before `more` bytes are stored under a key.
-    pub(super) fn room(&self, key: &Key, more: u64) -> Room {
+    /// The step that is needed before `more` bytes are stored under a key.
+    pub(super) fn next_step(&self, key: &Key, more: u64) -> EvictionStep {
         let mut shares = self.lock();
         match mark_of(key) {
-            Some(mark) => shares.room(mark, more),
-            None => Room::Enough,
+            Some(mark) => shares.next_step(mark, more),
+            None => EvictionStep::Store,
         }
     }
 
-    /// An entry is about to be stored.
+    /// Counts an entry that is about to be stored.
     pub(super) fn add(&self, entry: &Entry) {
         let Some(mark) = mark_of(&entry.key) else {
             return;
@@ -120,7 +120,7 @@ impl SiteShares {
         site.entries += 1;
     }
 
-    /// An entry has been stored: it may be chosen to leave.
+    /// Adds a stored entry to the eviction queue of its site.
     pub(super) fn enroll(&self, entry: &Arc<Entry>) {
         let Some(mark) = mark_of(&entry.key) else {
             return;
@@ -130,7 +130,7 @@ impl SiteShares {
         }
     }
 
-    /// An entry is no longer stored.
+    /// Subtracts an entry that is no longer stored.
     pub(super) fn subtract(&self, entry: &Entry) {
         let Some(mark) = mark_of(&entry.key) else {
             return;
@@ -142,7 +142,7 @@ impl SiteShares {
         };
         site.bytes = site.bytes.saturating_sub(entry.weight());
         site.entries = site.entries.saturating_sub(1);
-        if !site.is_wanted() {
+        if !site.must_be_kept() {
             shares.sites.remove(&mark);
         }
     }
@@ -153,29 +153,29 @@ impl SiteShares {
 }
 
 impl ShareTable {
-    fn room(&mut self, mark: u32, more: u64) -> Room {
+    fn next_step(&mut self, mark: u32, more: u64) -> EvictionStep {
         let own = self.sites.get_mut(&mark);
         let most = own.as_ref().and_then(|site| site.quota?.most_bytes);
         if let (Some(site), Some(most)) = (own, most)
             && site.bytes + more > most
         {
             let next = (more <= most).then(|| site.next()).flatten();
-            return next.map_or(Room::None, Room::Evict);
+            return next.map_or(EvictionStep::Reject, EvictionStep::Evict);
         }
-        if self.named < 2 || self.bytes + more <= self.capacity {
-            return Room::Enough;
+        if self.configured < 2 || self.bytes + more <= self.capacity {
+            return EvictionStep::Store;
         }
         let next = self.furthest_above(mark, more).and_then(SiteShare::next);
-        next.map_or(Room::Enough, Room::Evict)
+        next.map_or(EvictionStep::Store, EvictionStep::Evict)
     }
 
-    /// A site that is not named any more, else the site that is furthest above its share once `mark` has `more` bytes.
+    /// A site that is no longer configured, else the site that would exceed its share the most if `mark` had `more` bytes.
     fn furthest_above(&mut self, mark: u32, more: u64) -> Option<&mut SiteShare> {
-        let share = self.capacity / self.named.max(1);
+        let share = self.capacity / self.configured.max(1);
         let excess = |(of, site): &(&u32, &mut SiteShare)| {
-            let coming = if **of == mark { more } else { 0 };
+            let added = if **of == mark { more } else { 0 };
             match site.quota {
-                Some(_) => (site.bytes + coming).saturating_sub(share),
+                Some(_) => (site.bytes + added).saturating_sub(share),
                 None => u64::MAX,
             }
         };
@@ -187,8 +187,8 @@ impl ShareTable {
 }
 
 impl SiteShare {
-    /// Whether it has to be remembered.
-    fn is_wanted(&self) -> bool {
+    /// Whether the site must be kept: it is configured or has entries.
+    fn must_be_kept(&self) -> bool {
         self.quota.is_some() || self.entries > 0
     }
 
@@ -198,24 +198,24 @@ impl SiteShare {
             hits: entry.hits(),
         };
         if candidate.hits > 0 {
-            // It replaces one that was requested.
+            // Replaces an entry that had hits.
             self.requested.push_back(candidate);
         } else {
             self.fresh.push_back(candidate);
         }
-        if self.fresh.len() + self.requested.len() > 2 * self.entries + LEAST_DEAD {
+        if self.fresh.len() + self.requested.len() > 2 * self.entries + MAX_STALE_CANDIDATES {
             for queue in [&mut self.fresh, &mut self.requested] {
                 queue.retain(|candidate| candidate.entry.strong_count() > 0);
             }
         }
     }
 
-    /// The entry that is to leave next. It is out of the queue, so it has to be removed.
+    /// Removes the next entry to evict from the queue. The caller must remove it from the store.
     fn next(&mut self) -> Option<Arc<Entry>> {
-        let mut spared = 0;
+        let mut skipped = 0;
         loop {
             let is_fresh = self.requested.is_empty()
-                || self.fresh.len() > (self.fresh.len() + self.requested.len()) / PART_OF_FRESH;
+                || self.fresh.len() > (self.fresh.len() + self.requested.len()) / FRESH_DIVISOR;
             let queue = if is_fresh {
                 &mut self.fresh
             } else {
@@ -225,8 +225,8 @@ impl SiteShare {
             let Some(entry) = candidate.entry.upgrade() else {
                 continue;
             };
-            if spared < MOST_SPARED && entry.was_hit_since(candidate.hits) {
-                spared += 1;
+            if skipped < MAX_SKIPPED && entry.was_hit_since(candidate.hits) {
+                skipped += 1;
                 self.requested.push_back(EvictionCandidate {
                     hits: entry.hits(),
                     ..candidate
@@ -238,15 +238,16 @@ impl SiteShare {
     }
 }
 
-/// What stays free of a table, so that no part of it is full before the whole is: within a full one the table's own order would
-/// decide. Entries spread over the parts by their hashes, so a part has the mean, give or take a few times the root of it.
+/// The bytes of a table that stay free, so that no part is full before the whole table is: in a full part the table's own order
+/// would decide. Hashes distribute entries over the parts, so the load of a part is the mean plus or minus a few times its square
+/// root.
 fn slack(capacity: u64, shards: usize) -> u64 {
     let shards = shards as u64;
     let entries_per_shard = (capacity / shards.max(1) / TYPICAL_ENTRY).max(1);
     match shards {
-        0 | 1 => capacity / LEAST_SLACK,
+        0 | 1 => capacity / MIN_SLACK_DIVISOR,
         _ => (capacity * DEVIATIONS / entries_per_shard.isqrt())
-            .clamp(capacity / LEAST_SLACK, capacity / MOST_SLACK),
+            .clamp(capacity / MIN_SLACK_DIVISOR, capacity / MAX_SLACK_DIVISOR),
     }
 }
 
@@ -255,24 +256,24 @@ fn mark_of(key: &Key) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes))
 }
 
-/// A WordPress page with its head.
+/// The size of a WordPress page with its head, in bytes.
 pub(super) const TYPICAL_ENTRY: u64 = 16 * 1024;
 
-/// The part of a table that stays free, at least and at most.
-const LEAST_SLACK: u64 = 64;
-const MOST_SLACK: u64 = 6;
+/// The divisors for the minimum and the maximum part of a table that stays free.
+const MIN_SLACK_DIVISOR: u64 = 64;
+const MAX_SLACK_DIVISOR: u64 = 6;
 
-/// More than so many standard deviations above the mean is rare.
+/// A load of more standard deviations above the mean is rare.
 const DEVIATIONS: u64 = 3;
 
-/// One of so many entries of a site may be new and not requested yet.
-const PART_OF_FRESH: usize = 10;
+/// The divisor for the part of a site's entries that may be new and without hits.
+const FRESH_DIVISOR: usize = 10;
 
-/// Requested entries that are passed over in one search, which holds the lock.
-const MOST_SPARED: usize = 1_000;
+/// The maximum number of entries with hits that one search skips. The search holds the lock.
+const MAX_SKIPPED: usize = 1_000;
 
-/// Candidates that have left, for which no queue is worth a pass.
-const LEAST_DEAD: usize = 64;
+/// The number of removed entries in the queues up to which they are not cleaned.
+const MAX_STALE_CANDIDATES: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -316,15 +317,15 @@ mod tests {
         }
     }
 
-    /// How many of the pages are found, without counting as requests.
+    /// The number of these pages in memory. Does not count as hits.
     fn found(memory: &Memory, mark: u32, names: std::ops::Range<u32>) -> usize {
         let keys = names.map(|name| key(mark, name));
         keys.filter(|key| memory.peek(key).is_some()).count()
     }
 
-    /// Every page of the flood is requested again and again, so that it looks popular.
+    /// Every page of the flood is requested repeatedly, so that it looks popular.
     #[test]
-    fn a_flood_of_one_site_takes_nothing_of_the_share_of_another() {
+    fn a_flood_of_one_site_evicts_nothing_of_the_share_of_another() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (B, None)]);
         // 5 of the 14 MiB: less than the size of two parts.
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_leave_free_is_used_and_given_back() {
+    fn a_site_uses_free_memory_and_loses_it_to_other_sites() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (B, None)]);
         fill(&memory, B, 0..2_000);
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_requested_more_often_than_is_counted_still_counts_as_requested() {
+    fn a_page_above_the_counted_hits_still_counts_as_requested() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, Some(2 * MIB))]);
         let popular = page(A, 0, 16 * KIB);
@@ -395,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_earlier_rules_go_first() {
+    fn pages_of_earlier_rules_are_evicted_first() {
         let memory = Memory::new(16 * MIB, MIB);
         share(&memory, &[(A, None), (C, None)]);
         fill(&memory, A, 0..300);
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_do_not_grow_with_what_has_left() {
+    fn queues_do_not_grow_with_removed_entries() {
         let shares = SiteShares::new(MIB, 1);
         for name in 0..10_000 {
             let entry = page(A, name, 10);
@@ -432,10 +433,10 @@ mod tests {
             shares.subtract(&entry);
         }
         let site_entries = shares.lock().sites[&A].fresh.len();
-        assert!(site_entries <= LEAST_DEAD + 4, "{site_entries}");
+        assert!(site_entries <= MAX_STALE_CANDIDATES + 4, "{site_entries}");
     }
 
-    /// The count of each site equals the table's entries of it.
+    /// Asserts that the count of each site equals the weight of its entries in the table.
     fn assert_counted(memory: &Memory) {
         for mark in [A, B, C] {
             let own = memory
@@ -447,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_together_count_what_the_table_holds() {
+    fn counts_match_the_table_with_several_threads() {
         let memory = Memory::new(2 * MIB, MIB);
         share(&memory, &[(A, None), (B, Some(MIB)), (C, None)]);
         std::thread::scope(|scope| {
@@ -469,7 +470,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_steps_leave_the_limits_held(
+        fn limits_hold_after_any_steps(
             steps in prop::collection::vec((1_u32..4, 0_u32..60, 0_usize..120_000, 0_u8..8), 1..200),
         ) {
             let memory = Memory::new(2 * MIB, MIB);

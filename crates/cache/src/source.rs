@@ -1,62 +1,61 @@
 //! The file that an entry was made from, which can be checked again.
 //!
-//! A file changes without notice, so its entry is only as current as the last check of the file. A check is recorded with
-//! the moment at which it *began*; the caller decides how old it may be. The state of the file is a stamp that only its
-//! reader understands.
+//! A file may change at any time, so its entry is only as current as the last check of the file. A check is recorded with the
+//! time at which it *began*; the caller decides how old it may be. The state of the file is an opaque stamp.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-/// What an entry was made from. Shared between the forms that an entry takes.
+/// The file from which an entry was made. Shared between the copies of the entry.
 #[derive(Debug)]
 pub struct EntrySource {
     stamp: Box<[u8]>,
-    /// When the newest check that found the same stamp began. Written after each check; never goes back.
-    looked: AtomicU64,
-    /// The tick from which the next look may be claimed.
-    claimed: AtomicU64,
+    /// The time at which the latest check with the same stamp began. Written after each check. Never decreases.
+    checked_at: AtomicU64,
+    /// The tick from which the next check may be claimed.
+    next_check: AtomicU64,
 }
 
 impl EntrySource {
-    /// For a file with the state `stamp` in a check that began at `looked`.
-    pub fn new(stamp: Box<[u8]>, looked: Tick) -> Self {
+    /// A file with the state `stamp` in a check that began at `checked_at`.
+    pub fn new(stamp: Box<[u8]>, checked_at: Tick) -> Self {
         Self {
             stamp,
-            looked: AtomicU64::new(looked.0),
-            claimed: AtomicU64::new(0),
+            checked_at: AtomicU64::new(checked_at.0),
+            next_check: AtomicU64::new(0),
         }
     }
 
-    /// Its state.
+    /// The state of the file.
     pub fn stamp(&self) -> &[u8] {
         &self.stamp
     }
 
-    /// The time since the last look began.
+    /// The time since the last check began.
     pub fn age(&self, now: Tick) -> Duration {
-        now.since(Tick(self.looked.load(Ordering::Relaxed)))
+        now.since(Tick(self.checked_at.load(Ordering::Relaxed)))
     }
 
-    /// Notes that a look that began at `looked` found the same stamp.
-    pub fn confirm(&self, looked: Tick) {
-        self.looked.fetch_max(looked.0, Ordering::Relaxed);
+    /// Records that a check that began at `checked_at` found the same stamp.
+    pub fn confirm(&self, checked_at: Tick) {
+        self.checked_at.fetch_max(checked_at.0, Ordering::Relaxed);
     }
 
-    /// Whether the caller, and no other until `pause` has passed, is to look.
+    /// Whether the caller must check the file: true for one caller until `pause` has passed.
     pub fn claim(&self, now: Tick, pause: Duration) -> bool {
-        let from = self.claimed.load(Ordering::Relaxed);
+        let from = self.next_check.load(Ordering::Relaxed);
         let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         let next = now.0.saturating_add(pause);
         now.0 >= from
             && self
-                .claimed
+                .next_check
                 .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
 
-    /// Bytes that it occupies.
+    /// The memory used, in bytes.
     pub(crate) fn weight(&self) -> u64 {
         (size_of::<Self>() + self.stamp.len()) as u64
     }
@@ -67,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_counts_from_its_beginning_and_an_older_one_changes_nothing() {
+    fn a_check_counts_from_its_beginning_and_an_older_one_changes_nothing() {
         let source = EntrySource::new(Box::from(*b"stamp"), Tick(100));
         assert_eq!(source.age(Tick(150)), Duration::from_millis(50));
         source.confirm(Tick(140));
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn one_looks_at_a_time() {
+    fn only_one_caller_checks_at_a_time() {
         let source = EntrySource::new(Box::default(), Tick(0));
         let pause = Duration::from_millis(10);
         assert!(source.claim(Tick(5), pause) && !source.claim(Tick(5), pause));

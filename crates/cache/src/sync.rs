@@ -1,7 +1,7 @@
-//! The synchronization primitives of the purge protocol: the standard library's.
+//! The synchronization primitives of the purge protocol: those of the standard library.
 //!
-//! In this crate's own tests, a scheduling point precedes each use, at which tests of interleavings let another thread run
-//! (`crate::tests`). Outside of such a test a point does nothing. In tests of memory purges the atomics are loom's.
+//! In this crate's own tests, a scheduling point precedes each use, at which tests of interleavings may switch to another thread
+//! (`crate::tests`). Outside of such a test the point does nothing. In tests of memory ordering the atomics are loom's.
 
 #[cfg(not(test))]
 pub(crate) use std::sync::atomic::AtomicU64;
@@ -11,4 +11,4 @@ pub(crate) use std::sync::{Mutex, RwLock};
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use self::tests::{AtomicU64, Mutex, RwLock, model, point, sticks};
+pub(crate) use self::tests::{AtomicU64, Mutex, RwLock, model, point, set_points_per_switch};

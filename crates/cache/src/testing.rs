@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use crate::entry::{Entry, EntryKind, EntryParts, Scopes};
 use crate::key::Key;
 
-/// `path_query` as a request would give it: `/a?x=1`.
+/// `path_query` as in a request: `/a?x=1`.
 pub(crate) fn scopes(host: &str, path_query: &str, tags: &[&str]) -> Scopes {
     let (path, query) = match path_query.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),
@@ -34,7 +34,7 @@ pub(crate) fn life() -> Lifetime {
     }
 }
 
-/// A page on `a.test` under its path as key.
+/// A page on `a.test` whose path is its key.
 pub(crate) fn parts(path_query: &str, born: u64) -> EntryParts {
     EntryParts {
         key: Key::new(path_query.as_bytes()),

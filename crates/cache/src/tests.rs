@@ -1,58 +1,59 @@
-//! Purges against look-ups, fills, joining, revalidation, sweeping, a crash and a restart, in generated interleavings.
+//! Purges together with lookups, fills, joining, revalidation, sweeping, a crash and a restart, in generated interleavings.
 //!
-//! Actors do at random what the callers of this crate do, with its own purge table, memory, fills and log; at each use of a
-//! shared primitive (`crate::sync`) and between their own steps a scheduler lets another go on. Laws are held against a
-//! history that knows what each generated page shows (`world`). A seed gives everything, the scheduling included.
+//! Actors randomly do what the callers of this crate do, with its own purge table, memory, fills and log. At each use of a
+//! shared primitive (`crate::sync`) and between their steps a scheduler may switch to another actor. A history of the content
+//! of each generated page (`world`) checks the laws. A seed determines everything, including the scheduling.
 //!
-//! Each line of the protocol has a test that fails when the line is taken out. Where the line is the caller's, the test
-//! takes it out itself and sees that a law breaks:
+//! Each line of the protocol has a test that fails without that line. If the line is the caller's, the test itself omits it and
+//! asserts that a law is broken:
 //!
 //! | line | test |
 //! |---|---|
 //! | a reader loads the counter after the whole head | `the_counter_is_read_after_the_head` |
 //! | the counter is never cached per core | `the_counter_is_never_cached` |
-//! | dead is never served again, not on errors | `purged_entries_are_not_served_on_errors` |
+//! | a purged entry is never sent again, not on errors | `purged_entries_are_not_served_on_errors` |
 //! | `born` is the counter before the request is sent | `born_is_read_before_sending` |
 //! | retries reload `born` | `retries_reload_born` |
-//! | who joins asks for newer purges | `joining_checks_for_purges` |
+//! | a request that joins a fill checks for newer purges | `joining_checks_for_purges` |
 //! | with newer tag purges it waits for the head | `joining_waits_for_tags` |
-//! | what is purged is fetched without conditions | `purged_entries_are_not_revalidated` |
-//! | what a 304 is about is proved again when it came | `what_a_304_renews_is_proved_again` |
+//! | a purged entry is fetched without conditions | `purged_entries_are_not_revalidated` |
+//! | the entry that a 304 renews is compared again when the 304 is received | `a_renewed_entry_is_compared_again` |
 //! | `born` of a revalidation is the counter at its start | `a_revalidation_is_born_at_its_start` |
-//! | a 304 replaces what it was requested for only | `a_304_takes_no_others_place` |
+//! | a 304 only replaces the entry for which it was requested | `a_304_replaces_no_other_entry` |
 //! | a 304 keeps the old tags / adds the new ones | `a_304_keeps_the_old_tags`, `a_304_adds_the_new_tags` |
 //! | purges reach markers | `purges_touch_hit_for_pass_entries` |
 //! | more tags than allowed mean all | `too_many_tags_mean_all` |
 //! | purges of a response count at its head and at its end | `responses_purge_with_the_head`, `responses_purge_at_the_end` |
 //! | the log is durable before the response | `purges_are_durable_before_the_response` |
 //! | entries of another generation are purged | `generations_count` |
-//! | sweeping removes the dead only | `sweeping_removes_purged_entries_only` |
+//! | sweeping only removes purged entries | `sweeping_removes_purged_entries_only` |
 //!
-//! Where the line is in this crate, these fail without it:
+//! If the line is in this crate, these tests fail without it:
 //!
 //! | line | test |
 //! |---|---|
-//! | the counter is stored with release, loaded with acquire | `orders::an_entry_born_after_a_purge_sees_earlier_changes` |
+//! | stored with release, loaded with acquire | `memory_order::an_entry_born_after_a_purge_sees_earlier_changes` |
 //! | the tables before the counter; both in one critical section | `laws_hold_in_every_interleaving` |
-//! | the value that was loaded is noted, and never a later one | `laws_hold_in_every_interleaving` |
-//! | a stored fill starts as proved at `born` | `laws_hold_in_every_interleaving` |
-//! | host, URL, prefix are looked at before joining, tags later | `laws_hold_in_every_interleaving` |
-//! | hard stays hard, in ring, tables and proof | `laws_hold_in_every_interleaving` |
-//! | `*` is touched by every purge | `laws_hold_in_every_interleaving` |
-//! | older never replaces newer; only what was held is replaced or removed | `laws_hold_in_every_interleaving` |
+//! | the loaded value is recorded, and never a later one | `laws_hold_in_every_interleaving` |
+//! | a stored fill counts as compared up to `born` | `laws_hold_in_every_interleaving` |
+//! | host, URL and prefix are compared before joining, tags later | `laws_hold_in_every_interleaving` |
+//! | hard stays hard, in ring, tables and entries | `laws_hold_in_every_interleaving` |
+//! | every purge touches `*` | `laws_hold_in_every_interleaving` |
+//! | older never replaces newer; only the expected entry is replaced or removed | `laws_hold_in_every_interleaving` |
 //! | numbers rise in the log as in memory | `laws_hold_in_every_interleaving` |
-//! | synced before it is acknowledged; what could not be written is removed | `laws_hold_in_every_interleaving` |
+//! | a purge is synced before it is acknowledged; a log that cannot be written is removed | `laws_hold_in_every_interleaving` |
 //! | a start replays, and lifts the counter | `laws_hold_in_every_interleaving` |
-//! | bounds of the tables raise a floor | `full_tables_raise_a_floor_and_forget_no_purge` |
-//! | a log begun anew has floors and a generation of its own | `a_lost_log_recovers_by_itself_under_a_new_generation` |
-//! | a torn record is cut, anything else purges all | `damage_anywhere_purges_everything`, `a_torn_record_is_cut_off_at_any_byte` |
-//! | folding keeps hard hard, and drops into a floor | `folding_says_the_same_and_above_the_limit_no_less` |
+//! | limits of the tables raise a floor | `full_tables_raise_a_floor_and_lose_no_purge` |
+//! | a new log has floors and a new generation | `a_lost_log_recovers_under_a_new_generation` |
+//! | a truncated record is removed | `a_torn_record_is_cut_off_at_any_byte` |
+//! | any other damage of the log purges all | `damage_anywhere_purges_everything` |
+//! | folding keeps hard purges hard, and raises a floor | `folding_purges_the_same_and_above_the_limit_no_less` |
 //! | files of other generations and rules are purged | `the_store_is_the_model` |
 //!
-//! `GALLEY_INTERLEAVINGS` is how many are tried (a long run: 100000), `GALLEY_INTERLEAVING_SEED` where they begin.
+//! `GALLEY_INTERLEAVINGS` is the number of interleavings (a long run: 100000), `GALLEY_INTERLEAVING_SEED` the first seed.
 
 mod actors;
-mod purges;
+mod memory_order;
 mod restart;
 mod world;
 
@@ -67,34 +68,34 @@ use self::actors::{draw, one_in};
 use self::restart::{Crash, wait};
 use self::world::{PAGES, World};
 use crate::purge_table::PurgeTable;
-use crate::sync::{point, sticks};
+use crate::sync::{point, set_points_per_switch};
 
-/// A line of the protocol that is a caller's, to be taken out.
+/// A line of the protocol, in the caller's code, that a test omits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Without {
     CounterAfterTheHead,
     CounterNeverCached,
-    DeadAlsoOnErrors,
+    NoPurgedEntryOnErrors,
     BornBeforeSending,
     RetriesReloadBorn,
-    JoiningAsksForOrders,
+    JoiningChecksForPurges,
     JoiningWaitsForTags,
-    DeadIsFetchedWhole,
-    ProvedAfterThe304,
+    PurgedIsFetchedWithoutConditions,
+    ComparedAfterThe304,
     RevalidationIsBornAtItsStart,
-    OnlyWhatWasAskedAbout,
+    OnlyTheRequestedEntry,
     TagsOfTheOld,
     TagsOfTheNew,
     MarkersAreEntries,
     TooManyTagsMeanAll,
-    OrdersWhenTheHeadArrives,
-    OrdersAgainAtTheEnd,
-    DurableBeforeTheAnswer,
+    PurgesWithTheHead,
+    PurgesAtTheEnd,
+    DurableBeforeTheResponse,
     GenerationsCount,
-    SweepingRemovesTheDeadOnly,
+    SweepingRemovesOnlyPurgedEntries,
 }
 
-/// How many there are of each actor, at most.
+/// The maximum number of each kind of actor.
 #[derive(Clone, Copy)]
 struct Cast {
     visitors: usize,
@@ -141,24 +142,24 @@ const ALL: Cast = Cast {
 };
 const CASTS: [Cast; 6] = [VISITORS, REVALIDATORS, POSTS, SWEEPERS, CRASH, ALL];
 
-/// What one interleaving came to.
+/// The result of one interleaving.
 #[derive(Default)]
 struct Outcome {
     served: usize,
     broken: Vec<String>,
 }
 
-/// Plays the interleaving of a seed.
+/// Runs the interleaving of a seed.
 fn play(seed: u64, cast: Cast, without: Option<Without>) -> Outcome {
-    struct Told(u64);
-    impl Drop for Told {
+    struct PrintSeedOnPanic(u64);
+    impl Drop for PrintSeedOnPanic {
         fn drop(&mut self) {
             if std::thread::panicking() {
                 eprintln!("GALLEY_INTERLEAVING_SEED={}", self.0);
             }
         }
     }
-    let _told = Told(seed);
+    let _print_seed = PrintSeedOnPanic(seed);
     let outcome = Arc::new(Mutex::new(Outcome::default()));
     let sink = Arc::clone(&outcome);
     let mut config = Config::new();
@@ -173,19 +174,19 @@ fn play(seed: u64, cast: Cast, without: Option<Without>) -> Outcome {
 }
 
 fn perform(cast: Cast, without: Option<Without>) -> Outcome {
-    sticks([1, 3, 8][draw(3)]);
+    set_points_per_switch([1, 3, 8][draw(3)]);
     let ring = [0, 1, 64][draw(3)];
-    let is_over = Arc::new(AtomicBool::new(false));
+    let has_ended = Arc::new(AtomicBool::new(false));
     let mut log_side = None;
     let world = if cast.has_log {
-        let (directory, opened, turns, table) = restart::open(ring);
+        let (directory, opened, writer, table) = restart::open(ring);
         let world = Arc::new(World::new(without, table, Some(opened.log)));
         let writer = {
-            let is_over = Arc::clone(&is_over);
-            spawn(move || restart::write(turns, &is_over))
+            let has_ended = Arc::clone(&has_ended);
+            spawn(move || restart::write(writer, &has_ended))
         };
         let disk = directory.clone();
-        let trouble = spawn(move || restart::trouble(&disk));
+        let fail_for_a_while = spawn(move || restart::fail_for_a_while(&disk));
         let crash = {
             let (world, directory) = (Arc::clone(&world), directory.clone());
             spawn(move || {
@@ -195,7 +196,7 @@ fn perform(cast: Cast, without: Option<Without>) -> Outcome {
                 Crash::now(&world, &directory)
             })
         };
-        log_side = Some((writer, trouble, crash));
+        log_side = Some((writer, fail_for_a_while, crash));
         world
     } else {
         Arc::new(World::new(without, PurgeTable::with_ring(ring), None))
@@ -203,14 +204,14 @@ fn perform(cast: Cast, without: Option<Without>) -> Outcome {
     for actor in actors(&world, cast) {
         actor.join().unwrap();
     }
-    if let Some((writer, trouble, crash)) = log_side {
+    if let Some((writer, fail_for_a_while, crash)) = log_side {
         let crash = crash.join().unwrap();
-        trouble.join().unwrap();
-        is_over.store(true, Ordering::Relaxed);
+        fail_for_a_while.join().unwrap();
+        has_ended.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         crash.restart(&world);
     }
-    world.nothing_is_lost();
+    world.check_nothing_lost();
     let mut history = world.history();
     Outcome {
         served: history.served,
@@ -245,7 +246,7 @@ fn actors(world: &Arc<World>, cast: Cast) -> Vec<JoinHandle<()>> {
     actors
 }
 
-/// What a thread remembers from one visit to the next; of use only where it must not.
+/// A thread's cached entry and validity, used only by the test that caching them is wrong.
 type Core = Option<(Arc<crate::entry::Entry>, crate::purge_table::Validity)>;
 
 fn repeat(
@@ -295,8 +296,8 @@ fn laws_hold_in_every_interleaving() {
     assert!(served > 0, "somebody was served");
 }
 
-/// Sees that without a line a law breaks.
-fn needs(without: Without, cast: Cast) {
+/// Asserts that omitting a line breaks a law.
+fn assert_needed(without: Without, cast: Cast) {
     let found = (0..ENOUGH).find(|&seed| !play(seed, cast, Some(without)).broken.is_empty());
     let Some(seed) = found else {
         panic!("without {without:?} all laws held in {ENOUGH} interleavings");
@@ -306,105 +307,105 @@ fn needs(without: Without, cast: Cast) {
 
 #[test]
 fn the_counter_is_read_after_the_head() {
-    needs(Without::CounterAfterTheHead, VISITORS);
+    assert_needed(Without::CounterAfterTheHead, VISITORS);
 }
 
 #[test]
 fn the_counter_is_never_cached() {
-    needs(Without::CounterNeverCached, VISITORS);
+    assert_needed(Without::CounterNeverCached, VISITORS);
 }
 
 #[test]
 fn purged_entries_are_not_served_on_errors() {
-    needs(Without::DeadAlsoOnErrors, VISITORS);
+    assert_needed(Without::NoPurgedEntryOnErrors, VISITORS);
 }
 
 #[test]
 fn born_is_read_before_sending() {
-    needs(Without::BornBeforeSending, VISITORS);
+    assert_needed(Without::BornBeforeSending, VISITORS);
 }
 
 #[test]
 fn retries_reload_born() {
-    needs(Without::RetriesReloadBorn, VISITORS);
+    assert_needed(Without::RetriesReloadBorn, VISITORS);
 }
 
 #[test]
 fn joining_checks_for_purges() {
-    needs(Without::JoiningAsksForOrders, VISITORS);
+    assert_needed(Without::JoiningChecksForPurges, VISITORS);
 }
 
 #[test]
 fn joining_waits_for_tags() {
-    needs(Without::JoiningWaitsForTags, VISITORS);
+    assert_needed(Without::JoiningWaitsForTags, VISITORS);
 }
 
 #[test]
 fn purged_entries_are_not_revalidated() {
-    needs(Without::DeadIsFetchedWhole, REVALIDATORS);
+    assert_needed(Without::PurgedIsFetchedWithoutConditions, REVALIDATORS);
 }
 
 #[test]
-fn what_a_304_renews_is_proved_again() {
-    needs(Without::ProvedAfterThe304, REVALIDATORS);
+fn a_renewed_entry_is_compared_again() {
+    assert_needed(Without::ComparedAfterThe304, REVALIDATORS);
 }
 
 #[test]
 fn a_revalidation_is_born_at_its_start() {
-    needs(Without::RevalidationIsBornAtItsStart, REVALIDATORS);
+    assert_needed(Without::RevalidationIsBornAtItsStart, REVALIDATORS);
 }
 
 #[test]
-fn a_304_takes_no_others_place() {
-    needs(Without::OnlyWhatWasAskedAbout, REVALIDATORS);
+fn a_304_replaces_no_other_entry() {
+    assert_needed(Without::OnlyTheRequestedEntry, REVALIDATORS);
 }
 
 #[test]
 fn a_304_keeps_the_old_tags() {
-    needs(Without::TagsOfTheOld, REVALIDATORS);
+    assert_needed(Without::TagsOfTheOld, REVALIDATORS);
 }
 
 #[test]
 fn a_304_adds_the_new_tags() {
-    needs(Without::TagsOfTheNew, REVALIDATORS);
+    assert_needed(Without::TagsOfTheNew, REVALIDATORS);
 }
 
 #[test]
 fn purges_touch_hit_for_pass_entries() {
-    needs(Without::MarkersAreEntries, VISITORS);
+    assert_needed(Without::MarkersAreEntries, VISITORS);
 }
 
 #[test]
 fn too_many_tags_mean_all() {
-    needs(Without::TooManyTagsMeanAll, VISITORS);
+    assert_needed(Without::TooManyTagsMeanAll, VISITORS);
 }
 
 #[test]
 fn responses_purge_with_the_head() {
-    needs(Without::OrdersWhenTheHeadArrives, POSTS);
+    assert_needed(Without::PurgesWithTheHead, POSTS);
 }
 
 #[test]
 fn responses_purge_at_the_end() {
-    needs(Without::OrdersAgainAtTheEnd, POSTS);
+    assert_needed(Without::PurgesAtTheEnd, POSTS);
 }
 
 #[test]
 fn purges_are_durable_before_the_response() {
-    needs(Without::DurableBeforeTheAnswer, CRASH);
+    assert_needed(Without::DurableBeforeTheResponse, CRASH);
 }
 
 #[test]
 fn generations_count() {
-    needs(Without::GenerationsCount, CRASH);
+    assert_needed(Without::GenerationsCount, CRASH);
 }
 
 #[test]
 fn sweeping_removes_purged_entries_only() {
-    needs(Without::SweepingRemovesTheDeadOnly, SWEEPERS);
+    assert_needed(Without::SweepingRemovesOnlyPurgedEntries, SWEEPERS);
 }
 
-/// Without a line, what breaks is found long before so many; sparing on time only where it holds.
+/// The number of seeds to try. Without a line, a law breaks long before.
 const ENOUGH: u64 = 20_000;
-/// Compiling a pattern, unoptimised, is what takes most.
+/// Compiling a pattern, unoptimized, needs the most stack.
 const STACK_BYTES: usize = 512 << 10;

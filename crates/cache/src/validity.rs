@@ -1,43 +1,43 @@
-//! Up to which purge an entry has been compared, and the result.
+//! The last purge with which an entry was compared, and the result.
 //!
-//! It is one number, so that a hit needs one load and one comparison: the purge's number shifted left by one, with the
-//! lowest bit set if a soft purge touched the entry; all bits are set if a hard one did. It only ever rises: soft stays
-//! soft, purged stays purged, and of two threads that prove at the same time, the one that saw more wins.
+//! Both are one number, so that a hit needs one load and one comparison: the purge's number shifted left by one, with the
+//! lowest bit set if a soft purge touched the entry. All bits are set if a hard purge did. The number only rises: a soft or hard
+//! result remains, and of two threads that compare at the same time, the one that considered more purges wins.
 
 use std::sync::atomic::Ordering;
 
 use crate::sync::AtomicU64;
 
-/// What the purges that were looked at do to an entry; the greater wins.
+/// The effect of purges on an entry. The greater effect wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PurgeEffect {
-    /// None touches it.
+    /// No purge touches the entry.
     #[default]
     Untouched,
-    /// A soft purge touches it.
+    /// A soft purge touches the entry.
     Soft,
-    /// A hard purge touches it.
+    /// A hard purge touches the entry.
     Hard,
 }
 
-/// The number as it was read: purge number and verdict so far.
+/// The unpacked number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proved {
-    /// All purges up to this one have been looked at.
+    /// The entry was compared with all purges up to this one.
     pub(crate) number: u64,
-    /// The effect of them.
+    /// The effect of those purges.
     pub(crate) verdict: PurgeEffect,
 }
 
-/// The shared number of an entry. Readers on all cores write it, without a lock: it guards nothing but itself, so
-/// relaxed order is enough; what purges a proof after a purge is the counter's acquire load.
+/// The shared number of an entry. Readers on all cores write it without a lock. It protects no other data, so relaxed ordering
+/// is enough; the acquire load of the purge counter orders a comparison after a purge.
 #[derive(Debug)]
 pub(crate) struct ValidityCheck(AtomicU64);
 
-const DEAD: u64 = u64::MAX;
+const PURGED: u64 = u64::MAX;
 
 impl ValidityCheck {
-    /// An entry generated when the counter was `born` has been compared with the purges up to `born`, and no other.
+    /// An entry that was generated when the counter was `born` needs no comparison with purges up to `born`.
     pub(crate) fn born(born: u64) -> Self {
         Self(AtomicU64::new(born << 1))
     }
@@ -45,7 +45,7 @@ impl ValidityCheck {
     pub(crate) fn load(&self) -> Proved {
         let packed = self.0.load(Ordering::Relaxed);
         let verdict = match packed {
-            DEAD => PurgeEffect::Hard,
+            PURGED => PurgeEffect::Hard,
             _ if packed & 1 == 1 => PurgeEffect::Soft,
             _ => PurgeEffect::Untouched,
         };
@@ -55,12 +55,12 @@ impl ValidityCheck {
         }
     }
 
-    /// Notes that purges up to `number` have been looked at, with `verdict` for all of them together.
+    /// Records that the entry was compared with the purges up to `number`, and their total effect `verdict`.
     pub(crate) fn note(&self, number: u64, verdict: PurgeEffect) {
         let packed = match verdict {
             PurgeEffect::Untouched => number << 1,
             PurgeEffect::Soft => number << 1 | 1,
-            PurgeEffect::Hard => DEAD,
+            PurgeEffect::Hard => PURGED,
         };
         self.0.fetch_max(packed, Ordering::Relaxed);
     }

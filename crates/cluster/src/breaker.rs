@@ -1,9 +1,9 @@
-//! A circuit breaker: after failures the engine is not asked for pages for a while, so that an absent or slow engine costs
-//! nothing.
+//! A circuit breaker: after failures no pages are requested from the engine for a while, so that an unreachable or slow engine
+//! costs nothing.
 
 use std::time::{Duration, Instant};
 
-/// Counts failures in a row.
+/// Counts consecutive failures.
 #[derive(Debug)]
 pub(crate) struct EngineBreaker {
     failures: u32,
@@ -22,7 +22,7 @@ impl Default for EngineBreaker {
 }
 
 impl EngineBreaker {
-    /// Whether the engine may be asked. After a pause one request at a time tries.
+    /// Whether a command may be sent. After a pause one request at a time tries.
     pub(crate) fn admits(&mut self, now: Instant) -> bool {
         match self.open_until {
             None => true,
@@ -34,7 +34,7 @@ impl EngineBreaker {
         }
     }
 
-    /// Whether all requests go to the engine.
+    /// Whether all commands are sent to the engine.
     pub(crate) fn is_closed(&self) -> bool {
         self.open_until.is_none()
     }
@@ -43,18 +43,18 @@ impl EngineBreaker {
         *self = Self::default();
     }
 
-    /// Each pause is longer than the one before; after a pause one failure is enough.
+    /// Records a failure. Each pause is longer than the previous one. After a pause one failure is enough for the next.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= MOST_FAILURES {
+        if self.failures >= MAX_FAILURES {
             self.open_until = Some(now + self.pause);
             self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         }
     }
 }
 
-/// A single late reply is not an outage.
-const MOST_FAILURES: u32 = 3;
+/// A single late reply is no outage.
+const MAX_FAILURES: u32 = 3;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_pauses_longer_each_time_until_it_succeeds() {
+    fn pauses_grow_until_a_success() {
         let mut breaker = EngineBreaker::default();
         let start = Instant::now();
         breaker.failed(start);
@@ -86,13 +86,13 @@ mod tests {
     fn one_request_at_a_time_tries() {
         let mut breaker = EngineBreaker::default();
         let start = Instant::now();
-        for _ in 0..MOST_FAILURES {
+        for _ in 0..MAX_FAILURES {
             breaker.failed(start);
         }
         let later = start + FIRST_PAUSE;
         assert!(breaker.admits(later));
         assert!(!breaker.admits(later));
-        // Its reply is lost: the next one tries after a pause.
+        // The reply is lost: the next request tries after a pause.
         assert!(breaker.admits(later + LONGEST_PAUSE));
     }
 }

@@ -32,31 +32,31 @@ use crate::shared_pages::{PageSettings, SharedPages};
 use crate::shared_secrets::SharedSecrets;
 use crate::status::ClusterStatus;
 
-/// The address of the engine, and the name of this node.
+/// The settings of a cluster and of this node.
 #[derive(Clone, Debug)]
 pub struct ClusterSettings {
-    /// `redis://host:port/`, `rediss://..`, `redis+unix:///path`, `redis+sentinel://host,host/primary`.
+    /// The address of the engine: `redis://host:port/`, `rediss://..`, `redis+unix:///path`, `redis+sentinel://host,host/primary`.
     pub engine: String,
     /// A file with the engine's password.
     pub password_file: Option<PathBuf>,
-    /// The cluster's name: several may share an engine.
+    /// The name of the cluster. Several clusters may share an engine.
     pub name: String,
-    /// This node's name.
+    /// The name of this node.
     pub node: String,
-    /// Whether stored pages are used without a lease.
+    /// Whether stored pages may be sent without a lease.
     pub serve_through_partitions: bool,
-    /// A folder that survives restarts, for the position in the stream and for purges that other nodes do not have yet. `None`: pages
-    /// do not survive either.
+    /// A directory that survives restarts, for the position in the stream and for purges that other nodes do not have yet.
+    /// `None`: pages do not survive restarts either.
     pub folder: Option<PathBuf>,
-    /// The file with the secret of the cluster. Without it the nodes share neither pages nor secrets.
+    /// The file with the secret of the cluster. `None`: the nodes share neither pages nor secrets.
     pub key_file: Option<PathBuf>,
-    /// Pages that the nodes share; `None`: they share none.
+    /// The settings of shared pages; `None`: the nodes share no pages.
     pub pages: Option<PageSettings>,
-    /// Called first on the thread that reads and writes them, which visitors wait for.
+    /// Called at the start of the thread that reads and writes shared pages. Visitors wait for that thread.
     pub page_thread_start: fn(),
 }
 
-/// Publishes purges to the other nodes. Clones are the same.
+/// Publishes purges to the other nodes. Clones share the state.
 #[derive(Clone)]
 pub struct ClusterPublisher {
     shared: Arc<Shared>,
@@ -65,13 +65,13 @@ pub struct ClusterPublisher {
 }
 
 impl ClusterPublisher {
-    /// To be called before a purge is in effect on this node: until it is in the stream, no page of another node counts as
-    /// newer.
+    /// Must be called before a purge is in effect on this node: until the purge is in the stream, no page of another node
+    /// counts as newer.
     pub fn begin(&self) -> BegunPurge {
         BegunPurge::new(&self.shared.own)
     }
 
-    /// Queues a purge, which holds on this node already. Its reach is known within 5 s.
+    /// Queues a purge that is in effect on this node. Its reach is known within 5 s.
     pub fn publish(&self, site: &str, purge: &Purge, begun: BegunPurge) -> PendingReach {
         let (reply, receiver) = oneshot::channel();
         self.shared.inbox.push(Outgoing {
@@ -81,23 +81,23 @@ impl ClusterPublisher {
             },
             reply: Some(reply),
             since: Instant::now(),
-            is_kept: false,
+            is_in_outbox: false,
             begun: Some(begun),
         });
         PendingReach::new(receiver)
     }
 
-    /// Tells the other nodes what a client has taken of a shared limit. Never waits.
+    /// Sends the charge of a client to a shared limit to the other nodes. Never waits.
     pub fn count(&self, charge: LimitCharge) {
         self.shared.limits.push(charge);
     }
 
-    /// From here on the charges of other nodes are counted there; `None`: no limit is shared.
+    /// Sets the sink that counts the charges of other nodes; `None`: no limit is shared.
     pub fn share_limits(&self, sink: Option<Arc<dyn ChargeSink>>) {
         self.shared.limits.set_sink(sink);
     }
 
-    /// Whether stored pages may be used; without a cluster always.
+    /// The lease to send stored pages; unlimited without a cluster.
     pub fn lease(publisher: Option<&Self>) -> Arc<Lease> {
         match publisher {
             Some(publisher) => Arc::clone(&publisher.shared.lease),
@@ -105,12 +105,12 @@ impl ClusterPublisher {
         }
     }
 
-    /// The pages that the nodes share.
+    /// The pages that the nodes share, if any.
     pub fn pages(&self) -> Option<&SharedPages> {
         self.pages.as_ref()
     }
 
-    /// The secrets that the nodes share.
+    /// The secrets that the nodes share, if any.
     pub fn secrets(&self) -> Option<&SharedSecrets> {
         self.secrets.as_ref()
     }
@@ -128,7 +128,7 @@ impl ClusterPublisher {
     }
 }
 
-/// A node that is not started yet: purges can be published, and wait.
+/// A node before its start. Purges can be published; they wait.
 pub struct Cluster {
     engine: Engine,
     settings: ClusterSettings,
@@ -144,7 +144,7 @@ pub struct RunningCluster {
 }
 
 impl Cluster {
-    /// Prepares a node; connects to nothing.
+    /// Prepares a node without connecting.
     pub fn new(settings: ClusterSettings) -> Result<Self, EngineError> {
         let engine = Engine::new(
             &settings.engine,
@@ -180,7 +180,7 @@ impl Cluster {
         })
     }
 
-    /// The handle for purges.
+    /// The handle that publishes purges.
     pub fn publisher(&self) -> ClusterPublisher {
         ClusterPublisher {
             shared: Arc::clone(&self.shared),
@@ -189,8 +189,8 @@ impl Cluster {
         }
     }
 
-    /// Starts the reader and the publisher. `tick_at` converts moments to the ticks that [`Lease::holds`] is asked with. `inherited`: the
-    /// [`RunningCluster::leave`] of the process that this one takes over from.
+    /// Starts the threads. `tick_at` converts times to the ticks of [`Lease::holds`]. `inherited`: the result of
+    /// [`RunningCluster::leave`] in the process that this one replaces.
     pub fn start(
         self,
         sink: Arc<dyn PurgeSink>,
@@ -246,8 +246,8 @@ impl Cluster {
 }
 
 impl RunningCluster {
-    /// Leaves the cluster: pending purges are sent, or in the outbox, when this returns. Blocks for `LEAVE_WITHIN` at most.
-    /// The result tells the process that takes over where to read on.
+    /// Leaves the cluster. When this returns, pending purges are sent or in the outbox. Blocks for `LEAVE_WITHIN` at most. The
+    /// result contains the stream position for the process that replaces this one.
     pub fn leave(mut self) -> Option<String> {
         self.shared.stop();
         let until = Instant::now() + LEAVE_WITHIN;
@@ -260,11 +260,11 @@ impl RunningCluster {
     }
 }
 
-/// An engine that does not reply holds the publisher up for so long.
+/// The maximum wait for the publisher while the engine does not reply.
 const LEAVE_WITHIN: Duration = Duration::from_secs(3);
 
 impl Drop for RunningCluster {
-    /// Tells the threads to end; each does when its present wait is over, and nobody waits for it.
+    /// Makes the threads end after their current wait, without waiting for them.
     fn drop(&mut self) {
         self.shared.stop();
     }

@@ -1,5 +1,5 @@
-//! The cluster's key. A value that is signed with it comes from a node, and not from somebody else who can write to the
-//! engine. Only nodes can read a secret that is encrypted with it.
+//! The cluster's key. A value that is signed with it was written by a node, and not by another client of the engine. Only nodes
+//! can decrypt a secret that is encrypted with it.
 
 use std::path::Path;
 
@@ -8,23 +8,23 @@ use aws_lc_rs::{hkdf, hmac};
 
 use crate::error::EngineError;
 
-/// Derived from the secret that all nodes have.
+/// Keys derived from the secret that all nodes have.
 pub(crate) struct ClusterKey {
     pages: hmac::Key,
     secrets: RandomizedNonceKey,
 }
 
-/// What names a page for all nodes.
+/// The name of a page for all nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct PageName<'p> {
-    /// The site, as purges name it.
+    /// The name of the site, as in purges.
     pub site: &'p str,
-    /// The page's key.
+    /// The cache key of the page.
     pub key: &'p [u8],
 }
 
 impl ClusterKey {
-    /// Reads the secret of a file.
+    /// Reads the secret from a file.
     pub(crate) fn read(path: &Path, cluster: &str) -> Result<Self, EngineError> {
         let unusable = |why: String| EngineError::Key {
             path: path.to_owned(),
@@ -32,13 +32,13 @@ impl ClusterKey {
         };
         let secret = std::fs::read(path).map_err(|cause| unusable(cause.to_string()))?;
         let secret = secret.trim_ascii();
-        if secret.len() < LEAST_SECRET {
-            return Err(unusable(format!("it has less than {LEAST_SECRET} bytes")));
+        if secret.len() < MIN_SECRET {
+            return Err(unusable(format!("it has less than {MIN_SECRET} bytes")));
         }
         Self::derive(secret, cluster).ok_or_else(|| unusable("no key can be derived".to_owned()))
     }
 
-    /// RFC 5869, with the cluster's name as salt.
+    /// Derives the keys (RFC 5869), with the cluster's name as salt.
     pub(crate) fn derive(secret: &[u8], cluster: &str) -> Option<Self> {
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, cluster.as_bytes());
         let derived = salt.extract(secret);
@@ -54,14 +54,14 @@ impl ClusterKey {
         })
     }
 
-    /// The name of a page in the engine, which shows nothing of its address.
+    /// The name of a page in the engine, which does not reveal its address.
     pub(crate) fn name_of(&self, page: PageName<'_>) -> String {
         let digest = self.sign(NAME, page, &[]);
         let half = digest.as_ref().first_chunk().copied().unwrap_or_default();
         format!("{:032x}", u128::from_be_bytes(half))
     }
 
-    /// Appends a MAC of the page's name and of the value: [`MAC`] bytes.
+    /// Appends a MAC of the page's name and the value: [`MAC`] bytes.
     pub(crate) fn seal(&self, page: PageName<'_>, value: &mut Vec<u8>) {
         let tag = self.sign(VALUE, page, value);
         value.extend_from_slice(tag.as_ref());
@@ -75,8 +75,7 @@ impl ClusterKey {
         Some(value)
     }
 
-    /// Encrypts and authenticates a secret, and authenticates `context` with it: the nonce, the ciphertext,
-    /// the tag.
+    /// Encrypts and authenticates a secret, and authenticates `context` with it. Returns nonce, ciphertext and tag.
     pub(crate) fn encrypt(&self, context: &[u8], secret: &[u8]) -> Option<Vec<u8>> {
         let mut text = secret.to_vec();
         let nonce = self
@@ -87,7 +86,7 @@ impl ClusterKey {
         Some(sealed)
     }
 
-    /// The secret; `None`: no node has encrypted it with this context.
+    /// The decrypted secret; `None`: no node has encrypted it with this context.
     pub(crate) fn decrypt(&self, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -104,7 +103,7 @@ impl ClusterKey {
         let mut context = hmac::Context::with_key(&self.pages);
         context.update(&[purpose]);
         for part in [page.site.as_bytes(), page.key] {
-            // With its length, so that no two names are signed alike.
+            // Includes the length, so that no two names have the same signature.
             let length = u64::try_from(part.len()).unwrap_or(u64::MAX);
             context.update(&length.to_le_bytes());
             context.update(part);
@@ -125,11 +124,11 @@ impl hkdf::KeyType for SecretsKeyLength {
 
 const SECRETS_KEY: usize = 32;
 
-/// Bytes of a MAC: HMAC-SHA-256.
+/// The length of a MAC in bytes (HMAC-SHA-256).
 pub(crate) const MAC: usize = 32;
 
-/// Bytes of the secret: 128 bits in hexadecimal.
-pub(crate) const LEAST_SECRET: usize = 32;
+/// The minimum length of the secret in bytes: 128 bits in hexadecimal.
+pub(crate) const MIN_SECRET: usize = 32;
 
 const NAME: u8 = 1;
 const VALUE: u8 = 2;
@@ -148,7 +147,7 @@ mod tests {
     };
 
     #[test]
-    fn only_a_value_of_a_node_is_opened_and_only_under_its_name() {
+    fn a_value_is_accepted_only_from_a_node_and_under_its_name() {
         let secret = [7; 32];
         let ours = key(&secret, "one");
         let mut sealed = b"value".to_vec();
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_to_be_long() {
+    fn a_short_secret_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("key");
         assert!(ClusterKey::read(&file, "one").is_err());

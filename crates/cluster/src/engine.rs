@@ -17,7 +17,7 @@ use crate::message::{Fields, Message};
 use crate::sentinel::Sentinels;
 use crate::stream_id::StreamId;
 
-/// Where the engine is, and under which names the cluster is there.
+/// The address of the engine, and the names of the cluster's keys.
 #[derive(Clone)]
 pub(crate) struct Engine {
     address: EngineAddress,
@@ -41,31 +41,31 @@ struct EngineKeys {
     prefix: String,
 }
 
-/// An entry of the stream. `message`: `None` if it cannot be understood.
+/// An entry of the stream. `message` is `None` if it cannot be parsed.
 pub(crate) struct StreamEntry {
     pub(crate) id: StreamId,
     pub(crate) message: Option<Message>,
 }
 
-/// The stream as a node knows it.
+/// A node's state of the stream.
 pub(crate) struct KnownStream<'k> {
     pub(crate) epoch: &'k str,
-    /// What the node had applied before it read the newest entries.
+    /// The last entry that the node had applied before it read the newest entries.
     pub(crate) before: StreamId,
 }
 
-/// What a node finds when it renews its key.
+/// The result of renewing a node's key.
 pub(crate) struct Renewal {
     pub(crate) epoch: Option<String>,
-    /// Whether the epoch is the same, and the stream has the entries that the node had applied last before and now: all between them
-    /// were read, and the key is written.
+    /// Whether the epoch is unchanged, and the stream still contains both the entry that the node had applied before and the
+    /// one that it has applied now. If so, all entries between them were read, and the key is written.
     pub(crate) is_whole: bool,
 }
 
-/// How far the members are.
+/// The progress of the members.
 pub(crate) struct Progress {
     pub(crate) epoch: Option<String>,
-    /// Members with the values of their keys; `None`: the key is absent.
+    /// The members with the values of their keys; `None`: the key is absent.
     pub(crate) members: Vec<(String, Option<StreamId>)>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Session {
     pub(crate) identity: EngineIdentity,
     pub(crate) version: String,
     has_replicas: bool,
-    /// The sentinels that named this primary.
+    /// The sentinels that named this primary, if any.
     chosen: Option<Chosen>,
 }
 
@@ -115,13 +115,13 @@ impl Engine {
         })
     }
 
-    /// Connects and authenticates. Waits for [`CONNECT_TIMEOUT`] at most, then for `reply_timeout` for each reply.
+    /// Connects and authenticates. Waits at most [`CONNECT_TIMEOUT`], then `reply_timeout` for each reply.
     pub(crate) fn connect(&self, reply_timeout: Duration) -> Result<Session, EngineError> {
         let OpenConnection {
             mut connection,
             chosen,
         } = self.open(reply_timeout)?;
-        let info = Info::ask(&mut connection)?;
+        let info = Info::query(&mut connection)?;
         if info.text("role") != "master" {
             return Err(EngineError::Replica);
         }
@@ -138,7 +138,7 @@ impl Engine {
         })
     }
 
-    /// Watches the sentinels, if there are any.
+    /// The sentinels, if the address names any.
     pub(crate) fn sentinels(&self) -> Option<&Sentinels> {
         match &self.address {
             EngineAddress::Fixed(_) => None,
@@ -146,17 +146,17 @@ impl Engine {
         }
     }
 
-    /// The primary's connection, for `galley check`.
+    /// A connection to the primary for `galley check`.
     pub(crate) fn connect_to_inspect(&self) -> Result<Connection, EngineError> {
         Ok(self.open(CONNECT_TIMEOUT)?.connection)
     }
 
-    /// The key of something that has a name.
+    /// The key of an item with a kind and a name.
     pub(crate) fn key(&self, kind: &str, name: &str) -> String {
         format!("{}{kind}:{name}", self.keys.prefix)
     }
 
-    /// Where the primary is, with the password.
+    /// The address of the primary, with the password.
     pub(crate) fn login(&self) -> Result<ConnectionInfo, EngineError> {
         Ok(self.choose()?.0)
     }
@@ -187,10 +187,10 @@ impl Engine {
 }
 
 impl Session {
-    /// A moment after which this was the primary for certain, at most `now`; `None`: nothing is certain.
+    /// A time, at most `now`, at which this certainly was the primary; `None`: not confirmed.
     ///
     /// # Errors
-    /// Another one is the primary.
+    /// Another engine is the primary.
     pub(crate) fn confirmed(&self, now: Instant) -> Result<Option<Instant>, EngineError> {
         match &self.chosen {
             None => Ok(Some(now)),
@@ -198,7 +198,8 @@ impl Session {
         }
     }
 
-    /// Makes the node a member; the epoch. Before it catches up: a publisher that does not see the member yet has published before.
+    /// Makes the node a member and returns the epoch. Called before the node catches up: a publisher that does not see the
+    /// member yet has appended its purge already.
     pub(crate) fn join(
         &mut self,
         member: &str,
@@ -207,7 +208,8 @@ impl Session {
         Ok(self.register(member, last, None)?.epoch)
     }
 
-    /// Renews the node's key, unless entries that the node has not read are lost. `known`: its state of the stream.
+    /// Renews the node's key, unless the stream has lost entries that the node has not read. `known`: the node's state of the
+    /// stream.
     pub(crate) fn renew(
         &mut self,
         member: &str,
@@ -245,7 +247,7 @@ impl Session {
         Ok(Renewal { epoch, is_whole })
     }
 
-    /// Whether an entry is in the stream.
+    /// Whether the stream contains an entry.
     pub(crate) fn has(&mut self, id: StreamId) -> Result<bool, EngineError> {
         let found: StreamRangeReply = cmd("XRANGE")
             .arg(&self.keys.purges)
@@ -287,7 +289,8 @@ impl Session {
         }
     }
 
-    /// Begins the stream if there is none, and with it an epoch. Nothing else begins one, so each stream has an epoch of its own.
+    /// Creates the stream if it does not exist, and with it an epoch. Nothing else creates one, so each stream has a separate
+    /// epoch.
     pub(crate) fn begin_stream(&mut self) -> Result<(), EngineError> {
         let mut command = cmd("EVAL");
         command.arg(BEGIN).arg(2);
@@ -298,14 +301,14 @@ impl Session {
             .map_err(EngineError::from)
     }
 
-    /// The entries after `last`, [`MOST_ENTRIES`] at a time. Waits for some if `wait` says so.
+    /// The entries after `last`, at most [`MAX_ENTRIES`]. `wait`: the maximum wait for entries.
     pub(crate) fn read(
         &mut self,
         last: StreamId,
         wait: Option<Duration>,
     ) -> Result<Vec<StreamEntry>, EngineError> {
         let mut command = cmd("XREAD");
-        command.arg("COUNT").arg(MOST_ENTRIES);
+        command.arg("COUNT").arg(MAX_ENTRIES);
         if let Some(wait) = wait {
             let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             command.arg("BLOCK").arg(milliseconds.max(1));
@@ -335,10 +338,10 @@ impl Session {
             .collect()
     }
 
-    /// Appends purges, all or none; their ids.
+    /// Appends all purges or none. Returns their ids.
     ///
     /// # Errors
-    /// [`EngineError::Lost`]: the stream is not there any more.
+    /// [`EngineError::Lost`]: the stream does not exist any more.
     pub(crate) fn append<'m>(
         &mut self,
         messages: impl Iterator<Item = &'m Message>,
@@ -352,7 +355,7 @@ impl Session {
                 .arg("NOMKSTREAM")
                 .arg("MAXLEN")
                 .arg("~")
-                .arg(MOST_IN_STREAM)
+                .arg(MAX_IN_STREAM)
                 .arg("*");
             for (name, value) in message.fields() {
                 command.arg(name).arg(value);
@@ -362,7 +365,7 @@ impl Session {
         let ids: Option<Vec<String>> = ids.into_iter().collect();
         let ids = ids.ok_or(EngineError::Lost)?;
         if self.has_replicas {
-            // Not a promise: a failover may lose what one replica has. It makes that rare.
+            // No guarantee, because a failover may lose what one replica has, but it makes that rare.
             let _: u64 = cmd("WAIT")
                 .arg(1)
                 .arg(REPLICA_MS)
@@ -373,7 +376,7 @@ impl Session {
             .collect()
     }
 
-    /// Appends charges of this node; returns those after `last`, of all nodes. One round trip, which does not wait.
+    /// Appends charges of this node and returns the charges of all nodes after `last`. One round trip, which does not wait.
     pub(crate) fn exchange_charges(
         &mut self,
         node: &str,
@@ -383,7 +386,7 @@ impl Session {
         let mut pipe = redis::pipe();
         for some in charges {
             let command = pipe.cmd("XADD").arg(&self.keys.limits);
-            command.arg("MAXLEN").arg("~").arg(MOST_CHARGE_ENTRIES);
+            command.arg("MAXLEN").arg("~").arg(MAX_CHARGE_ENTRIES);
             command
                 .arg("*")
                 .arg("n")
@@ -396,7 +399,7 @@ impl Session {
             let command = pipe.cmd("EXPIRE").arg(&self.keys.limits);
             command.arg(CHARGES_LIFETIME.as_secs()).ignore();
         }
-        let command = pipe.cmd("XREAD").arg("COUNT").arg(MOST_CHARGE_ENTRIES);
+        let command = pipe.cmd("XREAD").arg("COUNT").arg(MAX_CHARGE_ENTRIES);
         command.arg("STREAMS").arg(&self.keys.limits);
         command.arg(last.to_string());
         let (reply,): (Option<StreamReadReply>,) = pipe.query(&mut self.connection)?;
@@ -413,7 +416,7 @@ impl Session {
             .collect()
     }
 
-    /// How far members are: those of the sorted set, and those in `known`. One round trip, which writes nothing.
+    /// The progress of the members in the sorted set and of those in `known`. One round trip, which writes nothing.
     pub(crate) fn progress(&mut self, known: &[String]) -> Result<Progress, EngineError> {
         let mut command = cmd("EVAL");
         command
@@ -428,7 +431,7 @@ impl Session {
         let ids = values
             .iter()
             .map(|value| value.as_deref().and_then(StreamId::parse));
-        // One that is in both lists has one key.
+        // A member that is in both lists has one key.
         let members: BTreeMap<String, Option<StreamId>> = members.into_iter().zip(ids).collect();
         Ok(Progress {
             epoch,
@@ -436,7 +439,7 @@ impl Session {
         })
     }
 
-    /// Takes members out of the set that have no lease any more.
+    /// Removes members without a lease from the set.
     pub(crate) fn remove(&mut self, members: &[String]) -> Result<(), EngineError> {
         cmd("ZREM")
             .arg(&self.keys.members)
@@ -449,7 +452,7 @@ impl Session {
 /// 128 random bits in hexadecimal.
 pub(crate) fn random_word() -> String {
     let mut bytes = [0_u8; 16];
-    // The kernel's generator gives that many at once and cannot fail after the system has started.
+    // The kernel's generator returns that many at once and cannot fail after the system has started.
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     debug_assert_eq!(filled, Ok(bytes.len()));
     format!("{:032x}", u128::from_ne_bytes(bytes))
@@ -457,20 +460,21 @@ pub(crate) fn random_word() -> String {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Entries that are applied at a time.
-const MOST_ENTRIES: usize = 512;
+/// The maximum number of entries that are applied at a time.
+const MAX_ENTRIES: usize = 512;
 
-/// Entries with charges that are kept, roughly, and read at a time: those of a second of 100 nodes. At most 16 MiB.
-const MOST_CHARGE_ENTRIES: usize = 10_000;
+/// The approximate number of entries with charges that are kept, and read at a time: those of a second of 100 nodes. At most 16
+/// MiB.
+const MAX_CHARGE_ENTRIES: usize = 10_000;
 
-/// Nodes read them ten times a second.
+/// The lifetime of charges. Nodes read them ten times a second.
 const CHARGES_LIFETIME: Duration = Duration::from_secs(10);
 
-/// Entries that the stream keeps, roughly.
-const MOST_IN_STREAM: usize = 100_000;
+/// The approximate number of entries that the stream keeps.
+const MAX_IN_STREAM: usize = 100_000;
 
-/// How long a replica may take to confirm.
+/// The maximum wait for the confirmation of a replica.
 const REPLICA_MS: u64 = 50;
 
-/// A member that was away for so long is removed.
+/// The time after which an absent member is removed.
 const MEMBER_LIFETIME: Duration = Duration::from_secs(86_400);

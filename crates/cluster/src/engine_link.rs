@@ -1,6 +1,6 @@
-//! A connection to the engine that many tasks share, and that is opened again after each failure.
+//! A connection to the engine that many tasks share. It is opened again after each failure.
 //!
-//! Nobody waits for a connection: without one, a command fails at once.
+//! Commands never wait for a connection: without one they fail immediately.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,12 +24,12 @@ pub(crate) struct EngineLink {
 #[derive(Default)]
 struct LinkState {
     connection: Option<MultiplexedConnection>,
-    /// Counts connections.
+    /// The number of the connection.
     number: u64,
 }
 
 impl EngineLink {
-    /// Connects to nothing yet.
+    /// A link without a connection.
     pub(crate) fn new(engine: Engine) -> Self {
         Self {
             engine,
@@ -38,20 +38,20 @@ impl EngineLink {
         }
     }
 
-    /// The engine's key of something that has a name.
+    /// The key of an item with a kind and a name.
     pub(crate) fn key(&self, kind: &str, name: &str) -> String {
         self.engine.key(kind, name)
     }
 
     /// Sends a command; `None`: there is no connection, no reply in time, or an error.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
+    pub(crate) async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Option<T> {
         let (mut connection, number) = self.connection()?;
         let reply = command.query_async(&mut connection).await;
         reply.map_err(|error| self.failed(&error, number)).ok()
     }
 
-    /// The same for commands that are sent together.
-    pub(crate) async fn ask_together<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
+    /// Sends several commands together; `None`: see [`EngineLink::query`].
+    pub(crate) async fn query_together<T: FromRedisValue>(&self, commands: &Pipeline) -> Option<T> {
         let (mut connection, number) = self.connection()?;
         let replies = commands.query_async(&mut connection).await;
         replies.map_err(|error| self.failed(&error, number)).ok()
@@ -62,17 +62,17 @@ impl EngineLink {
         Some((state.connection.clone()?, state.number))
     }
 
-    /// A command failed on the connection with this number.
+    /// Handles the failure of a command on the connection with this number.
     fn failed(&self, error: &RedisError, number: u64) {
         tracing::debug!(%error, "a command for the engine of the cluster has failed");
         let mut state = self.state();
-        // A new one also reads a new password, and finds a new primary.
+        // A new connection also reads a new password, and finds a new primary.
         if state.number == number && state.connection.take().is_some() {
             self.broken.notify_one();
         }
     }
 
-    /// Connects, again after each failure. Runs until it is dropped.
+    /// Connects, and reconnects after each failure. Runs until the future is dropped.
     pub(crate) async fn keep_connected(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -109,10 +109,10 @@ impl EngineLink {
     }
 }
 
-/// For commands that nobody waits for. A visitor waits less.
+/// The reply timeout of background commands. Visitors wait for less time.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two attempts to connect.
+/// The pause between two attempts to connect.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

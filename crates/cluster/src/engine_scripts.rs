@@ -1,9 +1,9 @@
-//! Scripts that the engine runs as one step.
+//! Scripts that the engine runs atomically.
 
-/// Writes a member's key, and puts the member into the set by the engine's clock, because those of nodes may be wrong.
-/// Neither, if the epoch is another one, or the stream lacks one of two entries. Returns whether all is there, and the epoch.
-/// `KEYS`: its key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after which a member
-/// is removed, the entry before or nothing, the epoch.
+/// Writes a member's key, and adds the member to the set with the engine's time, because the clocks of nodes may be wrong. Does
+/// neither if the epoch has changed, or the stream lacks one of two entries. Returns whether the stream is complete, and the
+/// epoch. `KEYS`: the member's key, the set, the epoch, the stream. `ARGV`: the entry, milliseconds, the member, seconds after
+/// which a member is removed, the previous entry or an empty string, the epoch.
 pub(crate) const REGISTER: &str = "\
 local epoch = redis.call('GET', KEYS[3])
 if ARGV[5] ~= '' then
@@ -18,9 +18,8 @@ redis.call('ZADD', KEYS[2], now, ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[4]))
 return {1, epoch}";
 
-/// Gives an empty stream another epoch, and an entry that purges nothing, so that nodes have something to renew their keys with. Writes
-/// nothing otherwise: a full engine has the stream.
-/// `KEYS`: the stream, the epoch. `ARGV`: a random text.
+/// Gives an empty stream a new epoch and an entry that purges nothing, so that nodes have an entry for renewing their keys.
+/// Writes nothing otherwise, because the engine may be full. `KEYS`: the stream, the epoch. `ARGV`: a random text.
 pub(crate) const BEGIN: &str = "\
 if redis.call('XLEN', KEYS[1]) == 0 then
   redis.call('XADD', KEYS[1], '*', 'begin', 1)
@@ -29,7 +28,8 @@ elseif redis.call('EXISTS', KEYS[2]) == 0 then
   redis.call('SET', KEYS[2], ARGV[1])
 end";
 
-/// The epoch, the members, and what their keys say. `KEYS`: the set, the epoch. `ARGV`: what their keys begin with, further members.
+/// The epoch, the members, and the values of their keys. `KEYS`: the set, the epoch. `ARGV`: the prefix of the keys, further
+/// members.
 pub(crate) const PROGRESS: &str = "\
 local members = redis.call('ZRANGE', KEYS[1], 0, -1)
 for at = 2, #ARGV do members[#members + 1] = ARGV[at] end

@@ -7,45 +7,45 @@ use redis::RedisError;
 /// Why the engine cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The engine, the connection, or the reply.
+    /// An error of the engine, the connection, or the reply.
     #[error("{0}")]
     Engine(#[from] RedisError),
-    /// The password file.
+    /// The password file cannot be read.
     #[error("cannot read the password file `{}`: {cause}", path.display())]
     Password {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         cause: std::io::Error,
     },
-    /// The key file.
+    /// The key file cannot be used.
     #[error("cannot use the key file `{}`: {why}", path.display())]
     Key {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// Data that was written is missing.
     #[error("it has lost data")]
     Lost,
-    /// It is a replica.
+    /// The engine is a replica.
     #[error("it is a replica: name the primary")]
     Replica,
-    /// What the sentinels say.
+    /// The sentinels do not confirm a primary.
     #[error("{0}")]
     Sentinels(String),
-    /// It sent something else than the protocol has.
+    /// The reply violates the protocol.
     #[error("its reply is invalid: {0}")]
     Reply(&'static str),
 }
 
-/// The engine does not reply now.
+/// The engine does not reply at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the engine of the cluster does not reply")]
 pub struct EngineAway;
 
-/// The password of a file. Read for each connection, so that a new one needs no restart.
+/// The password in a file. Read for each connection, so that a new password needs no restart.
 pub(crate) fn password(file: Option<&Path>) -> Result<Option<String>, EngineError> {
     let Some(path) = file else { return Ok(None) };
     let text = std::fs::read_to_string(path).map_err(|cause| EngineError::Password {

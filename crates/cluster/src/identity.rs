@@ -1,6 +1,6 @@
-//! Tells one run of an engine from another.
+//! Distinguishes the runs of an engine.
 
-/// The run of an engine, and its replication history: a restart or a failover changes it, and may have lost the newest writes.
+/// The run of an engine, and its replication history. A restart or a failover changes it, and may have lost the newest writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EngineIdentity {
     pub(crate) run: String,
@@ -8,7 +8,7 @@ pub(crate) struct EngineIdentity {
 }
 
 impl EngineIdentity {
-    /// As one word, for the position file.
+    /// The identity as one word, for the position file.
     pub(crate) fn word(&self) -> String {
         format!("{}/{}", self.run, self.replication)
     }

@@ -1,4 +1,4 @@
-//! Purges that wait for the publisher's thread: a bounded queue.
+//! The bounded queue of purges for the publisher's thread.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,44 +11,44 @@ use crate::message::RemotePurge;
 use crate::own_purges::BegunPurge;
 use crate::reach::PurgeReach;
 
-/// A purge that waits to be added to the stream.
+/// A purge that is to be added to the stream.
 pub(crate) struct Outgoing {
     pub(crate) content: RemotePurge,
-    /// `None`: its publisher was told that it holds on this node only.
+    /// `None`: its publisher was informed that it is in effect on this node only.
     pub(crate) reply: Option<oneshot::Sender<PurgeReach>>,
     pub(crate) since: Instant,
-    /// Whether the outbox has it.
-    pub(crate) is_kept: bool,
+    /// Whether the outbox contains it.
+    pub(crate) is_in_outbox: bool,
     /// `None`: it is in the stream.
     pub(crate) begun: Option<BegunPurge>,
 }
 
 impl Outgoing {
-    /// It is in the stream, or another purge that replaces it will be.
+    /// Called when the purge is in the stream, or will be replaced by another one.
     pub(crate) fn settle(&mut self) {
         if let Some(begun) = self.begun.take() {
             begun.settle();
         }
     }
 
-    /// One without a waiter.
-    pub(crate) fn again(
+    /// A purge without a waiter.
+    pub(crate) fn without_waiter(
         content: RemotePurge,
         since: Instant,
-        is_kept: bool,
+        is_in_outbox: bool,
         begun: BegunPurge,
     ) -> Self {
         Self {
             content,
             reply: None,
             since,
-            is_kept,
+            is_in_outbox,
             begun: Some(begun),
         }
     }
 }
 
-/// Every thread puts purges in; the publisher takes them out.
+/// The queue. Every thread adds purges; the publisher removes them.
 #[derive(Default)]
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
@@ -61,15 +61,15 @@ struct InboxState {
     is_stopped: bool,
 }
 
-/// What the publisher found.
-pub(crate) enum Taken {
+/// The purges that the publisher received.
+pub(crate) enum ReceivedPurges {
     Purges(VecDeque<Outgoing>),
-    /// The last ones: nothing more comes.
+    /// The last purges before the end.
     Stopped(VecDeque<Outgoing>),
 }
 
 impl Inbox {
-    /// Queues a purge. After the end its publisher learns that it holds on this node.
+    /// Queues a purge. After [`Inbox::stop`], its publisher is informed that it is in effect on this node only.
     pub(crate) fn push(&self, outgoing: Outgoing) {
         let mut replaced = Vec::new();
         let mut state = self.lock();
@@ -82,8 +82,8 @@ impl Inbox {
         drop(replaced);
     }
 
-    /// Takes what is in the queue, and waits up to `wait` for something.
-    pub(crate) fn take(&self, wait: Duration) -> Taken {
+    /// Removes all purges from the queue. Waits up to `wait` for the first one.
+    pub(crate) fn take(&self, wait: Duration) -> ReceivedPurges {
         let state = self.lock();
         let waited = self.changed.wait_timeout_while(state, wait, |state| {
             state.queue.is_empty() && !state.is_stopped
@@ -91,13 +91,13 @@ impl Inbox {
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let queue = std::mem::take(&mut state.queue);
         if state.is_stopped {
-            Taken::Stopped(queue)
+            ReceivedPurges::Stopped(queue)
         } else {
-            Taken::Purges(queue)
+            ReceivedPurges::Purges(queue)
         }
     }
 
-    /// Nothing more is taken in.
+    /// Rejects further purges.
     pub(crate) fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
@@ -111,10 +111,10 @@ impl Inbox {
 /// `None`: there is no waiter.
 type ReplyToPublisher = Option<oneshot::Sender<PurgeReach>>;
 
-/// Beyond its bound, a queue is replaced by one purge of everything for each of its sites. Returns those that were replaced: when they are
-/// dropped, their publishers learn that they hold on this node.
+/// If a queue exceeds its limit, replaces it by one purge of the whole site for each of its sites. Returns the reply channels
+/// of replaced purges: when they are dropped, the publishers are informed that their purges are in effect on this node only.
 pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
-    if queue.len() <= MOST_WAITING {
+    if queue.len() <= MAX_WAITING {
         return Vec::new();
     }
     let mut kept: VecDeque<Outgoing> = VecDeque::new();
@@ -129,7 +129,7 @@ pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
         let content = whole_site(site);
         kept.push_back(Outgoing {
             content,
-            is_kept: false,
+            is_in_outbox: false,
             ..outgoing
         });
     }
@@ -137,7 +137,7 @@ pub(crate) fn bound(queue: &mut VecDeque<Outgoing>) -> Vec<ReplyToPublisher> {
     replaced
 }
 
-/// A purge of everything of a site.
+/// A purge of a whole site.
 pub(crate) fn whole_site(site: &str) -> RemotePurge {
     RemotePurge {
         site: site.to_owned(),
@@ -148,8 +148,8 @@ pub(crate) fn whole_site(site: &str) -> RemotePurge {
     }
 }
 
-/// Purges that wait for the engine. An import of a shop makes some thousand.
-const MOST_WAITING: usize = 10_000;
+/// The maximum number of queued purges. An import into a shop causes some thousand.
+const MAX_WAITING: usize = 10_000;
 
 #[cfg(test)]
 mod tests {
@@ -165,7 +165,7 @@ mod tests {
     ) -> (Outgoing, oneshot::Receiver<PurgeReach>) {
         let (reply, receiver) = oneshot::channel();
         let begun = BegunPurge::new(own);
-        let mut outgoing = Outgoing::again(whole_site(site), Instant::now(), false, begun);
+        let mut outgoing = Outgoing::without_waiter(whole_site(site), Instant::now(), false, begun);
         outgoing.content.purge.scope = Scope::Tag(format!("t{number}"));
         outgoing.reply = Some(reply);
         (outgoing, receiver)
@@ -175,13 +175,13 @@ mod tests {
     fn a_full_queue_becomes_one_purge_for_each_site() {
         let (inbox, own) = (Inbox::default(), Arc::default());
         let mut receivers = Vec::new();
-        for number in 0..=MOST_WAITING {
+        for number in 0..=MAX_WAITING {
             let site = if number % 2 == 0 { "a" } else { "b" };
             let (outgoing, receiver) = tag(&own, site, number);
             receivers.push(receiver);
             inbox.push(outgoing);
         }
-        let Taken::Purges(queue) = inbox.take(Duration::ZERO) else {
+        let ReceivedPurges::Purges(queue) = inbox.take(Duration::ZERO) else {
             panic!("it is stopped")
         };
         own.connected("e".to_owned(), None);
@@ -195,18 +195,18 @@ mod tests {
             .collect();
         assert!(own.newest("e").is_some());
         assert_eq!(left, [whole_site("a"), whole_site("b")]);
-        // Waiters of replaced purges are notified at once.
+        // Waiters of replaced purges are notified immediately.
         assert!(receivers[5].try_recv().is_err());
     }
 
     #[test]
-    fn what_comes_before_the_end_is_taken() {
+    fn purges_before_the_end_are_received() {
         let (inbox, own) = (Inbox::default(), Arc::default());
         inbox.push(tag(&own, "a", 1).0);
         inbox.stop();
         let (late, mut receiver) = tag(&own, "a", 2);
         inbox.push(late);
-        let Taken::Stopped(queue) = inbox.take(Duration::from_secs(60)) else {
+        let ReceivedPurges::Stopped(queue) = inbox.take(Duration::from_secs(60)) else {
             panic!("it is not stopped")
         };
         assert_eq!(queue.len(), 1);

@@ -10,7 +10,7 @@ use crate::error::EngineError;
 pub(crate) struct Info(HashMap<String, String>);
 
 impl Info {
-    pub(crate) fn ask(connection: &mut Connection) -> Result<Self, EngineError> {
+    pub(crate) fn query(connection: &mut Connection) -> Result<Self, EngineError> {
         let text: String = cmd("INFO").query(connection)?;
         Ok(Self::read(&text))
     }
@@ -26,12 +26,12 @@ impl Info {
         )
     }
 
-    /// The value of a line; empty without it.
+    /// The value of a line; empty if there is no such line.
     pub(crate) fn text(&self, name: &str) -> String {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// As a number; 0 without it.
+    /// The value as a number; 0 if there is no such line.
     pub(crate) fn number(&self, name: &str) -> u64 {
         self.0
             .get(name)
@@ -39,7 +39,7 @@ impl Info {
             .unwrap_or(0)
     }
 
-    /// With the name of the product, if it is not Redis.
+    /// The version, with the name of the product if it is not Redis.
     pub(crate) fn version(&self) -> String {
         match self.0.get("valkey_version") {
             Some(version) => format!("Valkey {version}"),

@@ -1,4 +1,4 @@
-//! What `galley check` says about an engine.
+//! The check of an engine for `galley check`.
 
 use std::path::PathBuf;
 
@@ -8,34 +8,34 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::info::Info;
 
-/// What `galley check` says about an engine.
+/// The result of checking an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineReport {
-    /// Its version.
+    /// The version of the engine.
     pub version: String,
-    /// What makes it unsuitable.
+    /// Settings that do not suit a cluster.
     pub problems: Vec<EngineProblem>,
 }
 
 /// A setting of an engine that does not suit a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineProblem {
-    /// The problem, after "the engine of the cluster is ..,".
+    /// The problem, as text after "the engine of the cluster is ..,".
     pub why: String,
-    /// What to do.
+    /// The remedy.
     pub help: &'static str,
 }
 
-/// Connects to an engine and looks for settings that do not suit a cluster.
+/// Connects to an engine and checks its settings.
 pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineReport, EngineError> {
     let engine = Engine::new(address, password_file, "check")?;
     if let Some(sentinels) = engine.sentinels() {
-        sentinels.ask_once();
+        sentinels.query_once();
     }
     let mut connection = engine.connect_to_inspect()?;
-    let info = Info::ask(&mut connection)?;
-    let mut problems = found_in(&info);
-    let is_on_disk = info.text("aof_enabled") != "0" || saves(&mut connection);
+    let info = Info::query(&mut connection)?;
+    let mut problems = problems_of(&info);
+    let is_on_disk = info.text("aof_enabled") != "0" || saves_periodically(&mut connection);
     if !is_on_disk {
         problems.push(EngineProblem {
             why: "which does not write to a disk, so its restart may make every node fetch its pages again".to_owned(),
@@ -48,22 +48,22 @@ pub fn inspect(address: &str, password_file: Option<PathBuf>) -> Result<EngineRe
     })
 }
 
-/// Whether it saves its data from time to time. Where `CONFIG` is forbidden, nothing is known.
-fn saves(connection: &mut Connection) -> bool {
-    let saves: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(connection);
-    saves.map_or(true, |saves| {
-        saves.get(1).is_some_and(|rule| !rule.is_empty())
+/// Whether the engine saves its data periodically. Assumes so if `CONFIG` is forbidden.
+fn saves_periodically(connection: &mut Connection) -> bool {
+    let rules: Result<Vec<String>, _> = cmd("CONFIG").arg("GET").arg("save").query(connection);
+    rules.map_or(true, |rules| {
+        rules.get(1).is_some_and(|rule| !rule.is_empty())
     })
 }
 
-/// What its own words say.
-fn found_in(info: &Info) -> Vec<EngineProblem> {
+/// The problems that its `INFO` shows.
+fn problems_of(info: &Info) -> Vec<EngineProblem> {
     let mut problems = Vec::new();
     let mut problem = |why: String, help| problems.push(EngineProblem { why, help });
     if info.text("role") != "master" {
         problem("which is a replica".to_owned(), "name the primary");
     }
-    // Valkey calls itself Redis 7.2.4 there.
+    // Valkey reports Redis 7.2.4 here.
     let version = info.text("redis_version");
     if major_minor(&version) < OLDEST {
         problem(
@@ -85,7 +85,7 @@ fn found_in(info: &Info) -> Vec<EngineProblem> {
         );
     }
     let most = info.number("maxmemory");
-    if policy == "noeviction" && (1..LEAST_MEMORY).contains(&most) {
+    if policy == "noeviction" && (1..MIN_MEMORY).contains(&most) {
         problem(
             format!("which refuses purges when its `maxmemory` of {most} bytes is full"),
             "set `maxmemory` there to 64mb or more",
@@ -94,10 +94,10 @@ fn found_in(info: &Info) -> Vec<EngineProblem> {
     problems
 }
 
-/// The stream has 100,000 entries of some 200 bytes.
-const LEAST_MEMORY: u64 = 64 << 20;
+/// The stream has up to 100,000 entries of about 200 bytes.
+const MIN_MEMORY: u64 = 64 << 20;
 
-/// The first with `XADD` options and `SET` replies that are used here.
+/// The first version with the options of `XADD` and the replies of `SET` that are used here.
 const OLDEST: (u32, u32) = (6, 2);
 
 fn major_minor(version: &str) -> (u32, u32) {
@@ -110,9 +110,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsuitable_engines_are_named() {
+    fn problems_of_unsuitable_engines_are_found() {
         let suitable = "role:master\r\nredis_version:7.0.15\r\nmaxmemory_policy:noeviction\r\nmaxmemory:0\r\ncluster_enabled:0\r\n";
-        let problems = |text: &str| found_in(&Info::read(text));
+        let problems = |text: &str| problems_of(&Info::read(text));
         assert_eq!(problems(suitable), []);
         for (from, to, wanted) in [
             ("role:master", "role:slave", "is a replica"),
@@ -130,7 +130,7 @@ mod tests {
         let valkey = suitable.replace("7.0.15", "7.2.4") + "valkey_version:9.1.0\r\n";
         assert_eq!(problems(&valkey), []);
         assert_eq!(Info::read(&valkey).version(), "Valkey 9.1.0");
-        // Nothing is known of one that says nothing.
+        // An engine that reports nothing.
         assert_eq!(problems("").len(), 2);
     }
 }

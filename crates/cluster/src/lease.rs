@@ -1,20 +1,20 @@
-//! The right to answer from stored pages.
+//! The right to send stored pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-/// How long a node may answer from stored pages after it has sent a renewal.
+/// How long a node may send stored pages after it has sent a renewal.
 pub const LEASE: Duration = Duration::from_secs(2);
 
-/// How long the engine keeps a node's key after a renewal. More than [`LEASE`], so that clocks may differ in speed.
+/// How long the engine keeps a node's key after a renewal. More than [`LEASE`], because clocks may differ in speed.
 pub const KEY_LIFETIME: Duration = Duration::from_secs(3);
 
-/// Whether stored pages may be used now. A hit reads one number.
+/// Whether stored pages may be sent now. A hit reads one number.
 #[derive(Debug)]
 pub struct Lease {
-    /// The first tick at which it is over.
+    /// The tick at which the lease ends.
     until: AtomicU64,
 }
 
@@ -25,26 +25,26 @@ impl Default for Lease {
 }
 
 impl Lease {
-    /// Of a node without a cluster, or one that serves through partitions: it never ends.
+    /// A lease that never ends, for a node without a cluster or one that serves through partitions.
     pub fn unlimited() -> Self {
         Self {
             until: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// Of a node that has not yet read the purges of the others.
+    /// The lease of a node that has not read the purges of the other nodes yet.
     pub fn expired() -> Self {
         Self {
             until: AtomicU64::new(0),
         }
     }
 
-    /// Whether stored pages may be used at a moment.
+    /// Whether stored pages may be sent at `now`.
     pub fn holds(&self, now: Tick) -> bool {
         now.0 < self.until.load(Ordering::Acquire)
     }
 
-    /// Prolongs it to a moment; never shortens it.
+    /// Extends the lease until `until`. Never shortens it.
     pub(crate) fn extend(&self, until: Tick) {
         self.until.fetch_max(until.0, Ordering::AcqRel);
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_by_itself() {
+    fn a_lease_expires() {
         let lease = Lease::expired();
         assert!(!lease.holds(Tick(0)));
         lease.extend(Tick(100));

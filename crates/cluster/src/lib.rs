@@ -1,24 +1,24 @@
-//! Several Galleys that purge as one, over Valkey or Redis.
+//! A cluster: several Galley nodes that apply each other's purges, connected by Valkey or Redis ("the engine").
 //!
-//! Every purge is appended to one stream, and every node applies it in the stream's order. A node answers from stored pages only
-//! while it holds a lease, which it renews after it has applied everything in the stream. A purge is acknowledged when every
-//! member has applied it, or its lease has expired, so no node can send the old page any more.
+//! Every purge is appended to one stream, and every node applies it in the stream's order. A node sends stored pages only
+//! while it has a lease, which it renews after it has applied everything in the stream. A purge is acknowledged when every
+//! member has applied it or its lease has expired, so no node can send the old page any more.
 //!
 //! ```text
 //! galley:<name>:purges       stream: node, seq, site, strength, scope and its parts
 //! galley:<name>:members      sorted set of the nodes' runs, by the time of their last renewal
 //! galley:<name>:node:<run>   the last entry that the node has applied; expires after KEY_LIFETIME
 //! galley:<name>:epoch        a random text; if it changes, the engine has lost data
-//! galley:<name>:limits       stream: what clients have taken of shared limits; expires after seconds
+//! galley:<name>:limits       stream: the charges of clients to shared limits; expires after seconds
 //! galley:<name>:page:..      a shared page, see `shared_pages`
 //! galley:<name>:fetch:..     a node fetches a page
 //! galley:<name>:secret:..    a secret of the nodes, see `shared_secrets`, which also has `notes`, `turn` and `failures`
 //! ```
 //!
-//! Why it is safe: a member uses stored pages until [`lease::LEASE`] after it *sent* a renewal; its key expires
-//! [`lease::KEY_LIFETIME`] after the engine *received* it, which is later. So a key that is absent says that the lease is over,
-//! unless the engine lost data. The publisher knows that by the engine's identity and the epoch, and after a change of either
-//! waits for a whole key lifetime before it believes that a key is absent.
+//! Why this is safe: a member sends stored pages until [`lease::LEASE`] after it *sent* a renewal; its key expires
+//! [`lease::KEY_LIFETIME`] after the engine *received* the renewal, which is later. So if a key is absent, the lease is over,
+//! unless the engine lost data. The publisher detects that by the engine's identity and the epoch. After a change of either
+//! it waits for a whole key lifetime before it relies on an absent key.
 
 mod breaker;
 mod cluster;

@@ -7,13 +7,13 @@ use crate::error::EngineError;
 use crate::limits::{decode, entries};
 use crate::shared::Shared;
 
-/// Exchanges charges for as long as the node runs.
+/// Exchanges charges while the node runs.
 pub(crate) fn exchange(engine: &Engine, shared: &Shared) {
     while !shared.is_stopped() {
         if shared.limits.sink().is_some()
             && let Err(error) = follow(engine, shared)
         {
-            // The reader tells of engines that are away.
+            // The reader reports unreachable engines.
             tracing::debug!(%error, "limits are not shared now");
         }
         shared.limits.set_connected(false);
@@ -21,7 +21,7 @@ pub(crate) fn exchange(engine: &Engine, shared: &Shared) {
     }
 }
 
-/// One connection, until it fails, the node ends, or nothing is to be shared any more.
+/// Uses one connection until it fails, the node ends, or limits are not shared any more.
 fn follow(engine: &Engine, shared: &Shared) -> Result<(), EngineError> {
     let mut session = engine.connect(REPLY_TIMEOUT)?;
     let mut last = session.newest_charges()?;
@@ -41,11 +41,11 @@ fn follow(engine: &Engine, shared: &Shared) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Half of the time after which other nodes know.
+/// Half of the time after which other nodes know a charge.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// An engine that takes longer counts as away.
+/// The timeout of a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Until the engine is asked again, and until limits that a reload shares are exchanged.
+/// The pause before the next connection, and the maximum delay until limits that a reload shares are exchanged.
 const PAUSE: Duration = Duration::from_millis(500);

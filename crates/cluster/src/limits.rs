@@ -1,9 +1,9 @@
 //! Limits on clients that the nodes count together.
 //!
-//! Each node counts by itself, and nobody waits for the engine. Ten times a second a node appends its clients' charges to a
-//! stream, and adds those of other nodes to its own counts. So another node knows a charge within 0.2 s, and until then
-//! each node may grant what it has left. A lost charge makes a limit wider, never tighter: without the engine each node
-//! counts for itself.
+//! Each node counts locally, and no request waits for the engine. Ten times a second a node appends its clients' charges to a
+//! stream, and adds those of other nodes to its own counts. So other nodes know a charge within 0.2 s, and until then
+//! each node may grant its remaining allowance. A lost charge makes a limit wider, never tighter: without the engine each node
+//! counts only its own clients.
 //!
 //! ```text
 //! an entry:   n  the run of the node,  c  its charges
@@ -16,22 +16,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::stream_id::StreamId;
 
-/// What a client has taken.
+/// The use of a limit by a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitCharge {
-    /// The client and the limit: the same number on every node.
+    /// Identifies the client and the limit. The same number on every node.
     pub owner: u128,
-    /// The time until that comes back, in ticks of the limit.
+    /// The time until the use expires, in ticks of the limit.
     pub ticks: u64,
 }
 
-/// What counts the charges of other nodes.
+/// Counts the charges of other nodes.
 pub trait ChargeSink: Send + Sync {
-    /// Counts them; never blocks.
+    /// Counts charges. Never blocks.
     fn charge(&self, charges: &[LimitCharge]);
 }
 
-/// What this node's clients have taken and other nodes do not know yet. Written by all threads of the server, read by the exchange.
+/// Charges of this node's clients that were not sent to the other nodes yet. Written by all threads of the server, read by the
+/// exchange.
 #[derive(Default)]
 pub(crate) struct LimitQueue {
     charges: Mutex<Vec<LimitCharge>>,
@@ -41,35 +42,35 @@ pub(crate) struct LimitQueue {
 }
 
 impl LimitQueue {
-    /// Adds a charge, if it can be sent and there is room.
+    /// Adds a charge, if charges are sent and the queue is not full.
     pub(crate) fn push(&self, charge: LimitCharge) {
         if !self.is_connected.load(Ordering::Relaxed) {
             return;
         }
         let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
-        if charges.len() < MOST_WAITING {
+        if charges.len() < MAX_WAITING {
             charges.push(charge);
         }
     }
 
-    /// Where charges are counted from here on; `None`: limits are not shared.
+    /// Sets the sink for charges of other nodes; `None`: limits are not shared.
     pub(crate) fn set_sink(&self, sink: Option<Arc<dyn ChargeSink>>) {
         *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
     }
 
-    /// What counts the charges of other nodes; `None`: limits are not shared.
+    /// The sink for charges of other nodes; `None`: limits are not shared.
     pub(crate) fn sink(&self) -> Option<Arc<dyn ChargeSink>> {
         let sink = self.sink.lock();
         sink.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether charges are sent from here on. What waits is dropped: it may be old.
+    /// Sets whether charges are sent. Drops queued charges, because they may be old.
     pub(crate) fn set_connected(&self, is_connected: bool) {
         drop(self.take());
         self.is_connected.store(is_connected, Ordering::Relaxed);
     }
 
-    /// What waits, one charge for each owner.
+    /// Removes the queued charges from the queue, added up for each owner.
     pub(crate) fn take(&self) -> Vec<LimitCharge> {
         let mut charges = self.charges.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = std::mem::take(&mut *charges);
@@ -93,9 +94,9 @@ pub(crate) struct ChargeEntry {
     pub(crate) charges: Vec<u8>,
 }
 
-/// The charges as entries of the stream.
+/// Encodes charges as entries of the stream.
 pub(crate) fn entries(charges: &[LimitCharge]) -> Vec<Vec<u8>> {
-    charges.chunks(MOST_IN_ENTRY).map(encode).collect()
+    charges.chunks(MAX_IN_ENTRY).map(encode).collect()
 }
 
 fn encode(charges: &[LimitCharge]) -> Vec<u8> {
@@ -107,9 +108,9 @@ fn encode(charges: &[LimitCharge]) -> Vec<u8> {
     bytes
 }
 
-/// An invalid charge counts as nothing.
+/// Decodes an entry. Invalid charges are ignored.
 pub(crate) fn decode(bytes: &[u8]) -> Vec<LimitCharge> {
-    let charges = bytes.chunks_exact(CHARGE_BYTES).take(MOST_IN_ENTRY);
+    let charges = bytes.chunks_exact(CHARGE_BYTES).take(MAX_IN_ENTRY);
     charges
         .filter_map(|charge| {
             let (owner, rest) = charge.split_first_chunk()?;
@@ -124,11 +125,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Vec<LimitCharge> {
 
 const CHARGE_BYTES: usize = 16 + 8;
 
-/// Requests of one interval; further ones are counted on this node alone.
-const MOST_WAITING: usize = 10_000;
+/// The maximum number of queued charges. Further requests of the interval are counted only on this node.
+const MAX_WAITING: usize = 10_000;
 
-/// Charges of one entry: 1.5 KiB.
-const MOST_IN_ENTRY: usize = 64;
+/// The maximum number of charges in one entry: 1.5 KiB.
+const MAX_IN_ENTRY: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -150,16 +151,16 @@ mod tests {
         taken.sort_by_key(|charge| charge.owner);
         assert_eq!(taken, [charge(1, 11), charge(u128::MAX, u64::MAX)]);
         assert_eq!(decode(&encode(&taken)), taken);
-        for _ in 0..2 * MOST_WAITING {
+        for _ in 0..2 * MAX_WAITING {
             queue.push(charge(1, 1));
         }
-        assert_eq!(queue.take(), [charge(1, MOST_WAITING as u64)]);
+        assert_eq!(queue.take(), [charge(1, MAX_WAITING as u64)]);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
-            prop_assert!(decode(&bytes).len() <= MOST_IN_ENTRY);
+        fn any_bytes_are_parsed_without_panic(bytes: Vec<u8>) {
+            prop_assert!(decode(&bytes).len() <= MAX_IN_ENTRY);
         }
     }
 }

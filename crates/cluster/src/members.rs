@@ -1,4 +1,4 @@
-//! What a publisher knows about the other members, and up to which entry all of them have applied the stream.
+//! The publisher's state of the other members, and the entry up to which all of them have applied the stream.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -10,11 +10,11 @@ use crate::shared::{SERVES, node_of};
 use crate::status::MemberStatus;
 use crate::stream_id::StreamId;
 
-/// Up to where entries are applied by all members.
+/// The entry up to which all members have applied the stream.
 pub(crate) enum Settled {
-    /// There is no other member that may use stored pages.
+    /// No other member may send stored pages.
     All,
-    /// Up to which entry, and the slowest member.
+    /// The entry, and the slowest member.
     Until(StreamId, String),
 }
 
@@ -35,23 +35,23 @@ impl Settled {
     }
 }
 
-/// The other members, and the engine that says how far they are.
+/// The other members, and the engine that reports their progress.
 pub(crate) struct Members {
     own: String,
-    /// When their keys were last seen.
+    /// The times at which their keys were last present.
     seen: HashMap<String, Instant>,
     engine: EngineSeen,
-    /// How long the engine must be the same before an absent key proves something.
+    /// The time for which the engine must be unchanged before an absent key proves something.
     absence: Duration,
     /// Whether a member counts as gone because its key is absent.
     pub(crate) relies_on_absence: bool,
-    /// Earlier runs of nodes that are back: their leases are over.
+    /// Earlier runs of nodes that are back. Their leases are over.
     pub(crate) superseded: Vec<String>,
-    /// For people.
+    /// The members, for display.
     pub(crate) shown: Vec<MemberStatus>,
 }
 
-/// The engine's identity and epoch, and since when they are the same.
+/// The engine's identity and epoch, and the time of their last change.
 struct EngineSeen {
     identity: Option<EngineIdentity>,
     epoch: Option<String>,
@@ -66,14 +66,15 @@ impl EngineSeen {
         }
     }
 
-    /// Whether a key that is absent has expired, and was not lost.
+    /// Whether an absent key has expired, and was not lost.
     fn proves_absence(&self, after: Duration) -> bool {
         self.since.elapsed() >= after
     }
 }
 
 impl Members {
-    /// `own`: this node among them. `absence`: how long the engine must be the same before an absent key proves something.
+    /// `own`: the member of this node. `absence`: the time for which the engine must be unchanged before an absent key proves
+    /// something.
     pub(crate) fn new(own: String, absence: Duration) -> Self {
         Self {
             own,
@@ -90,7 +91,7 @@ impl Members {
         }
     }
 
-    /// Notes the engine of a new connection; whether it is another one.
+    /// Records the engine of a new connection. Returns whether it has changed.
     pub(crate) fn note_identity(&mut self, identity: &EngineIdentity) -> bool {
         let is_new = self.engine.identity.as_ref() != Some(identity);
         if is_new {
@@ -100,15 +101,15 @@ impl Members {
         is_new
     }
 
-    /// Those that the engine may have forgotten.
+    /// The known members, which the engine may have lost.
     pub(crate) fn known(&self) -> Vec<String> {
         self.seen.keys().cloned().collect()
     }
 
-    /// What every other member has applied.
+    /// The entry up to which every other member has applied the stream.
     ///
     /// # Errors
-    /// The epoch is another one: the engine has lost data.
+    /// The epoch has changed: the engine has lost data.
     pub(crate) fn note(&mut self, progress: Progress) -> Result<Settled, EngineError> {
         let had_epoch = self.engine.epoch.is_some();
         let is_lost = had_epoch && self.engine.epoch != progress.epoch;
@@ -147,7 +148,8 @@ impl Members {
             }
             let has_applied = match applied {
                 Some(id) => id,
-                // An absent key of one that serves without a lease proves nothing, unless the node is back: then its run has ended.
+                // The absent key of a node that serves without a lease proves nothing, unless the node is back: then that run
+                // has ended.
                 None if proves_absence && (is_replaced || !member.ends_with(SERVES)) => {
                     self.relies_on_absence = true;
                     if is_replaced {
@@ -160,7 +162,7 @@ impl Members {
             settled = settled.with(has_applied, &member);
         }
         self.seen.retain(|_, seen| seen.elapsed() < FORGET_MEMBER);
-        // Members may have had a lease before a loss, and may not be back yet.
+        // Members may have had a lease before a loss, and may not have returned yet.
         if !proves_absence {
             settled = settled.with(StreamId::START, "that is not known yet");
         }
@@ -168,7 +170,7 @@ impl Members {
     }
 }
 
-/// A member whose key is absent for so long need not be remembered: the engine's set has it, or it has left.
+/// The time after which a member with an absent key is removed: the engine's set contains it, or it has left.
 const FORGET_MEMBER: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_serves_without_a_lease_counts_until_it_is_back() {
+    fn a_member_without_a_lease_counts_until_it_is_back() {
         let mut members = members();
         let gone = [("n2 bb serves", None)];
         assert!(!note(&mut members, "e", &gone).unwrap().covers(id("1-0")));
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn another_epoch_is_a_loss() {
+    fn a_changed_epoch_is_a_loss() {
         let mut members = members();
         assert!(note(&mut members, "f", &[]).is_err());
         assert!(note(&mut members, "f", &[]).is_ok());

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 
-/// A purge that a node published.
+/// A purge from a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemotePurge {
-    /// The site's name, as its configuration has it.
+    /// The name of the site in the configuration.
     pub site: String,
     /// The scope of the purge.
     pub purge: Purge,
@@ -16,18 +16,18 @@ pub struct RemotePurge {
 /// An entry of the stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
-    /// The run of the node that published it.
+    /// The run of the node that published the purge.
     pub(crate) node: String,
-    /// Counts that run's purges, without gaps.
+    /// The number of the purge in that run, without gaps.
     pub(crate) sequence: u64,
     pub(crate) content: RemotePurge,
 }
 
-/// The fields of an entry, as the engine has them.
+/// The fields of an entry in the engine.
 pub(crate) type Fields = HashMap<String, Vec<u8>>;
 
 impl Message {
-    /// Names and values in turn.
+    /// Names and values of the fields.
     pub(crate) fn fields(&self) -> Vec<(&'static str, Vec<u8>)> {
         let RemotePurge { site, purge } = &self.content;
         let strength = match purge.strength {
@@ -57,7 +57,7 @@ impl Message {
         fields
     }
 
-    /// Reads an entry; `None`: it names no node or site. A scope that this version does not know is the whole site.
+    /// Parses an entry; `None`: it names no node or site. An unknown scope counts as the whole site.
     pub(crate) fn read(mut fields: Fields) -> Option<Self> {
         let text = |fields: &mut Fields, name: &str| String::from_utf8(fields.remove(name)?).ok();
         let node = text(&mut fields, "node")?;
@@ -131,7 +131,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_purge_arrives_as_it_was_sent(scope in scopes(), sequence: u64, soft: bool, site in ".{0,9}") {
+        fn a_purge_is_parsed_as_it_was_sent(scope in scopes(), sequence: u64, soft: bool, site in ".{0,9}") {
             let strength = if soft { Strength::Soft } else { Strength::Hard };
             let message = Message {
                 node: "n".to_owned(),

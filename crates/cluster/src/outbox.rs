@@ -1,7 +1,7 @@
-//! Purges that other nodes may not have, in a file beside the stored pages: a restart sends them again.
+//! Purges that other nodes may not have, in a file next to the stored pages. After a restart they are sent again.
 //!
-//! A purge is written before its publisher learns that it is in force on this node only. The file is emptied when all members have
-//! applied what is in it. What a crash leaves behind may be sent twice, which does no harm.
+//! A purge is written before its publisher is informed that it is in effect on this node only. The file is emptied when all
+//! members have applied its contents. After a crash purges may be sent twice, which does no harm.
 //!
 //! ```text
 //! length of the record (u32, little-endian), then for each field: length of its name, name, length of its value (u32), value
@@ -17,12 +17,12 @@ use crate::record_file::RecordFile;
 /// The file, if there is a disk.
 pub(crate) struct Outbox {
     file: Option<RecordFile>,
-    /// Of the purges in it.
+    /// The sites of the purges in the file.
     sites: BTreeSet<String>,
 }
 
 impl Outbox {
-    /// Connects to nothing, and reads nothing.
+    /// An outbox. Reads nothing.
     pub(crate) fn new(path: Option<PathBuf>) -> Self {
         Self {
             file: path.map(RecordFile::new),
@@ -30,12 +30,12 @@ impl Outbox {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the file is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.file.as_ref().is_none_or(RecordFile::is_empty)
     }
 
-    /// What an earlier run left. The part behind a record that is not whole was never promised to anybody.
+    /// The purges of an earlier run. Bytes after the first incomplete record were never acknowledged, and are ignored.
     pub(crate) fn read(&mut self) -> Vec<RemotePurge> {
         let Some(file) = &mut self.file else {
             return Vec::new();
@@ -54,7 +54,7 @@ impl Outbox {
         purges
     }
 
-    /// Writes purges, and waits until they are on the disk. A failure is logged: then they live as long as the process.
+    /// Writes purges and waits until they are on the disk. A failure is logged: then they are lost when the process ends.
     pub(crate) fn keep<'p>(&mut self, purges: impl Iterator<Item = &'p RemotePurge>) {
         let Some(file) = &mut self.file else {
             return;
@@ -70,7 +70,7 @@ impl Outbox {
         let written = if file.has_room_for(bytes.len()) {
             file.append(&bytes)
         } else {
-            // One purge of everything for each site, in the place of all that is in the file.
+            // Replaces the whole file by one purge for each site.
             bytes.clear();
             for site in &self.sites {
                 write_record(&whole_site(site), &mut bytes);
@@ -82,11 +82,11 @@ impl Outbox {
         }
     }
 
-    /// All members have its contents.
+    /// Empties the file, because all members have its contents.
     pub(crate) fn clear(&mut self) {
         self.sites.clear();
         if let Some(Err(error)) = self.file.as_mut().map(RecordFile::remove) {
-            // They are sent again after a restart, which purges again what is purged already.
+            // After a restart they are sent again, which purges nothing new.
             tracing::debug!(%error, "the purges that waited for the cluster cannot be removed");
         }
     }
@@ -109,7 +109,7 @@ fn write_record(purge: &RemotePurge, out: &mut Vec<u8>) {
     out.extend_from_slice(&record);
 }
 
-/// The first whole record; `None`: there is none.
+/// The first complete record; `None`: there is none.
 fn read_record(rest: &mut &[u8]) -> Option<RemotePurge> {
     let mut record = take(rest)?;
     let mut fields = Fields::new();
@@ -122,7 +122,7 @@ fn read_record(rest: &mut &[u8]) -> Option<RemotePurge> {
     Some(Message::read(fields)?.content)
 }
 
-/// The bytes behind a length.
+/// The bytes after a length.
 fn take<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     let (length, behind) = rest.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -131,7 +131,7 @@ fn take<'b>(rest: &mut &'b [u8]) -> Option<&'b [u8]> {
     Some(taken)
 }
 
-/// Texts of a purge have 64 KiB at most.
+/// Texts of a purge have at most 64 KiB.
 fn length(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -166,7 +166,7 @@ mod tests {
         outbox.keep(all[..2].iter());
         outbox.keep(all[2..].iter());
         assert_eq!(open().read(), all);
-        // A crash in the middle of a record.
+        // A crash while a record was written.
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
         let mut after_crash = open();

@@ -1,29 +1,29 @@
-//! Whether all purges that this node has published are in the stream, and up to which entry.
+//! Tracks whether all purges that this node has published are in the stream, and up to which entry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::stream_id::StreamId;
 
-/// Written by all publishers of purges and by the publisher's thread, read by the reader's.
+/// Written by all publishers of purges and by the publisher's thread; read by the reader's thread.
 #[derive(Debug, Default)]
 pub(crate) struct OwnPurges {
-    /// Purges that have a number on this node, or are about to get one, and are not in the stream.
+    /// The number of purges that have a number on this node, or are about to get one, but are not in the stream.
     unappended: AtomicU64,
     appended: Mutex<Appended>,
 }
 
 #[derive(Debug, Default)]
 struct Appended {
-    /// The engine that the publisher has connected to last.
+    /// The engine to which the publisher connected last.
     engine: String,
-    /// All that was appended is before this entry, or is this entry.
+    /// All appended purges are in the stream up to this entry.
     newest: StreamId,
 }
 
 /// A purge that is being added to the stream, counted from before it is in effect on this node.
 ///
-/// One that is dropped without `settle` counts for ever: this node then accepts no further shared page, which is safe.
+/// If it is dropped without `settle`, it counts forever: this node then accepts no further shared page, which is safe.
 #[derive(Debug)]
 #[must_use = "a purge that never gets into the stream ends the use of shared pages"]
 pub struct BegunPurge(Arc<OwnPurges>);
@@ -34,15 +34,15 @@ impl BegunPurge {
         Self(Arc::clone(own))
     }
 
-    /// It is in the stream, or another one that purges as much is being added.
+    /// Called when the purge is in the stream, or another one that purges as much is being added.
     pub(crate) fn settle(self) {
         self.0.unappended.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 impl OwnPurges {
-    /// The publisher uses this engine from now on. `least`: an entry before all later ones, if the engine may have lost what
-    /// was appended.
+    /// Records that the publisher has connected to an engine. `least`: an entry before all later ones, if the engine may have
+    /// lost appended purges.
     pub(crate) fn connected(&self, engine: String, least: Option<StreamId>) {
         let mut appended = self.lock();
         if let Some(least) = least {
@@ -51,13 +51,13 @@ impl OwnPurges {
         appended.engine = engine;
     }
 
-    /// Notes an entry of this node. To be called before its [`BegunPurge::settle`].
+    /// Records an entry of this node. Must be called before its [`BegunPurge::settle`].
     pub(crate) fn appended(&self, id: StreamId) {
         let mut appended = self.lock();
         appended.newest = appended.newest.max(id);
     }
 
-    /// An entry of this engine's stream that all purges published so far are before or at; `None`: there is none.
+    /// An entry of this engine's stream such that all published purges are in the stream up to it; `None`: there is none.
     pub(crate) fn newest(&self, engine: &str) -> Option<StreamId> {
         if self.unappended.load(Ordering::Acquire) > 0 {
             return None;
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_while_a_purge_is_on_its_way() {
+    fn no_entry_is_known_while_a_purge_is_being_added() {
         let own = Arc::new(OwnPurges::default());
         assert_eq!(own.newest("a"), None);
         own.connected("a".to_owned(), None);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_loss_of_data_old_entries_mean_nothing() {
+    fn after_a_loss_of_data_old_entries_do_not_count() {
         let own = Arc::new(OwnPurges::default());
         own.connected("a".to_owned(), None);
         own.appended(id("9-0"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_that_is_dropped_counts_for_ever() {
+    fn a_dropped_purge_counts_forever() {
         let own = Arc::new(OwnPurges::default());
         own.connected("a".to_owned(), None);
         drop(BegunPurge::new(&own));

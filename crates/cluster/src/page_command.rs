@@ -9,44 +9,44 @@ use crate::page_value::PageValue;
 use crate::point::BornPoint;
 
 pub(crate) enum PageCommand {
-    /// Nobody waits for the reply if the receiver is gone.
-    Look(LookCommand, oneshot::Sender<LookReply>),
+    /// If the receiver was dropped, the reply is not needed.
+    Lookup(LookupCommand, oneshot::Sender<LookupReply>),
     Store(StoreCommand),
-    /// Gives a token back: its name and its word.
+    /// Releases a token, with its name and word.
     Release(String, String),
 }
 
-/// A look for a page.
+/// A lookup of a page.
 #[derive(Clone)]
-pub(crate) struct LookCommand {
-    /// As the engine knows it.
+pub(crate) struct LookupCommand {
+    /// The page's name in the engine.
     pub(crate) name: String,
     pub(crate) site: Box<str>,
     pub(crate) key: Box<[u8]>,
-    /// Of the token that is taken if there is no page; empty: none is.
+    /// The word of the token that is acquired if there is no page; empty: none is acquired.
     pub(crate) word: String,
-    /// The MAC of a value that cannot be used: as if it were not there.
+    /// The MAC of a value that cannot be used and is ignored.
     pub(crate) refused: Vec<u8>,
-    /// Larger values are not read.
+    /// The maximum size of a value in bytes. Larger values are not read.
     pub(crate) most_bytes: u64,
 }
 
-/// What a look finds.
-pub(crate) enum LookReply {
+/// The result of a lookup.
+pub(crate) enum LookupReply {
     Found(FoundValue),
-    /// A value that no node has stored under this name; how it ends.
+    /// A value that no node has stored under this name, with its last bytes.
     Foreign(Vec<u8>),
-    /// There is no page, and no other node fetches it.
+    /// There is no page, and no other node is fetching it.
     Token(FetchToken),
-    /// There is no page, and another node fetches it.
+    /// There is no page, and another node is fetching it.
     Busy,
 }
 
-/// A value whose MAC is right.
+/// A value with a valid MAC.
 pub(crate) struct FoundValue {
     pub(crate) bytes: Vec<u8>,
     pub(crate) value: PageValue,
-    /// How much longer the engine keeps it.
+    /// The remaining time for which the engine keeps the value.
     pub(crate) left: Duration,
 }
 
@@ -68,15 +68,15 @@ impl FoundValue {
 /// A page that a node has stored under the requested name.
 #[derive(Debug)]
 pub struct FoundPage<'v> {
-    /// What its parts were generated after, by the numbers that they were born with.
+    /// The stream points of its parts, by their `born`.
     pub points: &'v [BornPoint],
-    /// The record, as it was given to `SharedPages::store`.
+    /// The record, as it was passed to `SharedPages::store`.
     pub record: &'v [u8],
-    /// How long ago that was, by the engine's clock.
+    /// The time since then, by the engine's clock.
     pub since: Duration,
 }
 
-/// The end of a value, which identifies all of it.
+/// The last bytes of a value, which identify all of it.
 pub(crate) fn mac_of(value: &[u8]) -> Vec<u8> {
     value
         .get(value.len().saturating_sub(MAC)..)
@@ -95,13 +95,13 @@ pub(crate) struct StoreCommand {
     pub(crate) points: Vec<BornPoint>,
     pub(crate) lifetime: Duration,
     pub(crate) record: RecordWriter,
-    /// Given back behind the page.
+    /// Released after the page is stored.
     pub(crate) token: Option<FetchToken>,
-    /// One of those that are being stored.
+    /// The permit of a page that is being stored.
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// The right to fetch a page for all nodes. It is given back when it is dropped, and expires after some seconds.
+/// The right to fetch a page for all nodes. Released when it is dropped; expires after some seconds.
 #[derive(Debug)]
 pub struct FetchToken {
     pub(crate) name: String,
@@ -116,7 +116,7 @@ impl Drop for FetchToken {
             std::mem::take(&mut self.word),
         );
         if let Some(commands) = self.commands.upgrade() {
-            // If there is no room for it, it expires.
+            // If the queue is full, the token expires.
             let _ = commands.try_send(PageCommand::Release(name, word));
         }
     }

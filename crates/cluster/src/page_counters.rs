@@ -22,7 +22,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl PageCounters {
-    /// The same as numbers. `is_paused`: whether the engine is not asked.
+    /// The values of the counters. `is_paused`: whether no commands are sent to the engine.
     pub(crate) fn status(&self, is_paused: bool) -> PagesStatus {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PagesStatus {

@@ -1,4 +1,4 @@
-//! The thread that reads and writes shared pages: one connection, many commands at a time.
+//! The thread that reads and writes shared pages: one connection, many concurrent commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::cluster_key::{ClusterKey, MAC, PageName};
 use crate::engine::Engine;
 use crate::engine_link::EngineLink;
 use crate::page_command::{
-    FetchToken, FoundValue, LookCommand, LookReply, PageCommand, StoreCommand, mac_of,
+    FetchToken, FoundValue, LookupCommand, LookupReply, PageCommand, StoreCommand, mac_of,
 };
 use crate::page_counters::count;
 use crate::page_value::{self, milliseconds};
 use crate::shared::Shared;
 use crate::shared_pages::SharedPages;
 
-/// Executes commands until nobody can send any more.
+/// Executes commands until all senders are dropped.
 pub(crate) struct PageThread {
     worker: PageWorker,
     commands: mpsc::Receiver<PageCommand>,
 }
 
-/// What the tasks of the thread share.
+/// The state that the tasks of the thread share.
 struct PageWorker {
     link: EngineLink,
     key: Arc<ClusterKey>,
     shared: Arc<Shared>,
-    /// For the tokens that are handed out.
+    /// For the tokens that are issued.
     sender: mpsc::WeakSender<PageCommand>,
 }
 
@@ -63,7 +63,7 @@ impl PageThread {
         let worker = Arc::new(self.worker);
         let connected = Arc::clone(&worker);
         let connecting = tokio::spawn(async move { connected.link.keep_connected().await });
-        let in_progress = Arc::new(Semaphore::new(MOST_IN_PROGRESS));
+        let in_progress = Arc::new(Semaphore::new(MAX_IN_PROGRESS));
         while let Some(command) = self.commands.recv().await {
             let Ok(permit) = Arc::clone(&in_progress).acquire_owned().await else {
                 break;
@@ -71,7 +71,7 @@ impl PageThread {
             let worker = Arc::clone(&worker);
             tokio::spawn(async move {
                 let _permit = permit;
-                worker.carry_out(command).await;
+                worker.execute(command).await;
             });
         }
         connecting.abort();
@@ -79,13 +79,13 @@ impl PageThread {
 }
 
 impl PageWorker {
-    async fn carry_out(&self, command: PageCommand) {
+    async fn execute(&self, command: PageCommand) {
         match command {
-            // The requester has given up.
-            PageCommand::Look(_, reply) if reply.is_closed() => {}
-            PageCommand::Look(look, reply) => {
-                if let Some(found) = self.look(look).await {
-                    // A token that nobody accepts is given back.
+            // The requester does not wait any more.
+            PageCommand::Lookup(_, reply) if reply.is_closed() => {}
+            PageCommand::Lookup(lookup, reply) => {
+                if let Some(found) = self.lookup(lookup).await {
+                    // A token that is not received is released.
                     drop(reply.send(found));
                 }
             }
@@ -94,48 +94,48 @@ impl PageWorker {
                 let mut command = cmd("EVAL");
                 command.arg(RELEASE).arg(1);
                 command.arg(self.link.key(FETCH, &name)).arg(word);
-                let _: Option<i64> = self.link.ask(&command).await;
+                let _: Option<i64> = self.link.query(&command).await;
             }
         }
     }
 
-    /// The page is read outside of the script: inside one, a page of 50 KB takes the engine 70 us in place of 1 us.
-    async fn look(&self, look: LookCommand) -> Option<LookReply> {
-        let page = self.link.key(PAGE, &look.name);
+    /// The page is read outside of the script: inside one, a page of 50 KB takes the engine 70 us instead of 1 us.
+    async fn lookup(&self, lookup: LookupCommand) -> Option<LookupReply> {
+        let page = self.link.key(PAGE, &lookup.name);
         let mut commands = redis::pipe();
         let read = commands.cmd("GETRANGE");
-        // A byte more than is used, so that a longer value is not taken for a whole one.
-        read.arg(&page).arg(0).arg(look.most_bytes);
+        // Reads one byte more than the maximum, so that a longer value is not mistaken for a complete one.
+        read.arg(&page).arg(0).arg(lookup.most_bytes);
         commands.cmd("PTTL").arg(&page);
         let take = commands.cmd("EVAL").arg(TAKE_TOKEN).arg(2);
         take.arg(&page)
-            .arg(self.link.key(FETCH, &look.name))
-            .arg(&look.word)
+            .arg(self.link.key(FETCH, &lookup.name))
+            .arg(&lookup.word)
             .arg(milliseconds(TOKEN_LIFETIME))
-            .arg(&look.refused)
-            .arg(look.most_bytes);
+            .arg(&lookup.refused)
+            .arg(lookup.most_bytes);
         let (bytes, left_ms, has_token): (Vec<u8>, i64, i64) =
-            self.link.ask_together(&commands).await?;
-        // Given back if the page was there and has expired meanwhile.
+            self.link.query_together(&commands).await?;
+        // Released if the page existed and has expired in the meantime.
         let token = (has_token == 1).then(|| FetchToken {
-            name: look.name.clone(),
-            word: look.word.clone(),
+            name: lookup.name.clone(),
+            word: lookup.word.clone(),
             commands: self.sender.clone(),
         });
-        let most = usize::try_from(look.most_bytes).unwrap_or(usize::MAX);
-        let is_page = (MAC + 1..=most).contains(&bytes.len()) && mac_of(&bytes) != look.refused;
+        let most = usize::try_from(lookup.most_bytes).unwrap_or(usize::MAX);
+        let is_page = (MAC + 1..=most).contains(&bytes.len()) && mac_of(&bytes) != lookup.refused;
         if !is_page {
-            return Some(token.map_or(LookReply::Busy, LookReply::Token));
+            return Some(token.map_or(LookupReply::Busy, LookupReply::Token));
         }
         let page = PageName {
-            site: &look.site,
-            key: &look.key,
+            site: &lookup.site,
+            key: &lookup.key,
         };
         Some(match page_value::open(&self.key, page, &bytes) {
-            None => LookReply::Foreign(mac_of(&bytes)),
-            Some(value) => LookReply::Found(FoundValue {
+            None => LookupReply::Foreign(mac_of(&bytes)),
+            Some(value) => LookupReply::Found(FoundValue {
                 value,
-                // Somebody may have removed the expiry: then nothing remains.
+                // Another client may have removed the expiry: then the remaining time is 0.
                 left: Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)),
                 bytes,
             }),
@@ -166,7 +166,7 @@ impl PageWorker {
                 let mut command = cmd("SET");
                 command.arg(self.link.key(PAGE, &name)).arg(value);
                 command.arg("PX").arg(milliseconds(lifetime));
-                self.link.ask::<()>(&command).await.is_some()
+                self.link.query::<()>(&command).await.is_some()
             }
         };
         drop((token, permit));
@@ -179,9 +179,9 @@ impl PageWorker {
     }
 }
 
-/// Takes the token if nobody has it and there is no page: no page that differs from the rejected one, is not too large, and is
-/// not a mere MAC. `KEYS`: page, token. `ARGV`: the word of the token, its milliseconds, the end of the rejected page, the
-/// maximum of bytes.
+/// Acquires the token if it is free and there is no page: no page that differs from the rejected one, is not too large, and is
+/// not a mere MAC. `KEYS`: page, token. `ARGV`: the word of the token, its lifetime in milliseconds, the end of the rejected
+/// page, the maximum size in bytes.
 const TAKE_TOKEN: &str = "\
 if ARGV[1] == '' then return 0 end
 local length = redis.call('STRLEN', KEYS[1])
@@ -196,8 +196,8 @@ return 0";
 const PAGE: &str = "page";
 const FETCH: &str = "fetch";
 
-/// Another node that fetches a page has so long before others do.
+/// The time that a node has for fetching a page before other nodes fetch it.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(8);
 
-/// Commands in progress at a time.
-const MOST_IN_PROGRESS: usize = 256;
+/// The maximum number of concurrent commands.
+const MAX_IN_PROGRESS: usize = 256;

@@ -1,12 +1,12 @@
-//! A shared page as the engine has it. All numbers are little-endian.
+//! The format of a shared page in the engine. All numbers are little-endian.
 //!
 //! ```text
 //!   1  version
-//!   8  for how many milliseconds the engine was told to keep it
+//!   8  the lifetime with which it was stored, in milliseconds
 //!   1  number of points; for each of them:
-//!   8    what was born with this number at the node that has stored the record ..
+//!   8    a `born` of parts of the page, at the node that stored the record
 //!   2    length of the point
-//!        .. was generated after all purges up to this point: see [`crate::point`]
+//!        the point: those parts were generated after all purges up to it, see [`crate::point`]
 //!      record, which only the server reads
 //!  32  MAC of the page's name and of all before
 //! ```
@@ -22,11 +22,11 @@ use crate::point::{BornPoint, StreamPoint};
 pub(crate) struct PageValue {
     pub(crate) points: Vec<BornPoint>,
     pub(crate) lifetime: Duration,
-    /// Where the record is in the value.
+    /// The position of the record in the value.
     pub(crate) record: Range<usize>,
 }
 
-/// The bytes to be stored; `None`: there are more points, or longer ones, than any page has.
+/// The bytes to be stored; `None`: there are more or longer points than the format permits.
 pub(crate) fn seal(
     key: &ClusterKey,
     page: PageName<'_>,
@@ -49,12 +49,12 @@ pub(crate) fn seal(
     Some(value)
 }
 
-/// Reads a value, its MAC first; `None`: no node of this version has stored it under this name.
+/// Verifies the MAC and parses the value; `None`: no node of this version has stored it under this name.
 pub(crate) fn open(key: &ClusterKey, page: PageName<'_>, sealed: &[u8]) -> Option<PageValue> {
     parse(key.open(page, sealed)?)
 }
 
-/// What a MAC has covered.
+/// Parses an authenticated value.
 fn parse(value: &[u8]) -> Option<PageValue> {
     let (&version, rest) = value.split_first()?;
     if version != VERSION {
@@ -80,7 +80,7 @@ fn parse(value: &[u8]) -> Option<PageValue> {
     })
 }
 
-/// Reads arbitrary bytes as a value, and as one with a correct MAC.
+/// Parses arbitrary bytes as a value, and as a value with a correct MAC.
 #[cfg(fuzzing)]
 pub fn fuzz(bytes: &[u8]) {
     let Some(key) = ClusterKey::derive(&[7; 32], "fuzz") else {
@@ -96,7 +96,7 @@ pub fn fuzz(bytes: &[u8]) {
     if let Some(value) = open(&key, page, &sealed) {
         let record = sealed.get(value.record).unwrap_or_default();
         let again = seal(&key, page, &value.points, value.lifetime, record);
-        // One spelling, but for zeros before the numbers of a point.
+        // Values are unambiguous, except for zeros before the numbers of a point.
         assert!(again.is_some_and(|again| again.len() <= sealed.len()));
     }
 }
@@ -107,10 +107,10 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 
 const VERSION: u8 = 2;
 
-/// Before the points.
+/// The length of the part before the points.
 const HEAD: usize = 1 + 8 + 1;
 
-/// Room for most points.
+/// The maximum length of most points.
 const POINT: usize = 8 + 2 + 160;
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
         }
 
         #[test]
-        fn any_change_is_noticed(record: Vec<u8>, at: usize, bit in 0_u8..8) {
+        fn any_change_is_detected(record: Vec<u8>, at: usize, bit in 0_u8..8) {
             let mut sealed = seal(&key(), PAGE, &points(3), Duration::ZERO, &record).unwrap();
             let at = at % sealed.len();
             sealed[at] ^= 1 << bit;
@@ -155,12 +155,12 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bytes_are_no_value(bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_rejected(bytes: Vec<u8>) {
             prop_assert_eq!(open(&key(), PAGE, &bytes), None);
         }
 
         #[test]
-        fn whatever_a_mac_covers_is_read_without_harm(mut bytes: Vec<u8>) {
+        fn authenticated_bytes_never_panic(mut bytes: Vec<u8>) {
             if let Some(first) = bytes.first_mut() {
                 *first = VERSION;
             }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_version_is_none() {
+    fn a_value_of_another_version_is_rejected() {
         let mut value = vec![VERSION + 1; 40];
         key().seal(PAGE, &mut value);
         assert_eq!(open(&key(), PAGE, &value), None);

@@ -1,12 +1,12 @@
-//! Points of the stream, and which purges of a site came before them: so that a page of another node can be compared with the purges
-//! that this node knows.
+//! Points of the stream, and which purges of a site were published before them, so that a page of another node can be compared
+//! with the purges that this node knows.
 //!
-//! A page carries a point that was in the stream before its request was sent, so every purge up to that point had been published. A
-//! node notes again and again that all purges which it has numbered so far are in the stream at a point or before. A page of that
+//! A page contains a point that was in the stream before its request was sent, so every purge up to that point had been published
+//! before. A node regularly records that all purges that it has numbered so far are in the stream up to a point. A page with that
 //! point or a later one contains the effect of all of them.
 //!
-//! The other way round, what was generated after all purges up to a number contains the effect of all purges of the stream up to a point,
-//! if none of these has a higher number. So a part of a page that was stored earlier gets a point when the page is shared.
+//! Conversely, a response that was generated after all purges up to a number contains the effect of all purges of the stream up to
+//! a point, if none of these has a higher number. So a part of a page that was stored earlier gets a point when the page is shared.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,7 +30,7 @@ impl StreamPoint {
         }
     }
 
-    /// `None`: it cannot be understood.
+    /// Parses a point; `None`: invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (data, last) = text.rsplit_once(' ')?;
         Some(Self {
@@ -46,8 +46,8 @@ impl fmt::Display for StreamPoint {
     }
 }
 
-/// A number of a node's purges, and a point: a page that was generated there after all purges up to the number was generated
-/// after all purges up to the point.
+/// A number of a node's purges, and a point: a page that was generated at that node after all purges up to the number was
+/// generated after all purges up to the point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BornPoint {
     /// The number, at the node that shares a page.
@@ -56,12 +56,12 @@ pub struct BornPoint {
     pub point: StreamPoint,
 }
 
-/// What a node knows of its purges and the stream at one moment.
+/// A node's knowledge of its purges and the stream at one time.
 #[derive(Clone, Debug)]
 pub struct NotedPoints {
-    /// All purges that the node has numbered are in the stream here or before; `None`: one may be missing.
+    /// All purges that the node has numbered are in the stream up to this point; `None`: one may be missing.
     pub published: Option<StreamPoint>,
-    /// All purges in the stream up to here have a number at the node; `None`: not to be used.
+    /// All purges in the stream up to this point have a number at the node; `None`: not known.
     pub applied: Option<StreamPoint>,
 }
 
@@ -70,12 +70,12 @@ pub struct NotedPoints {
 pub struct PurgePoints {
     data: Option<Arc<str>>,
     points: VecDeque<(StreamId, u64)>,
-    /// Numbers, with the newest entry up to which no purge of the stream has a higher one.
+    /// Numbers, with the newest entry up to which no purge of the stream has a higher number.
     applied: VecDeque<(u64, StreamId)>,
 }
 
 impl PurgePoints {
-    /// Records the facts while `number` is the newest.
+    /// Records points while `number` is the newest.
     pub fn note(&mut self, points: &NotedPoints, number: u64) {
         if let Some(point) = &points.published {
             self.note_published(point, number);
@@ -94,14 +94,14 @@ impl PurgePoints {
         }
     }
 
-    /// Notes that no purge in the stream up to `point` has a number above `number`.
+    /// Records that no purge in the stream up to `point` has a number above `number`.
     fn note_applied(&mut self, point: &StreamPoint, number: u64) {
         self.begin(&point.data);
         match self.applied.back_mut() {
             Some((known, last)) if *known == number => *last = point.last,
             Some((known, _)) if *known > number => {}
             _ => {
-                if self.applied.len() >= MOST_POINTS {
+                if self.applied.len() >= MAX_POINTS {
                     self.applied.pop_front();
                 }
                 self.applied.push_back((number, point.last));
@@ -109,8 +109,8 @@ impl PurgePoints {
         }
     }
 
-    /// A point for a page that was generated after all purges up to `born`: it was generated after all purges of the stream up
-    /// to there. `None`: none is known.
+    /// The point for a page that was generated after all purges up to `born`: it was generated after all purges of the stream
+    /// up to that point. `None`: unknown.
     pub fn of_born(&self, born: u64) -> Option<BornPoint> {
         let later = self.applied.partition_point(|(known, _)| *known <= born);
         let (_, last) = self.applied.get(later.checked_sub(1)?)?;
@@ -118,22 +118,22 @@ impl PurgePoints {
         Some(BornPoint { born, point })
     }
 
-    /// Notes that all purges up to `number` are in the stream at `point` or before.
+    /// Records that all purges up to `number` are in the stream up to `point`.
     fn note_published(&mut self, point: &StreamPoint, number: u64) {
         self.begin(&point.data);
-        // With the same purges, the older point permits more pages. If a stream begins again in the same data, somebody has
-        // deleted it: older pages may have points behind it, until it has passed the last point.
+        // With the same purges, the older point permits more pages. If a stream begins again in the same data, it was deleted:
+        // older pages may have later points, until the stream has passed the last point.
         let is_known = |(last, noted): &(StreamId, u64)| *noted >= number || *last > point.last;
         if self.points.back().is_some_and(is_known) {
             return;
         }
-        if self.points.len() >= MOST_POINTS {
+        if self.points.len() >= MAX_POINTS {
             self.points.pop_front();
         }
         self.points.push_back((point.last, number));
     }
 
-    /// A number up to which a page of `point` contains all purges; `None`: none is known.
+    /// A number such that a page with `point` contains the effect of all purges up to it; `None`: unknown.
     pub fn number_at(&self, point: &StreamPoint) -> Option<u64> {
         if self.data.as_ref() != Some(&point.data) {
             return None;
@@ -144,8 +144,8 @@ impl PurgePoints {
     }
 }
 
-/// Points of a site, one for each purge at most: pages that are older than so many purges are not used.
-const MOST_POINTS: usize = 1024;
+/// The maximum number of points of a site, at most one for each purge. Pages from before as many purges are not used.
+const MAX_POINTS: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_point_stands_for_the_purges_before_it() {
+    fn a_point_covers_the_purges_before_it() {
         let mut points = PurgePoints::default();
         assert_eq!(points.number_at(&at("a", "5-0")), None);
         points.note_published(&at("a", "5-0"), 10);
@@ -181,7 +181,7 @@ mod tests {
         points.note_published(&at("b", "1-0"), 11);
         assert_eq!(points.number_at(&at("a", "5-0")), None);
         assert_eq!(points.number_at(&at("b", "5-0")), Some(11));
-        // A stream that somebody has deleted.
+        // A deleted stream.
         points.note_published(&at("b", "0-1"), 12);
         assert_eq!(points.number_at(&at("b", "5-0")), Some(11));
         assert_eq!(points.number_at(&at("b", "0-1")), None);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_born_with_a_number_has_the_point_of_the_purges_before_it() {
+    fn a_born_number_has_the_point_of_the_purges_before_it() {
         let mut points = PurgePoints::default();
         let point_of = |points: &PurgePoints, born| points.of_born(born).map(|found| found.point);
         assert_eq!(point_of(&points, 10), None);
@@ -213,13 +213,13 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_points_are_forgotten() {
+    fn the_oldest_points_are_removed() {
         let mut points = PurgePoints::default();
         let id = |number: u64| at("a", &format!("{number}-0"));
         for number in 1..=2000 {
             points.note_published(&id(number), number);
         }
-        assert_eq!(points.points.len(), MOST_POINTS);
+        assert_eq!(points.points.len(), MAX_POINTS);
         assert_eq!(points.number_at(&id(10)), None);
         assert_eq!(points.number_at(&id(1500)), Some(1500));
     }

@@ -1,4 +1,4 @@
-//! How far the stream was applied, for the next start: one line in a file beside the stored pages.
+//! The last applied entry of the stream, for the next start: one line in a file next to the stored pages.
 
 use std::fmt;
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// `None`: it cannot be understood.
+    /// Parses a position; `None`: invalid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (engine, last) = text.trim_end().split_once(' ')?;
         Some(Self {
@@ -31,7 +31,8 @@ impl fmt::Display for Position {
     }
 }
 
-/// The file. It may be older than the purges on the disk, never newer: then entries are applied twice, which does no harm.
+/// The file. It may be older than the purges on the disk, never newer. If it is older, entries are applied twice, which does no
+/// harm.
 #[derive(Clone, Debug)]
 pub(crate) struct PositionFile(PathBuf);
 
@@ -40,9 +41,9 @@ impl PositionFile {
         Self(path)
     }
 
-    /// `None`: there is none, or it cannot be parsed.
+    /// `None`: there is no file, or it is invalid.
     pub(crate) fn read(&self) -> Option<Position> {
-        if fs::metadata(&self.0).ok()?.len() > MOST_BYTES {
+        if fs::metadata(&self.0).ok()?.len() > MAX_BYTES {
             return None;
         }
         Position::parse(&fs::read_to_string(&self.0).ok()?)
@@ -55,7 +56,7 @@ impl PositionFile {
     }
 }
 
-const MOST_BYTES: u64 = 512;
+const MAX_BYTES: u64 = 512;
 
 #[cfg(test)]
 mod tests {

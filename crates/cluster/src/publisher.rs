@@ -1,4 +1,4 @@
-//! Publishes the purges of this node, and finds out when they are final.
+//! Publishes the purges of this node, and determines when all members have applied them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::engine::{Engine, Session};
 use crate::error::EngineError;
-use crate::inbox::{Outgoing, Taken, bound};
+use crate::inbox::{Outgoing, ReceivedPurges, bound};
 use crate::lease::KEY_LIFETIME;
 use crate::members::{Members, Settled};
 use crate::message::{Message, RemotePurge};
@@ -26,7 +26,7 @@ struct Sent {
     outgoing: Outgoing,
 }
 
-/// Why a wait for purges ended.
+/// The result of waiting for purges.
 enum Wake {
     Stopped,
     Continue,
@@ -37,7 +37,7 @@ pub(crate) struct Publisher {
     shared: Arc<Shared>,
     unsent: VecDeque<Outgoing>,
     sent: VecDeque<Sent>,
-    /// Purges that were sent lately: published again if the engine may have lost them.
+    /// Purges that were sent recently. They are published again if the engine may have lost them.
     recent: VecDeque<(Instant, RemotePurge)>,
     newest: Option<StreamId>,
     sequence: u64,
@@ -45,9 +45,9 @@ pub(crate) struct Publisher {
     /// Whether the engine has lost data since `recent` was published.
     has_lost: bool,
     outbox: Outbox,
-    /// The newest entry of the stream that the outbox has too.
-    kept_until: Option<StreamId>,
-    /// Before the next look at the members.
+    /// The newest entry of the stream that is also in the outbox.
+    outbox_until: Option<StreamId>,
+    /// The pause before the next check of the members.
     poll: Duration,
 }
 
@@ -60,7 +60,9 @@ impl Publisher {
         let now = Instant::now();
         let left = outbox.read().into_iter();
         let unsent: VecDeque<Outgoing> = left
-            .map(|content| Outgoing::again(content, now, true, BegunPurge::new(&shared.own)))
+            .map(|content| {
+                Outgoing::without_waiter(content, now, true, BegunPurge::new(&shared.own))
+            })
             .collect();
         shared.status().unsent = unsent.len();
         Self {
@@ -73,7 +75,7 @@ impl Publisher {
             members: Members::new(shared.member.clone(), absence),
             has_lost: false,
             outbox,
-            kept_until: None,
+            outbox_until: None,
             poll: FIRST_POLL,
             shared,
         }
@@ -87,7 +89,7 @@ impl Publisher {
                 break;
             };
             let why: Arc<str> = format!("the cluster's engine cannot be used: {error}").into();
-            self.give_back(&why);
+            self.fail_waiters(&why);
             pause = if began.elapsed() > LONGEST_PAUSE {
                 FIRST_PAUSE
             } else {
@@ -97,16 +99,16 @@ impl Publisher {
                 break;
             }
         }
-        self.give_back(&"the server ends".into());
+        self.fail_waiters(&"the server ends".into());
     }
 
-    /// Over one connection, until it fails or the node ends.
+    /// Uses one connection until it fails or the node ends.
     fn publish(&mut self) -> Result<(), EngineError> {
         let mut session = self.engine.connect(REPLY_TIMEOUT)?;
         self.has_lost |= self.members.note_identity(&session.identity);
         session.begin_stream()?;
         // A purge that is appended before the epoch is known could be lost unnoticed.
-        self.look(&mut session)?;
+        self.check_members(&mut session)?;
         let is_lost = match self.newest {
             Some(newest) => self.has_lost || !session.has(newest)?,
             None => false,
@@ -128,19 +130,23 @@ impl Publisher {
         }
     }
 
-    /// The engine may have lost the last writes.
+    /// Queues the recent purges again, because the engine may have lost the last writes.
     fn publish_recent_again(&mut self) {
-        let is_kept = !self.outbox.is_empty();
+        let is_in_outbox = !self.outbox.is_empty();
         for (since, content) in std::mem::take(&mut self.recent) {
             if since.elapsed() < RECENT {
                 let begun = BegunPurge::new(&self.shared.own);
-                self.unsent
-                    .push_back(Outgoing::again(content, since, is_kept, begun));
+                self.unsent.push_back(Outgoing::without_waiter(
+                    content,
+                    since,
+                    is_in_outbox,
+                    begun,
+                ));
             }
         }
     }
 
-    /// Takes what waits. With nothing to do it waits for some time.
+    /// Receives queued purges. If there is nothing to do, waits for some time.
     fn receive(&mut self) -> Wake {
         let is_idle = self.unsent.is_empty() && self.sent.is_empty();
         self.take(if is_idle { IDLE } else { Duration::ZERO })
@@ -148,19 +154,19 @@ impl Publisher {
 
     fn take(&mut self, wait: Duration) -> Wake {
         let (queue, wake) = match self.shared.inbox.take(wait) {
-            Taken::Purges(queue) => (queue, Wake::Continue),
-            Taken::Stopped(queue) => (queue, Wake::Stopped),
+            ReceivedPurges::Purges(queue) => (queue, Wake::Continue),
+            ReceivedPurges::Stopped(queue) => (queue, Wake::Stopped),
         };
         self.unsent.extend(queue);
         drop(bound(&mut self.unsent));
         wake
     }
 
-    /// Appends unsent purges, some at a time. If it fails they stay unsent, and may be in the stream twice.
+    /// Appends unsent purges in batches. After a failure they remain unsent, and may be in the stream twice.
     fn send(&mut self, session: &mut Session) -> Result<(), EngineError> {
         while !self.unsent.is_empty() {
             self.poll = first_poll(self.members.shown.len());
-            let count = self.unsent.len().min(MOST_AT_A_TIME);
+            let count = self.unsent.len().min(MAX_AT_A_TIME);
             let first = self.sequence + 1;
             let messages: Vec<Message> = (first..)
                 .zip(self.unsent.iter().take(count))
@@ -179,8 +185,8 @@ impl Publisher {
                 self.newest = Some(id);
                 self.shared.own.appended(id);
                 outgoing.settle();
-                if outgoing.is_kept {
-                    self.kept_until = Some(id);
+                if outgoing.is_in_outbox {
+                    self.outbox_until = Some(id);
                 }
                 self.recent
                     .push_back((Instant::now(), outgoing.content.clone()));
@@ -191,7 +197,7 @@ impl Publisher {
                 });
             }
         }
-        while self.recent.len() > MOST_RECENT
+        while self.recent.len() > MAX_RECENT
             || self
                 .recent
                 .front()
@@ -203,23 +209,23 @@ impl Publisher {
         Ok(())
     }
 
-    /// Up to where all members are.
+    /// The entry up to which all members have applied the stream.
     ///
     /// # Errors
     /// The engine has lost data.
-    fn look(&mut self, session: &mut Session) -> Result<Settled, EngineError> {
+    fn check_members(&mut self, session: &mut Session) -> Result<Settled, EngineError> {
         let progress = session.progress(&self.members.known())?;
         let noted = self.members.note(progress);
         self.has_lost |= noted.is_err();
         noted
     }
 
-    /// Tells the publishers of purges that are final. Entries are settled in their order.
+    /// Replies to the publishers of final purges, in the order of the entries.
     fn settle(&mut self, session: &mut Session) -> Result<(), EngineError> {
-        let settled = self.look(session)?;
+        let settled = self.check_members(session)?;
         self.shared.status().members.clone_from(&self.members.shown);
         let confirmed = session.confirmed(Instant::now())?;
-        // A member that is absent here may renew its lease at another primary, unless this one was confirmed since.
+        // A member that is absent here may renew its lease at another primary, unless this primary was confirmed since.
         let relies_on_absence = self.members.relies_on_absence;
         let is_confirmed =
             |sent: &Sent| !relies_on_absence || confirmed.is_some_and(|at| at >= sent.appended);
@@ -230,7 +236,7 @@ impl Publisher {
             } else if sent.outgoing.since.elapsed() <= LONGEST_WAIT {
                 break;
             } else {
-                PurgeReach::Local(late(&settled, is_confirmed(sent)))
+                PurgeReach::Local(why_late(&settled, is_confirmed(sent)))
             };
             is_changed = true;
             let Some(sent) = self.sent.pop_front() else {
@@ -253,21 +259,21 @@ impl Publisher {
         Ok(())
     }
 
-    /// Empties the outbox when all members have its contents.
+    /// Empties the outbox when all members have applied its contents.
     fn clear_outbox(&mut self, settled: &Settled, is_confirmed: bool) {
-        let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_kept);
-        let is_final = self.kept_until.is_some_and(|id| settled.covers(id));
+        let is_sent = !self.unsent.iter().any(|outgoing| outgoing.is_in_outbox);
+        let is_final = self.outbox_until.is_some_and(|id| settled.covers(id));
         if !self.outbox.is_empty() && is_confirmed && is_sent && is_final {
             self.outbox.clear();
-            self.kept_until = None;
+            self.outbox_until = None;
         }
     }
 
     fn keep_sent(&mut self, sent: &Sent) {
-        if !sent.outgoing.is_kept {
+        if !sent.outgoing.is_in_outbox {
             self.outbox.keep(std::iter::once(&sent.outgoing.content));
         }
-        self.kept_until = self.kept_until.max(Some(sent.id));
+        self.outbox_until = self.outbox_until.max(Some(sent.id));
     }
 
     fn reply(&self, reply: Option<oneshot::Sender<PurgeReach>>, reach: PurgeReach) {
@@ -277,29 +283,29 @@ impl Publisher {
             PurgeReach::Local(_) => &self.shared.local_only,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        // The waiter may be gone.
+        // The waiter may have left.
         let _ = reply.send(reach);
     }
 
-    /// Tells all waiters that their purges are in effect on this node only. Purges that were sent count as unsent: they may be
-    /// lost.
-    fn give_back(&mut self, why: &Arc<str>) {
+    /// Replies to all waiters that their purges are in effect on this node only. Purges that were sent count as unsent, because
+    /// they may be lost.
+    fn fail_waiters(&mut self, why: &Arc<str>) {
         let sent = std::mem::take(&mut self.sent);
-        let fresh = sent.iter().filter(|sent| !sent.outgoing.is_kept);
+        let fresh = sent.iter().filter(|sent| !sent.outgoing.is_in_outbox);
         self.outbox.keep(fresh.map(|sent| &sent.outgoing.content));
         for Sent { id, outgoing, .. } in sent {
-            self.kept_until = self.kept_until.max(Some(id));
+            self.outbox_until = self.outbox_until.max(Some(id));
             self.reply(outgoing.reply, PurgeReach::Local(Arc::clone(why)));
         }
         self.settle_unsent(why);
     }
 
     fn settle_unsent(&mut self, why: &Arc<str>) {
-        let fresh = self.unsent.iter().filter(|outgoing| !outgoing.is_kept);
+        let fresh = self.unsent.iter().filter(|outgoing| !outgoing.is_in_outbox);
         self.outbox.keep(fresh.map(|outgoing| &outgoing.content));
         for at in 0..self.unsent.len() {
             let reply = self.unsent.get_mut(at).and_then(|outgoing| {
-                outgoing.is_kept = true;
+                outgoing.is_in_outbox = true;
                 outgoing.reply.take()
             });
             self.reply(reply, PurgeReach::Local(Arc::clone(why)));
@@ -320,14 +326,14 @@ impl Publisher {
     }
 }
 
-/// The wait before the first look: a look costs the engine as much as there are members.
+/// The pause before the first check. A check costs the engine time proportional to the number of members.
 fn first_poll(members: usize) -> Duration {
     let members = u32::try_from(members).unwrap_or(u32::MAX);
     FIRST_POLL.max(POLL_OF_A_MEMBER.saturating_mul(members))
 }
 
 /// Why a purge is not final in time.
-fn late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
+fn why_late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
     match settled {
         Settled::Until(_, who) if is_confirmed => {
             format!("node `{who}` has not applied it yet").into()
@@ -336,41 +342,41 @@ fn late(settled: &Settled, is_confirmed: bool) -> Arc<str> {
     }
 }
 
-/// With sentinels, an absent key proves nothing for so long after a failover. A sentinel that voted for it may confirm the
-/// former primary until it learns of the new one: sentinels announce it every 2 s.
+/// The time after a failover during which, with sentinels, an absent key proves nothing. A sentinel that voted for the failover
+/// may confirm the former primary until it learns of the new one; sentinels announce it every 2 s.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
-/// For each reply: publishers get an answer after [`LONGEST_WAIT`] at the latest, which is more than a new connection takes.
+/// The timeout of each reply. Publishers get a reply after at most [`LONGEST_WAIT`], which is longer than connecting again takes.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Between two looks at the members' keys: most have applied a purge at once, and one that is away takes seconds.
+/// The pause between two checks of the members' keys. Most members apply a purge immediately; an absent one takes seconds.
 const FIRST_POLL: Duration = Duration::from_micros(300);
 const LONGEST_POLL: Duration = Duration::from_millis(10);
 
-/// With 100 members, a look takes the engine 125 us.
+/// The pause per member. With 100 members, a check takes the engine 125 us.
 const POLL_OF_A_MEMBER: Duration = Duration::from_micros(30);
 
-/// Without purges, members are looked at so often.
+/// The interval of checking the members if there are no purges.
 const IDLE: Duration = Duration::from_millis(500);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long ago a purge may have been lost with its engine.
+/// The maximum age of a purge that may have been lost with its engine.
 const RECENT: Duration = Duration::from_secs(600);
 
-/// Purges that can be published again, of 100 bytes or so.
-const MOST_RECENT: usize = 10_000;
+/// The maximum number of purges that can be published again, of about 100 bytes each.
+const MAX_RECENT: usize = 10_000;
 
-/// Purges in one round trip.
-const MOST_AT_A_TIME: usize = 512;
+/// The maximum number of purges in one round trip.
+const MAX_AT_A_TIME: usize = 512;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn many_members_are_looked_at_less_often() {
+    fn many_members_are_checked_less_often() {
         let microseconds = |members| first_poll(members).as_micros();
         assert_eq!([0, 2, 10].map(microseconds), [300; 3]);
         assert_eq!([20, 100].map(microseconds), [600, 3000]);

@@ -1,27 +1,27 @@
-//! How far a purge got, and the wait for it.
+//! The reach of a purge, and the wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// How far a purge got.
+/// The reach of a purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeReach {
-    /// No node can answer with the old pages any more.
+    /// No node can send the old pages any more.
     Cluster,
-    /// It holds on this node. The others get it when they can; why they have not.
+    /// The purge is in effect on this node. The other nodes apply it later; the text tells why they have not.
     Local(Arc<str>),
 }
 
-/// What tells how far a purge got.
+/// The future reach of a purge.
 #[derive(Debug)]
 pub struct PendingReach(Pending);
 
 #[derive(Debug)]
 enum Pending {
     Waits(oneshot::Receiver<PurgeReach>),
-    /// It is known.
+    /// The reach is known.
     Is(PurgeReach),
 }
 
@@ -30,13 +30,13 @@ impl PendingReach {
         Self(Pending::Waits(receiver))
     }
 
-    /// Of a purge that another process of this node publishes.
+    /// The reach of a purge that another process of this node publishes.
     pub fn handed_over() -> Self {
         let why = "another process of this node takes over, and tells the other nodes";
         Self(Pending::Is(PurgeReach::Local(why.into())))
     }
 
-    /// Waits for `LONGEST_WAIT` at most, whatever the engine does. Cancel-safe.
+    /// Waits at most `LONGEST_WAIT`, whatever the engine does. Cancel-safe.
     pub async fn reach(self) -> PurgeReach {
         let receiver = match self.0 {
             Pending::Waits(receiver) => receiver,
@@ -53,5 +53,5 @@ impl PendingReach {
     }
 }
 
-/// How long a publisher is kept waiting for the members.
+/// The maximum time that a publisher waits for the members.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);

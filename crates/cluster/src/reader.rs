@@ -16,20 +16,20 @@ use crate::position::{Position, PositionFile};
 use crate::shared::{NotePoint, PurgeSink, Shared};
 use crate::stream_id::StreamId;
 
-/// Reads the stream for as long as the node runs.
+/// Reads the stream while the node runs.
 pub(crate) struct Reader {
     engine: Engine,
     shared: Arc<Shared>,
     sink: Arc<dyn PurgeSink>,
     file: Option<PositionFile>,
     tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
-    /// The entry that was applied last, and in which engine.
+    /// The entry that was applied last, and its engine.
     position: Option<Position>,
     epoch: Option<String>,
-    /// To be noted when the lease has begun: the purges that the node knew before it read on, and the entry that those of other nodes
-    /// came with or before.
+    /// To be recorded when the lease has begun: the purges that the node knew before it continued reading, and an entry such
+    /// that all purges of other nodes among them are in the stream up to it.
     known: Option<(StreamId, NotePoint)>,
-    /// The newest sequence number of each run of a node.
+    /// The latest sequence number of each run of a node.
     sequences: HashMap<String, u64>,
     written: Instant,
 }
@@ -43,7 +43,7 @@ impl Reader {
         tick_at: Box<dyn Fn(Instant) -> Tick + Send>,
         inherited: Option<Position>,
     ) -> Self {
-        // The position that another process of this node has applied is not older than the one it has written.
+        // The position of another process of this node is not older than the one in the file.
         let position = inherited.or_else(|| file.as_ref().and_then(PositionFile::read));
         shared.set_position(position.as_ref());
         Self {
@@ -75,7 +75,7 @@ impl Reader {
         }
     }
 
-    /// One connection, until it fails or the node ends.
+    /// Uses one connection until it fails or the node ends.
     fn follow(&mut self) -> Result<(), EngineError> {
         let mut session = self.engine.connect(REPLY_TIMEOUT)?;
         session.begin_stream()?;
@@ -104,8 +104,9 @@ impl Reader {
             .map_or(StreamId::START, |position| position.last)
     }
 
-    /// Where to read on. Purges that can be missing are made up for by purging everything. What this returns: the entry to read on after,
-    /// if all purges of other nodes that this node knows came with it or before, in this history of the engine's data.
+    /// Determines the position from which to read. Purges everything if purges may be missing. Returns the entry after which
+    /// reading continues, if all purges of other nodes that this node knows are in the stream up to that entry, in this history
+    /// of the engine's data.
     fn find_position(
         &mut self,
         session: &mut Session,
@@ -114,10 +115,10 @@ impl Reader {
         let engine = session.identity.word();
         let Some(position) = &self.position else {
             let has_pages = self.sink.has_earlier_pages();
-            // A node that knows no purge reads the newest ones: it can use pages that were shared before some of them.
+            // A node without purges reads the newest ones, so that it can use pages that were shared before some of them.
             let is_new = !has_pages && !self.sink.has_earlier_purges();
             let last = if is_new {
-                session.oldest_of_newest(MOST_EARLIER)?
+                session.oldest_of_newest(MAX_EARLIER)?
             } else {
                 session.newest()?
             };
@@ -135,12 +136,12 @@ impl Reader {
         let loss = if is_same && is_same_epoch {
             PurgeLoss::Unnoticed
         } else {
-            // Publishers start to count again, or publish again what is missing.
+            // Publishers restart their numbering, or publish missing purges again.
             self.sequences.clear();
             PurgeLoss::Noticed
         };
         let (last, had_lease) = (position.last, self.has_lease());
-        // A node with a lease has applied every acknowledged purge, and the others are published again.
+        // A node with a lease has applied every acknowledged purge. All other purges are published again.
         if is_there && (is_same || had_lease) {
             self.position = Some(Position { engine, last });
             return Ok(Some(last).filter(|last| is_same && *last != StreamId::START));
@@ -158,7 +159,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Applies the purges that came while the node was away, before the lease begins.
+    /// Applies the purges that were published while the node was disconnected, before the lease begins.
     fn catch_up(&mut self, session: &mut Session) -> Result<(), EngineError> {
         loop {
             let before = self.last();
@@ -172,7 +173,7 @@ impl Reader {
         }
     }
 
-    /// Applies entries in their order. False: there were none.
+    /// Applies entries in order. Returns false if there were none.
     fn apply(&mut self, entries: Vec<StreamEntry>) -> bool {
         let Some(newest) = entries.last().map(|entry| entry.id) else {
             return false;
@@ -188,12 +189,12 @@ impl Reader {
                     "entries are missing within the stream",
                 );
             }
-            // This node has applied its own.
+            // This node has already applied its own purges.
             if message.node != self.shared.incarnation {
                 purges.push(message.content);
             }
         }
-        if self.sequences.len() > MOST_RUNS {
+        if self.sequences.len() > MAX_RUNS {
             self.sequences.clear();
         }
         let count = u64::try_from(purges.len()).unwrap_or(u64::MAX);
@@ -206,11 +207,11 @@ impl Reader {
         true
     }
 
-    /// Reports how far the node is, and extends the lease. The stream must have been read to its end once: purges of an
-    /// earlier run may be anywhere in it. `before`: the entry that was applied last before the newest entries were read. As
-    /// long as the stream has that entry, they follow it without a gap.
+    /// Writes the node's progress and extends the lease. The stream must have been read to its end once, because purges of an
+    /// earlier run may be anywhere in it. `before`: the last entry that was applied before the newest entries were read. As
+    /// long as the stream contains that entry, the newest entries follow it without a gap.
     fn renew(&mut self, session: &mut Session, before: StreamId) -> Result<(), EngineError> {
-        // In this order, and before the epoch is read: the recorded facts were then true of this epoch.
+        // In this order, and before the epoch is read, so that the recorded facts belong to this epoch.
         let note = self.sink.numbers();
         let own = self.shared.own.newest(&session.identity.word());
         let sent = Instant::now();
@@ -233,7 +234,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reports which entries are in the stream, and which purges of this node are.
+    /// Records which entries are in the stream, and whether the purges of this node are.
     fn note_point(&mut self, session: &Session, note: NotePoint, own: Option<StreamId>) {
         let epoch = self.epoch.as_deref().unwrap_or_default();
         let data: Arc<str> = format!("{}/{epoch}", session.identity.word()).into();
@@ -245,7 +246,8 @@ impl Reader {
                 applied: None,
             });
         }
-        // The numbers were read when all up to the last entry had one: own purges get theirs before they are in the stream.
+        // The numbers were read when all entries up to the last one had a number. This node's purges get their numbers before
+        // they are in the stream.
         note(&NotedPoints {
             published: own.map(|own| StreamPoint::new(&data, self.last().max(own))),
             applied: Some(StreamPoint::new(&data, self.last())),
@@ -269,9 +271,10 @@ impl Reader {
         self.shared.lease.holds((self.tick_at)(Instant::now()))
     }
 
-    /// Purges may be missing. Of a loss that publishers notice, none is acknowledged while the lease holds, and all are published again:
-    /// old pages may be used once more. Otherwise this node's next renewal may acknowledge them. What the stream still has is applied
-    /// again from its start: an entry that was not read yet may be a hard purge.
+    /// Handles possibly missing purges. If publishers notice the loss, no missing purge is acknowledged while the lease is
+    /// valid, and all are published again, so old pages may be sent once more. Otherwise this node's next renewal may
+    /// acknowledge them. The caller applies the remaining entries of the stream again from its start, because an unread entry
+    /// may be a hard purge.
     fn gap(&self, loss: PurgeLoss, why: &'static str) {
         self.shared.gaps.fetch_add(1, Ordering::Relaxed);
         let strength = if loss == PurgeLoss::Noticed && self.has_lease() {
@@ -282,7 +285,7 @@ impl Reader {
         self.purge_everything(strength, why);
     }
 
-    /// The stream has lost entries: it is read from its start.
+    /// Handles a stream that has lost entries: it is read from its start.
     fn lost(&mut self, loss: PurgeLoss) -> EngineError {
         self.gap(loss, "the cluster's engine has lost data");
         if let Some(position) = &mut self.position {
@@ -322,29 +325,29 @@ impl Reader {
     }
 }
 
-/// Whether the publishers of purges notice that these are lost.
+/// Whether the publishers of lost purges notice the loss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PurgeLoss {
-    /// The engine or the epoch is another one.
+    /// The engine or the epoch has changed.
     Noticed,
     /// Entries are missing.
     Unnoticed,
 }
 
-/// For each reply: more than [`WAIT`].
+/// The timeout of each reply. Must exceed [`WAIT`].
 const REPLY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long one read waits: the lease is renewed at least so often.
+/// The maximum wait of one read. The lease is renewed at least this often.
 const WAIT: Duration = Duration::from_millis(500);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The position may be older than the last applied entry.
+/// The interval of writing the position. The file may be older than the last applied entry.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// Purges that a node reads which knows none.
-const MOST_EARLIER: usize = 1000;
+/// The number of purges that a node without purges reads.
+const MAX_EARLIER: usize = 1000;
 
-/// Runs of nodes whose sequence numbers are known.
-const MOST_RUNS: usize = 10_000;
+/// The maximum number of runs whose sequence numbers are stored.
+const MAX_RUNS: usize = 10_000;

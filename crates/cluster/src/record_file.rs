@@ -1,7 +1,7 @@
-//! A file to which waiting purges are appended, readable after a crash up to its last whole record.
+//! A file to which waiting purges are appended. After a crash it is readable up to the last complete record.
 //!
-//! The owner of the file defines what a record is. A record behind a partial one would not be found again, so the partial
-//! one is cut off before the next append: after a failed write, and when the owner says where the last whole record ends.
+//! The owner of the file defines the format of a record. A record after a partial one would not be found, so a partial record is
+//! removed before the next append: after a failed write, and when the owner reports the end of the last complete record.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 pub struct RecordFile {
     path: PathBuf,
     file: Option<File>,
-    /// Of its whole records.
+    /// The size of the complete records.
     bytes: usize,
-    /// Whether there may be a part of a record behind them.
+    /// Whether a partial record may follow them.
     is_torn: bool,
 }
 
 impl RecordFile {
-    /// Touches nothing.
+    /// A file. Does not access the disk.
     pub const fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -28,41 +28,41 @@ impl RecordFile {
         }
     }
 
-    /// Its path.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether nothing is in it, as far as this process has read and written.
+    /// Whether the file is empty, as far as this process has read and written it.
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Whether so many more bytes fit into it.
+    /// Whether the file has space for this number of bytes.
     pub const fn has_room_for(&self, bytes: usize) -> bool {
-        self.bytes + bytes <= MOST_BYTES
+        self.bytes + bytes <= MAX_BYTES
     }
 
-    /// All of it; empty if there is no file.
+    /// Reads the whole file; empty if there is no file.
     pub fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(bytes),
             opened => opened?,
         };
-        let most = u64::try_from(MOST_BYTES * 2).unwrap_or(u64::MAX);
+        let most = u64::try_from(MAX_BYTES * 2).unwrap_or(u64::MAX);
         file.take(most).read_to_end(&mut bytes)?;
         self.bytes = bytes.len();
         Ok(bytes)
     }
 
-    /// Records that only so many of the bytes read are whole records. The rest is cut off before anything is appended.
+    /// Records the size of the complete records. The rest is removed before anything is appended.
     pub const fn keep_whole(&mut self, bytes: usize) {
         self.is_torn = self.is_torn || bytes < self.bytes;
         self.bytes = bytes;
     }
 
-    /// Appends records, and waits until they are on the disk.
+    /// Appends records and waits until they are on the disk.
     pub fn append(&mut self, records: &[u8]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -84,7 +84,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Puts these records in the place of all that is in the file.
+    /// Replaces the contents of the file.
     pub fn replace(&mut self, records: &[u8]) -> io::Result<()> {
         make_folder(&self.path)?;
         let new = self.path.with_extension("new");
@@ -98,7 +98,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Removes the file, if there is one.
+    /// Removes the file, if it exists.
     pub fn remove(&mut self) -> io::Result<()> {
         self.file = None;
         self.bytes = 0;
@@ -114,15 +114,15 @@ fn make_folder(file: &Path) -> io::Result<()> {
     file.parent().map_or(Ok(()), fs::create_dir_all)
 }
 
-/// More is for the owner to replace by less.
-const MOST_BYTES: usize = 4 << 20;
+/// The maximum size in bytes. The owner must replace the contents by less.
+const MAX_BYTES: usize = 4 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_record_is_cut_off() {
+    fn a_partial_record_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("below").join("records");
         let open = || RecordFile::new(path.clone());

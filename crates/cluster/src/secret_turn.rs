@@ -1,6 +1,6 @@
-//! The turn of a node to create a secret for all nodes: no other node creates the same one meanwhile.
+//! The lock for creating a secret for all nodes: no other node creates the same secret at that time.
 //!
-//! It ends by itself if the node dies. If the engine forgets it, another node may try too; nothing worse happens.
+//! It expires if the node dies. If the engine loses it, another node may try, too, which does no harm.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::engine_link::EngineLink;
 use crate::error::EngineAway;
 use crate::page_value::milliseconds;
 
-/// See the module. It expires soon after it was dropped.
+/// The lock; see the module. It expires soon after it was dropped.
 pub struct SecretTurn {
     link: Arc<EngineLink>,
     turn: String,
@@ -23,7 +23,7 @@ pub struct SecretTurn {
 }
 
 impl SecretTurn {
-    /// `None`: another node has the turn.
+    /// Acquires the lock; `None`: another node has it.
     pub(crate) async fn take(
         link: &Arc<EngineLink>,
         turn: String,
@@ -33,7 +33,7 @@ impl SecretTurn {
         let mut command = cmd("EVAL");
         command.arg(TAKE).arg(1).arg(&turn);
         command.arg(&word).arg(milliseconds(LIFETIME));
-        let is_taken: bool = link.ask(&command).await.ok_or(EngineAway)?;
+        let is_taken: bool = link.query(&command).await.ok_or(EngineAway)?;
         Ok(is_taken.then(|| Self {
             link: Arc::clone(link),
             turn,
@@ -42,7 +42,7 @@ impl SecretTurn {
         }))
     }
 
-    /// Does the work, and keeps the turn meanwhile.
+    /// Runs `work` and keeps the lock in the meantime.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -53,31 +53,31 @@ impl SecretTurn {
         }
     }
 
-    /// The work has failed: how often in a row, on all nodes; `None`: the engine does not reply.
+    /// Counts a failure. Returns the number of failures in a row on all nodes; `None`: the engine does not reply.
     pub async fn count_failure(&self) -> Option<u32> {
         let mut command = cmd("EVAL");
         command.arg(COUNT).arg(1).arg(&self.failures);
         command.arg(FAILURES_LIFETIME.as_secs());
-        self.link.ask(&command).await
+        self.link.query(&command).await
     }
 
-    /// Lets no node have the turn for so long.
+    /// Keeps the lock for a time, during which no node can acquire it.
     pub async fn keep_for(&self, pause: Duration) {
         let mut command = cmd("EVAL");
         command.arg(KEEP).arg(1).arg(&self.turn);
         command.arg(&self.word).arg(milliseconds(pause).max(1));
-        let _: Option<i64> = self.link.ask(&command).await;
+        let _: Option<i64> = self.link.query(&command).await;
     }
 
-    /// The work is done.
+    /// Resets the failures and releases the lock.
     pub async fn succeeded(self) {
         let mut command = cmd("DEL");
         command.arg(&self.failures);
-        let _: Option<i64> = self.link.ask(&command).await;
+        let _: Option<i64> = self.link.query(&command).await;
         self.give_back().await;
     }
 
-    /// Another node may have the turn.
+    /// Releases the lock.
     pub async fn give_back(self) {
         let mut command = cmd("EVAL");
         command
@@ -85,31 +85,31 @@ impl SecretTurn {
             .arg(1)
             .arg(&self.turn)
             .arg(&self.word);
-        let _: Option<i64> = self.link.ask(&command).await;
+        let _: Option<i64> = self.link.query(&command).await;
     }
 }
 
-/// `KEYS`: the turn. `ARGV`: its word, milliseconds.
+/// `KEYS`: the lock. `ARGV`: its word, milliseconds.
 const TAKE: &str = "\
 return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) and 1 or 0";
 
-/// `KEYS`: the turn. `ARGV`: its word, milliseconds.
+/// `KEYS`: the lock. `ARGV`: its word, milliseconds.
 const KEEP: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return 0";
 
-/// `KEYS`: the turn. `ARGV`: its word.
+/// `KEYS`: the lock. `ARGV`: its word.
 const GIVE_BACK: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0";
 
-/// `KEYS`: how often it has failed. `ARGV`: seconds.
+/// `KEYS`: the failures. `ARGV`: seconds.
 const COUNT: &str = "\
 local count = redis.call('INCR', KEYS[1])
 redis.call('EXPIRE', KEYS[1], ARGV[1])
 return count";
 
-/// A node that has died has the turn for so long.
+/// The time after which the lock of a dead node expires.
 const LIFETIME: Duration = Duration::from_secs(30);
 
 /// Longer than the longest pause after a failure.

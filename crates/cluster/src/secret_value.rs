@@ -1,23 +1,23 @@
-//! A secret as the engine has it: encrypted, authenticated with its name, and valid for a time.
+//! The format of a secret in the engine: encrypted, authenticated with its name, and valid for a time.
 //!
 //! ```text
 //!   1  version
-//!   8  until when it is valid, in seconds since 1970, little-endian
+//!   8  end of validity in seconds since 1970, little-endian
 //!  12  nonce
 //!      AES-256-GCM of the secret
-//!  16  tag: of the secret, of the version, the time, and of kind and name, each with its length
+//!  16  tag: of the secret, the version, the time, and kind and name, each with its length
 //! ```
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cluster_key::ClusterKey;
 
-/// What a secret is called among the nodes.
+/// The name of a secret for all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretName<'n> {
-    /// Its kind.
+    /// The kind of the secret.
     pub kind: &'n str,
-    /// Which of its kind.
+    /// The name within its kind.
     pub name: &'n str,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn seal(
     Some(value)
 }
 
-/// The secret. `None`: no node of this version has stored it under this name, or it is not valid any more.
+/// The decrypted secret. `None`: no node of this version has stored it under this name, or it has expired.
 pub(crate) fn open(
     key: &ClusterKey,
     name: SecretName<'_>,
@@ -64,7 +64,7 @@ fn head(seconds: u64) -> [u8; HEAD] {
     head
 }
 
-/// What is authenticated besides the secret.
+/// The data that is authenticated in addition to the secret.
 fn context(head: [u8; HEAD], name: SecretName<'_>) -> Option<Vec<u8>> {
     let mut context = head.to_vec();
     for part in [name.kind, name.name] {
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_another_version_is_none() {
+    fn a_value_of_another_version_is_rejected() {
         let mut head = head(100);
         head[0] = VERSION + 1;
         let mut value = head.to_vec();
@@ -131,7 +131,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn any_change_is_noticed(secret: Vec<u8>, at_byte: usize, bit in 0_u8..8, length: usize) {
+        fn any_change_is_detected(secret: Vec<u8>, at_byte: usize, bit in 0_u8..8, length: usize) {
             let value = sealed(&secret);
             let mut changed = value.clone();
             changed[at_byte % value.len()] ^= 1 << bit;
@@ -142,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn foreign_bytes_are_no_secret(mut bytes: Vec<u8>) {
+        fn arbitrary_bytes_are_rejected(mut bytes: Vec<u8>) {
             prop_assert_eq!(open(&key(), NAME, at(0), &bytes), None);
             if let Some(first) = bytes.first_mut() {
                 *first = VERSION;

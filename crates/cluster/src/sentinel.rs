@@ -1,8 +1,8 @@
-//! Finds the primary by Sentinel, and watches whether it still is the primary.
+//! Finds the primary through Sentinel, and checks whether it still is the primary.
 //!
-//! A primary that is cut off from its sentinels goes on accepting writes while they promote a replica. So a node does not only
-//! ask where the primary is: it renews its lease, and believes that a member is absent, only while a majority of the sentinels
-//! confirms the primary that it is connected to. A failover needs a majority too, so the two have a sentinel in common.
+//! A primary that is disconnected from its sentinels continues to accept writes while they promote a replica. So a node renews its
+//! lease, and relies on the absence of a member, only while a majority of the sentinels confirms the primary to which it is
+//! connected. A failover needs a majority, too, so the two majorities have a sentinel in common.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ pub(crate) struct Sentinels {
 
 struct SentinelConfig {
     nodes: Vec<ConnectionInfo>,
-    /// The name under which they watch the primary.
+    /// The name under which they monitor the primary.
     primary: String,
-    /// The scheme of the primary's own address.
+    /// The scheme of the primary's address.
     scheme: &'static str,
     password_file: Option<PathBuf>,
 }
@@ -37,26 +37,26 @@ struct Last {
     error: Option<String>,
 }
 
-/// What a majority of the sentinels said.
+/// The primary that a majority of the sentinels confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Agreement {
     /// `host:port` of the primary.
     pub(crate) primary: String,
-    /// A moment before the first of them was asked.
+    /// A time before the first of them was queried.
     pub(crate) asked: Instant,
 }
 
-/// What one sentinel knows of the primary.
+/// The report of one sentinel about the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentinelReport {
     primary: String,
-    /// Whether it can be reached, and is not being replaced.
-    is_well: bool,
+    /// Whether the primary is reachable, and is not being replaced.
+    is_healthy: bool,
     other_sentinels: usize,
 }
 
 impl Sentinels {
-    /// `None`: the address does not name sentinels.
+    /// Parses an address; `None`: it does not name sentinels.
     pub(crate) fn parse(
         address: &str,
         password_file: Option<&PathBuf>,
@@ -88,7 +88,7 @@ impl Sentinels {
         }))
     }
 
-    /// The primary of the last agreement that is not too old. The caller has to compare again after connecting.
+    /// The primary of the last agreement, if that is recent. The caller must compare again after connecting.
     pub(crate) fn primary(&self) -> Result<(String, ConnectionInfo), EngineError> {
         let last = self.last();
         let agreement = last.agreement.as_ref();
@@ -103,10 +103,10 @@ impl Sentinels {
         Ok((agreement.primary.clone(), address.into_connection_info()?))
     }
 
-    /// When the sentinels were asked that confirmed this primary last.
+    /// The time at which the sentinels were queried that confirmed this primary last.
     ///
     /// # Errors
-    /// Another one is the primary now.
+    /// Another engine is the primary now.
     pub(crate) fn confirmed(&self, primary: &str) -> Result<Option<Instant>, EngineError> {
         match &self.last().agreement {
             Some(agreement) if agreement.primary != primary => {
@@ -119,18 +119,18 @@ impl Sentinels {
         }
     }
 
-    /// Asks the sentinels repeatedly, until the node ends.
+    /// Queries the sentinels repeatedly, until the node ends.
     pub(crate) fn watch(&self, shared: &Shared) {
         let mut connections = self.connections();
         while !shared.is_stopped() {
-            self.ask(&mut connections);
+            self.query_all(&mut connections);
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Asks all of them once.
-    pub(crate) fn ask_once(&self) {
-        self.ask(&mut self.connections());
+    /// Queries all sentinels once.
+    pub(crate) fn query_once(&self) {
+        self.query_all(&mut self.connections());
     }
 
     fn connections(&self) -> Vec<SentinelConnection<'_>> {
@@ -145,7 +145,7 @@ impl Sentinels {
             .collect()
     }
 
-    fn ask(&self, connections: &mut [SentinelConnection<'_>]) {
+    fn query_all(&self, connections: &mut [SentinelConnection<'_>]) {
         let asked = Instant::now();
         let mut reports = Vec::with_capacity(connections.len());
         let mut errors = Vec::new();
@@ -164,7 +164,7 @@ impl Sentinels {
             });
             last.error = None;
         } else {
-            let well = reports.iter().filter(|report| report.is_well).count();
+            let well = reports.iter().filter(|report| report.is_healthy).count();
             last.error = Some(format!(
                 "{well} of {} sentinels confirm a primary of `{}`, which is no majority for one address{}",
                 connections.len(),
@@ -182,7 +182,7 @@ impl Sentinels {
     }
 }
 
-/// The primary that a majority confirms: of the sentinels that are listed, and of those that they know.
+/// The primary that a majority confirms: a majority of the configured sentinels, and of those that they report.
 fn agreed(reports: &[SentinelReport], listed: usize) -> Option<&str> {
     let known = reports
         .iter()
@@ -190,7 +190,7 @@ fn agreed(reports: &[SentinelReport], listed: usize) -> Option<&str> {
         .max();
     let majority = known.unwrap_or(0).max(listed) / 2 + 1;
     let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
-    for report in reports.iter().filter(|report| report.is_well) {
+    for report in reports.iter().filter(|report| report.is_healthy) {
         *votes.entry(&report.primary).or_default() += 1;
     }
     votes
@@ -213,7 +213,7 @@ impl SentinelConnection<'_> {
             self.connection = None;
         }
         match result {
-            // Most sentinels have no password of their own.
+            // Most sentinels have no password.
             Err(EngineError::Engine(error)) if is_refused(&error) && !self.wants_password => {
                 self.wants_password = true;
                 self.query()
@@ -265,13 +265,13 @@ fn report(fields: &HashMap<String, String>) -> Result<SentinelReport, EngineErro
     let others = fields.get("num-other-sentinels");
     Ok(SentinelReport {
         primary: format!("{host}:{port}"),
-        // `s_down`, `o_down`, `disconnected` and `failover_in_progress` would be listed beside it.
-        is_well: field("flags")? == "master",
+        // Otherwise `s_down`, `o_down`, `disconnected` or `failover_in_progress` are listed, too.
+        is_healthy: field("flags")? == "master",
         other_sentinels: others.and_then(|count| count.parse().ok()).unwrap_or(0),
     })
 }
 
-/// The default port. An IPv6 address is in brackets.
+/// Adds the default port. An IPv6 address is in brackets.
 fn with_port(host: &str) -> String {
     let behind = host.rsplit_once(']').map_or(host, |(_, behind)| behind);
     if behind.contains(':') {
@@ -281,7 +281,7 @@ fn with_port(host: &str) -> String {
     }
 }
 
-/// Addresses of sentinels, with the scheme of each and of the primary.
+/// The schemes of addresses of sentinels, with the scheme of each sentinel and of the primary.
 const SCHEMES: &[(&str, &str)] = &[
     ("redis+sentinel://", "redis"),
     ("rediss+sentinel://", "rediss"),
@@ -291,43 +291,46 @@ const SCHEMES: &[(&str, &str)] = &[
 
 const PORT: u16 = 26_379;
 
-/// Between two rounds. A lease lasts for 2 s after a round, so one may be missed.
+/// The pause between two rounds. A lease lasts for 2 s after a round, so one may be missed.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// For one sentinel to connect or reply. With half of five away, a round takes less than a lease.
+/// The timeout for one sentinel to connect or reply. If half of five do not reply, a round takes less than a lease.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// An older agreement does not suffice to connect.
+/// The maximum age of an agreement for connecting.
 const FRESH: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn says(primary: &str, is_well: bool, other_sentinels: usize) -> SentinelReport {
+    fn sentinel_report(primary: &str, is_healthy: bool, other_sentinels: usize) -> SentinelReport {
         SentinelReport {
             primary: primary.to_owned(),
-            is_well,
+            is_healthy,
             other_sentinels,
         }
     }
 
     #[test]
     fn a_majority_of_all_sentinels_confirms_a_primary() {
-        let (a, b) = (says("a:1", true, 2), says("b:1", true, 2));
-        let down = says("a:1", false, 2);
+        let (a, b) = (
+            sentinel_report("a:1", true, 2),
+            sentinel_report("b:1", true, 2),
+        );
+        let down = sentinel_report("a:1", false, 2);
         assert_eq!(agreed(&[a.clone(), a.clone()], 3), Some("a:1"));
         assert_eq!(agreed(&[a.clone(), b.clone(), a.clone()], 3), Some("a:1"));
         assert_eq!(agreed(&[a.clone(), b], 3), None);
         assert_eq!(agreed(&[a.clone(), down.clone(), down], 3), None);
         assert_eq!(agreed(&[], 3), None);
-        // One sentinel is listed, and knows two others.
+        // One sentinel is configured, and reports two others.
         assert_eq!(agreed(std::slice::from_ref(&a), 1), None);
-        assert_eq!(agreed(&[says("a:1", true, 0)], 1), Some("a:1"));
+        assert_eq!(agreed(&[sentinel_report("a:1", true, 0)], 1), Some("a:1"));
     }
 
     #[test]
-    fn addresses_of_sentinels() {
+    fn addresses_of_sentinels_are_parsed() {
         let parse = |address| Sentinels::parse(address, None);
         let found = parse("redis+sentinel://a,b:1,[::1]/main").unwrap().unwrap();
         assert_eq!(found.config.primary, "main");
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_primary_without_further_flags_is_well() {
+    fn only_a_primary_without_further_flags_is_healthy() {
         let fields = |flags: &str| {
             let pairs = [
                 ("ip", "10.0.0.1"),
@@ -353,7 +356,7 @@ mod tests {
             let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
             HashMap::from(pairs)
         };
-        let wanted = says("10.0.0.1:6379", true, 2);
+        let wanted = sentinel_report("10.0.0.1:6379", true, 2);
         assert_eq!(report(&fields("master")).unwrap(), wanted);
         for flags in [
             "s_down,master",
@@ -363,7 +366,7 @@ mod tests {
             "slave",
             "",
         ] {
-            assert!(!report(&fields(flags)).unwrap().is_well, "{flags}");
+            assert!(!report(&fields(flags)).unwrap().is_healthy, "{flags}");
         }
         assert!(report(&HashMap::new()).is_err());
     }

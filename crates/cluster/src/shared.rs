@@ -1,4 +1,4 @@
-//! What the threads of a node and its handles share.
+//! The state that the threads of a node and its handles share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,9 @@ use crate::point::NotedPoints;
 use crate::position::Position;
 use crate::status::ClusterStatus;
 
-/// What applies the purges of other nodes.
+/// Applies the purges of other nodes.
 pub trait PurgeSink: Send + Sync {
-    /// Applies purges in their order. They are in effect, and on the disk if there is one, when this returns.
+    /// Applies purges in order. When this returns, they are in effect, and on the disk if there is one.
     fn apply(&self, purges: &[RemotePurge]);
 
     /// Purges everything of all sites, because purges may be missing.
@@ -29,21 +29,20 @@ pub trait PurgeSink: Send + Sync {
     /// Whether purges of an earlier run are known.
     fn has_earlier_purges(&self) -> bool;
 
-    /// Reads the number of each site's newest purge. The returned function is called with the state of the stream at that
-    /// moment.
+    /// Reads the number of each site's newest purge. The returned function is called with the state of the stream at that time.
     fn numbers(&self) -> NotePoint;
 }
 
 /// Records the state of the stream while certain numbers are the newest.
 pub type NotePoint = Box<dyn FnOnce(&NotedPoints) + Send>;
 
-/// What all threads of a node share.
+/// The state that all threads of a node share.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) lease: Arc<Lease>,
-    /// The run of this node, which its messages name.
+    /// The run of this node, which its messages contain.
     pub(crate) incarnation: String,
-    /// As other nodes see it.
+    /// The name of this node among the members.
     pub(crate) member: String,
     pub(crate) serves_through_partitions: bool,
     pub(crate) is_stopped: AtomicBool,
@@ -52,7 +51,7 @@ pub(crate) struct Shared {
     /// Written by all threads of the server, read by the publisher.
     pub(crate) inbox: Inbox,
     pub(crate) limits: LimitQueue,
-    /// What the reader has applied last.
+    /// The last position that the reader has applied.
     pub(crate) position: Mutex<Option<Position>>,
     pub(crate) status: Mutex<ClusterStatus>,
     pub(crate) applied: AtomicU64,
@@ -88,7 +87,7 @@ impl Shared {
     }
 }
 
-/// The name of a run of a node among the members: it distinguishes two nodes with one name, and two processes of one node.
+/// The name of a node's run among the members. It distinguishes two nodes with one name, and two processes of one node.
 pub(crate) fn member(node: &str, incarnation: &str, serves_through_partitions: bool) -> String {
     let serves = if serves_through_partitions {
         SERVES
@@ -104,5 +103,5 @@ pub(crate) fn node_of(member: &str) -> &str {
     run.split_once(' ').map_or(run, |(node, _)| node)
 }
 
-/// Behind the name of a member that uses stored pages without a lease: that its key is absent proves nothing.
+/// The suffix of a member that sends stored pages without a lease, so its absent key proves nothing.
 pub(crate) const SERVES: &str = " serves";

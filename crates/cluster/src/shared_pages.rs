@@ -1,13 +1,13 @@
-//! Pages that nodes share: what one has fetched, the others get from the engine.
+//! Pages that nodes share: a page that one node has fetched is read from the engine by the others.
 //!
 //! ```text
 //! galley:<name>:page:<MAC of the page's name>   see `page_value`; expires with the page
 //! galley:<name>:fetch:<MAC of the page's name>  a random text: a node fetches the page; expires after `TOKEN_LIFETIME`
 //! ```
 //!
-//! Nothing here decides whether a page may be used: the caller compares it with the purges that this node knows, after it was read.
-//! One thread talks to the engine (`page_thread`), so a fetch thread never does: it waits for a reply until its deadline. An engine
-//! that is away, slow or full only means that pages are fetched.
+//! This module does not decide whether a page may be used: the caller compares a page with the purges that this node knows after
+//! the page was read. One thread connects to the engine (`page_thread`). A fetch thread only waits for its reply until a
+//! deadline. If the engine is unreachable, slow or full, pages are fetched from the upstream.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,23 +19,23 @@ use crate::breaker::EngineBreaker;
 use crate::cluster_key::{ClusterKey, PageName};
 use crate::engine::random_word;
 use crate::page_command::{
-    FetchToken, FoundPage, LookCommand, LookReply, PageCommand, RecordWriter, StoreCommand,
+    FetchToken, FoundPage, LookupCommand, LookupReply, PageCommand, RecordWriter, StoreCommand,
 };
 use crate::page_counters::count;
 use crate::point::BornPoint;
 use crate::shared::Shared;
 use crate::status::PagesStatus;
 
-/// Which pages are shared, and how many bytes of them.
+/// The limits of shared pages.
 #[derive(Clone, Debug)]
 pub struct PageSettings {
-    /// Bytes of a page at most.
+    /// The maximum size of a page in bytes.
     pub most_bytes: u64,
-    /// How long a page stays at most.
+    /// The maximum time that a page is stored.
     pub lifetime: Duration,
 }
 
-/// The shared pages. Clones are the same.
+/// The shared pages. Clones share the state.
 #[derive(Clone)]
 pub struct SharedPages {
     key: Arc<ClusterKey>,
@@ -50,43 +50,43 @@ pub struct SharedPages {
 /// The result of a search.
 #[derive(Debug)]
 pub enum PageSearch<T> {
-    /// What `accept` made of a page.
+    /// The result of `accept` for a page.
     Found(T),
-    /// The page has to be fetched. With a token no other node does so.
+    /// The page must be fetched. With a token no other node fetches it.
     Fetch(Option<FetchToken>),
 }
 
-/// Whether a node waits for a page that another one fetches.
+/// Whether a node waits for a page that another node is fetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedPatience {
-    /// Half a second at most.
+    /// Waits at most half a second.
     Waits,
-    /// It fetches the page, too.
+    /// Fetches the page without waiting.
     None,
 }
 
 /// A page to be shared.
 pub struct PageToShare<'p> {
-    /// Its name.
+    /// The name of the page.
     pub name: PageName<'p>,
-    /// What its parts were generated after: for each number that one of them was born with.
+    /// The stream points of its parts: for each `born` of a part, the point after which it was generated.
     pub points: Vec<BornPoint>,
-    /// Bytes of its body.
+    /// The size of its body in bytes.
     pub bytes: u64,
-    /// How long it is fresh.
+    /// The time for which it is fresh.
     pub fresh: Duration,
-    /// Writes its record; called on another thread.
+    /// Writes its record. Called on another thread.
     pub record: RecordWriter,
 }
 
 impl SharedPages {
-    /// With the source of its thread's commands.
+    /// Returns the pages, and the receiver of commands for their thread.
     pub(crate) fn new(
         settings: &PageSettings,
         key: Arc<ClusterKey>,
         shared: Arc<Shared>,
     ) -> (Self, mpsc::Receiver<PageCommand>) {
-        let (commands, receiver) = mpsc::channel(MOST_COMMANDS);
+        let (commands, receiver) = mpsc::channel(MAX_COMMANDS);
         let pages = Self {
             key,
             commands,
@@ -94,7 +94,7 @@ impl SharedPages {
             lifetime: settings.lifetime,
             shared,
             breaker: Arc::default(),
-            storing: Arc::new(Semaphore::new(MOST_STORING)),
+            storing: Arc::new(Semaphore::new(MAX_STORING)),
         };
         (pages, receiver)
     }
@@ -111,7 +111,8 @@ impl SharedPages {
         self.commands.downgrade()
     }
 
-    /// Looks for a page that `accept` takes. Where another node fetches it, this waits for that page as `patience` says. Cancel-safe.
+    /// Searches for a page that `accept` accepts. If another node is fetching the page, waits for it according to `patience`.
+    /// Cancel-safe.
     pub async fn find<T>(
         &self,
         page: PageName<'_>,
@@ -120,26 +121,26 @@ impl SharedPages {
     ) -> PageSearch<T> {
         let until = Instant::now() + LONGEST_WAIT;
         let mut pause = FIRST_PAUSE;
-        let mut look = self.look_for(page, random_word());
+        let mut lookup = self.lookup_of(page, random_word());
         let mut is_fetched_elsewhere = false;
         let token = loop {
-            match self.ask(look.clone()).await {
-                Some(LookReply::Found(found)) => {
+            match self.send(lookup.clone()).await {
+                Some(LookupReply::Found(found)) => {
                     if let Some(taken) = accept(found.page()) {
                         count(&self.shared.pages.hits);
                         return PageSearch::Found(taken);
                     }
                     count(&self.shared.pages.refused);
-                    look.refused = found.mac();
+                    lookup.refused = found.mac();
                 }
-                Some(LookReply::Foreign(mac)) => {
+                Some(LookupReply::Foreign(mac)) => {
                     count(&self.shared.pages.foreign);
-                    look.refused = mac;
+                    lookup.refused = mac;
                 }
-                Some(LookReply::Token(token)) => break Some(token),
-                Some(LookReply::Busy) if patience == SharedPatience::None => break None,
-                Some(LookReply::Busy) => is_fetched_elsewhere = true,
-                // One late reply does not make two nodes fetch.
+                Some(LookupReply::Token(token)) => break Some(token),
+                Some(LookupReply::Busy) if patience == SharedPatience::None => break None,
+                Some(LookupReply::Busy) => is_fetched_elsewhere = true,
+                // After one late reply, this node must not fetch a page that another node is fetching.
                 None if is_fetched_elsewhere && self.breaker().is_closed() => {}
                 None => break None,
             }
@@ -155,20 +156,20 @@ impl SharedPages {
         PageSearch::Fetch(token)
     }
 
-    /// Looks for a page once, and takes no token. Cancel-safe.
+    /// Looks up a page once, without a token. Cancel-safe.
     pub async fn peek<T>(
         &self,
         page: PageName<'_>,
         accept: impl FnOnce(FoundPage<'_>) -> Option<T>,
     ) -> Option<T> {
-        match self.ask(self.look_for(page, String::new())).await? {
-            LookReply::Found(found) => accept(found.page()),
-            LookReply::Foreign(_) | LookReply::Token(_) | LookReply::Busy => None,
+        match self.send(self.lookup_of(page, String::new())).await? {
+            LookupReply::Found(found) => accept(found.page()),
+            LookupReply::Foreign(_) | LookupReply::Token(_) | LookupReply::Busy => None,
         }
     }
 
-    fn look_for(&self, page: PageName<'_>, word: String) -> LookCommand {
-        LookCommand {
+    fn lookup_of(&self, page: PageName<'_>, word: String) -> LookupCommand {
+        LookupCommand {
             name: self.key.name_of(page),
             site: page.site.into(),
             key: page.key.into(),
@@ -178,14 +179,14 @@ impl SharedPages {
         }
     }
 
-    /// `None`: there is no reply in time.
-    async fn ask(&self, look: LookCommand) -> Option<LookReply> {
+    /// Sends a lookup; `None`: no reply in time.
+    async fn send(&self, lookup: LookupCommand) -> Option<LookupReply> {
         if !self.breaker().admits(Instant::now()) {
             return None;
         }
         let (reply, receiver) = oneshot::channel();
-        let command = PageCommand::Look(look, reply);
-        // If there is no room for the command it is dropped here, and its reply with it.
+        let command = PageCommand::Lookup(lookup, reply);
+        // If the queue is full, the command is dropped here, and with it the reply channel.
         let replied = if self.commands.try_send(command).is_ok() {
             let replied = timeout(DEADLINE, receiver).await;
             replied.map_err(|_late| &self.shared.pages.timeouts)
@@ -206,7 +207,7 @@ impl SharedPages {
         None
     }
 
-    /// Stores a page, and gives the token back behind it. Nobody waits for that; false: it is not stored.
+    /// Stores a page, then releases the token, without waiting. Returns false if the page is not stored.
     pub fn store(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
         let is_queued = self.queue(page, token);
         if !is_queued {
@@ -217,8 +218,7 @@ impl SharedPages {
 
     fn queue(&self, page: PageToShare<'_>, token: Option<FetchToken>) -> bool {
         let lifetime = page.fresh.min(self.lifetime);
-        if page.bytes > self.most_bytes || lifetime < LEAST_LIFETIME || !self.breaker().is_closed()
-        {
+        if page.bytes > self.most_bytes || lifetime < MIN_LIFETIME || !self.breaker().is_closed() {
             return false;
         }
         let Ok(permit) = Arc::clone(&self.storing).try_acquire_owned() else {
@@ -248,42 +248,42 @@ impl SharedPages {
     }
 }
 
-/// How long a visitor waits for one reply: a fraction of PHP's time.
+/// The maximum wait of a visitor for one reply: a fraction of PHP's time.
 const DEADLINE: Duration = Duration::from_millis(5);
 
-/// How long a node waits for a page that another one fetches.
+/// The maximum wait for a page that another node is fetching.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// Between two looks.
+/// The pause between two lookups.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(40);
 
-/// A page that expires sooner is not worth it.
-const LEAST_LIFETIME: Duration = Duration::from_secs(1);
+/// Pages that expire sooner are not shared.
+const MIN_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Of a value beside the page's body: head, tags, checksums, point, MAC.
+/// The maximum size of a value without the page's body: head, tags, checksums, points, MAC.
 const OVERHEAD: u64 = 256 * 1024;
 
-/// Commands that wait for the thread.
-const MOST_COMMANDS: usize = 1024;
+/// The maximum number of queued commands.
+const MAX_COMMANDS: usize = 1024;
 
-/// Pages that are being stored at a time.
-const MOST_STORING: usize = 32;
+/// The maximum number of pages being stored.
+const MAX_STORING: usize = 32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A thread that has stopped: commands are accepted until there is no room.
+    /// The thread does not run: commands are accepted until the queue is full.
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_thread_that_does_not_reply() {
+    async fn a_search_ends_in_time_if_the_thread_does_not_reply() {
         let key = Arc::new(ClusterKey::derive(&[b'k'; 32], "test").unwrap());
         let settings = PageSettings {
             most_bytes: 1000,
             lifetime: Duration::from_secs(60),
         };
         let (pages, _commands) = SharedPages::new(&settings, key, Arc::default());
-        let searches = (0..MOST_COMMANDS + 10).map(|_| {
+        let searches = (0..MAX_COMMANDS + 10).map(|_| {
             let pages = pages.clone();
             tokio::spawn(async move {
                 let page = PageName {
@@ -301,8 +301,8 @@ mod tests {
         }
         assert!(began.elapsed() <= 2 * DEADLINE, "{:?}", began.elapsed());
         let status = pages.status();
-        // After three failures the engine is not asked any more.
-        assert_eq!((status.errors, status.timeouts), (3, MOST_COMMANDS as u64));
-        assert_eq!(status.misses, MOST_COMMANDS as u64 + 10);
+        // After three failures no further commands are sent to the engine.
+        assert_eq!((status.errors, status.timeouts), (3, MAX_COMMANDS as u64));
+        assert_eq!(status.misses, MAX_COMMANDS as u64 + 10);
     }
 }

@@ -1,14 +1,15 @@
-//! Secrets that nodes share through the engine: certificates with their keys, and what belongs to getting them.
+//! Secrets that nodes share through the engine: certificates with their keys, and the data for obtaining them.
 //!
 //! ```text
-//! galley:<name>:secret:<kind> <name>     see `secret_value`; expires with what it is
-//! galley:<name>:notes:<kind>             a list of secrets that are short and valid for minutes
-//! galley:<name>:turn:<kind> <name>       a random text: a node makes it; see `secret_turn`
-//! galley:<name>:failures:<kind> <name>   how often that has failed in a row
+//! galley:<name>:secret:<kind> <name>     see `secret_value`; expires with the secret
+//! galley:<name>:notes:<kind>             a list of short secrets that are valid for minutes
+//! galley:<name>:turn:<kind> <name>       a random text: a node is creating the secret; see `secret_turn`
+//! galley:<name>:failures:<kind> <name>   the number of failures in a row
 //! ```
 //!
-//! A client that can write to the engine can remove a secret, or put an earlier one in its place. So a caller takes one only if it is newer than
-//! its own. An engine that is away is an error of its own: that nothing is there is known only if it says so.
+//! A client that can write to the engine can remove a secret, or replace it by an earlier one. So a caller uses a secret only if
+//! it is newer than the caller's own. An unreachable engine is a separate error: a secret counts as missing only if the engine
+//! reports that.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,14 +24,14 @@ use crate::page_value::milliseconds;
 use crate::secret_turn::SecretTurn;
 use crate::secret_value::{self, SecretName};
 
-/// See the module. Clones are the same.
+/// See the module. Clones share the state.
 #[derive(Clone)]
 pub struct SharedSecrets {
     key: Arc<ClusterKey>,
     link: Arc<EngineLink>,
 }
 
-/// Notes that are in the engine, until they are withdrawn or expire.
+/// Notes in the engine, until they are withdrawn or expire.
 pub struct PostedNotes {
     secrets: SharedSecrets,
     list: String,
@@ -45,12 +46,12 @@ impl SharedSecrets {
         }
     }
 
-    /// Keeps a connection to the engine until it is dropped. Without it the engine is away.
+    /// Keeps a connection to the engine until the future is dropped. Without it all calls fail.
     pub async fn keep_connected(&self) {
         self.link.keep_connected().await;
     }
 
-    /// The secret of a name. A secret that no node has stored, or that has expired, is none.
+    /// The secret with a name; `None`: no node has stored one, or it has expired.
     ///
     /// # Errors
     ///
@@ -62,8 +63,8 @@ impl SharedSecrets {
     ) -> Result<Option<Vec<u8>>, EngineAway> {
         let mut command = cmd("EVAL");
         command.arg(READ).arg(1).arg(self.key_of(SECRET, name));
-        command.arg(MOST_BYTES);
-        let value: Option<Vec<u8>> = self.link.ask(&command).await.ok_or(EngineAway)?;
+        command.arg(MAX_BYTES);
+        let value: Option<Vec<u8>> = self.link.query(&command).await.ok_or(EngineAway)?;
         let Some(value) = value else { return Ok(None) };
         let secret = secret_value::open(&self.key, name, now, &value);
         if secret.is_none() {
@@ -76,7 +77,7 @@ impl SharedSecrets {
         Ok(secret)
     }
 
-    /// Replaces a secret, valid `until` then. False: it was not stored.
+    /// Replaces a secret, valid until `until`. Returns false if it was not stored.
     pub async fn store(
         &self,
         name: SecretName<'_>,
@@ -86,17 +87,17 @@ impl SharedSecrets {
     ) -> bool {
         let lifetime = until.duration_since(now).unwrap_or_default();
         let value = secret_value::seal(&self.key, name, until, secret);
-        let Some(value) = value.filter(|value| value.len() <= MOST_BYTES && !lifetime.is_zero())
+        let Some(value) = value.filter(|value| value.len() <= MAX_BYTES && !lifetime.is_zero())
         else {
             return false;
         };
         let mut command = cmd("SET");
         command.arg(self.key_of(SECRET, name)).arg(value);
         command.arg("PX").arg(milliseconds(lifetime).max(1));
-        self.link.ask::<()>(&command).await.is_some()
+        self.link.query::<()>(&command).await.is_some()
     }
 
-    /// Takes the turn to make a secret; `None`: another node has it.
+    /// Acquires the lock for creating a secret; `None`: another node has it.
     ///
     /// # Errors
     /// The engine does not reply.
@@ -105,7 +106,7 @@ impl SharedSecrets {
         SecretTurn::take(&self.link, turn, failures).await
     }
 
-    /// Adds notes of a kind for all nodes, which they find for `lifetime`.
+    /// Adds notes of a kind, which all nodes can read for `lifetime`.
     ///
     /// # Errors
     /// The engine does not reply.
@@ -126,21 +127,21 @@ impl SharedSecrets {
         };
         let mut command = cmd("EVAL");
         command.arg(POST).arg(1).arg(&posted.list);
-        command.arg(milliseconds(lifetime)).arg(MOST_NOTES);
+        command.arg(milliseconds(lifetime)).arg(MAX_NOTES);
         command.arg(&posted.values);
-        let stored = self.link.ask::<()>(&command).await;
+        let stored = self.link.query::<()>(&command).await;
         stored.map(|()| posted).ok_or(EngineAway)
     }
 
-    /// The notes of a kind that hold now.
+    /// The valid notes of a kind.
     ///
     /// # Errors
     /// The engine does not reply.
     pub async fn notes(&self, kind: &str, now: SystemTime) -> Result<Vec<Vec<u8>>, EngineAway> {
         let mut command = cmd("EVAL");
         command.arg(LIST).arg(1).arg(self.link.key(NOTES, kind));
-        command.arg(MOST_NOTES).arg(MOST_NOTE_BYTES);
-        let values: Vec<Vec<u8>> = self.link.ask(&command).await.ok_or(EngineAway)?;
+        command.arg(MAX_NOTES).arg(MAX_NOTE_BYTES);
+        let values: Vec<Vec<u8>> = self.link.query(&command).await.ok_or(EngineAway)?;
         let name = SecretName { kind, name: "" };
         let notes = values.iter();
         Ok(notes
@@ -154,34 +155,34 @@ impl SharedSecrets {
 }
 
 impl PostedNotes {
-    /// Whether there are any.
+    /// Whether there are no notes.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Takes them away.
+    /// Removes the notes.
     pub async fn withdraw(self) {
         let mut command = cmd("EVAL");
         command.arg(WITHDRAW).arg(1).arg(&self.list);
         command.arg(&self.values);
-        // Without the engine they expire.
-        let _: Option<i64> = self.secrets.link.ask(&command).await;
+        // If the engine does not reply, they expire.
+        let _: Option<i64> = self.secrets.link.query(&command).await;
     }
 }
 
-/// `KEYS`: a secret. `ARGV`: bytes at most.
+/// `KEYS`: a secret. `ARGV`: maximum size in bytes.
 const READ: &str = "\
 if redis.call('STRLEN', KEYS[1]) > tonumber(ARGV[1]) then return false end
 return redis.call('GET', KEYS[1])";
 
-/// `KEYS`: a list. `ARGV`: milliseconds, how many are kept, the notes.
+/// `KEYS`: a list. `ARGV`: milliseconds, maximum number of notes, the notes.
 const POST: &str = "\
 for at = 3, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[at]) end
 redis.call('LTRIM', KEYS[1], -tonumber(ARGV[2]), -1)
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 return redis.status_reply('OK')";
 
-/// `KEYS`: a list. `ARGV`: notes at most, bytes of each at most.
+/// `KEYS`: a list. `ARGV`: maximum number of notes, maximum size of each in bytes.
 const LIST: &str = "\
 local notes = {}
 for _, note in ipairs(redis.call('LRANGE', KEYS[1], -tonumber(ARGV[1]), -1)) do
@@ -199,11 +200,11 @@ const TURN: &str = "turn";
 const FAILURES: &str = "failures";
 const NOTES: &str = "notes";
 
-/// Bytes of a sealed secret: a private key with a long chain has less.
-const MOST_BYTES: usize = 256 * 1024;
+/// The maximum size of a sealed secret in bytes. A private key with a long chain is smaller.
+const MAX_BYTES: usize = 256 * 1024;
 
-/// Notes of a kind at a time: the challenges of ten orders with a hundred names.
-const MOST_NOTES: usize = 1024;
+/// The maximum number of notes of a kind: the challenges of ten orders with a hundred names each.
+const MAX_NOTES: usize = 1024;
 
-/// Bytes of a sealed note.
-const MOST_NOTE_BYTES: usize = 2048;
+/// The maximum size of a sealed note in bytes.
+const MAX_NOTE_BYTES: usize = 2048;

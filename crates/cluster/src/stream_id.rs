@@ -10,13 +10,13 @@ pub(crate) struct StreamId {
 }
 
 impl StreamId {
-    /// Before the first entry.
+    /// The id before the first entry.
     pub(crate) const START: Self = Self {
         milliseconds: 0,
         number: 0,
     };
 
-    /// The first that comes after it.
+    /// The next possible id.
     pub(crate) fn next(self) -> Self {
         match self.number.checked_add(1) {
             Some(number) => Self { number, ..self },

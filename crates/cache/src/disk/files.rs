@@ -1,14 +1,14 @@
 //! Every system call that changes the disk, in one place.
 //!
-//! Nothing is decided here. Tests can inject a fault, which the next calls of one kind return as if the kernel had reported
-//! it. A test that runs as any user has no other way to get a full or failing disk.
+//! This module makes no decisions. Tests can inject a fault, which the next calls of one kind return as if the kernel had
+//! reported it. Without that, a test that may run as any user could not simulate a full or failing disk.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// The kinds of change, for faults.
+/// The kinds of changes, for faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskOperation {
     Create,
@@ -19,13 +19,13 @@ pub(super) enum DiskOperation {
 
 #[derive(Debug, Default)]
 pub(super) struct DiskFiles {
-    /// Set by tests: which calls fail, and with which number.
+    /// Set by tests: the kind of call that fails, and the error number.
     #[cfg(test)]
     pub(super) fault: std::sync::Mutex<Option<(DiskOperation, i32)>>,
 }
 
 impl DiskFiles {
-    /// A new file that only this user may read: pages may be confidential drafts.
+    /// Creates a file that only this user may read, because pages may be confidential drafts.
     pub(super) fn create(&self, path: &Path) -> io::Result<File> {
         self.fault(DiskOperation::Create)?;
         OpenOptions::new()
@@ -37,7 +37,7 @@ impl DiskFiles {
 
     pub(super) fn write_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
         if let Err(error) = self.fault(DiskOperation::Write) {
-            // As a disk does that fills up midway.
+            // Like a disk that fills up midway.
             file.write_all_at(bytes.get(..bytes.len() / 2).unwrap_or_default(), offset)?;
             return Err(error);
         }
@@ -49,7 +49,7 @@ impl DiskFiles {
         std::fs::rename(from, to)
     }
 
-    /// A missing file counts as removed.
+    /// Removes a file. A missing file is no error.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         self.fault(DiskOperation::Remove)?;
         match std::fs::remove_file(path) {
@@ -58,7 +58,7 @@ impl DiskFiles {
         }
     }
 
-    /// With those above it; there already is fine.
+    /// Creates a directory and its parents. An existing directory is no error.
     pub(super) fn make_dir(&self, path: &Path) -> io::Result<()> {
         self.fault(DiskOperation::Create)?;
         DirBuilder::new().recursive(true).mode(0o700).create(path)

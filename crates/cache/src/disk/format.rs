@@ -30,8 +30,8 @@
 //!  ...      table: checksum, 8 each, of every 64 KiB of the body; the last one may be of less
 //! ```
 //!
-//! A `Vary` list is among the fields. The header's checksum covers the table's, which covers the blocks': whatever is
-//! damaged is found before it is used. Reading is total: any bytes give an entry or [`Bad`].
+//! A `Vary` list is among the fields. The header's checksum covers the table's, which covers the blocks', so any damage is
+//! found before the data is used. Reading is total: any bytes give an entry or [`Bad`].
 
 mod assembly;
 mod fragments;
@@ -53,7 +53,7 @@ use crate::fragments::PageFragment;
 use crate::includes::Assembly;
 use crate::key::Key;
 
-/// Identity and time, for the fixed part: what an [`Entry`] does not contain itself.
+/// The identity and times in the fixed part that an [`Entry`] does not contain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredOrigin {
     pub(super) generation: [u8; 16],
@@ -63,7 +63,7 @@ pub(super) struct StoredOrigin {
     pub(super) age: Duration,
 }
 
-/// Fixed part and head of `entry`'s file, not yet sealed. `None`: longer than [`MAX_HEADER`].
+/// The fixed part and head of `entry`'s file, without checksums. `None`: longer than [`MAX_HEADER`].
 pub(super) fn header(entry: &Entry, origin: &StoredOrigin) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(FIXED + 1024);
     out.extend_from_slice(&MAGIC);
@@ -139,16 +139,16 @@ fn head(entry: &Entry, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// What a header says: an entry without its body, whose lifetimes are still those of the moment it was stored.
+/// A parsed header: an entry without its body. Its lifetimes are those of the time at which it was stored.
 #[derive(Debug)]
 pub(super) struct StoredHeader {
-    /// `initial_age` is the age when it was stored; `stored_at` means nothing.
+    /// `initial_age` is the age when the entry was stored. `stored_at` is not set.
     pub(super) parts: EntryParts,
     pub(super) composition: PageComposition,
     pub(super) stamp: StoredTime,
 }
 
-/// Which parts of a page have purges of their own.
+/// The parts of a page that have separate purges.
 #[derive(Debug)]
 pub(super) struct PageComposition {
     pub(super) fragments: Vec<PageFragment>,

@@ -1,11 +1,11 @@
-//! Reads arbitrary bytes as the file of a stored page: as they are, and with magic, lengths and checksums made right, so that
-//! what lies behind the checksums is reached.
+//! Parses arbitrary bytes as the file of a stored page: unchanged, and with correct magic, lengths and checksums, so that the
+//! code after the checks is reached.
 
 use super::format;
 use super::layout::{self, FIXED};
 use super::seal::DirectoryKey;
 
-/// Panics where a reader of the format does.
+/// Panics if a parser of the format panics.
 pub fn disk_entry(bytes: &[u8]) {
     let seal = DirectoryKey::new([7; 16]);
     read(bytes, &seal);

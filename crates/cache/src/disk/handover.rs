@@ -1,13 +1,13 @@
-//! Pages that one process hands to another, each in the format of the disk's files, one after another.
+//! Pages that one process passes to another: a sequence of pages, each in the format of the disk's files.
 //!
-//! The writing process has compared every page with the purges that it knows. The reading process takes each page as born
-//! at the first number of its own counters, so only later purges touch it, as in the first process. Other codings of a page
+//! The writing process has compared every page with all purges that it knows. The reading process uses the first number of its
+//! own purge counters as `born` of each page, so only later purges touch it, as in the first process. Other codings of a page
 //! are not written; the reading process compresses again.
 //!
-//! The nodes of a cluster share pages in the same form. There the engine supplies the time since a page was written,
+//! The nodes of a cluster share pages in the same format. There the shared store supplies the time since a page was written,
 //! because machines have different clocks since boot.
 //!
-//! Checksums detect a truncated or damaged file. They do not protect from a file that somebody else has written.
+//! Checksums detect a truncated or damaged file. They do not protect from a file that was written by an attacker.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct PageWriter<W> {
 }
 
 impl<W: Write> PageWriter<W> {
-    /// Pages as they are `now`.
+    /// A writer of pages with their age at `now`.
     pub fn new(out: W, now: DiskClock) -> Self {
         Self {
             out,
@@ -43,7 +43,7 @@ impl<W: Write> PageWriter<W> {
         }
     }
 
-    /// Writes one page and returns its bytes; 0 for one that does not fit the format, or whose plain body is not in memory.
+    /// Writes one page and returns its size in bytes; 0: the page does not fit the format, or its plain body is not in memory.
     pub fn write(&mut self, entry: &Entry) -> io::Result<u64> {
         let origin = StoredOrigin {
             generation: GENERATION,
@@ -67,7 +67,7 @@ impl<W: Write> PageWriter<W> {
         Ok(layout.total())
     }
 
-    /// Returns its output.
+    /// Returns the output.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -75,14 +75,14 @@ impl<W: Write> PageWriter<W> {
 
 /// One page for another machine; `None`: it does not fit the format, or its plain body is not in memory.
 pub fn write_record(entry: &Entry, now: DiskClock) -> Option<Vec<u8>> {
-    let room = entry.body()?.len().saturating_add(RECORD_HEAD);
-    let mut writer = PageWriter::new(Vec::with_capacity(room), now);
+    let capacity = entry.body()?.len().saturating_add(RECORD_HEAD);
+    let mut writer = PageWriter::new(Vec::with_capacity(capacity), now);
     let written = writer.write(entry).ok()?;
     (written > 0).then(|| writer.into_inner())
 }
 
-/// The page of another machine, which was written `since` ago. `born`: the number here for one that a part of it was born with there.
-/// `None`: it is damaged, a number has none here, or the memory is full.
+/// Reads a page of another machine that was written `since` ago. `born` maps a purge number of that machine to one of this
+/// machine. `None`: the page is damaged, a number has no counterpart, or the memory limit is reached.
 pub fn read_record(
     record: &[u8],
     born: &dyn Fn(u64) -> Option<u64>,
@@ -101,11 +101,11 @@ pub fn read_record(
     reader.from.is_empty().then_some(entry)
 }
 
-/// What says how long ago a page was written.
+/// The source of the time since a page was written.
 enum PageClock {
-    /// The clock of this machine since its boot.
+    /// This machine's clock since its boot.
     Boot(Boot),
-    /// Another process, and the wall clock if it shows more time.
+    /// The time that another process measured, or the wall clock if that shows more time.
     Since(Duration),
 }
 
@@ -121,7 +121,7 @@ impl PageClock {
     }
 }
 
-/// Reads what a [`PageWriter`] has written.
+/// Reads the output of a [`PageWriter`].
 pub struct PageReader<'b, R> {
     from: R,
     key: DirectoryKey,
@@ -130,11 +130,11 @@ pub struct PageReader<'b, R> {
     births: Births<'b>,
 }
 
-/// The numbers of purges that pages are born with here.
+/// The purge numbers that become `born` of the pages.
 enum Births<'b> {
-    /// One for all.
+    /// One number for all pages.
     All(u64),
-    /// One for each of the writer, if it has one here.
+    /// Maps each number of the writer to one of this process, if it has one.
     Each(&'b dyn Fn(u64) -> Option<u64>),
 }
 
@@ -146,7 +146,7 @@ impl Births<'_> {
         }
     }
 
-    /// The same for each part of a page with includes.
+    /// The page's parts with their numbers mapped.
     fn of_assembly(&self, assembly: &Assembly) -> Result<Assembly, Bad> {
         let parts = assembly.inclusions.parts.iter().map(|part| {
             Ok(IncludedPart {
@@ -166,7 +166,7 @@ impl Births<'_> {
 }
 
 impl<R: Read> PageReader<'_, R> {
-    /// `born`: the number that the counters of this process begin with.
+    /// A reader of pages. `born`: the first number of this process's purge counters.
     pub fn new(from: R, born: u64, now: DiskClock) -> Self {
         Self {
             from,
@@ -177,7 +177,7 @@ impl<R: Read> PageReader<'_, R> {
         }
     }
 
-    /// The next page, with its body reserved from `budget`. `None`: there is none, the rest is damaged, or the memory is full.
+    /// The next page, with its body reserved from `budget`. `None`: the end, damaged data, or the memory limit is reached.
     pub fn next(&mut self, budget: &MemoryBudget) -> Option<Arc<Entry>> {
         self.read(budget).ok()
     }
@@ -215,7 +215,7 @@ impl<R: Read> PageReader<'_, R> {
         Ok(Arc::new(composition.of(Entry::new(parts))))
     }
 
-    /// The buffer grows with the bytes that arrive: they have not confirmed the length yet.
+    /// Reads bytes. The buffer grows with the bytes received, because the length has not been verified yet.
     fn bytes(&mut self, length: u64) -> Result<Vec<u8>, Bad> {
         let mut bytes = Vec::new();
         let read = self.from.by_ref().take(length).read_to_end(&mut bytes);
@@ -226,15 +226,15 @@ impl<R: Read> PageReader<'_, R> {
     }
 }
 
-/// Bytes of a record beside its body, for most pages.
+/// Upper limit of a record's size without the body, for most pages.
 const RECORD_HEAD: usize = 4096;
 
-/// Between two processes that trust each other nothing has to be unguessable.
+/// A fixed key: the two processes trust each other, so nothing has to be unpredictable.
 fn key() -> DirectoryKey {
     DirectoryKey::new(GENERATION)
 }
 
-/// In place of the generation of a log, and of a file's name, which pages have only on the disk.
+/// Constants in place of the log's generation and the file's name, which pages have only on the disk.
 const GENERATION: [u8; 16] = *b"galley handover\0";
 const NAME: FileName = FileName([0; 16]);
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_arrive_as_they_were_and_are_born_anew() {
+    fn pages_are_unchanged_except_for_born() {
         let long = vec![7; 200_000];
         let bodies: [&[u8]; 3] = [b"", b"one", &long];
         let file = written(&bodies, at(5000));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_of_a_page_with_includes_is_born_anew() {
+    fn each_part_of_a_page_with_includes_gets_a_new_born() {
         let part = |born| IncludedPart {
             scopes: testing::scopes("a.test", "/part", &["part"]),
             born,

@@ -1,8 +1,8 @@
 //! Whether the disk accepts entries now, and why not.
 //!
-//! A write that fails because the disk is full, failing, read-only or not writable for this user turns storing off. From
-//! time to time one entry is tried again; if it succeeds, storing is on again. Nothing else is written in between, so a
-//! failing disk does not get a thousand requests a second. Reading continues all the time.
+//! A write that fails because the disk is full, failing, read-only or not writable for this user turns storing off. After a pause
+//! one entry is tried again; if it succeeds, storing is on again. Nothing else is written in between, so a failing disk does not
+//! get a thousand requests a second. Reading always continues.
 
 use std::fmt;
 use std::io;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use galley_policy::time::Tick;
 
-/// The fault of the disk.
+/// The error of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseReason {
-    /// No space, or the quota is used up.
+    /// No space, or the quota is exceeded.
     Full,
-    /// Mounted read-only; many file systems do that to themselves after an error.
+    /// Mounted read-only. Many file systems switch to that after an error.
     ReadOnly,
-    /// The directory's owner or mode shut us out.
+    /// The owner or mode of the directory denies access.
     Denied,
     /// The device reported an error.
     Failing,
-    /// Any other error of the system, by its number.
+    /// Any other error, with its number.
     Other(i32),
 }
 
@@ -47,11 +47,11 @@ pub enum Health {
     Storing,
     /// Stored entries are read, but none is written: the entries are still being counted.
     Scanning,
-    /// Nothing is stored; tried again not before `retry_at`.
+    /// Storing is off, at least until `retry_at`.
     Off {
-        /// Why.
+        /// The reason.
         reason: PauseReason,
-        /// When the next entry is let through as a trial.
+        /// The time of the next trial.
         retry_at: Tick,
     },
     /// `Disk::close` was called.
@@ -61,7 +61,7 @@ pub enum Health {
 /// Turns storing off and on.
 #[derive(Debug, Default)]
 pub(super) struct WriteBreaker {
-    /// Held for a few lines; written after each failure or success.
+    /// Held for a few lines. Written after each failure or success.
     off: Mutex<Option<Off>>,
 }
 
@@ -70,12 +70,12 @@ struct Off {
     reason: PauseReason,
     retry_at: Tick,
     wait: Duration,
-    /// Whether an entry has been let through since.
+    /// Whether a trial has begun since.
     is_tried: bool,
 }
 
 impl WriteBreaker {
-    /// Whether an entry may try. One at a time once the wait is over: the others keep waiting for its outcome.
+    /// Whether an entry may be written. During a pause, one trial at a time is permitted; all other entries are rejected.
     pub(super) fn admit(&self, now: Tick) -> Result<(), PauseReason> {
         let mut off = self.off();
         let Some(state) = off.as_mut() else {
@@ -90,16 +90,16 @@ impl WriteBreaker {
         Ok(())
     }
 
-    /// An entry was stored. One that was in progress when another failed says nothing about the next: its space was reserved
-    /// already.
-    pub(super) fn worked(&self) {
+    /// Records that an entry was stored. Without a trial this changes nothing: an entry that was in progress when another one
+    /// failed says nothing about the next one, because its space was reserved already.
+    pub(super) fn succeeded(&self) {
         let mut off = self.off();
         if off.is_some_and(|state| state.is_tried) {
             *off = None;
         }
     }
 
-    /// A call failed. Errors that say nothing about the disk change nothing; all of them are named for the caller.
+    /// Records that a call failed and returns the reason. Errors that say nothing about the disk do not turn storing off.
     pub(super) fn failed(&self, error: &io::Error, now: Tick) -> PauseReason {
         let reason = reason(error);
         if is_passing(error) {
@@ -121,14 +121,14 @@ impl WriteBreaker {
         reason
     }
 
-    /// A read failed: an error of the device counts, anything else may be about one file.
+    /// Records that a read failed. Only an error of the device counts, because any other error may concern one file.
     pub(super) fn read_failed(&self, error: &io::Error, now: Tick) {
         if reason(error) == PauseReason::Failing {
             self.failed(error, now);
         }
     }
 
-    /// Why it is off, and until when.
+    /// Why storing is off, and until when; `None`: storing is on.
     pub(super) fn state(&self) -> Option<(PauseReason, Tick)> {
         self.off().map(|state| (state.reason, state.retry_at))
     }
@@ -152,7 +152,7 @@ fn reason(error: &io::Error) -> PauseReason {
     }
 }
 
-/// Out of descriptors or memory, interrupted, a directory in a file's place: not about the disk.
+/// Errors that do not concern the disk: no descriptors or memory, interrupted, or a directory in place of a file.
 fn is_passing(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -165,9 +165,9 @@ const ENFILE: i32 = rustix::io::Errno::NFILE.raw_os_error();
 const EMFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
 const EISDIR: i32 = rustix::io::Errno::ISDIR.raw_os_error();
 
-/// Short, because a person who has freed space checks whether it helped.
+/// Short, because an administrator who has freed space checks whether that helped.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// Long enough not to wear a failing disk, short enough to be back the same hour.
+/// Long enough not to stress a failing disk, short enough to recover within the hour.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 #[cfg(test)]
@@ -195,65 +195,68 @@ mod tests {
             ),
         ];
         for (number, wanted) in table {
-            let gate = WriteBreaker::default();
-            assert_eq!(gate.failed(&error(number.raw_os_error()), Tick(0)), wanted);
-            assert_eq!(gate.admit(Tick(0)), Err(wanted), "{number}");
+            let breaker = WriteBreaker::default();
+            assert_eq!(
+                breaker.failed(&error(number.raw_os_error()), Tick(0)),
+                wanted
+            );
+            assert_eq!(breaker.admit(Tick(0)), Err(wanted), "{number}");
             assert!(!wanted.to_string().is_empty());
         }
         for number in [EMFILE, ENFILE, EISDIR] {
-            let gate = WriteBreaker::default();
-            gate.failed(&error(number), Tick(0));
-            assert_eq!(gate.admit(Tick(0)), Ok(()), "{number}");
+            let breaker = WriteBreaker::default();
+            breaker.failed(&error(number), Tick(0));
+            assert_eq!(breaker.admit(Tick(0)), Ok(()), "{number}");
         }
     }
 
     #[test]
-    fn reads_tell_of_the_device_only() {
-        let gate = WriteBreaker::default();
-        gate.read_failed(&error(rustix::io::Errno::ACCESS.raw_os_error()), Tick(0));
-        assert_eq!(gate.state(), None);
-        gate.read_failed(&error(EIO), Tick(0));
-        assert_eq!(gate.admit(Tick(0)), Err(PauseReason::Failing));
+    fn only_device_errors_of_reads_turn_storing_off() {
+        let breaker = WriteBreaker::default();
+        breaker.read_failed(&error(rustix::io::Errno::ACCESS.raw_os_error()), Tick(0));
+        assert_eq!(breaker.state(), None);
+        breaker.read_failed(&error(EIO), Tick(0));
+        assert_eq!(breaker.admit(Tick(0)), Err(PauseReason::Failing));
     }
 
     #[test]
-    fn what_was_under_way_turns_nothing_on() {
-        let gate = WriteBreaker::default();
-        gate.worked();
-        assert_eq!(gate.state(), None);
-        gate.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
-        gate.worked();
-        assert_eq!(gate.admit(Tick(1)), Err(PauseReason::Full));
-        assert_eq!(gate.admit(Tick(5_000)), Ok(()));
-        gate.worked();
-        assert_eq!(gate.state(), None);
+    fn an_entry_in_progress_does_not_turn_storing_on() {
+        let breaker = WriteBreaker::default();
+        breaker.succeeded();
+        assert_eq!(breaker.state(), None);
+        breaker.failed(&error(rustix::io::Errno::NOSPC.raw_os_error()), Tick(0));
+        breaker.succeeded();
+        assert_eq!(breaker.admit(Tick(1)), Err(PauseReason::Full));
+        assert_eq!(breaker.admit(Tick(5_000)), Ok(()));
+        breaker.succeeded();
+        assert_eq!(breaker.state(), None);
     }
 
     #[test]
-    fn one_tries_again_and_waits_grow() {
-        let gate = WriteBreaker::default();
+    fn one_entry_tries_again_and_pauses_grow() {
+        let breaker = WriteBreaker::default();
         let full = error(rustix::io::Errno::NOSPC.raw_os_error());
-        gate.failed(&full, Tick(1_000));
-        gate.failed(&full, Tick(1_001));
-        assert_eq!(gate.admit(Tick(5_999)), Err(PauseReason::Full));
-        assert_eq!(gate.admit(Tick(6_000)), Ok(()), "one trial");
+        breaker.failed(&full, Tick(1_000));
+        breaker.failed(&full, Tick(1_001));
+        assert_eq!(breaker.admit(Tick(5_999)), Err(PauseReason::Full));
+        assert_eq!(breaker.admit(Tick(6_000)), Ok(()), "one trial");
         assert_eq!(
-            gate.admit(Tick(6_000)),
+            breaker.admit(Tick(6_000)),
             Err(PauseReason::Full),
             "and no second"
         );
-        gate.failed(&full, Tick(6_001));
+        breaker.failed(&full, Tick(6_001));
         let mut now = Tick(16_000);
-        assert_eq!(gate.state().unwrap().1, now, "twice as long");
+        assert_eq!(breaker.state().unwrap().1, now, "twice as long");
         for _ in 0..20 {
-            assert_eq!(gate.admit(now), Ok(()));
-            gate.failed(&full, now);
-            now = gate.state().unwrap().1;
+            assert_eq!(breaker.admit(now), Ok(()));
+            breaker.failed(&full, now);
+            now = breaker.state().unwrap().1;
         }
-        assert_eq!(gate.admit(now), Ok(()));
-        let waited = gate.state().unwrap().1.since(now);
+        assert_eq!(breaker.admit(now), Ok(()));
+        let waited = breaker.state().unwrap().1.since(now);
         assert_eq!(waited, LONGEST_WAIT);
-        gate.worked();
-        assert_eq!((gate.admit(now), gate.state()), (Ok(()), None));
+        breaker.succeeded();
+        assert_eq!((breaker.admit(now), breaker.state()), (Ok(()), None));
     }
 }

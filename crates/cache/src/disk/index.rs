@@ -1,9 +1,9 @@
-//! What is on the disk, as far as limits and eviction need it: 24 bytes for each entry.
+//! The entries on the disk, as far as limits and eviction need them: 24 bytes for each entry.
 //!
-//! Rows are in one sorted vector for each directory, so no memory goes to empty slots and the entries of a directory can be
-//! counted together. Eviction samples: among some rows at a moving position it takes the one that has been unused for the
-//! longest time. An entry that was never read since it was written counts several times its idle time, so that a crawler
-//! does not evict what people read. Space is reserved here before it is written; reserved and stored bytes together never
+//! Rows are in one sorted vector for each directory, so no memory is used for empty slots and the entries of a directory can be
+//! counted together. Eviction samples: among some rows at a moving position it selects the one that has been unused for the
+//! longest time. For an entry that was never read since it was written, the idle time is multiplied, so that a crawler
+//! does not evict pages that people read. Space is reserved here before it is written; reserved and stored bytes together never
 //! exceed a limit.
 //!
 //! The index does not access files. The caller protects it with one lock, held for a few lines.
@@ -16,9 +16,9 @@ use super::seal::{BUCKETS, FileName, SiteId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IndexEntry {
     pub(super) name: FileName,
-    /// Size on disk in [`UNIT`]s; the highest bit says that it was read since it was written.
+    /// The size on disk in [`UNIT`]s. The highest bit is set if the entry was read since it was written.
     blocks: u32,
-    /// Second of its last use.
+    /// The second of the last use.
     pub(super) used: u32,
 }
 
@@ -35,7 +35,7 @@ impl IndexEntry {
         self.blocks & !READ
     }
 
-    /// The row as a snapshot keeps it: name, size with the bit, second.
+    /// The row in the format of a snapshot: name, size with the bit, second.
     pub(super) fn packed(&self) -> ([u8; 16], u32, u32) {
         (self.name.0, self.blocks, self.used)
     }
@@ -48,7 +48,7 @@ impl IndexEntry {
         }
     }
 
-    /// How dispensable it is at `second`.
+    /// The priority for eviction at `second`.
     fn staleness(&self, second: u32) -> u64 {
         let unused = u64::from(second.saturating_sub(self.used)) + 1;
         if self.blocks & READ == 0 {
@@ -59,19 +59,19 @@ impl IndexEntry {
     }
 }
 
-/// What the index knows of a name.
+/// The result of a lookup in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IndexLookup {
     Resident(IndexEntry),
-    /// Its directory was counted, and it is not there.
+    /// The directory was counted and does not contain the entry.
     Absent,
-    /// Its directory was not counted yet.
+    /// The directory was not counted yet.
     Unknown,
 }
 
-/// Which limit has no room; `true` rows of which site help.
+/// The limit that is reached: of all sites, or of one site, whose rows must be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Short {
+pub(super) enum ReachedLimit {
     Total,
     Site(SiteId),
 }
@@ -83,7 +83,7 @@ pub(super) struct IndexLimits {
     pub(super) site: u64,
 }
 
-/// A search for entries to evict, over several short holds of the lock.
+/// A search for entries to evict, in several short sections under the lock.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     pub(super) best: Option<IndexEntry>,
@@ -101,34 +101,34 @@ impl Sample {
 #[derive(Debug)]
 pub(super) struct Index {
     buckets: Vec<Vec<IndexEntry>>,
-    room: IndexLimits,
+    limits: IndexLimits,
     rows: u64,
     resident: u64,
     reserved: u64,
-    /// Resident and reserved together, of each site that has any.
+    /// The stored and reserved units of each site that has any.
     sites: HashMap<SiteId, u64>,
-    /// The bucket where the next search for evictions begins.
-    hand: usize,
+    /// The bucket at which the next search for evictions begins.
+    next_bucket: usize,
     /// Directories below this one have been counted.
     counted: usize,
 }
 
 impl Index {
-    /// Nothing there; `counted` directories are known to be empty.
-    pub(super) fn new(room: IndexLimits, counted: usize) -> Self {
+    /// An empty index; `counted` directories are known to be empty.
+    pub(super) fn new(limits: IndexLimits, counted: usize) -> Self {
         Self {
             buckets: vec![Vec::new(); BUCKETS],
-            room,
+            limits,
             rows: 0,
             resident: 0,
             reserved: 0,
             sites: HashMap::new(),
-            hand: 0,
+            next_bucket: 0,
             counted,
         }
     }
 
-    /// Nothing is stored any more, and nothing more has room. Reservations may still be released.
+    /// Removes all rows and sets the limits to 0. Reservations may still be released.
     pub(super) fn close(&mut self) {
         let nothing = IndexLimits { total: 0, site: 0 };
         *self = Self {
@@ -141,7 +141,7 @@ impl Index {
         self.counted >= BUCKETS
     }
 
-    /// The directory to be counted next.
+    /// The next directory to be counted.
     pub(super) fn counted(&self) -> usize {
         self.counted
     }
@@ -159,7 +159,7 @@ impl Index {
         }
     }
 
-    /// Records a use; returns the facts about the entry.
+    /// Records a use and returns the row.
     pub(super) fn touch(&mut self, name: &FileName, second: u32) -> IndexLookup {
         let counted = self.counted;
         let bucket = &mut self.buckets[name.bucket()];
@@ -175,7 +175,7 @@ impl Index {
         }
     }
 
-    /// Puts a row in, in place of the one of the same name.
+    /// Inserts a row. Replaces a row of the same name.
     pub(super) fn insert(&mut self, row: IndexEntry) {
         self.remove(&row.name);
         let bucket = &mut self.buckets[row.name.bucket()];
@@ -201,31 +201,31 @@ impl Index {
         }
         self.rows -= 1;
         self.resident -= u64::from(row.blocks());
-        self.leave(name.site(), u64::from(row.blocks()));
+        self.subtract(name.site(), u64::from(row.blocks()));
         true
     }
 
-    /// Reserves, or returns the limit that prevents it.
-    pub(super) fn try_reserve(&mut self, site: SiteId, blocks: u32) -> Result<(), Short> {
+    /// Reserves space, or returns the limit that prevents it.
+    pub(super) fn try_reserve(&mut self, site: SiteId, blocks: u32) -> Result<(), ReachedLimit> {
         let blocks = u64::from(blocks);
         let of_site = self.sites.get(&site).copied().unwrap_or(0) + blocks;
-        if of_site > self.room.site {
-            return Err(Short::Site(site));
+        if of_site > self.limits.site {
+            return Err(ReachedLimit::Site(site));
         }
-        if self.resident + self.reserved + blocks > self.room.total {
-            return Err(Short::Total);
+        if self.resident + self.reserved + blocks > self.limits.total {
+            return Err(ReachedLimit::Total);
         }
         self.reserved += blocks;
         self.sites.insert(site, of_site);
         Ok(())
     }
 
-    pub(super) fn give_back(&mut self, site: SiteId, blocks: u32) {
+    pub(super) fn release_units(&mut self, site: SiteId, blocks: u32) {
         self.reserved -= u64::from(blocks);
-        self.leave(site, u64::from(blocks));
+        self.subtract(site, u64::from(blocks));
     }
 
-    fn leave(&mut self, site: SiteId, blocks: u64) {
+    fn subtract(&mut self, site: SiteId, blocks: u64) {
         if let Some(sum) = self.sites.get_mut(&site) {
             *sum -= blocks;
             if *sum == 0 {
@@ -234,17 +234,17 @@ impl Index {
         }
     }
 
-    /// Continues a search by a bounded number of directories; within one site only if that site is over its limit.
-    pub(super) fn sample(&mut self, sample: &mut Sample, short: Short, second: u32) {
+    /// Continues a search by a bounded number of directories. If one site is over its limit, only its rows are considered.
+    pub(super) fn sample(&mut self, sample: &mut Sample, reached: ReachedLimit, second: u32) {
         for _ in 0..BUCKETS_AT_ONCE {
             if sample.is_enough() {
                 return;
             }
-            let wanted = |row: &&IndexEntry| match short {
-                Short::Total => true,
-                Short::Site(site) => row.name.site() == site,
+            let wanted = |row: &&IndexEntry| match reached {
+                ReachedLimit::Total => true,
+                ReachedLimit::Site(site) => row.name.site() == site,
             };
-            for row in self.buckets[self.hand].iter().filter(wanted) {
+            for row in self.buckets[self.next_bucket].iter().filter(wanted) {
                 sample.rows += 1;
                 let staler = sample
                     .best
@@ -254,7 +254,7 @@ impl Index {
                 }
             }
             sample.buckets += 1;
-            self.hand = (self.hand + 1) % BUCKETS;
+            self.next_bucket = (self.next_bucket + 1) % BUCKETS;
         }
     }
 
@@ -263,14 +263,14 @@ impl Index {
         self.buckets.get(bucket).cloned().unwrap_or_default()
     }
 
-    /// All rows, in the order of directories and names.
+    /// All rows, ordered by directory and name.
     pub(super) fn all(&self) -> impl Iterator<Item = &IndexEntry> {
         self.buckets.iter().flatten()
     }
 
-    /// Whether more is there than allowed, as after a limit was lowered.
+    /// Whether the limit is exceeded, as after it was lowered.
     pub(super) fn is_over(&self) -> bool {
-        self.resident + self.reserved > self.room.total
+        self.resident + self.reserved > self.limits.total
     }
 
     pub(super) fn rows(&self) -> u64 {
@@ -289,7 +289,7 @@ impl Index {
         self.sites.get(&site).copied().unwrap_or(0)
     }
 
-    /// Bytes of memory it takes.
+    /// The memory that the index uses, in bytes.
     pub(super) fn memory(&self) -> u64 {
         let rows: usize = self.buckets.iter().map(Vec::capacity).sum();
         let per_bucket = size_of::<Vec<IndexEntry>>() + ALLOCATION;
@@ -297,20 +297,20 @@ impl Index {
     }
 }
 
-/// What sizes are counted in: the block of the common file systems.
+/// The unit of sizes in bytes: the block size of common file systems.
 pub(super) const UNIT: u64 = 4096;
 /// The highest bit of `blocks`.
 const READ: u32 = 1 << 31;
-/// How much faster entries that were never read count as idle.
+/// The factor for the idle time of entries that were never read.
 const NEVER_READ: u64 = 4;
-/// Rows looked at for one that leaves. Ten are known to come near a true least-recently-used order.
+/// Rows examined per eviction. Ten are known to come close to a true least-recently-used order.
 const SAMPLED: usize = 16;
-/// Directories looked at in one hold of the lock: tens of microseconds with a million entries.
+/// Directories examined during one hold of the lock: tens of microseconds with a million entries.
 const BUCKETS_AT_ONCE: usize = 64;
-/// What an allocator adds to each vector.
+/// The bytes that an allocator adds to each vector.
 const ALLOCATION: usize = 16;
 
-/// The size of a file, in units. At least one, so that empty ones count too.
+/// The size of a file in units. At least 1, so that empty files count, too.
 pub(super) fn units(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT).max(1)).map_or(!READ, |units| units & !READ)
 }

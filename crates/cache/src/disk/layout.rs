@@ -1,4 +1,4 @@
-//! Where the parts of an entry's file lie, and the checksums that cover them; see [`super::format`].
+//! The positions of the parts of an entry's file, and the checksums that cover them; see [`super::format`].
 
 use std::hash::Hasher as _;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::seal::{DirectoryKey, FileName};
 
-/// Not a file we wrote, or not as we wrote it, or of no use any more.
+/// A file that this process did not write, that is damaged, or that is obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bad;
 
-/// The numbers of the fixed part that reading goes by.
+/// The fields of the fixed part that are needed for reading the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixed {
     pub(super) generation: [u8; 16],
@@ -21,17 +21,17 @@ pub(super) struct Fixed {
     pub(super) layout: Layout,
 }
 
-/// Where the parts of a file lie.
+/// The positions of the parts of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    /// Length of fixed part and head; where the body begins.
+    /// The length of fixed part and head: the position of the body.
     pub(super) header: usize,
-    /// Length of the body.
+    /// The length of the body.
     pub(super) body: u64,
 }
 
 impl Layout {
-    /// Where the table begins.
+    /// The position of the table.
     pub(super) fn table_at(&self) -> u64 {
         (self.header as u64).saturating_add(self.body)
     }
@@ -40,14 +40,14 @@ impl Layout {
         self.body.div_ceil(BLOCK as u64)
     }
 
-    /// Length of the file.
+    /// The length of the file.
     pub(super) fn total(&self) -> u64 {
         self.table_at()
             .saturating_add(self.blocks().saturating_mul(8))
     }
 }
 
-/// Reads the fixed part far enough to know what else to read. Nothing of it is trusted yet.
+/// Parses the fixed part far enough to read the rest. Nothing is verified yet.
 pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
     let mut cursor = Cursor(bytes.get(..FIXED).ok_or(Bad)?);
     if cursor.array()? != MAGIC {
@@ -78,7 +78,7 @@ pub(super) fn fixed(bytes: &[u8]) -> Result<Fixed, Bad> {
     })
 }
 
-/// The bytes that every file begins with.
+/// The first bytes of every file.
 #[cfg(fuzzing)]
 pub(super) fn fuzzing_beginning() -> [u8; 6] {
     let mut bytes = [0; 6];
@@ -87,7 +87,7 @@ pub(super) fn fuzzing_beginning() -> [u8; 6] {
     bytes
 }
 
-/// Completes what `format::header` made, once the body is known.
+/// Completes the result of `format::header` when the body is known.
 pub(super) fn seal_header(header: &mut [u8], body: u64, table: &[u8], seal: &DirectoryKey) {
     header[56..64].copy_from_slice(&body.to_le_bytes());
     header[64..72].copy_from_slice(&seal.sum_of(table).to_le_bytes());
@@ -102,7 +102,7 @@ pub(super) fn header_sum(header: &[u8], seal: &DirectoryKey) -> Option<u64> {
     Some(sum.finish())
 }
 
-/// As files have times.
+/// A duration in the unit of the file format.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -114,7 +114,7 @@ pub(super) fn table(body: &[u8], seal: &DirectoryKey) -> Vec<u8> {
         .collect()
 }
 
-/// Checks a table as it was read against the header.
+/// Verifies a table against the header, and returns the checksums.
 pub(super) fn sums(table: &[u8], fixed: &Fixed, seal: &DirectoryKey) -> Result<Box<[u64]>, Bad> {
     let is_whole = table.len() as u64 == fixed.layout.blocks() * 8;
     if !is_whole || seal.sum_of(table) != fixed.table_sum {
@@ -124,7 +124,7 @@ pub(super) fn sums(table: &[u8], fixed: &Fixed, seal: &DirectoryKey) -> Result<B
     cursor.numbers(table.len() / 8)
 }
 
-/// Checks blocks of a body against their sums.
+/// Verifies blocks of a body against their checksums.
 pub(super) fn check(body: &[u8], sums: &[u64], seal: &DirectoryKey) -> Result<(), Bad> {
     let blocks = body.chunks(BLOCK);
     let is_right = blocks.len() == sums.len()
@@ -134,7 +134,7 @@ pub(super) fn check(body: &[u8], sums: &[u64], seal: &DirectoryKey) -> Result<()
     if is_right { Ok(()) } else { Err(Bad) }
 }
 
-/// Takes numbers and bytes off the front.
+/// Reads numbers and bytes from the beginning of a slice.
 pub(super) struct Cursor<'a>(pub(super) &'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -162,7 +162,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn texts(&mut self, count: usize) -> Result<Vec<String>, Bad> {
-        // Not reserved ahead: the count is not proved by bytes that are there.
+        // Nothing is reserved in advance: the bytes may not contain as many texts.
         let mut texts = Vec::new();
         for _ in 0..count {
             let length = self.count()?;
@@ -192,21 +192,22 @@ pub(super) const MAGIC: [u8; 4] = *b"GLYE";
 /// The version that is written.
 pub(super) const VERSION: u16 = 3;
 
-/// The oldest version that is read: version 1 has no fragments, versions 1 and 2 have no includes, and they have zeros where
-/// later ones count them. An older or newer version is a miss; the file is removed.
+/// The oldest version that is read. Version 1 has no fragments, versions 1 and 2 have no includes; both have zeros in place of
+/// later counts. A file of another version is a miss and is removed.
 pub(super) const OLDEST_VERSION: u16 = 1;
 
 /// Length of the fixed part.
 pub(super) const FIXED: usize = 192;
 
-/// What one checksum covers: small enough to verify before the first byte leaves, large enough for few sums.
+/// The size of the part that one checksum covers: small enough to verify before the first byte is sent, large enough for few
+/// checksums.
 pub const BLOCK: usize = 64 * 1024;
 
-/// Far above what limits on heads and tags let through; bounds what a damaged length makes us read.
+/// Far above the limits on heads and tags. Bounds the memory that a damaged length can allocate.
 pub(super) const MAX_HEADER: usize = 1024 * 1024;
 
-/// As large as an index row can count, so that no sum of lengths overflows.
+/// The maximum that an index row can count, so that no sum of lengths overflows.
 pub(super) const MAX_BODY: u64 = 1 << 40;
 
-/// More than any head that was let in has; `HeaderMap` panics far above.
+/// More fields than any accepted head has. `HeaderMap` panics far above.
 pub(super) const MAX_FIELDS: usize = 4096;

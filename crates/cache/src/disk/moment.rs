@@ -1,48 +1,47 @@
 //! Ages that survive a restart and a stepped clock.
 //!
-//! A file carries two clock readings of the moment it was stored: the time since boot, with the id of that boot, and the
+//! A file contains two clock readings of the time at which it was stored: the time since boot, with the id of that boot, and the
 //! wall clock. Until the machine boots again, the first one gives the elapsed time, whatever happens to the wall clock.
-//! After a boot only the wall clock is left. If it says that the file was stored in the future, the elapsed time is
-//! unknown, and the entry counts as at the end of its freshness: it is revalidated, but can still be served when the
-//! upstream fails.
+//! After a boot only the wall clock is available. If it is before the time of storing, the elapsed time is unknown, and
+//! the entry counts as at the end of its freshness: it is revalidated, but can still be sent when the upstream fails.
 //!
-//! No clock is read here after [`Boot::here`].
+//! This module reads no clock after [`Boot::here`].
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use galley_policy::storable::Lifetime;
 use galley_policy::time::Tick;
 
-/// Now, on both clocks.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskClock {
-    /// Monotonic: what ages in this process are counted with.
+    /// The monotonic clock, for ages in this process.
     pub tick: Tick,
-    /// Wall clock: the only clock left after a boot.
+    /// The wall clock, the only clock that is valid after a boot.
     pub wall: SystemTime,
 }
 
-/// When a file was stored, as it is written in the file.
+/// The time at which a file was stored, as written in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StoredTime {
-    /// Which boot of the machine.
+    /// The id of the machine's boot.
     pub(super) boot: [u8; 16],
-    /// Milliseconds since that boot, suspended time included as far as it was known when the process began.
+    /// Milliseconds since that boot, including suspended time as far as it was known when the process started.
     pub(super) boot_ms: u64,
     /// Milliseconds since 1970.
     pub(super) wall_ms: u64,
 }
 
-/// The running boot of the machine.
+/// The current boot of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Boot {
     id: [u8; 16],
-    /// The clock since boot, when the process's tick was 0.
+    /// The time since boot when the process's tick was 0.
     tick_zero_ms: u64,
 }
 
 impl Boot {
-    /// Asks the kernel. If it does not name its boot, a random id: then only this process trusts the clock.
+    /// Reads the boot id from the kernel. If that fails, uses a random id: then only this process uses the clock since boot.
     pub(super) fn here(now: DiskClock) -> Self {
         let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
             .ok()
@@ -68,18 +67,18 @@ impl Boot {
         }
     }
 
-    /// The time from `then` to `now`, or `None` if nothing can be said about it.
+    /// The time from `then` to `now`; `None`: unknown.
     pub(super) fn since(&self, then: &StoredTime, now: DiskClock) -> Option<Duration> {
         if then.boot == self.id {
             let now_ms = self.tick_zero_ms.saturating_add(now.tick.0);
-            // Threads take their moments in any order, so a little in the future is now.
+            // The order of threads' clock readings varies, so a time slightly in the future counts as now.
             return (then.boot_ms <= now_ms.saturating_add(THREADS_APART_MS))
                 .then(|| Duration::from_millis(now_ms.saturating_sub(then.boot_ms)));
         }
         since_wall(then, now)
     }
 
-    /// The present age of an entry that had `age` when it was stored.
+    /// The current age of an entry that had `age` when it was stored.
     pub(super) fn age(
         &self,
         then: &StoredTime,
@@ -99,13 +98,13 @@ impl Boot {
     }
 }
 
-/// The time from `then` to `now` by the wall clock; `None`: that says that `then` is in the future.
+/// The time from `then` to `now` by the wall clock; `None`: by that clock, `then` is in the future.
 pub(super) fn since_wall(then: &StoredTime, now: DiskClock) -> Option<Duration> {
     let since = wall_ms(now.wall).checked_sub(then.wall_ms)?;
     Some(Duration::from_millis(since))
 }
 
-/// Seconds since 1970, for purges of eviction: they need no more.
+/// Seconds since 1970. Enough precision for the order of eviction.
 pub(super) fn wall_seconds(wall: SystemTime) -> u32 {
     u32::try_from(wall_ms(wall) / 1000).unwrap_or(u32::MAX)
 }
@@ -121,7 +120,7 @@ fn parse_boot_id(text: &str) -> Option<[u8; 16]> {
     (id != 0).then(|| id.to_le_bytes())
 }
 
-/// More than threads' readings of one clock ever differ by.
+/// More than the readings of one clock by different threads ever differ.
 const THREADS_APART_MS: u64 = 10_000;
 
 #[cfg(test)]
@@ -140,7 +139,7 @@ mod tests {
         let stored_by = Boot::of([1; 16], 50_000);
         let then = stored_by.stamp(at(10_000, 1_000_000));
         let s = Duration::from_secs;
-        // The reader, its moment, and the age of an entry that had 5 s when stored and is fresh for 60 s.
+        // The reader's boot, its time, and the expected age of an entry that had 5 s when stored and is fresh for 60 s.
         let table = [
             ("same process", stored_by, at(30_000, 1_000_020), s(25)),
             ("wall stepped back", stored_by, at(30_000, 900), s(25)),

@@ -12,12 +12,12 @@ use super::layout::{self, BLOCK, Bad};
 use super::seal::FileName;
 use super::shared::DiskShared;
 
-/// A damaged block, or the disk failed: the body cannot be completed. The entry is removed where it is damaged.
+/// A block is damaged or the disk failed, so the body cannot be completed. A damaged entry is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored body cannot be read")]
 pub struct DiskReadError;
 
-/// Why a read can fail.
+/// Why a read failed.
 pub(super) enum Flaw {
     Bad,
     Failed(io::Error),
@@ -37,14 +37,14 @@ pub(super) fn read_at(file: &File, at: u64, length: usize) -> Result<Vec<u8>, Fl
 
 pub(super) fn fill(file: &File, at: u64, bytes: &mut [u8]) -> Result<(), Flaw> {
     match file.read_exact_at(bytes, at) {
-        // Cut while we read.
+        // Truncated while it was read.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Flaw::Bad),
         read => read.map_err(Flaw::Failed),
     }
 }
 
-/// A body on the disk, to be read in pieces, from several threads if need be. Holds the file open and 8 bytes of memory
-/// for each 64 KiB of it.
+/// A body on the disk that is read in pieces, by any number of threads. Keeps the file open and uses 8 bytes of memory for each
+/// 64 KiB of the body.
 pub struct BodyPieces {
     pub(super) shared: Arc<DiskShared>,
     pub(super) name: FileName,
@@ -55,19 +55,20 @@ pub struct BodyPieces {
 }
 
 impl BodyPieces {
-    /// Length of the whole body.
+    /// The length of the whole body.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The bytes of `range` up to the end of the 64 KiB block it begins in; empty only where the range or the body ends.
-    /// Reads and verifies that one block. Blocks.
+    /// The bytes of `range` up to the end of the 64 KiB block in which it begins; empty only at the end of the range or the
+    /// body. Reads and verifies that one block. Blocks.
     pub fn read(&self, range: &Range<u64>) -> Result<Bytes, DiskReadError> {
         self.read_into(range, Vec::new())
     }
 
-    /// The same, in memory of the caller's: what a helper thread of many allocates itself, it keeps in part when another
-    /// has dropped it. `buffer` is best as long as [`BodyPieces::longest_piece`]; its contents go.
+    /// Like [`BodyPieces::read`], with a buffer from the caller: memory that one of many helper threads allocates and another
+    /// thread drops is not fully released. `buffer` should have the length [`BodyPieces::longest_piece`]. Its contents are
+    /// overwritten.
     pub fn read_into(&self, range: &Range<u64>, buffer: Vec<u8>) -> Result<Bytes, DiskReadError> {
         let end = range.end.min(self.length);
         if range.start >= end {
@@ -77,7 +78,7 @@ impl BodyPieces {
         let begins = block * BLOCK as u64;
         let ends = (begins + BLOCK as u64).min(self.length);
         let bytes = self.block(block, begins, ends, buffer)?;
-        // All three lie within one block.
+        // All three positions are within one block.
         let within = |at: u64| usize::try_from(at - begins).unwrap_or(BLOCK);
         Ok(bytes.slice(within(range.start)..within(end.min(ends))))
     }
@@ -94,7 +95,7 @@ impl BodyPieces {
         false
     }
 
-    /// In bytes.
+    /// The maximum length of a piece, in bytes.
     pub fn longest_piece(&self) -> usize {
         usize::try_from(self.length).map_or(BLOCK, |length| length.min(BLOCK))
     }
@@ -138,6 +139,6 @@ impl std::fmt::Debug for BodyPieces {
     }
 }
 
-/// The part that is verified before a body is sent in pieces: pages are far shorter, and a megabyte is hashed in less than one
-/// millisecond.
+/// The part that is verified before a body is sent in pieces: more than most pages have, and a megabyte is hashed in less than
+/// one millisecond.
 const BEGINNING: u64 = 1 << 20;

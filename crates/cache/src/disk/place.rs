@@ -4,8 +4,8 @@
 //! key          magic with format version "GLYKEY1\n" 8 | generation 16 | key 16 | checksum 8
 //! entries/     a/bc/<32 hexadecimal digits>: one entry each
 //! tmp/         entries being written
-//! index        snapshot of the index, only while nobody uses the directory
-//! old-*        what was set aside, to be removed in the background
+//! index        snapshot of the index, only while no process uses the directory
+//! old-*        directories that were moved aside, to be removed in the background
 //! ```
 //!
 //! A key that is missing, damaged or of another generation means that all entries are purged: they are moved aside by one
@@ -27,28 +27,28 @@ pub(super) struct CacheDirectory {
     key: [u8; 16],
 }
 
-/// What an opened directory holds.
+/// The result of opening a directory.
 pub(super) struct OpenedDirectory {
     pub(super) place: CacheDirectory,
     pub(super) seal: DirectoryKey,
-    /// Locked as long as it is open.
+    /// The lock is held while this file is open.
     pub(super) lock: File,
     pub(super) before: Before,
-    /// Why the key could not be written: until it is, stored entries count in this run only.
-    pub(super) unwritten: Option<io::Error>,
+    /// Why the key could not be written. Until it is written, stored entries are valid only in this process.
+    pub(super) key_error: Option<io::Error>,
 }
 
-/// The entries of before.
+/// The entries from previous processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Before {
     /// No entries of this generation.
     Nothing,
-    /// Entries, and the snapshot's bytes if there was one. It is removed already.
+    /// Entries, and the snapshot's bytes if there was one. The snapshot file has been removed.
     Entries(Option<Vec<u8>>),
 }
 
 impl CacheDirectory {
-    /// Takes possession of `root`, and creates it if it does not exist.
+    /// Locks `root`, and creates it if it does not exist.
     pub(super) fn open(root: &Path, generation: [u8; 16]) -> io::Result<OpenedDirectory> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let lock = File::open(root)?;
@@ -60,20 +60,20 @@ impl CacheDirectory {
         let kept = std::fs::read(place.key_file())
             .ok()
             .and_then(|bytes| parse_key(&bytes, generation));
-        let mut unwritten = None;
+        let mut key_error = None;
         let before = if let Some(key) = kept {
             place.key = key;
             Before::Entries(place.take_snapshot())
         } else {
-            place.set_aside(&place.entries())?;
+            place.move_aside(&place.entries())?;
             remove_if_there(&place.snapshot())?;
-            // A full disk is no reason to run without one until the next start.
-            unwritten = place.write_key(generation).err();
+            // Even if the disk is full, the cache can be used until the next start.
+            key_error = place.write_key(generation).err();
             Before::Nothing
         };
-        // If these fail the disk can still be read; the first entry to be stored reports the error.
+        // If these fail, the disk can still be read. The first entry to be stored reports the error.
         if is_occupied(&place.temporaries()) {
-            let _ = place.set_aside(&place.temporaries());
+            let _ = place.move_aside(&place.temporaries());
         }
         let _ = DirBuilder::new().mode(0o700).create(place.temporaries());
         Ok(OpenedDirectory {
@@ -81,11 +81,11 @@ impl CacheDirectory {
             place,
             lock,
             before,
-            unwritten,
+            key_error,
         })
     }
 
-    /// Writes the key file: from the next start on, files of this generation are the ones that count.
+    /// Writes the key file: after the next start, files of this generation are valid.
     pub(super) fn write_key(&self, generation: [u8; 16]) -> io::Result<()> {
         let fresh = self.root.join("key.new");
         remove_if_there(&fresh)?;
@@ -95,12 +95,12 @@ impl CacheDirectory {
             .mode(0o600)
             .open(&fresh)?;
         file.write_all(&key_bytes(generation, self.key))?;
-        // Once in the life of a directory: without it a power cut could cost the whole cache.
+        // Once in the life of a directory. Without it a power failure could invalidate the whole cache.
         file.sync_all()?;
         std::fs::rename(&fresh, self.key_file())
     }
 
-    fn set_aside(&self, dir: &Path) -> io::Result<()> {
+    fn move_aside(&self, dir: &Path) -> io::Result<()> {
         let number = u128::from_le_bytes(random());
         let aside = self.root.join(format!("{OLD}{number:032x}"));
         match std::fs::rename(dir, aside) {
@@ -109,14 +109,14 @@ impl CacheDirectory {
         }
     }
 
-    /// The snapshot, which is then gone; one that cannot be removed is not believed, because it would be believed again.
+    /// Reads and removes the snapshot. A snapshot that cannot be removed is not used, because it would be used again later.
     fn take_snapshot(&self) -> Option<Vec<u8>> {
         let bytes = std::fs::read(self.snapshot()).ok()?;
         std::fs::remove_file(self.snapshot()).ok()?;
         Some(bytes)
     }
 
-    /// Removes up to `limit` files of what was moved aside; true if nothing is left.
+    /// Removes up to `limit` files that were moved aside. Returns true if none are left.
     pub(super) fn clear_old(&self, limit: &mut usize) -> io::Result<bool> {
         for entry in std::fs::read_dir(&self.root)? {
             let entry = entry?;
@@ -124,7 +124,7 @@ impl CacheDirectory {
                 .file_name()
                 .as_encoded_bytes()
                 .starts_with(OLD.as_bytes());
-            if is_old && !clear(&entry.path(), limit, DEEPEST)? {
+            if is_old && !clear(&entry.path(), limit, MAX_DEPTH)? {
                 return Ok(false);
             }
         }
@@ -135,7 +135,7 @@ impl CacheDirectory {
         self.bucket(name.bucket()).join(name.to_string())
     }
 
-    /// The directory of a bucket, which may not be there.
+    /// The directory of a bucket, which may not exist.
     pub(super) fn bucket(&self, bucket: usize) -> PathBuf {
         let mut path = self.entries();
         path.push(format!("{:x}", bucket >> 8));
@@ -176,7 +176,7 @@ fn parse_key(bytes: &[u8], generation: [u8; 16]) -> Option<[u8; 16]> {
     (bytes == key_bytes(generation, key)).then_some(key)
 }
 
-/// Removes a directory with its contents, `limit` files at most; true if it is gone.
+/// Removes a directory with its contents, at most `limit` files. Returns true if it is removed.
 fn clear(dir: &Path, limit: &mut usize, depth: usize) -> io::Result<bool> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
@@ -207,8 +207,8 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 const KEY_MAGIC: [u8; 8] = *b"GLYKEY1\n";
 const OLD: &str = "old-";
-/// Two levels of directories, and the files.
-const DEEPEST: usize = 3;
+/// The depth of the tree: two levels of directories, and the files.
+const MAX_DEPTH: usize = 3;
 
 #[cfg(test)]
 mod tests {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_goes_bit_by_bit() {
+    fn moved_aside_files_are_removed_in_steps() {
         let dir = tempfile::tempdir().unwrap();
         let place = CacheDirectory::open(dir.path(), [1; 16]).unwrap().place;
         for bucket in 0..20 {

@@ -1,11 +1,11 @@
-//! Reading: every byte is verified before it is sent.
+//! Reading entries: every byte is verified before it is sent.
 //!
-//! A small body is read whole into memory that was reserved first. A larger one, or one without a reservation, is read
-//! block by block from the open file, which stays readable when the entry is removed or replaced meanwhile. The first
-//! megabyte of such a body is verified before anything is sent, and every block again when it is sent: damage that is found
-//! later can only end the response early.
+//! A small body is read whole into reserved memory. A larger one, or one without a reservation, is read block by block from
+//! the open file, which stays readable if the entry is removed or replaced in the meantime. The first megabyte of such a body
+//! is verified before anything is sent, and every block again when it is sent: damage that is found later can only end the
+//! response early.
 //!
-//! A file that is not exactly what this process would have written under this key, generation and rules is a miss and is
+//! A file that differs in any way from what this process would write under this key, generation and rules is a miss and is
 //! removed. A file that could not be read is a miss and stays.
 
 use std::fs::File;
@@ -26,23 +26,23 @@ use crate::entry::{Entry, EntryParts};
 /// The result of a lookup.
 #[derive(Debug)]
 pub enum DiskLookup {
-    /// The entry. Whether it may be served is for `PurgeTable::prove` and `galley_policy::decide` to say.
+    /// The entry. `PurgeTable::prove` and `galley_policy::decide` decide whether it may be sent.
     Found(OnDisk),
-    /// Nothing usable under this key.
+    /// The key has no usable entry.
     Absent,
 }
 
-/// An entry from the disk. Its age continues from the moment of the lookup.
+/// An entry from the disk. Its age continues from the time of the lookup.
 #[derive(Debug)]
 pub enum OnDisk {
-    /// With its body, paid for by the budget: fit for `Memory::put`.
+    /// With its body, reserved from the budget: suitable for `Memory::put`.
     Whole(Arc<Entry>),
-    /// Without its body, which is to be read from the file; the entry knows the same pieces.
+    /// Without its body, which must be read from the file. The entry contains the same pieces.
     Pieces(Arc<Entry>, Arc<BodyPieces>),
 }
 
 impl OnDisk {
-    /// The entry, wherever its body is.
+    /// The entry, wherever its body is stored.
     pub fn into_entry(self) -> Arc<Entry> {
         match self {
             Self::Whole(entry) | Self::Pieces(entry, _) => entry,
@@ -51,13 +51,13 @@ impl OnDisk {
 }
 
 impl Disk {
-    /// Whether [`Disk::get`] may find something. Takes the index's lock for a moment and makes no system call.
+    /// Whether [`Disk::get`] may find an entry. Locks the index briefly and makes no system call.
     pub fn may_hold(&self, site: SiteName, key_bytes: &[u8]) -> bool {
         let name = self.shared.seal.name(site.id, key_bytes);
         self.shared.index().find(&name) != IndexLookup::Absent
     }
 
-    /// The entry of a key. Blocks; for a helper thread. Memory for the body is reserved from `budget`.
+    /// The entry of a key. Reserves memory for the body from `budget`. Blocks; for a helper thread.
     pub fn get(
         &self,
         site: SiteName,
@@ -81,13 +81,13 @@ impl Disk {
     }
 }
 
-/// Why a file gave no entry.
+/// Why a file contained no entry.
 pub(super) enum Miss {
-    /// There is none.
+    /// The file does not exist.
     Gone,
-    /// To be removed, if it is still the one that was opened.
+    /// The file must be removed, if it is still the one that was opened.
     Bad(File),
-    /// The call failed; says nothing about the file.
+    /// The call failed, which says nothing about the file.
     Failed(io::Error),
 }
 
@@ -95,7 +95,7 @@ pub(super) enum Miss {
 pub(super) struct OpenedEntry {
     file: File,
     fixed: Fixed,
-    /// The beginning of the file: at least the header, often all of it.
+    /// The beginning of the file: at least the header, often the whole file.
     first: Vec<u8>,
     pub(super) stored: StoredHeader,
 }
@@ -134,7 +134,7 @@ impl DiskShared {
         }
     }
 
-    /// Opens an entry's file and reads its header; the first read requests `first` bytes.
+    /// Opens an entry's file and reads its header. The first read requests `first` bytes.
     pub(super) fn open(&self, name: &FileName, first: usize) -> Result<OpenedEntry, Miss> {
         let file = match File::open(self.place.file(name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Miss::Gone),
@@ -228,7 +228,7 @@ impl DiskShared {
             sums,
         };
         if pieces.beginning_is_damaged() {
-            // It has been removed, or counted as a failure of the disk.
+            // The file has been removed, or was counted as a failure of the disk.
             return Err(Miss::Gone);
         }
         let pieces = Arc::new(pieces);
@@ -260,13 +260,13 @@ impl DiskShared {
         stored
     }
 
-    /// When the file under a name was born; `None` if there is no usable one.
+    /// `born` of the file with a name; `None`: there is no usable file.
     pub(super) fn born(&self, name: &FileName) -> Option<u64> {
         let opened = self.open(name, FIXED + 2048).ok()?;
         Some(opened.stored.parts.born)
     }
 
-    /// Does what a miss calls for.
+    /// Handles a miss: removes the row or the file, or counts a failure.
     pub(super) fn settle(&self, name: &FileName, miss: Miss) {
         match miss {
             Miss::Gone => self.forget_if_gone(name),
@@ -279,7 +279,7 @@ impl DiskShared {
 }
 
 impl OpenedEntry {
-    /// A part of the file, from memory as far as it is there.
+    /// A part of the file. Uses the bytes that are in memory.
     fn range(&self, at: u64, length: usize) -> Result<Vec<u8>, Flaw> {
         let from = usize::try_from(at)
             .unwrap_or(usize::MAX)
@@ -300,5 +300,5 @@ impl OpenedEntry {
     }
 }
 
-/// A usual page with its header comes in one read.
+/// One read is enough for a typical page with its header.
 const FIRST: usize = 16 * 1024;

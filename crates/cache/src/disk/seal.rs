@@ -1,7 +1,7 @@
-//! The directory's key, and what it is used for: names of files and checksums.
+//! The directory's key, and its uses: names of files and checksums.
 //!
-//! Names are a keyed hash, so that no client can put many pages into one directory. Checksums are keyed too, so a file of
-//! another cache directory counts as damaged. Checksums detect damage and mix-ups. They do not protect from somebody who
+//! Names are a keyed hash, so that clients cannot put many pages into one directory. Checksums are keyed, too, so a file of
+//! another cache directory counts as damaged. Checksums detect damage and mix-ups. They do not protect from an attacker who
 //! can read the key.
 
 use std::fmt;
@@ -10,16 +10,16 @@ use std::hash::{BuildHasher as _, Hasher};
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// Which site's share of the disk an entry counts against; made by `Disk::site`.
+/// The site to whose share of the disk an entry belongs; made by `Disk::site`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiteId(u32);
 
-/// A site, as files know it.
+/// The identity of a site in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SiteName {
-    /// Keyed hash of its name.
+    /// The keyed hash of the site's name.
     pub id: SiteId,
-    /// Fingerprint of the rules that shape keys and scopes: files written under another one are purged.
+    /// The fingerprint of the rules that determine keys and scopes. Files with another fingerprint are invalid.
     pub fingerprint: u64,
 }
 
@@ -28,18 +28,18 @@ pub struct SiteName {
 pub struct FileName(pub(super) [u8; 16]);
 
 impl FileName {
-    /// Whose entry it is.
+    /// The site of the entry.
     pub fn site(&self) -> SiteId {
         let [a, b, c, d, ..] = self.0;
         SiteId(u32::from_be_bytes([a, b, c, d]))
     }
 
-    /// Its directory, one of [`BUCKETS`].
+    /// The directory of the file, one of [`BUCKETS`].
     pub(super) fn bucket(&self) -> usize {
         usize::from(self.0[4] >> 4) << 8 | usize::from(self.0[5])
     }
 
-    /// The name in a directory: 32 lowercase hexadecimal digits.
+    /// Parses a name in a directory: 32 lowercase hexadecimal digits.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if text.len() != 32 || !text.bytes().all(is_hex) {
@@ -62,7 +62,7 @@ impl fmt::Debug for FileName {
     }
 }
 
-/// The key in use.
+/// The key of a directory.
 pub(super) struct DirectoryKey {
     names: [u64; 2],
     sums: [u64; 2],
@@ -75,7 +75,7 @@ impl DirectoryKey {
         let high = u64::try_from(key >> 64).unwrap_or(0);
         Self {
             names: [low, high],
-            // Another key of the same hash family, so that no checksum is ever a name.
+            // A separate key for the same hash family, so that no checksum equals a name.
             sums: [low ^ SUMS, high ^ SUMS],
         }
     }
@@ -96,7 +96,7 @@ impl DirectoryKey {
         FileName(name)
     }
 
-    /// A checksum to be fed piece by piece.
+    /// A checksum that is computed incrementally.
     pub(super) fn sum(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.sums[0], self.sums[1])
     }
@@ -107,20 +107,20 @@ impl DirectoryKey {
     }
 }
 
-/// Unpredictable bytes. The kernel's generator answers at once except in the first moments after a boot.
+/// Unpredictable bytes. The kernel's generator does not block except shortly after a boot.
 pub(super) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     let flags = rustix::rand::GetRandomFlags::empty();
     if rustix::rand::getrandom(&mut bytes[..], flags) == Ok(bytes.len()) {
         return bytes;
     }
-    // Very old kernels only: what seeds the hash tables is random too, if less.
+    // Only for very old kernels: the seed of the hash tables is random, too, but less so.
     let seed = std::hash::RandomState::new();
     let halves = u128::from(seed.hash_one(1)) << 64 | u128::from(seed.hash_one(2));
     halves.to_le_bytes()
 }
 
-/// Directories: 16 on the first level, 256 on the second below each.
+/// The number of directories: 16 on the first level, and 256 below each of them.
 pub(super) const BUCKETS: usize = 16 * 256;
 
 const SUMS: u64 = 0x6761_6c6c_6579_7375;
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_read_back_and_nothing_else_is_one() {
+    fn names_are_parsed_and_other_texts_are_rejected() {
         let seal = DirectoryKey::new([7; 16]);
         let site = seal.site("a.test");
         let name = seal.name(site, b"/a");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_key_site_and_page_make_the_name() {
+    fn names_depend_on_key_site_and_page() {
         let seal = DirectoryKey::new([7; 16]);
         let other = DirectoryKey::new([8; 16]);
         let site = seal.site("a.test");

@@ -20,60 +20,60 @@ use super::place::{Before, CacheDirectory, OpenedDirectory};
 use super::seal::{BUCKETS, DirectoryKey, FileName, SiteId, SiteName};
 use super::snapshot;
 
-/// What the disk may take.
+/// The limits of the disk cache.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskLimits {
-    /// All files together, in bytes, counted in blocks of 4096; those being written included.
+    /// The maximum size of all files together in bytes, counted in blocks of 4096, including those being written.
     pub bytes: u64,
-    /// The same, of one site; `None`: no other limit than the one for all.
+    /// The same for one site; `None`: only the limit for all applies.
     pub site_bytes: Option<u64>,
-    /// The longest body. Never more than half of `bytes`.
+    /// The maximum size of a body in bytes. Never more than half of `bytes`.
     pub object_bytes: u64,
-    /// Entries that were unused for so long are removed.
+    /// Entries that were unused for this long are removed.
     pub inactive: Duration,
-    /// The longest body that is read into memory; longer ones are read in pieces.
+    /// The maximum size of a body that is read into memory, in bytes. Larger ones are read in pieces.
     pub in_memory_bytes: u64,
 }
 
-/// Occupation at one moment.
+/// The usage of the disk cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskUsage {
-    /// Entries counted.
+    /// The number of counted entries.
     pub entries: u64,
-    /// Bytes of their files, in blocks of 4096.
+    /// The size of their files in bytes, in blocks of 4096.
     pub bytes: u64,
-    /// Bytes reserved by files that are being written.
+    /// The bytes reserved by files that are being written.
     pub reserved: u64,
-    /// The limit for both.
+    /// The limit for both together.
     pub limit: u64,
-    /// Entries removed for others or because they were long unused.
+    /// Entries evicted, or removed because they were unused for too long.
     pub evictions: u64,
-    /// Bad files removed.
+    /// Damaged files removed.
     pub damaged: u64,
-    /// Reads that failed because a call of the system did.
+    /// Reads that failed because a system call failed.
     pub failures: u64,
-    /// Directories counted since the start, of [`DiskUsage::DIRECTORIES`].
+    /// Directories counted since the start, out of [`DiskUsage::DIRECTORIES`].
     pub counted: usize,
-    /// Bytes of memory that the index takes.
+    /// The memory that the index uses, in bytes.
     pub index_bytes: u64,
 }
 
 impl DiskUsage {
-    /// When as many are counted, entries are stored.
+    /// The number of directories. Entries are stored when all of them are counted.
     pub const DIRECTORIES: usize = BUCKETS;
 }
 
-/// The store. Share it by reference or clone; clones are the same store.
+/// The disk cache. Share it by reference or clone; clones share the state.
 #[derive(Clone)]
 pub struct Disk {
     pub(super) shared: Arc<DiskShared>,
 }
 
 impl Disk {
-    /// Opens the cache in `dir`, and creates it if it does not exist. `generation` is the purge log's: entries of another one
-    /// are moved aside, all at once. If there is no space to record that, storing is off for a while, and [`Disk::is_keyed`]
-    /// is false. Fails if the directory cannot be read, cannot be created, or is in use by another process (`WouldBlock`).
-    /// Takes milliseconds; `scan_step` does the rest.
+    /// Opens the cache in `dir`, and creates it if it does not exist. `generation` is that of the purge log: entries of another
+    /// generation are moved aside, all at once. If the disk has no space to record that, storing is off for a while, and
+    /// [`Disk::is_keyed`] is false. Fails if the directory cannot be read, cannot be created, or is in use by another process
+    /// (`WouldBlock`). Takes milliseconds; `scan_step` does the rest.
     pub fn open(
         dir: &Path,
         limits: DiskLimits,
@@ -95,22 +95,22 @@ impl Disk {
             seal,
             lock,
             before,
-            unwritten,
+            key_error,
         } = CacheDirectory::open(dir, generation)?;
-        let gate = WriteBreaker::default();
-        if let Some(error) = &unwritten {
-            gate.failed(error, now.tick);
+        let breaker = WriteBreaker::default();
+        if let Some(error) = &key_error {
+            breaker.failed(error, now.tick);
         }
-        let room = IndexLimits {
+        let index_limits = IndexLimits {
             total: limits.bytes / UNIT,
             site: limits.site_bytes.unwrap_or(u64::MAX) / UNIT,
         };
         let second = moment::wall_seconds(now.wall);
         let index = match before {
-            Before::Nothing => Index::new(room, BUCKETS),
+            Before::Nothing => Index::new(index_limits, BUCKETS),
             Before::Entries(snapshot) => snapshot
-                .and_then(|bytes| snapshot::read(&bytes, room, generation, second, &seal))
-                .unwrap_or_else(|| Index::new(room, 0)),
+                .and_then(|bytes| snapshot::read(&bytes, index_limits, generation, second, &seal))
+                .unwrap_or_else(|| Index::new(index_limits, 0)),
         };
         let shared = DiskShared {
             limits: DiskLimits {
@@ -125,14 +125,14 @@ impl Disk {
             place,
             lock,
             files: DiskFiles::default(),
-            gate,
+            breaker,
             index: Mutex::new(index),
             writers: std::array::from_fn(|_| Mutex::new(())),
             temporaries: AtomicU64::new(0),
             sweep_hand: AtomicUsize::new(0),
             synced: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            is_keyed: AtomicBool::new(unwritten.is_none()),
+            is_keyed: AtomicBool::new(key_error.is_none()),
             counters: Counters::default(),
         };
         Ok(Self {
@@ -140,8 +140,9 @@ impl Disk {
         })
     }
 
-    /// From now on entries are written under another generation of the purge log, and only such are found; the others are
-    /// removed when they are met. For a log that was lost and started again. If it fails, the next start finds nothing.
+    /// Sets another generation of the purge log, for a log that was lost and started again. New entries are written under it,
+    /// and only those are found; the others are removed when a lookup or the sweeper reads them. If it fails, the next start
+    /// finds no entries.
     pub fn begin_generation(&self, generation: [u8; 16]) -> io::Result<()> {
         *locked(&self.shared.generation) = generation;
         self.shared.place.write_key(generation)?;
@@ -149,14 +150,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the next start finds the entries of the generation of the opening. If not, [`Disk::begin_generation`] must be
-    /// called, with the same one or another, until it succeeds.
+    /// Whether the next start finds the entries of the generation with which the cache was opened. If not,
+    /// [`Disk::begin_generation`] must be called, with the same generation or another, until it succeeds.
     pub fn is_keyed(&self) -> bool {
         self.shared.is_keyed.load(Ordering::Relaxed)
     }
 
-    /// A site by its name and the fingerprint of the rules that shape its keys and scopes. To be made once, at the
-    /// loading of a configuration.
+    /// The identity of a site: its name and the fingerprint of the rules that determine its keys and scopes. Compute it once,
+    /// when a configuration is loaded.
     pub fn site(&self, name: &str, fingerprint: u64) -> SiteName {
         SiteName {
             id: self.shared.seal.site(name),
@@ -178,7 +179,7 @@ impl Disk {
         self.shared.unlink(name);
     }
 
-    /// Occupation now.
+    /// The current usage.
     pub fn usage(&self) -> DiskUsage {
         let counters = &self.shared.counters;
         let index = self.shared.index();
@@ -195,7 +196,7 @@ impl Disk {
         }
     }
 
-    /// Bytes of one site, counted as in [`DiskUsage::bytes`], those being written included.
+    /// The size of a site's files in bytes, counted as in [`DiskUsage::bytes`], including those being written.
     pub fn site_bytes(&self, site: SiteId) -> u64 {
         self.shared.index().of_site(site) * UNIT
     }
@@ -205,26 +206,25 @@ impl Disk {
         if self.shared.closed.load(Ordering::Relaxed) {
             return Health::Closed;
         }
-        match self.shared.gate.state() {
+        match self.shared.breaker.state() {
             Some((reason, retry_at)) => Health::Off { reason, retry_at },
             None if self.shared.index().is_whole() => Health::Storing,
             None => Health::Scanning,
         }
     }
 
-    /// After [`Disk::close`]: lets another process open the directory. Nothing is found here any more, because the other's entries are
-    /// born by counters that are not this process's.
+    /// Lets another process open the directory. Call it after [`Disk::close`]. This process finds no entries any more, because
+    /// `born` of the other process's entries refers to other purge counters.
     pub fn release(&self) -> io::Result<()> {
         let shared = &self.shared;
         shared.index().close();
         Ok(rustix::fs::flock(&shared.lock, FlockOperation::Unlock)?)
     }
 
-    /// Stops storing and writes the snapshot, which saves the next start from counting. Reading continues. Without a snapshot
-    /// the next start counts.
+    /// Stops storing and writes the snapshot, so that the next start does not have to count the files. Reading continues.
     pub fn close(&self) -> io::Result<()> {
         let shared = &self.shared;
-        // With all names' locks held, no file takes its place between the flag and the rows.
+        // With the locks of all names held, no file is installed between setting the flag and reading the rows.
         let writers: Vec<_> = shared.writers.iter().map(locked).collect();
         let was_closed = shared.closed.swap(true, Ordering::Relaxed);
         drop(writers);
@@ -243,35 +243,35 @@ impl Disk {
     }
 }
 
-/// What all clones and everything that was handed out share.
+/// The state that all clones, pieces and writers share.
 pub(super) struct DiskShared {
     pub(super) limits: DiskLimits,
     /// Written by `begin_generation`.
     generation: Mutex<[u8; 16]>,
     pub(super) boot: Boot,
-    /// When it was opened.
+    /// The time at which the cache was opened.
     pub(super) opened: DiskClock,
-    /// The latest tick that any caller gave; raised by all of them.
+    /// The latest tick of any caller.
     latest: AtomicU64,
     pub(super) seal: DirectoryKey,
     pub(super) place: CacheDirectory,
     /// The directory itself, locked.
     pub(super) lock: File,
     pub(super) files: DiskFiles,
-    pub(super) gate: WriteBreaker,
-    /// Taken after a name's lock where both are, and held for a few lines.
+    pub(super) breaker: WriteBreaker,
+    /// Locked after a name's lock if both are needed, and held for a few lines.
     index: Mutex<Index>,
-    /// One change of a name at a time: taking its place, being removed, being counted. Held over the system calls.
+    /// One change of a name at a time: installing, removing or counting its file. Held during the system calls.
     writers: [Mutex<()>; WRITERS],
-    /// Number of the next temporary name.
+    /// The number of the next temporary file.
     pub(super) temporaries: AtomicU64,
-    /// The directory that the sweeper looks at next.
+    /// The next directory of the sweeper.
     pub(super) sweep_hand: AtomicUsize,
-    /// Set once the directory was synced after the snapshot's removal.
+    /// Set after the directory was synced after the removal of the snapshot.
     pub(super) synced: AtomicBool,
-    /// Whether the key file is there.
+    /// Whether the key file exists.
     is_keyed: AtomicBool,
-    /// Set by `close`, under all names' locks.
+    /// Set by `close`, under the locks of all names.
     pub(super) closed: AtomicBool,
     pub(super) counters: Counters,
 }
@@ -301,14 +301,14 @@ impl DiskShared {
         self.latest.fetch_max(now.tick.0, Ordering::Relaxed);
     }
 
-    /// Now, as far as the callers have told.
+    /// The latest time that a caller passed.
     pub(super) fn now(&self) -> Tick {
         Tick(self.latest.load(Ordering::Relaxed))
     }
 
     pub(super) fn read_failed(&self, error: &io::Error) {
         self.counters.failures.fetch_add(1, Ordering::Relaxed);
-        self.gate.read_failed(error, self.now());
+        self.breaker.read_failed(error, self.now());
     }
 
     pub(super) fn forget_if_gone(&self, name: &FileName) {
@@ -319,7 +319,7 @@ impl DiskShared {
         }
     }
 
-    /// Removes a bad file, unless a new one has taken its place since it was opened.
+    /// Removes a bad file, unless another file has replaced it since it was opened.
     pub(super) fn discard(&self, name: &FileName, file: &File) {
         let _writer = self.writer(name);
         let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
@@ -338,5 +338,5 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writers of different names rarely meet with so many.
+/// With this many locks, writers of different names rarely contend.
 const WRITERS: usize = 64;

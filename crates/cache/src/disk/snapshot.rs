@@ -3,14 +3,14 @@
 //! ```text
 //!    0   8  magic with version, "GLYIDX1\n"
 //!    8  16  generation of the purge log
-//!   24   4  second in which it was written, in the index's own scale
+//!   24   4  second at which it was written, in the index's unit
 //!   28   4  0
 //!   32   8  N, number of rows
 //!   40      N rows, in the order of directories and names: name 16, blocks 4, second of last use 4
 //!   ...  8  checksum of all before
 //! ```
 //!
-//! It is removed before it is used, so it is never used twice. If it contains anything unexpected, the disk is scanned.
+//! The file is removed before it is used, so it is never used twice. If it contains anything unexpected, the disk is scanned.
 
 use std::hash::Hasher as _;
 use std::io::{self, Write};
@@ -50,11 +50,11 @@ pub(super) fn write(
     out.flush()
 }
 
-/// Reads an index; `None` means that the disk has to be scanned. Uses keep their distance from `second`, also where the
-/// clock was set back while we were away.
+/// Reads an index; `None`: the disk must be scanned. The times of last use keep their distance from `second`, even if the clock
+/// was set back in the meantime.
 pub(super) fn read(
     bytes: &[u8],
-    room: IndexLimits,
+    limits: IndexLimits,
     generation: [u8; 16],
     second: u32,
     seal: &DirectoryKey,
@@ -70,7 +70,7 @@ pub(super) fn read(
         return None;
     }
     let set_back = closed.saturating_sub(second);
-    let mut index = Index::new(room, BUCKETS);
+    let mut index = Index::new(limits, BUCKETS);
     let mut last = None;
     for packed in rows {
         let blocks = u32::from_le_bytes(*packed[16..].first_chunk()?);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_means_scan() {
+    fn an_unexpected_snapshot_is_rejected() {
         let whole = written(3);
         for at in 0..whole.len() {
             let mut flipped = whole.clone();

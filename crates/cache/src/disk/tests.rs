@@ -1,4 +1,4 @@
-//! What needs the inside: faults of the disk, boots of the machine, races of clean-up with new files.
+//! Tests that need internals: faults of the disk, reboots, and races of cleaning with new files.
 
 mod model;
 
@@ -76,7 +76,7 @@ fn set_fault(disk: &Disk, fault: Option<(DiskOperation, Errno)>) {
 }
 
 #[test]
-fn a_sick_disk_turns_storing_off_and_is_tried_again() {
+fn a_failing_disk_turns_storing_off_and_is_tried_again() {
     let table = [
         (DiskOperation::Create, Errno::ACCESS, PauseReason::Denied),
         (DiskOperation::Create, Errno::ROFS, PauseReason::ReadOnly),
@@ -130,7 +130,7 @@ fn too_many_open_files_say_nothing_about_the_disk() {
 }
 
 #[test]
-fn what_could_not_be_replaced_does_not_stay() {
+fn an_older_entry_is_removed_if_it_cannot_be_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 1, b"old"), at(0)).unwrap();
@@ -146,7 +146,7 @@ fn what_could_not_be_replaced_does_not_stay() {
 }
 
 #[test]
-fn an_eviction_that_fails_makes_no_room() {
+fn a_failed_eviction_frees_no_space() {
     let dir = tempfile::tempdir().unwrap();
     let limits = DiskLimits {
         bytes: 8 * 4096,
@@ -186,13 +186,13 @@ fn a_writer_meets_a_full_disk_midway() {
 }
 
 #[test]
-fn without_room_for_the_key_it_opens_and_the_next_start_finds_nothing_until_there_is() {
+fn if_the_key_cannot_be_written_the_next_start_finds_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
     drop(disk);
     let other = || Disk::open(dir.path(), LIMITS, [2; 16], at(0)).unwrap();
-    // Keeps the key from being written, also if root runs the test.
+    // Prevents writing the key, even if root runs the test.
     let obstacle = dir.path().join("key.new");
     std::fs::create_dir(&obstacle).unwrap();
     let disk = other();
@@ -216,7 +216,7 @@ fn without_room_for_the_key_it_opens_and_the_next_start_finds_nothing_until_ther
 }
 
 #[test]
-fn the_first_megabyte_is_verified_before_any_of_it_leaves() {
+fn the_first_megabyte_is_verified_before_it_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     for (length, flipped, is_found) in [
@@ -249,7 +249,7 @@ fn the_first_megabyte_is_verified_before_any_of_it_leaves() {
 }
 
 #[test]
-fn ages_go_on_over_restarts_and_boots() {
+fn ages_continue_across_restarts_and_boots() {
     let dir = tempfile::tempdir().unwrap();
     let reopen = |now, boot| {
         let disk = Disk::open_in(dir.path(), LIMITS, [1; 16], now, boot).unwrap();
@@ -275,7 +275,7 @@ fn ages_go_on_over_restarts_and_boots() {
     disk.put(site, &page("/a", 0, b"a"), at(10_000)).unwrap();
     assert_eq!(age(&disk, site, at(13_000)), s(15));
     drop(disk);
-    // The process began again 20 s later by the machine's clock; its wall clock was set back a day.
+    // The process restarted 20 s later by the machine's clock. Its wall clock was set back by a day.
     let set_back = |tick| DiskClock {
         tick: Tick(tick),
         wall: UNIX_EPOCH + s(1_000_000 - 86_400),
@@ -305,7 +305,7 @@ fn ages_go_on_over_restarts_and_boots() {
 }
 
 #[test]
-fn a_bad_file_is_not_taken_for_its_successor() {
+fn a_new_file_is_not_removed_in_place_of_a_bad_one() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, b"old"), at(0)).unwrap();
@@ -322,7 +322,7 @@ fn a_bad_file_is_not_taken_for_its_successor() {
 }
 
 #[test]
-fn a_directory_emptied_by_hand_is_made_again() {
+fn a_directory_emptied_by_hand_is_created_again() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, b"a"), at(0)).unwrap();
@@ -336,7 +336,7 @@ fn a_directory_emptied_by_hand_is_made_again() {
 }
 
 #[test]
-fn strangers_in_the_directories_are_removed_by_the_scan() {
+fn the_scan_removes_unknown_files() {
     let dir = tempfile::tempdir().unwrap();
     let (disk, site) = open(dir.path());
     disk.put(site, &page("/a", 0, b"a"), at(0)).unwrap();

@@ -1,15 +1,15 @@
-//! Work besides requests, in small steps that a background thread calls and paces: counting the entries after a start,
-//! removing those that are purged or long unused, removing what was moved aside, and evicting when space is needed.
+//! Background work in small steps that a background thread calls and paces: counting the entries after a start, removing purged or
+//! long unused entries, removing directories that were moved aside, and evicting when space is needed.
 //!
-//! A file is counted under the lock of its name, the same lock under which it is removed or replaced. So the index has no
-//! row for a file that is gone.
+//! A file is counted under the lock of its name, which is also held when it is removed or replaced. So the index never has a row
+//! for a removed file.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use super::index::{IndexEntry, IndexLookup, Sample, Short, units};
+use super::index::{IndexEntry, IndexLookup, ReachedLimit, Sample, units};
 use super::layout::FIXED;
 use super::moment::{DiskClock, wall_seconds};
 use super::read::Miss;
@@ -19,44 +19,44 @@ use super::write::NotStored;
 use crate::body::StoredBody;
 use crate::entry::Entry;
 
-/// How far the counting after a start is.
+/// The progress of counting after a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanProgress {
     /// Call again after a pause.
     More,
-    /// Everything is counted, and nothing that was moved aside remains.
+    /// Everything is counted, and everything that was moved aside is removed.
     Done,
 }
 
-/// What one step of the sweeper did.
+/// The result of one step of the sweeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Entries looked at.
+    /// Entries examined.
     pub looked: u64,
     /// Entries removed.
     pub removed: u64,
-    /// The step was the last one of its round through all directories.
+    /// Whether the step was the last one of a round through all directories.
     pub ends_round: bool,
 }
 
-/// What the sweeper shows of an entry.
+/// An entry as the sweeper shows it.
 #[derive(Debug)]
 pub struct HeaderView {
-    /// Whose it is.
+    /// The site of the entry.
     pub site: SiteId,
-    /// The rules it was stored under.
+    /// The fingerprint of the rules under which it was stored.
     pub fingerprint: u64,
-    /// Its file's name, for `Disk::remove_hash`.
+    /// The name of its file, for `Disk::remove_hash`.
     pub name: FileName,
-    /// The entry without its body: to be compared with purges, and for its age.
+    /// The entry without its body, for comparison with purges and for its age.
     pub entry: Arc<Entry>,
-    /// Length of its body.
+    /// The length of the body.
     pub body_length: u64,
 }
 
 impl Disk {
-    /// Counts the files of some directories, then removes some of what was moved aside. A step takes about a millisecond if
-    /// the directories are in memory. Resumable; to be called until it is done.
+    /// Counts the files of some directories, then removes some files that were moved aside. A step takes about a millisecond if
+    /// the directories are in memory. Resumable. Call it until it is done.
     pub fn scan_step(&self) -> ScanProgress {
         let mut files = 0;
         for _ in 0..DIRECTORIES_AT_ONCE {
@@ -78,15 +78,15 @@ impl Disk {
             Ok(false) => ScanProgress::More,
             Ok(true) => ScanProgress::Done,
             Err(error) => {
-                // A file that cannot be removed only costs space.
+                // A file that cannot be removed only uses space.
                 self.shared.failed(&error);
                 ScanProgress::Done
             }
         }
     }
 
-    /// Looks at the entries of the next directory and removes those that `is_purged` names, those unused for longer than
-    /// allowed, and some more where limits were lowered. Holds no lock while `is_purged` runs.
+    /// Examines the entries of the next directory. Removes those for which `is_purged` returns true, those unused for longer
+    /// than allowed, and some more if a limit was lowered. Holds no lock while `is_purged` runs.
     pub fn sweep_step(
         &self,
         now: DiskClock,
@@ -132,7 +132,7 @@ impl Disk {
 }
 
 impl DiskShared {
-    /// Takes the files of one directory into the index; how many there were.
+    /// Adds the files of one directory to the index. Returns their number.
     fn count(&self, bucket: usize) -> usize {
         let Ok(entries) = std::fs::read_dir(self.place.bucket(bucket)) else {
             return 0;
@@ -143,7 +143,7 @@ impl DiskShared {
             let name = entry.file_name();
             let named = name.to_str().and_then(FileName::parse);
             let Some(name) = named.filter(|name| name.bucket() == bucket) else {
-                // No file of Galley has another name here.
+                // Files of Galley have no other names here.
                 let _ = self.files.remove(&entry.path());
                 continue;
             };
@@ -151,7 +151,7 @@ impl DiskShared {
             let Some(metadata) = entry.metadata().ok().filter(std::fs::Metadata::is_file) else {
                 continue;
             };
-            // Without a record of its uses, the last time that the file system knows of.
+            // The last use is not recorded, so the latest time in the file system is used.
             let used = metadata.atime().max(metadata.mtime());
             let used = u32::try_from(used).unwrap_or(0).min(self.second());
             let mut index = self.index();
@@ -162,24 +162,24 @@ impl DiskShared {
         files
     }
 
-    /// Reserves units for a site; entries that have been unused longest leave for it.
+    /// Reserves units for a site. Evicts the entries that have been unused for the longest time if needed.
     pub(super) fn reserve(&self, site: SiteId, units: u32) -> Result<(), NotStored> {
         for _ in 0..EVICTIONS_AT_ONCE {
-            let short = match self.index().try_reserve(site, units) {
+            let reached = match self.index().try_reserve(site, units) {
                 Ok(()) => return Ok(()),
-                Err(short) => short,
+                Err(reached) => reached,
             };
-            let victim = self.victim(short).ok_or(NotStored::NoRoom)?;
+            let victim = self.victim(reached).ok_or(NotStored::NoRoom)?;
             self.evict(&victim)?;
         }
         Err(NotStored::NoRoom)
     }
 
-    /// Removes some entries where more is there than allowed; how many.
+    /// Evicts some entries if the limit is exceeded. Returns their number.
     fn shrink(&self) -> u64 {
         let mut removed = 0;
         while removed < SHRINK_AT_ONCE && self.index().is_over() {
-            match self.victim(Short::Total) {
+            match self.victim(ReachedLimit::Total) {
                 Some(victim) if self.evict(&victim).is_ok() => removed += 1,
                 _ => break,
             }
@@ -187,16 +187,16 @@ impl DiskShared {
         removed
     }
 
-    fn victim(&self, short: Short) -> Option<IndexEntry> {
+    fn victim(&self, reached: ReachedLimit) -> Option<IndexEntry> {
         let second = self.second();
         let mut sample = Sample::default();
         while !sample.is_enough() {
-            self.index().sample(&mut sample, short, second);
+            self.index().sample(&mut sample, reached, second);
         }
         sample.best
     }
 
-    /// Removes an entry if it is still the chosen one: not used, replaced or removed since.
+    /// Removes a selected entry, unless it was used, replaced or removed since.
     fn evict(&self, row: &IndexEntry) -> Result<(), NotStored> {
         let _writer = self.writer(&row.name);
         if self.index().find(&row.name) != IndexLookup::Resident(*row) {
@@ -210,13 +210,13 @@ impl DiskShared {
         Ok(())
     }
 
-    /// Removes the entry that was looked at, and not one that took its place.
+    /// Removes the examined entry, unless another one has replaced it.
     fn remove_born(&self, name: &FileName, born: u64) -> bool {
         let _writer = self.writer(name);
         self.born(name) == Some(born) && self.unlink(name)
     }
 
-    /// Removes a file and its row; the caller holds the lock of the name.
+    /// Removes a file and its row. The caller holds the lock of the name.
     pub(super) fn unlink(&self, name: &FileName) -> bool {
         match self.files.remove(&self.place.file(name)) {
             Ok(()) => {
@@ -230,7 +230,7 @@ impl DiskShared {
         }
     }
 
-    /// Now in the scale of last uses: the wall clock of the start, carried on by the monotonic one.
+    /// The current time in the unit of last uses: the wall clock of the start plus the elapsed monotonic time.
     pub(super) fn second(&self) -> u32 {
         let since = self.now().since(self.opened.tick).as_secs();
         let start = wall_seconds(self.opened.wall.max(SystemTime::UNIX_EPOCH));
@@ -238,11 +238,11 @@ impl DiskShared {
     }
 }
 
-/// Directories read in one step of the scan.
+/// The maximum number of directories in one step of the scan.
 const DIRECTORIES_AT_ONCE: usize = 64;
-/// Files after which a step of the scan ends.
+/// The number of files after which a step of the scan ends.
 const FILES_AT_ONCE: usize = 256;
-/// What one entry may push out: as many as the largest object is larger than a small page.
+/// The maximum number of evictions for one entry: the ratio of the largest object to a small page.
 const EVICTIONS_AT_ONCE: usize = 100_000;
-/// What one step of the sweeper removes above a lowered limit.
+/// The maximum number of entries that one step of the sweeper evicts for a lowered limit.
 const SHRINK_AT_ONCE: u64 = 64;

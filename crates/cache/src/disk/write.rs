@@ -1,8 +1,8 @@
-//! Storing: reserve, write under a temporary name, rename.
+//! Storing entries: reserve, write under a temporary name, rename.
 //!
-//! The rename, under the lock of the name, installs a file whole or not at all; an entry that was born later stays. Nothing
-//! is synced: a file may be damaged after a power cut, and is a miss then. If a newer entry could not be stored, the older
-//! file is removed, so that it does not come back later.
+//! The rename, under the lock of the name, installs a file completely or not at all. It does not replace an entry with a greater
+//! `born`. Nothing is synced: a file may be damaged after a power failure, and is a miss then. If a newer entry could not be
+//! stored, the older file is removed, so that it is not found later.
 
 use std::fs::File;
 use std::io;
@@ -19,28 +19,28 @@ use super::seal::{FileName, SiteId, SiteName};
 use super::shared::{Disk, DiskShared};
 use crate::entry::Entry;
 
-/// Why an entry was not stored. The response is served all the same.
+/// Why an entry was not stored. The response is sent all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotStored {
-    /// Body or head are above the largest allowed.
+    /// The body or the head exceeds its maximum size.
     #[error("larger than the largest object allowed")]
     TooLarge,
-    /// A limit is reached, by entries that are being written or that could not leave.
+    /// A limit is reached by entries that are being written or could not be evicted.
     #[error("the limit of the disk cache is reached")]
     NoRoom,
-    /// Its plain body is not in memory.
+    /// The plain body is not in memory.
     #[error("its plain body is not in memory")]
     NotPlain,
-    /// The place holds an entry that was born later.
+    /// The key has an entry with a greater `born`.
     #[error("a newer entry is already stored")]
     Superseded,
     /// The files on the disk are still being counted.
     #[error("the disk cache is still being counted")]
     Scanning,
-    /// The body ended at another length than was announced.
+    /// The body's length differs from the announced length.
     #[error("the length of the body differs from the announced length")]
     Incomplete,
-    /// The disk does not take it, or did not before and is not tried again yet.
+    /// Storing is off because of an error of the disk.
     #[error("{0}")]
     Off(PauseReason),
     /// `Disk::close` was called.
@@ -49,18 +49,18 @@ pub enum NotStored {
 }
 
 impl Disk {
-    /// Stores an entry with its whole plain body. Blocks; for a helper's thread.
+    /// Stores an entry with its whole plain body. Blocks; for a helper thread.
     pub fn put(&self, site: SiteName, entry: &Entry, now: DiskClock) -> Result<(), NotStored> {
         let name = self.shared.seal.name(site.id, entry.key.bytes());
         let outcome = self.shared.put(site, &name, entry, now);
         if outcome.is_err_and(|why| why != NotStored::Superseded) {
-            self.shared.forget_older(&name, entry.born);
+            self.shared.remove_older_file(&name, entry.born);
         }
         outcome
     }
 
-    /// Begins to store a response whose body comes in pieces. `head` is the entry without its body; `length` is the
-    /// body's, where known. Takes 64 KiB of memory.
+    /// Begins to store a response whose body is received in pieces. `head` is the entry without its body; `length` is that of
+    /// the body, if known. Uses 64 KiB of memory.
     pub fn begin(
         &self,
         site: SiteName,
@@ -72,11 +72,11 @@ impl Disk {
         EntryWriter::begin(&self.shared, site, name, head, length, now)
     }
 
-    /// Removes the entry of a key unless it was born after `born`: after a newer response has arrived completely and was not
-    /// passed to [`Disk::put`] or [`EntryWriter::commit`], which do this themselves.
+    /// Removes the entry of a key unless its `born` is greater than `born`. Call it after a newer response was received
+    /// completely and was not passed to [`Disk::put`] or [`EntryWriter::commit`], which do this themselves.
     pub fn remove_older(&self, site: SiteName, key_bytes: &[u8], born: u64) {
         let name = self.shared.seal.name(site.id, key_bytes);
-        self.shared.forget_older(&name, born);
+        self.shared.remove_older_file(&name, born);
     }
 }
 
@@ -96,12 +96,12 @@ impl DiskShared {
             header: file.len(),
             body,
         };
-        let space = Space::reserve(self, site.id, &layout)?;
+        let space = SpaceReservation::reserve(self, site.id, &layout)?;
         let table = layout::table(bytes, &self.seal);
         layout::seal_header(&mut file, layout.body, &table, &self.seal);
         let temporary = Temporary::create(self)?;
         if layout.total() <= BLOCK as u64 {
-            // One write; the copy costs less than a second call.
+            // One write: the copy costs less than a second call.
             file.extend_from_slice(bytes);
             file.extend_from_slice(&table);
             temporary.write(&file, 0)?;
@@ -110,10 +110,10 @@ impl DiskShared {
             temporary.write(bytes, layout.header as u64)?;
             temporary.write(&table, layout.table_at())?;
         }
-        self.land(name, entry.born, &layout, temporary, space)
+        self.install(name, entry.born, &layout, temporary, space)
     }
 
-    /// Whether so long a body may be stored now.
+    /// Whether a body of this length may be stored now.
     fn admit(&self, body: u64, now: DiskClock) -> Result<(), NotStored> {
         self.at(now);
         if self.closed.load(Ordering::Relaxed) {
@@ -123,12 +123,12 @@ impl DiskShared {
             return Err(NotStored::Scanning);
         }
         self.check_size(body)?;
-        self.gate.admit(now.tick).map_err(NotStored::Off)?;
-        // Before the directory grows, the snapshot's removal must be as durable as what follows: a power cut must not
-        // bring back one that knows nothing of it.
+        self.breaker.admit(now.tick).map_err(NotStored::Off)?;
+        // Before the directory grows, the removal of the snapshot must be as durable as later changes: after a power failure, a
+        // snapshot without them must not reappear.
         if !self.synced.load(Ordering::Relaxed) {
             match self.lock.sync_all() {
-                // Some file systems do not sync directories; then there is nothing better.
+                // Some file systems cannot sync directories. Then nothing better is possible.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
                 synced => synced.map_err(|error| self.failed(&error))?,
             }
@@ -161,43 +161,43 @@ impl DiskShared {
         Ok(())
     }
 
-    /// Renames a complete file to its place, unless the present one was born later.
-    fn land(
+    /// Renames a complete file to its final name, unless the existing file has a greater `born`.
+    fn install(
         &self,
         name: &FileName,
         born: u64,
         layout: &Layout,
         mut temporary: Temporary,
-        mut space: Space,
+        mut space: SpaceReservation,
     ) -> Result<(), NotStored> {
         let writer = self.writer(name);
         if self.closed.load(Ordering::Relaxed) {
             return Err(NotStored::Closed);
         }
         if self.is_resident(name) && self.born(name).is_some_and(|there| there > born) {
-            // Written it was.
-            self.gate.worked();
+            // The file was written, so the disk works.
+            self.breaker.succeeded();
             return Err(NotStored::Superseded);
         }
         let place = self.place.file(name);
         let mut renamed = self.files.rename(&temporary.path, &place);
         if is_missing(&renamed) {
-            // The first one in its directory, or the directory was removed.
+            // The directory does not exist yet, or was removed.
             renamed = self
                 .files
                 .make_dir(&self.place.bucket(name.bucket()))
                 .and_then(|()| self.files.rename(&temporary.path, &place));
         }
         renamed.map_err(|error| self.failed(&error))?;
-        temporary.landed = true;
+        temporary.installed = true;
         space.settle(name, layout);
         drop(writer);
-        self.gate.worked();
+        self.breaker.succeeded();
         Ok(())
     }
 
-    /// Removes the file under a name if it was born no later than the entry that could not be stored.
-    fn forget_older(&self, name: &FileName, born: u64) {
+    /// Removes the file of a name unless it is newer than the entry that could not be stored.
+    fn remove_older_file(&self, name: &FileName, born: u64) {
         if self.index().find(name) == IndexLookup::Absent {
             return;
         }
@@ -211,26 +211,26 @@ impl DiskShared {
         matches!(self.index().find(name), IndexLookup::Resident(_))
     }
 
-    /// Notes what a failed call says about the disk.
+    /// Records an error of the disk.
     pub(super) fn failed(&self, error: &io::Error) -> NotStored {
-        NotStored::Off(self.gate.failed(error, self.now()))
+        NotStored::Off(self.breaker.failed(error, self.now()))
     }
 }
 
-/// A body being written. Dropping it abandons it: nothing of it is ever found.
+/// A body being written. If it is dropped, nothing is stored.
 pub struct EntryWriter {
     shared: Arc<DiskShared>,
     name: FileName,
     born: u64,
     header: Vec<u8>,
     length: Option<u64>,
-    /// The block that is not full yet.
+    /// The last block, which is not full yet.
     block: Vec<u8>,
-    /// Body bytes written before it.
+    /// The number of body bytes before `block`.
     written: u64,
     table: Vec<u8>,
-    /// `None` once something failed.
-    open: Option<(Temporary, Space)>,
+    /// `None` after a failure.
+    open: Option<(Temporary, SpaceReservation)>,
     failure: Option<NotStored>,
 }
 
@@ -250,7 +250,7 @@ impl EntryWriter {
             header: header.len(),
             body,
         };
-        let space = Space::reserve(shared, site.id, &layout)?;
+        let space = SpaceReservation::reserve(shared, site.id, &layout)?;
         let temporary = Temporary::create(shared)?;
         Ok(Self {
             shared: Arc::clone(shared),
@@ -266,13 +266,13 @@ impl EntryWriter {
         })
     }
 
-    /// Takes the next bytes of the body. After an error nothing is written any more and all calls give that error; the
-    /// caller may drop the writer and go on serving. Blocks while a full block is written.
+    /// Writes the next bytes of the body. After an error nothing more is written and all calls return that error; the caller
+    /// may drop the writer and continue sending. Blocks while a full block is written.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), NotStored> {
         while !bytes.is_empty() {
             self.check()?;
-            let room = BLOCK - self.block.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            let free = BLOCK - self.block.len();
+            let (now, later) = bytes.split_at(free.min(bytes.len()));
             self.block.extend_from_slice(now);
             bytes = later;
             if self.block.len() == BLOCK {
@@ -283,14 +283,14 @@ impl EntryWriter {
         self.check()
     }
 
-    /// The whole body has come: puts the file in its place. Blocks. To be called after a failed write too, once the
-    /// body has come: it fails again, but sees to it that nothing older stays.
+    /// Completes the file and installs it. Call it also after a failed write, when the body has been received completely: it
+    /// fails again, but removes an older entry. Blocks.
     pub fn commit(mut self) -> Result<(), NotStored> {
         let outcome = self.complete();
-        // An incomplete body says nothing against the copy that is there.
+        // An incomplete body does not make the existing entry obsolete.
         let is_newer = |why| !matches!(why, NotStored::Superseded | NotStored::Incomplete);
         if outcome.is_err_and(is_newer) {
-            self.shared.forget_older(&self.name, self.born);
+            self.shared.remove_older_file(&self.name, self.born);
         }
         outcome
     }
@@ -314,7 +314,7 @@ impl EntryWriter {
         temporary.write(&self.table, layout.table_at())?;
         temporary.write(&self.header, 0)?;
         self.shared
-            .land(&self.name, self.born, &layout, temporary, space)
+            .install(&self.name, self.born, &layout, temporary, space)
     }
 
     fn flush(&mut self) -> Result<(), NotStored> {
@@ -349,7 +349,7 @@ impl EntryWriter {
     fn note(&mut self, outcome: Result<(), NotStored>) -> Result<(), NotStored> {
         if let Err(why) = outcome {
             self.failure = Some(why);
-            // Space and memory are of use to others at once.
+            // Releases space and memory immediately.
             self.open = None;
             self.block = Vec::new();
         }
@@ -357,12 +357,12 @@ impl EntryWriter {
     }
 }
 
-/// A file under a temporary name; removed unless it landed.
+/// A file with a temporary name. Removed unless it was installed.
 struct Temporary {
     shared: Arc<DiskShared>,
     path: PathBuf,
     file: File,
-    landed: bool,
+    installed: bool,
 }
 
 impl Temporary {
@@ -380,7 +380,7 @@ impl Temporary {
             file: created.map_err(|error| shared.failed(&error))?,
             shared: Arc::clone(shared),
             path,
-            landed: false,
+            installed: false,
         })
     }
 
@@ -394,21 +394,21 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if !self.landed {
-            // A leftover is removed at the next start.
+        if !self.installed {
+            // A leftover file is removed at the next start.
             let _ = self.shared.files.remove(&self.path);
         }
     }
 }
 
-/// Space reserved for one file; given back unless it became a row.
-struct Space {
+/// Space reserved for one file. Released unless it became a row.
+struct SpaceReservation {
     shared: Arc<DiskShared>,
     site: SiteId,
     units: u32,
 }
 
-impl Space {
+impl SpaceReservation {
     fn reserve(shared: &Arc<DiskShared>, site: SiteId, layout: &Layout) -> Result<Self, NotStored> {
         let units = units(layout.total());
         shared.reserve(site, units)?;
@@ -419,8 +419,8 @@ impl Space {
         })
     }
 
-    /// Reserves space for a growing body: some in advance while there is plenty, so that not each block has to; just enough if
-    /// others must be evicted for it.
+    /// Reserves space for a growing body: some in advance if there is plenty, so that not each block needs a reservation; only
+    /// the required space if entries must be evicted for it.
     fn grow(&mut self, layout: &Layout) -> Result<(), NotStored> {
         let missing = units(layout.total()).saturating_sub(self.units);
         if missing == 0 {
@@ -435,20 +435,20 @@ impl Space {
         Ok(())
     }
 
-    /// Becomes the row of the stored file, with the size that was really used.
+    /// Replaces the reservation by the row of the stored file, with its actual size.
     fn settle(&mut self, name: &FileName, layout: &Layout) {
         let second = self.shared.second();
         let mut index = self.shared.index();
-        index.give_back(self.site, self.units);
+        index.release_units(self.site, self.units);
         self.units = 0;
         index.insert(IndexEntry::new(*name, units(layout.total()), second));
     }
 }
 
-impl Drop for Space {
+impl Drop for SpaceReservation {
     fn drop(&mut self) {
         if self.units > 0 {
-            self.shared.index().give_back(self.site, self.units);
+            self.shared.index().release_units(self.site, self.units);
         }
     }
 }
@@ -459,5 +459,5 @@ fn is_missing<T>(outcome: &io::Result<T>) -> bool {
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Units that a body of unknown length reserves in advance: a MiB.
+/// The number of units that a body of unknown length reserves in advance: 1 MiB.
 const STEP: u32 = 256;

@@ -1,10 +1,10 @@
-//! What has to be done after a fill's lock is released.
+//! Work that must be done after a fill's lock is released.
 
 use std::task::Waker;
 
 use bytes::Bytes;
 
-/// Done by `Shared::with` when the lock is free.
+/// Run by `FillShared::with` after the lock is released.
 #[derive(Default)]
 pub(super) struct After {
     pub(super) wake: Vec<Waker>,
@@ -22,7 +22,7 @@ impl After {
     }
 }
 
-/// Wakers that are to be woken later: when this is dropped.
+/// Wakers whose wakeup is delayed until this is dropped.
 #[derive(Default)]
 pub(super) struct HeldWakers(Vec<Waker>);
 
@@ -41,7 +41,7 @@ impl Drop for HeldWakers {
 }
 
 pub(super) struct Chunk {
-    /// Offset of the byte after its last.
+    /// The offset of the byte after the chunk.
     pub(super) end: u64,
     pub(super) bytes: Bytes,
 }

@@ -12,8 +12,8 @@ use super::state::{FillOutcome, FillState};
 use crate::body::StoredBody;
 use crate::sync::Mutex;
 
-/// A new fill, without a head. `window_bytes`: how far a windowed writer may be ahead of its slowest reader (it stops at
-/// the first chunk that reaches it). Without `keep`, a shared fill is windowed too.
+/// A new fill, without a head. `window_bytes`: the maximum distance between a windowed writer and its slowest reader (the
+/// writer stops at the first chunk that reaches it). Without `keep`, a shared fill is windowed, too.
 pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) {
     let shared = Arc::new(FillShared {
         state: Mutex::new(FillState::new(window_bytes as u64, keep)),
@@ -21,19 +21,19 @@ pub fn fill(window_bytes: usize, keep: Option<Keep>) -> (FillWriter, Arc<Fill>) 
     let writer = FillWriter {
         shared: Arc::clone(&shared),
         ending: DropAction::Abort,
-        held: None,
+        delayed: None,
     };
     (writer, Arc::new(Fill { shared }))
 }
 
-/// The handle that requests join a fill by.
+/// The handle by which requests join a fill.
 pub struct Fill {
     shared: Arc<FillShared>,
 }
 
 impl Fill {
-    /// A reader from the first byte; `None` if joining is closed: the head was private or the fill became a window, and it has
-    /// a reader already. A fill that has ended can still be read.
+    /// A reader from the first byte. `None`: the fill is closed to new readers, because its head was private or it became a
+    /// window, and it already has had a reader. A fill that has ended can still be read.
     pub fn reader(self: &Arc<Self>) -> Option<FillReader> {
         let slot = self.shared.with(|state, _| state.join())?;
         Some(FillReader {
@@ -42,27 +42,27 @@ impl Fill {
         })
     }
 
-    /// How many read it or wait for it now.
+    /// The number of readers.
     pub fn readers(&self) -> usize {
         self.shared.with(|state, _| state.readers())
     }
 
-    /// Whether its head has come.
+    /// Whether the head has been received.
     pub fn has_head(&self) -> bool {
         self.shared.with(|state, _| state.has_head())
     }
 
-    /// How many bytes it has, once all are there.
+    /// The length of the body; `None` while it is incomplete.
     pub fn whole_length(&self) -> Option<u64> {
         self.shared.with(|state, _| state.whole_length())
     }
 
-    /// Whether a reader can have had all of it: it has ended, or all bytes have come that its head has promised.
+    /// Whether a reader may have read the whole body: the fill has ended, or all bytes that the head announced have been received.
     pub fn has_all(&self) -> bool {
         self.shared.with(|state, _| state.has_all())
     }
 
-    /// Whether it has ended, in one way or the other.
+    /// Whether the fill has ended, successfully or not.
     pub fn has_ended(&self) -> bool {
         self.shared.with(|state, _| state.has_ended())
     }
@@ -74,15 +74,15 @@ impl Drop for Fill {
     }
 }
 
-/// The writing side. Dropped without [`FillWriter::finish`], the fill fails with [`FillError::Aborted`].
+/// The writing side. If it is dropped without [`FillWriter::finish`], the fill fails with [`FillError::Aborted`].
 pub struct FillWriter {
     shared: Arc<FillShared>,
     ending: DropAction,
     /// See [`FillWriter::hold`].
-    held: Option<HeldWakers>,
+    delayed: Option<HeldWakers>,
 }
 
-/// What has to be done when the writer is dropped.
+/// What dropping the writer does.
 #[derive(Clone, Copy)]
 enum DropAction {
     Abort,
@@ -90,53 +90,57 @@ enum DropAction {
 }
 
 impl FillWriter {
-    /// From now on readers see new parts, but are not woken until [`FillWriter::release`], the end, or a wait for them: parts
-    /// that are there together wake another thread once. The caller must release before it waits for anything else.
+    /// Delays waking readers until [`FillWriter::release`], the end, or a wait for readers. Readers see new parts all the same.
+    /// So parts that arrive together wake another thread once. The caller must release before it waits for anything else.
     pub fn hold(&mut self) {
-        self.held.get_or_insert_default();
+        self.delayed.get_or_insert_default();
     }
 
-    /// Wakes the readers that are to be woken, and from now on at once.
+    /// Wakes the readers whose wakeup was delayed, and ends the delay.
     pub fn release(&mut self) {
-        self.held = None;
+        self.delayed = None;
     }
 
     fn with<T>(&mut self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
-        let held = &mut self.held;
+        let delayed = &mut self.delayed;
         self.shared.with(|state, after| {
             let result = step(state, after);
-            if let Some(held) = held {
-                held.take_from(after);
+            if let Some(delayed) = delayed {
+                delayed.take_from(after);
             }
             result
         })
     }
 
-    /// Publishes the head, once, before any bytes. A later head is ignored.
+    /// Publishes the head, before any bytes. Further heads are ignored.
     pub fn head(&mut self, head: FillHead) {
         self.with(|state, after| state.set_head(head, after));
     }
 
-    /// Appends bytes. A kept fill never waits; a windowed one waits until the slowest reader is near enough.
+    /// Appends bytes. A kept fill never waits; a windowed one waits until the slowest reader is close enough.
     ///
-    /// Cancel-safe in this sense: the bytes are taken at the first poll; dropping the future later only gives up waiting.
+    /// Cancel-safe: the bytes are appended by the first poll. Dropping the future later only ends the wait.
     pub async fn push(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
         self.with(|state, after| state.push(chunk, after))?;
         self.release();
-        poll_fn(|cx| self.shared.with(|state, after| state.poll_room(cx, after))).await
+        poll_fn(|cx| {
+            self.shared
+                .with(|state, after| state.poll_window(cx, after))
+        })
+        .await
     }
 
-    /// Appends bytes without waiting: the caller checks [`FillWriter::backlog`] first.
+    /// Appends bytes without waiting. The caller checks [`FillWriter::backlog`] first.
     pub fn put(&mut self, chunk: Bytes) -> Result<(), NoReaders> {
         self.with(|state, after| state.push(chunk, after))
     }
 
-    /// Bytes that the slowest reader has not had yet.
+    /// The number of bytes that the slowest reader has not read yet.
     pub fn backlog(&self) -> u64 {
         self.shared.with(|state, _| state.backlog())
     }
 
-    /// Waits until the backlog is less than `bytes`, at least 1; a kept fill never waits. Cancel-safe.
+    /// Waits until the backlog is less than `bytes`, at least 1. A kept fill never waits. Cancel-safe.
     pub async fn below(&mut self, bytes: u64) -> Result<(), NoReaders> {
         self.release();
         poll_fn(|cx| {
@@ -146,8 +150,7 @@ impl FillWriter {
         .await
     }
 
-    /// Ends the body. Readers see the end first; then, where all was kept, one piece replaces the
-    /// chunks.
+    /// Ends the body. Readers see the end first. Then, if all bytes were kept, one buffer replaces the chunks.
     pub fn finish(mut self) -> Finished {
         self.ending = DropAction::Done;
         let FillOutcome { length, kept } = self.shared.with(FillState::finish);
@@ -162,18 +165,18 @@ impl FillWriter {
         Finished { body, length }
     }
 
-    /// Ends the fill for all readers, now.
+    /// Ends the fill for all readers immediately.
     pub fn fail(mut self, failure: FillError) {
         self.ending = DropAction::Done;
         self.shared.with(|state, after| state.fail(failure, after));
     }
 
-    /// Whether anybody reads now.
+    /// Whether the fill has readers now.
     pub fn has_readers(&self) -> bool {
         self.shared.with(|state, _| state.has_readers())
     }
 
-    /// Whether the bytes have no use any more; see [`FillWriter::readers_gone`].
+    /// Whether the bytes are no longer needed; see [`FillWriter::readers_gone`].
     pub fn is_unread(&self) -> bool {
         self.shared.with(|state, _| state.is_unread())
     }
@@ -183,9 +186,9 @@ impl FillWriter {
         self.shared.with(|state, _| state.is_kept())
     }
 
-    /// Waits until the bytes have no use any more: the fill is a window (private, or outgrown) and the last reader has
-    /// gone, or none ever came and every handle has been dropped. Before the head: when all handles and readers are
-    /// gone. Never true of a kept fill. Cancel-safe.
+    /// Waits until the bytes are no longer needed: the fill is a window (private, or over its limit) and the last reader has
+    /// left, or no reader joined and every handle has been dropped. Before the head: when all handles and readers are gone.
+    /// Never ends while the fill is kept. Cancel-safe.
     pub async fn readers_gone(&self) {
         poll_fn(|cx| self.shared.with(|state, after| state.poll_gone(cx, after))).await;
     }
@@ -202,36 +205,36 @@ impl Drop for FillWriter {
     }
 }
 
-/// One reader, at its own pace. Dropping it leaves the fill.
+/// One reader, which reads at its own pace. Dropping it leaves the fill.
 pub struct FillReader {
     shared: Arc<FillShared>,
     slot: usize,
 }
 
 impl FillReader {
-    /// The head, when it has come. Cancel-safe.
+    /// Waits for the head. Cancel-safe.
     pub async fn head(&mut self) -> Result<Arc<FillHead>, FillError> {
         poll_fn(|cx| self.poll_head(cx)).await
     }
 
-    /// The next bytes, `None` at the end. Cancel-safe: bytes are taken only by the poll that returns them.
+    /// The next bytes; `None` at the end. Cancel-safe: only the poll that returns the bytes consumes them.
     pub async fn next(&mut self) -> Result<Option<Bytes>, FillError> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The parts that are there now, without waiting and without being woken later.
+    /// The next chunk if it is available. Does not wait and registers no waker.
     pub fn try_next(&mut self) -> Result<FillRead, FillError> {
         self.shared
             .with(|state, after| state.take(self.slot, after))
     }
 
-    /// As [`FillReader::head`], for polling. The last context's waker is kept, one per reader.
+    /// Like [`FillReader::head`], for polling. Keeps the last context's waker, one per reader.
     pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Arc<FillHead>, FillError>> {
         self.shared
             .with(|state, after| state.poll_head(self.slot, cx, after))
     }
 
-    /// As [`FillReader::next`], for polling.
+    /// Like [`FillReader::next`], for polling.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, FillError>> {
         self.shared
             .with(|state, after| state.poll_next(self.slot, cx, after))
@@ -241,7 +244,7 @@ impl FillReader {
 impl Drop for FillReader {
     fn drop(&mut self) {
         self.shared
-            .with(|state, after| state.leave(self.slot, after));
+            .with(|state, after| state.remove_reader(self.slot, after));
     }
 }
 
@@ -250,8 +253,8 @@ struct FillShared {
 }
 
 impl FillShared {
-    /// Runs `step` under the lock, and afterwards what it collected - wakers, bytes: dropping a waker may drop a task, and
-    /// with it a reader of this very fill.
+    /// Runs `step` under the lock, then the work that it collected (waking and dropping). Dropping a waker may drop a task, and
+    /// with it a reader of this fill.
     fn with<T>(&self, step: impl FnOnce(&mut FillState, &mut After) -> T) -> T {
         let mut after = After::default();
         let result = {

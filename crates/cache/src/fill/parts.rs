@@ -9,102 +9,102 @@ use crate::body::StoredBody;
 use crate::budget::MemoryBudget;
 use crate::includes::Inclusions;
 
-/// Head of a response that is being received.
+/// The head of a response that is being received.
 #[derive(Clone, Debug)]
 pub struct FillHead {
-    /// Status.
+    /// The status.
     pub status: StatusCode,
-    /// Header fields as they are to be stored or sent on.
+    /// The header fields to be stored or forwarded.
     pub fields: HeaderMap,
     /// The permitted readers.
     pub share: FillSharing,
-    /// `Content-Length` of the whole body, where known. A shared fill that ends at another length has failed.
+    /// `Content-Length` of the whole body, if known. A shared fill that ends with another length has failed.
     pub length: Option<u64>,
 }
 
 /// The permitted readers of a fill.
 #[derive(Clone, Debug)]
 pub enum FillSharing {
-    /// Everyone, all of it.
+    /// Any number of readers, from the first byte.
     Shared {
         /// The lifetimes.
         life: Lifetime,
-        /// Ids of its tags, for callers that have to compare it with purges before they use it.
+        /// The ids of the tags, for callers that must compare the fill with purges before they use it.
         tags: Vec<u64>,
-        /// Other responses whose bytes are in it, which have to be proved, too.
+        /// Other responses whose bytes the body includes, which must be compared with purges, too.
         inclusions: Inclusions,
     },
-    /// The one reader that joined first.
+    /// Only the first reader that joined.
     Private,
 }
 
-/// Why a fill gives no (more) bytes. Readers get it at once, even if there are bytes that they have not read: a reader that
-/// has sent nothing yet can still send another response.
+/// Why a fill supplies no (more) bytes. Readers get the error immediately, even if they have not read all bytes: a reader that
+/// has not sent anything yet can still send another response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FillError {
     /// The upstream could not be reached.
     #[error("the upstream could not be reached")]
     Connect,
-    /// It failed several times on end and was not asked.
+    /// The upstream failed several times in a row, so the request was not sent.
     #[error("the circuit breaker of the upstream is open")]
     Paused,
-    /// It did not answer in time.
+    /// The upstream did not respond in time.
     #[error("the upstream timed out")]
     Timeout,
-    /// It closed before the end of its response.
+    /// The upstream closed the connection before the end of its response.
     #[error("the upstream closed the connection before the response was complete")]
     Closed,
-    /// It sent something other than a response.
+    /// The upstream sent invalid data.
     #[error("the upstream sent a malformed response")]
     Malformed,
-    /// The queue in front of it is full or took too long.
+    /// The upstream's queue is full, or the request waited in it too long.
     #[error("the queue of the upstream is full")]
     Overload,
-    /// The exchange was given up here.
+    /// Galley aborted the exchange.
     #[error("the request to the upstream was aborted")]
     Aborted,
-    /// A purge came while it was generated; ask again.
+    /// A purge touched the response while it was generated. Request it again.
     #[error("purged during the fetch")]
     Purged,
-    /// It cannot be put together, because one of its ESI includes failed.
+    /// The page cannot be assembled, because one of its ESI includes failed.
     #[error("an ESI include of the page failed")]
     Include,
-    /// It may not be shared; each reader has to ask on its own, whole.
+    /// The response may not be shared. Each reader must send a separate, complete request.
     #[error("the response may not be shared")]
     Unstorable(NotStored),
 }
 
-/// The last reader has gone and none can come: the bytes have no use here.
+/// The last reader has left and no other can join, so the bytes are not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody reads this response any more")]
 pub struct NoReaders;
 
-/// From where and how much a shared fill may keep; see `Memory::keep`.
+/// The limits for keeping the body of a shared fill; see `Memory::keep`.
 #[derive(Clone, Debug)]
 pub struct Keep {
-    /// What pays for the bytes.
+    /// The budget from which the bytes are reserved.
     pub budget: MemoryBudget,
-    /// The longest body to keep.
+    /// The maximum size of a kept body, in bytes.
     pub max_bytes: u64,
 }
 
 /// The result of a fill.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// The whole body, if it was kept; `None` for private fills, for those that exceeded their limits, and for those whose
+    /// The whole body, if it was kept. `None` for private fills, for fills that exceeded their limits, and for fills whose
     /// length differs from that in their head.
     pub body: Option<StoredBody>,
-    /// Bytes received.
+    /// The number of bytes received.
     pub length: u64,
 }
 
-/// What a reader has at this moment.
+/// The result of a read that does not wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FillRead {
     /// The next bytes, never empty.
     Chunk(Bytes),
-    /// That was all.
+    /// The end of the body.
     End,
-    /// Nothing yet.
+    /// No bytes are available yet.
     Pending,
 }

@@ -1,7 +1,7 @@
 //! The readers of a fill: their positions and wakers.
 //!
-//! Each reader has a numbered slot, which is reused after it has left, and at most one waker, registered while it waits.
-//! Replaced and unused wakers go to [`After`], because dropping a waker may drop a task, and with it a reader.
+//! Each reader has a numbered slot, which is reused after the reader has left, and at most one waker, registered while it waits.
+//! Replaced and unused wakers are moved to [`After`], because dropping a waker may drop a task, and with it a reader.
 
 use std::task::{Context, Waker};
 
@@ -17,11 +17,11 @@ pub(super) struct Readers {
 }
 
 struct ReaderSlot {
-    /// Bytes it has had.
+    /// The number of bytes that the reader has read.
     position: u64,
-    /// Registered while it waits, once; taken when it is woken.
+    /// Registered while the reader waits. Removed when it is woken.
     waker: Option<Waker>,
-    /// Which one it was to join, from 0.
+    /// The reader's index in the order of joining, from 0.
     joined: u64,
     excluded: Option<FillError>,
 }
@@ -50,7 +50,7 @@ impl Readers {
         }
     }
 
-    /// Places that are taken.
+    /// The number of occupied slots.
     pub(super) fn count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -108,7 +108,7 @@ impl Readers {
         }
     }
 
-    /// Position of the one furthest behind, of those that may read.
+    /// The position of the slowest reader that may read.
     pub(super) fn slowest(&self) -> Option<u64> {
         self.reading().map(|reader| reader.position).min()
     }

@@ -1,7 +1,7 @@
-//! The state that writer and readers of a fill share, under one short lock.
+//! The state that the writer and the readers of a fill share, under one short lock.
 //!
-//! Every step is synchronous, and collects in [`After`] what has to happen when the lock is released. Positions are byte
-//! offsets from the start of the body, so chunks can be dropped or joined without a reader noticing.
+//! Every step is synchronous. It collects in [`After`] the work that must be done after the lock is released. Positions are byte
+//! offsets from the start of the body, so chunks can be dropped or joined without effect on the readers.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,7 +16,7 @@ use super::parts::{FillError, FillHead, FillRead, FillSharing, Keep, NoReaders};
 use super::readers::Readers;
 use crate::budget::{MemoryBudget, Reservation};
 
-/// The result of the writer's end: the number of bytes and, if all were kept, the chunks and the reservation for joining them.
+/// The result of finishing a fill: the number of bytes and, if all were kept, the chunks and the budget for joining them.
 pub(super) struct FillOutcome {
     pub(super) length: u64,
     pub(super) kept: Option<(Vec<Bytes>, MemoryBudget)>,
@@ -26,19 +26,19 @@ pub(super) struct FillState {
     head: Option<Arc<FillHead>>,
     phase: FillPhase,
     mode: Mode,
-    /// Contiguous; the first one may be consumed in part by some readers.
+    /// Contiguous. Some readers may have read part of the first chunk.
     chunks: VecDeque<Chunk>,
-    /// Bytes received so far.
+    /// The number of bytes received so far.
     length: u64,
     window: u64,
-    /// The backlog that a waiting writer waits to see undercut.
+    /// A waiting writer continues when the backlog is less than this.
     wanted: u64,
     readers: Readers,
-    /// Whether there is still a handle by which readers can join.
+    /// Whether a handle exists by which readers can join.
     is_joinable: bool,
-    /// The writer's own: waiting for room, and waiting for the readers to go.
-    room: Vec<Waker>,
-    gone: Vec<Waker>,
+    /// Wakers of the writer: waiting for the backlog to shrink, and waiting for the readers to leave.
+    backlog_wakers: Vec<Waker>,
+    readers_gone_wakers: Vec<Waker>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,13 +48,16 @@ enum FillPhase {
     Failed(FillError),
 }
 
-/// How bytes are held.
+/// The bytes that are kept.
 enum Mode {
-    /// No head yet.
+    /// Before the head.
     Undecided(Option<Keep>),
-    /// All of them, paid for.
-    Kept { keep: Keep, paid: Reservation },
-    /// Those that the slowest reader has not had yet. The backlog of a fill that outgrew its limit stays paid for.
+    /// All bytes, reserved from the budget.
+    Kept {
+        keep: Keep,
+        reservation: Reservation,
+    },
+    /// The bytes that the slowest reader has not read yet. The backlog of a fill that exceeded its limit stays reserved.
     Window(Option<Reservation>),
 }
 
@@ -66,13 +69,13 @@ impl FillState {
             mode: Mode::Undecided(keep),
             chunks: VecDeque::new(),
             length: 0,
-            // With a window of nothing the writer could never go on.
+            // With a window of 0 the writer could never continue.
             window: window.max(1),
             wanted: 0,
             readers: Readers::default(),
             is_joinable: true,
-            room: Vec::new(),
-            gone: Vec::new(),
+            backlog_wakers: Vec::new(),
+            readers_gone_wakers: Vec::new(),
         }
     }
 
@@ -89,10 +92,10 @@ impl FillState {
                     .exclude_all_but_first(FillError::Unstorable(NotStored::Private));
                 Mode::Window(None)
             }
-            // The whole length is reserved here if it is known, so that a transfer that has begun is not given up midway.
+            // If the length is known, all of it is reserved here, so that a transfer in progress is not aborted midway.
             FillSharing::Shared { .. } => {
                 match keep.and_then(|keep| Some((reserve(&keep, head.length)?, keep))) {
-                    Some((paid, keep)) => Mode::Kept { keep, paid },
+                    Some((reservation, keep)) => Mode::Kept { keep, reservation },
                     None => Mode::Window(None),
                 }
             }
@@ -104,14 +107,14 @@ impl FillState {
 
     pub(super) fn push(&mut self, bytes: Bytes, after: &mut After) -> Result<(), NoReaders> {
         if matches!(self.mode, Mode::Undecided(_)) {
-            // The permitted readers would be unknown.
+            // The permitted readers are not known before the head.
             self.fail(FillError::Malformed, after);
         }
         if bytes.is_empty() || self.phase != FillPhase::Open {
             return Ok(());
         }
         self.length += bytes.len() as u64;
-        self.pay(after);
+        self.reserve_received(after);
         self.chunks.push_back(Chunk {
             end: self.length,
             bytes,
@@ -124,8 +127,8 @@ impl FillState {
         Ok(())
     }
 
-    /// Room in the window that the fill was made with.
-    pub(super) fn poll_room(
+    /// Waits until the backlog is below the window of the fill.
+    pub(super) fn poll_window(
         &mut self,
         cx: &Context<'_>,
         after: &mut After,
@@ -133,7 +136,7 @@ impl FillState {
         self.poll_below(self.window, cx, after)
     }
 
-    /// A backlog of less than `bytes`, which is at least 1.
+    /// Waits until the backlog is below `bytes`, at least 1.
     pub(super) fn poll_below(
         &mut self,
         bytes: u64,
@@ -152,7 +155,7 @@ impl FillState {
         if self.backlog() < self.wanted {
             return Poll::Ready(Ok(()));
         }
-        register(&mut self.room, cx, after);
+        register(&mut self.backlog_wakers, cx, after);
         Poll::Pending
     }
 
@@ -160,7 +163,7 @@ impl FillState {
         if self.is_unread() {
             return Poll::Ready(());
         }
-        register(&mut self.gone, cx, after);
+        register(&mut self.readers_gone_wakers, cx, after);
         Poll::Pending
     }
 
@@ -172,7 +175,7 @@ impl FillState {
         };
         let is_shared = matches!(head.share, FillSharing::Shared { .. });
         if is_shared && head.length.is_some_and(|expected| expected != length) {
-            // Too little or too much: half a page is not to be taken for a page, and not to be stored.
+            // Too short or too long: an incomplete page must not be sent as complete and must not be stored.
             self.fail(FillError::Closed, after);
             return FillOutcome { length, kept: None };
         }
@@ -194,7 +197,7 @@ impl FillState {
         FillOutcome { length, kept }
     }
 
-    /// Puts the joined body in the place of the chunks; its own reservation pays for it.
+    /// Replaces the chunks by the joined body, which has a separate reservation.
     pub(super) fn replace_chunks(&mut self, whole: Bytes, after: &mut After) {
         after.drop_chunks.extend(self.chunks.drain(..));
         if !whole.is_empty() {
@@ -203,8 +206,8 @@ impl FillState {
                 bytes: whole,
             });
         }
-        if let Mode::Kept { paid, .. } = &mut self.mode {
-            paid.shrink_to(0);
+        if let Mode::Kept { reservation, .. } = &mut self.mode {
+            reservation.shrink_to(0);
         }
     }
 
@@ -224,7 +227,7 @@ impl FillState {
     pub(super) fn join(&mut self) -> Option<usize> {
         let is_open = match (&self.mode, self.phase) {
             (_, FillPhase::Failed(_)) | (Mode::Undecided(_) | Mode::Kept { .. }, _) => true,
-            // Nothing has been dropped before the first reader came, so it still gets everything.
+            // No bytes have been dropped before the first reader joined, so it still gets all of them.
             (Mode::Window(_), _) => !self.readers.had_any(),
         };
         is_open.then(|| self.readers.add())
@@ -286,13 +289,13 @@ impl FillState {
         let left = usize::try_from(chunk.end - position).unwrap_or(usize::MAX);
         let bytes = chunk.bytes.slice(chunk.bytes.len().saturating_sub(left)..);
         self.readers.advance(slot, chunk.end);
-        self.make_room(after);
+        self.advance_window(after);
         Ok(FillRead::Chunk(bytes))
     }
 
-    pub(super) fn leave(&mut self, slot: usize, after: &mut After) {
+    pub(super) fn remove_reader(&mut self, slot: usize, after: &mut After) {
         self.readers.remove(slot, after);
-        self.make_room(after);
+        self.advance_window(after);
         self.wake_writer_if_gone(after);
     }
 
@@ -303,8 +306,8 @@ impl FillState {
     }
 
     pub(super) fn has_all(&self) -> bool {
-        let promised = self.head.as_ref().and_then(|head| head.length);
-        self.has_ended() || promised.is_some_and(|promised| self.length >= promised)
+        let announced = self.head.as_ref().and_then(|head| head.length);
+        self.has_ended() || announced.is_some_and(|announced| self.length >= announced)
     }
 
     pub(super) fn whole_length(&self) -> Option<u64> {
@@ -334,7 +337,7 @@ impl FillState {
         }
     }
 
-    /// There are no readers, none can join, and nothing is kept for later.
+    /// Whether the fill has no readers, none can join, and the body is not kept.
     pub(super) fn is_unread(&self) -> bool {
         let can_join = match self.mode {
             Mode::Kept { .. } => return false,
@@ -344,43 +347,43 @@ impl FillState {
         !can_join && !self.readers.has_any()
     }
 
-    /// Bytes that the slowest reader has not had yet.
+    /// The number of bytes that the slowest reader has not read yet.
     pub(super) fn backlog(&self) -> u64 {
         self.length - self.readers.slowest().unwrap_or(0)
     }
 
-    // Holding and dropping bytes.
+    // Keeping and dropping bytes.
 
-    /// Reserves all bytes up to `length`; if that fails the fill becomes a window.
-    fn pay(&mut self, after: &mut After) {
-        let Mode::Kept { keep, paid } = &mut self.mode else {
+    /// Reserves all bytes up to `length`. If that fails, the fill becomes a window.
+    fn reserve_received(&mut self, after: &mut After) {
+        let Mode::Kept { keep, reservation } = &mut self.mode else {
             return;
         };
-        let missing = self.length.saturating_sub(paid.bytes());
-        if self.length <= keep.max_bytes && paid.try_grow(missing).is_ok() {
+        let missing = self.length.saturating_sub(reservation.bytes());
+        if self.length <= keep.max_bytes && reservation.try_grow(missing).is_ok() {
             return;
         }
-        if let Mode::Kept { paid, .. } = mem::replace(&mut self.mode, Mode::Window(None)) {
-            self.mode = Mode::Window(Some(paid));
+        if let Mode::Kept { reservation, .. } = mem::replace(&mut self.mode, Mode::Window(None)) {
+            self.mode = Mode::Window(Some(reservation));
         }
         self.trim(after);
         self.wake_writer_if_gone(after);
     }
 
-    /// After a reader moved or left: drops what everyone has had, and lets the writer go on.
-    fn make_room(&mut self, after: &mut After) {
+    /// Called after a reader advanced or left: drops the bytes that all readers have read, and wakes the writer if it can continue.
+    fn advance_window(&mut self, after: &mut After) {
         self.trim(after);
-        // Checked last: it visits every reader, of which a kept fill may have thousands.
-        if !self.room.is_empty() && self.backlog() < self.wanted {
-            after.wake.append(&mut self.room);
+        // Checked last, because it visits every reader, and a kept fill may have thousands.
+        if !self.backlog_wakers.is_empty() && self.backlog() < self.wanted {
+            after.wake.append(&mut self.backlog_wakers);
         }
     }
 
     fn trim(&mut self, after: &mut After) {
-        let Mode::Window(paid) = &mut self.mode else {
+        let Mode::Window(reservation) = &mut self.mode else {
             return;
         };
-        let had_by_all = match self.readers.slowest() {
+        let read_by_all = match self.readers.slowest() {
             Some(slowest) => slowest,
             None if self.readers.had_any() || !self.is_joinable => self.length,
             None => 0,
@@ -388,14 +391,14 @@ impl FillState {
         while self
             .chunks
             .front()
-            .is_some_and(|chunk| chunk.end <= had_by_all)
+            .is_some_and(|chunk| chunk.end <= read_by_all)
         {
             after.drop_chunks.extend(self.chunks.pop_front());
         }
-        if let Some(paid) = paid {
+        if let Some(reservation) = reservation {
             let first = self.chunks.front();
             let start = first.map_or(self.length, |chunk| chunk.end - chunk.bytes.len() as u64);
-            paid.shrink_to(self.length - start);
+            reservation.shrink_to(self.length - start);
         }
     }
 
@@ -406,12 +409,12 @@ impl FillState {
     }
 
     fn wake_writer(&mut self, after: &mut After) {
-        after.wake.append(&mut self.room);
-        after.wake.append(&mut self.gone);
+        after.wake.append(&mut self.backlog_wakers);
+        after.wake.append(&mut self.readers_gone_wakers);
     }
 }
 
-/// The reservation when the head arrives, or `None` if the body cannot be kept.
+/// Reserves the body when the head is received. `None`: the body cannot be kept.
 fn reserve(keep: &Keep, length: Option<u64>) -> Option<Reservation> {
     let length = length.unwrap_or(0);
     if length > keep.max_bytes {
@@ -421,17 +424,17 @@ fn reserve(keep: &Keep, length: Option<u64>) -> Option<Reservation> {
     }
 }
 
-/// Adds a task's waker unless it is there already.
+/// Adds a task's waker unless the list contains it.
 fn register(wakers: &mut Vec<Waker>, cx: &Context<'_>, after: &mut After) {
     if wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
         return;
     }
-    // The writer has one relevant future at a time; a few more only wake unnecessarily.
+    // The writer has one relevant future at a time. A few more wakers only cause unnecessary wakeups.
     if wakers.len() >= WRITER_WAKERS {
         after.wake.append(wakers);
     }
     wakers.push(cx.waker().clone());
 }
 
-/// Bound of the writer's list of wakers.
+/// The maximum number of wakers of the writer.
 const WRITER_WAKERS: usize = 8;

@@ -1,4 +1,4 @@
-//! Fills step by step on one thread; then scripts with several readers; then readers on other threads and runtimes.
+//! Fills step by step on one thread; then random steps with several readers; then readers on other threads and runtimes.
 
 use galley_policy::outcome::NotStored;
 use std::pin::pin;
@@ -65,7 +65,7 @@ fn chunk(bytes: &'static str) -> Result<FillRead, FillError> {
     Ok(FillRead::Chunk(Bytes::from_static(bytes.as_bytes())))
 }
 
-/// Counts its wake-ups.
+/// Counts its wakeups.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -76,25 +76,25 @@ impl Wake for Bell {
 }
 
 impl Bell {
-    fn rung(&self) -> usize {
+    fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 #[test]
-fn what_is_held_wakes_readers_once() {
+fn delayed_wakeups_wake_readers_once() {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     let cx = &mut Context::from_waker(&waker);
     for end in ["release", "wait", "finish", "fail", "drop"] {
-        let before = bell.rung();
+        let before = bell.count();
         let (mut writer, fill) = fill(4, None);
         let mut reader = fill.reader().unwrap();
         assert!(reader.poll_head(cx).is_pending());
         writer.hold();
         writer.head(private_head());
         writer.put(Bytes::from_static(b"abcd")).unwrap();
-        assert_eq!(bell.rung(), before, "{end}");
+        assert_eq!(bell.count(), before, "{end}");
         assert!(fill.has_head(), "it is there for who looks");
         match end {
             "release" => writer.release(),
@@ -103,12 +103,12 @@ fn what_is_held_wakes_readers_once() {
             "fail" => writer.fail(FillError::Closed),
             _ => drop(writer),
         }
-        assert_eq!(bell.rung(), before + 1, "{end}");
+        assert_eq!(bell.count(), before + 1, "{end}");
     }
 }
 
 #[test]
-fn a_writer_may_choose_how_far_it_is_ahead() {
+fn a_writer_may_limit_its_backlog() {
     let (mut writer, fill) = fill(1_000, None);
     let mut reader = fill.reader().unwrap();
     writer.head(private_head());
@@ -123,9 +123,9 @@ fn a_writer_may_choose_how_far_it_is_ahead() {
         let mut cx = Context::from_waker(&waker);
         assert!(waiting.as_mut().poll(&mut cx).is_pending());
         assert_eq!(reader.try_next(), chunk("abcd"));
-        assert_eq!(bell.rung(), 0, "two bytes are left");
+        assert_eq!(bell.count(), 0, "two bytes are left");
         assert_eq!(reader.try_next(), chunk("ef"));
-        assert_eq!(bell.rung(), 1);
+        assert_eq!(bell.count(), 1);
         assert_eq!(waiting.as_mut().poll(&mut cx), TAKEN);
     }
     drop(reader);
@@ -205,7 +205,7 @@ fn a_private_fill_has_one_reader_and_a_window() {
 }
 
 #[test]
-fn the_one_reader_of_a_private_fill_may_come_late() {
+fn the_reader_of_a_private_fill_may_join_late() {
     let (mut writer, fill) = fill(8, None);
     writer.head(private_head());
     assert_eq!(push(&mut writer, "12345"), TAKEN);
@@ -225,7 +225,7 @@ fn the_one_reader_of_a_private_fill_may_come_late() {
 }
 
 #[test]
-fn the_writer_of_a_private_fill_learns_that_its_reader_has_gone() {
+fn the_writer_of_a_private_fill_notices_that_its_reader_left() {
     let (mut writer, fill) = fill(2, None);
     let reader = fill.reader().unwrap();
     writer.head(private_head());
@@ -242,7 +242,7 @@ fn the_writer_of_a_private_fill_learns_that_its_reader_has_gone() {
             .is_pending()
     );
     drop(reader);
-    assert_eq!(bell.rung(), 2, "once for the room, once for the readers");
+    assert_eq!(bell.count(), 2, "once for the room, once for the readers");
     assert_eq!(once(writer.readers_gone()), Poll::Ready(()));
     assert_eq!(push(&mut writer, "more"), UNREAD);
     assert!(!writer.has_readers());
@@ -264,14 +264,14 @@ fn a_slow_reader_that_leaves_wakes_the_writer() {
             .is_pending()
     );
     assert_eq!(quick.try_next(), chunk("longer than the window"));
-    assert_eq!(bell.rung(), 0);
+    assert_eq!(bell.count(), 0);
     drop(slow);
-    assert_eq!(bell.rung(), 1);
+    assert_eq!(bell.count(), 1);
     assert_eq!(once(pushing), TAKEN);
 }
 
 #[test]
-fn dropping_every_handle_before_anyone_joined_is_seen_too() {
+fn the_writer_notices_that_every_handle_was_dropped_before_a_reader_joined() {
     let (mut writer, fill) = fill(8, None);
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
@@ -282,9 +282,9 @@ fn dropping_every_handle_before_anyone_joined_is_seen_too() {
     );
     let other = Arc::clone(&fill);
     drop(fill);
-    assert_eq!(bell.rung(), 0);
+    assert_eq!(bell.count(), 0);
     drop(other);
-    assert_eq!(bell.rung(), 1);
+    assert_eq!(bell.count(), 1);
     writer.head(private_head());
     assert_eq!(push(&mut writer, "x"), UNREAD);
 }
@@ -355,7 +355,7 @@ fn a_known_length_is_reserved_at_the_head_or_not_kept_at_all() {
 }
 
 #[test]
-fn a_kept_body_is_paid_for_until_its_last_holder_drops_it() {
+fn a_kept_body_stays_reserved_until_its_last_clone_is_dropped() {
     let budget = MemoryBudget::new(100);
     let (mut writer, fill) = fill(
         4,
@@ -421,7 +421,7 @@ fn failures_reach_every_reader_at_once() {
 }
 
 #[test]
-fn a_writer_that_is_dropped_or_out_of_order_fails_the_fill() {
+fn dropping_the_writer_or_wrong_order_fails_the_fill() {
     let table: [(fn(FillWriter), FillError); 3] = [
         (drop, FillError::Aborted),
         (|writer| drop(writer.finish()), FillError::Malformed),
@@ -439,7 +439,7 @@ fn a_writer_that_is_dropped_or_out_of_order_fails_the_fill() {
 }
 
 #[test]
-fn a_waiting_reader_has_one_waker_and_is_woken_by_what_it_waits_for() {
+fn a_waiting_reader_has_one_waker_and_is_woken_by_its_event() {
     let (mut writer, fill) = fill(4, keep(100));
     let mut reader = fill.reader().unwrap();
     let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
@@ -453,7 +453,7 @@ fn a_waiting_reader_has_one_waker_and_is_woken_by_what_it_waits_for() {
     }
     writer.head(shared_head(None));
     assert_eq!(
-        [bells[0].rung(), bells[1].rung()],
+        [bells[0].count(), bells[1].count()],
         [0, 1],
         "the last context, once"
     );
@@ -461,13 +461,13 @@ fn a_waiting_reader_has_one_waker_and_is_woken_by_what_it_waits_for() {
     assert!(reader.poll_next(&mut cx).is_pending());
     assert_eq!(push(&mut writer, "a"), TAKEN);
     assert_eq!(push(&mut writer, "b"), TAKEN);
-    assert_eq!(bells[0].rung(), 1, "not again before it waits again");
+    assert_eq!(bells[0].count(), 1, "not again before it waits again");
     while reader.poll_next(&mut cx).is_ready() {}
     drop(writer.finish());
-    assert_eq!(bells[0].rung(), 2);
+    assert_eq!(bells[0].count(), 2);
 }
 
-/// A waker whose drop drops a reader of the same fill, as a task's last reference may.
+/// A waker whose drop drops a reader of the same fill, as the last reference of a task may.
 #[test]
 fn a_waker_that_owns_a_reader_does_not_deadlock() {
     struct Task {
@@ -500,7 +500,7 @@ fn a_waker_that_owns_a_reader_does_not_deadlock() {
 enum Step {
     Push(usize),
     Join,
-    /// Reader (modulo their number) takes what is there.
+    /// The reader with this index (modulo their number) reads the available bytes.
     Read(usize),
     Leave(usize),
 }
@@ -521,7 +521,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Reads what is there; what it ends with, if it has ended.
+/// Reads the available bytes. Returns the result if the fill has ended.
 fn drain(reader: &mut FillReader, seen: &mut Vec<u8>) -> Option<Result<(), FillError>> {
     loop {
         match reader.try_next() {
@@ -534,7 +534,7 @@ fn drain(reader: &mut FillReader, seen: &mut Vec<u8>) -> Option<Result<(), FillE
 }
 
 proptest! {
-    /// With and without room to keep it, each reader sees exactly the whole body, or the failure.
+    /// Whether or not the body can be kept, each reader reads exactly the whole body, or the failure.
     #[test]
     fn readers_see_the_whole_or_the_failure(
         steps in prop::collection::vec(step(), 1..60),
@@ -602,7 +602,7 @@ async fn read_all(mut reader: FillReader) -> Result<Vec<u8>, FillError> {
     Ok(seen)
 }
 
-/// Each reader on a thread and runtime of its own, some joining late; the writer on another. A lost wake-up hangs here.
+/// Each reader on a separate thread and runtime, some joining late; the writer on another one. A lost wakeup makes the test hang.
 #[test]
 fn readers_on_other_threads_and_runtimes_lose_no_wake_up() {
     for round in 0..60_usize {
@@ -636,9 +636,9 @@ fn readers_on_other_threads_and_runtimes_lose_no_wake_up() {
     }
 }
 
-/// Dropping a pending future loses nothing: bytes are taken only by the poll that returns them.
+/// Dropping a pending future loses nothing: only the poll that returns bytes consumes them.
 #[test]
-fn waiting_can_be_given_up_at_any_moment() {
+fn waiting_is_cancel_safe() {
     let (mut writer, fill) = fill(4, None);
     let mut reader = fill.reader().unwrap();
     assert!(once(reader.head()).is_pending());

@@ -96,7 +96,7 @@ fn a_fragment_that_cannot_be_rendered_is_tried_less_and_less_often() {
 }
 
 #[test]
-fn fragments_that_no_page_has_are_forgotten() {
+fn unused_fragments_are_removed() {
     let table = FragmentTable::default();
     let held = table.version(0, &part("held", "a"), 1).unwrap();
     table.rendered(held.id, rendered(1));
@@ -126,7 +126,7 @@ fn too_many_fragments_are_refused_without_a_sweep_for_each() {
 }
 
 #[test]
-fn what_failed_or_took_long_is_rendered_with_fewer_others() {
+fn failed_or_slow_fragments_are_rendered_with_fewer_others() {
     let table = FragmentTable::default();
     let definitions = ["fine", "slow", "failing", "new"];
     let version = |definition: &str, variant| table.version(variant, &part(definition, "a"), 1);
@@ -175,7 +175,7 @@ fn fragments_of_pages_from_the_disk_are_known() {
 }
 
 #[test]
-fn what_differs_on_every_page_is_not_shared() {
+fn a_part_that_differs_on_every_page_is_not_shared() {
     let table = FragmentTable::default();
     let held: Vec<_> = (0..)
         .map_while(|digest| table.version(0, &part("d", "a"), digest))

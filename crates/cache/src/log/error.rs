@@ -2,16 +2,16 @@
 
 use std::io;
 
-/// Why a log could not be opened. Damage is not an error: it gives a new generation.
+/// Why a log could not be opened. Damage is not an error: it results in a new generation.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process uses the directory.
     #[error("another process uses this directory")]
     Locked,
-    /// The directory cannot be made, opened or locked.
+    /// The directory cannot be created, opened or locked.
     #[error("the directory cannot be used: {0}")]
     Directory(io::Error),
-    /// No thread, or no random numbers.
+    /// A thread cannot be started, or random numbers are not available.
     #[error("cannot start a thread or get random numbers: {0}")]
     System(io::Error),
 }

@@ -1,7 +1,7 @@
-//! The few file operations of the log, and the directory in which they happen.
+//! The file operations of the log, and its directory.
 //!
-//! They are a trait, so that tests can cut the power between any two of them. Names are single components below one
-//! directory, which is held open: if that directory is renamed, or another one is mounted over it, the log still uses the
+//! They are a trait, so that tests can simulate a power failure between any two of them. Names are single components in one
+//! directory, which is kept open: if that directory is renamed, or another one is mounted over it, the log still uses the
 //! same one.
 
 use std::fs::File;
@@ -16,35 +16,35 @@ use super::error::OpenError;
 
 /// A directory.
 pub(super) trait LogDirectory: Send {
-    /// All of a file, if it has at most `limit` bytes.
+    /// Reads a whole file of at most `limit` bytes.
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>>;
-    /// A new empty file, in place of an old one of that name.
+    /// Creates an empty file. Replaces an existing file of that name.
     fn create(&self, name: &str) -> io::Result<Box<dyn LogFile>>;
     /// Renames a file over another one. Not durable before [`LogDirectory::sync`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
-    /// Takes the name away; fine if nothing has it. Not durable before [`LogDirectory::sync`].
+    /// Removes a name. A missing file is no error. Not durable before [`LogDirectory::sync`].
     fn remove(&self, name: &str) -> io::Result<()>;
-    /// Empties a file that is there, and makes that durable.
+    /// Truncates an existing file, durably.
     fn empty(&self, name: &str) -> io::Result<()>;
-    /// Makes names durable.
+    /// Makes changes of names durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file that is being written.
+/// A file open for writing.
 pub(super) trait LogFile: Send {
-    /// Writes all of `bytes`, or gives an error and may have written some of them.
+    /// Writes all of `bytes`. After an error some of them may have been written.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the written bytes durable, including the length.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A real directory that no other process has locked. The lock ends with this value, or with the process.
+/// A real directory, locked against other processes. The lock ends with this value, or with the process.
 #[derive(Debug)]
 pub(super) struct Directory(File);
 
 impl Directory {
-    /// Makes `path`, readable by its owner alone, if it does not exist; takes the lock, without waiting for it. Locked is
-    /// the directory itself: a lock file would need room on a disk that may be full.
+    /// Creates `path` if it does not exist, accessible only for its owner, and locks it without waiting. The lock is on the
+    /// directory itself, because a lock file would need space on a disk that may be full.
     pub(super) fn lock(path: &Path) -> Result<Self, OpenError> {
         let mut builder = std::fs::DirBuilder::new();
         builder

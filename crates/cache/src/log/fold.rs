@@ -1,10 +1,10 @@
-//! Makes the log smaller without forgetting a purge.
+//! Folding: makes the log smaller without losing a purge.
 //!
-//! Exactly: of each scope only the last hard purge counts, and the last soft purge if it came later; a purge of the whole
-//! site replaces all earlier ones that are not stronger. Coarsely, above the limit: soft purges older than [`SOFT_AGE`]
-//! become one soft purge of their site; then the oldest ones of a site become one hard purge of it, the floor, which purges
-//! everything that was born before it. Both only ever purge more. A folded purge keeps the number of the newest purge in
-//! it, so numbers stay unique and rising. A hard purge never becomes soft.
+//! Exact: of each scope only the last hard purge counts, and the last soft purge if it is later; a purge of the whole site
+//! replaces all earlier ones that are not stronger. Coarse, above the limit: soft purges older than [`SOFT_AGE`] become one
+//! soft purge of their site; then the oldest purges of a site become one hard purge of it, the floor, which purges everything
+//! with a lower `born`. Both purge more, never less. A folded purge has the number of its newest purge, so numbers remain
+//! unique and rising. A hard purge never becomes soft.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, SystemTime};
@@ -13,12 +13,11 @@ use galley_policy::purge::{Scope, Strength};
 
 use super::format::Logged;
 
-/// Soft purges older than this are the first to be folded: the pages that they touched have been refreshed or are not
-/// requested.
+/// Soft purges older than this are folded first: the pages that they touched have been refreshed or are not requested.
 pub(super) const SOFT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Folds `purges`, whose numbers rise by site. Gives at most `limit` records, or one for each site if that is more,
-/// sorted by number.
+/// Folds `purges`, whose numbers rise by site. Returns at most `limit` records, or one for each site if that is more, sorted by
+/// number.
 pub(super) fn fold(purges: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Logged> {
     let mut sites: BTreeMap<String, Vec<Logged>> = BTreeMap::new();
     for logged in purges {
@@ -30,7 +29,7 @@ pub(super) fn fold(purges: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Lo
     for of_site in sites.values_mut() {
         drop_superfluous(of_site);
     }
-    // A site within its share is not made to pay for one that is not.
+    // Only sites that exceed their share are folded.
     let share = limit / sites.len().max(1);
     if sites.values().map(Vec::len).sum::<usize>() > limit {
         for of_site in sites.values_mut().filter(|of_site| of_site.len() > share) {
@@ -45,7 +44,7 @@ pub(super) fn fold(purges: Vec<Logged>, limit: usize, now: SystemTime) -> Vec<Lo
     folded
 }
 
-/// Leaves out what newer purges of the same site cover exactly. `of_site` rises by number, before and after.
+/// Removes purges that newer purges of the same site cover exactly. `of_site` is in the order of numbers, before and after.
 fn drop_superfluous(of_site: &mut Vec<Logged>) {
     let (mut hard, mut soft) = (HashSet::new(), HashSet::new());
     let mut kept: Vec<bool> = of_site
@@ -66,7 +65,7 @@ fn drop_superfluous(of_site: &mut Vec<Logged>) {
     of_site.retain(|_| kept.pop().unwrap_or(true));
 }
 
-/// Tells all soft purges up to the newest old one as one for the whole site.
+/// Replaces all soft purges up to the newest old one by one soft purge of the whole site.
 fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
     let is_old = |logged: &Logged| {
         let age = now.duration_since(logged.at).unwrap_or_default();
@@ -78,7 +77,7 @@ fn soften_old(of_site: &mut Vec<Logged>, now: SystemTime) {
     }
 }
 
-/// Keeps the `newest` newest and tells all before them as one hard purge for the whole site.
+/// Keeps the `newest` newest purges and replaces all earlier ones by one hard purge of the whole site.
 fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
     let floor_at = of_site.len().saturating_sub(newest + 1);
     of_site.drain(..floor_at);
@@ -88,7 +87,7 @@ fn raise_floor(of_site: &mut Vec<Logged>, newest: usize) {
     }
 }
 
-/// The tag `*` is the whole site, as in [`crate::purge_table`].
+/// The tag `*` means the whole site, as in [`crate::purge_table`].
 fn whole_or(scope: &Scope) -> &Scope {
     match scope {
         Scope::Tag(tag) if tag == "*" => &Scope::Site,
@@ -225,17 +224,17 @@ mod tests {
         let pages = tags
             .iter()
             .flat_map(|tags| (0..90).map(|born| entry("a.test", "/p", tags, born)));
-        let standings = pages.map(|page| match purge_table.prove(&page) {
+        let validities = pages.map(|page| match purge_table.prove(&page) {
             Validity::Valid => 0,
             Validity::SoftPurged => 1,
             Validity::Outdated | Validity::Purged | Validity::Unknown => 2,
         });
-        standings.collect()
+        validities.collect()
     }
 
     proptest! {
         #[test]
-        fn folding_says_the_same_and_above_the_limit_no_less(purges in purges(), limit in 0..10usize) {
+        fn folding_purges_the_same_and_above_the_limit_no_less(purges in purges(), limit in 0..10usize) {
             let before = severities(&purges);
             prop_assert_eq!(&before, &severities(&fold(purges.clone(), 100, now())));
             let folded = fold(purges, limit, now());

@@ -4,7 +4,7 @@
 //! file header                                        record
 //!  0   8  "galleypl"                                  0   4  length of the whole record
 //!  8   4  version, 1                                  4   4  length check: sum(link, length), the low half
-//! 12   4  length of this header, 56                   8   1  type: 1 order, 2 start
+//! 12   4  length of this header, 56                   8   1  type: 1 purge, 2 start
 //! 16  16  generation                                  9   1  strength: 0 soft, 1 hard
 //! 32   8  check: sum(0, bytes 0..32)                 10   1  scope: 0 site, 1 host, 2 url, 3 prefix, 4 tag, 5 pattern
 //! 40   8  mark: this much has been acknowledged      11   1  bit 0: a host is given, bit 1: a query is given
@@ -18,8 +18,8 @@
 //!                                                    48   n  site, host, text, query, one after another
 //!                                                  48+n   8  check: sum(link, bytes 0..48+n)
 //! ```
-//! The length has a check of its own because a damaged length must not pass for a record that was cut off. The mark is
-//! written after each fdatasync and not waited for: it may be behind what was acknowledged, never ahead.
+//! The length has a separate check, because a record with a damaged length must not look like a truncated one. The mark is
+//! written after each fdatasync, without a separate sync: it may be behind the acknowledged records, never ahead of them.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -29,12 +29,12 @@ use std::time::{Duration, SystemTime};
 use galley_policy::purge::{Purge, Scope, Strength};
 use siphasher::sip::SipHasher13;
 
-/// One life of the log. Entries of another generation count as purged: their purges may have been lost.
+/// The identity of a log. Entries of another generation count as purged, because their purges may have been lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Generation([u8; 16]);
 
 impl Generation {
-    /// As in entry files.
+    /// The bytes, as in entry files.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }
@@ -43,7 +43,7 @@ impl Generation {
         Self(bytes)
     }
 
-    /// One that never was before.
+    /// A new, random generation.
     pub(super) fn random() -> io::Result<Self> {
         let mut bytes = [0; 16];
         let filled =
@@ -61,20 +61,20 @@ impl fmt::Debug for Generation {
     }
 }
 
-/// A purge as the log keeps it.
+/// A purge in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// Name of the site whose counter `number` is of.
+    /// The name of the site to whose counter `number` belongs.
     pub site: String,
-    /// The purge's number.
+    /// The number of the purge.
     pub number: u64,
-    /// When it was published, to the millisecond.
+    /// The time at which it was published, in milliseconds precision.
     pub at: SystemTime,
     /// The purge.
     pub purge: Purge,
 }
 
-/// The chain of checks: each covers the one before it.
+/// The chain of checks. Each check covers the previous one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chain {
     pub(super) generation: Generation,
@@ -102,7 +102,7 @@ impl Chain {
         [a, b, c, d]
     }
 
-    /// Fills in the checks of `records`, which are whole.
+    /// Fills in the checks of `records`, which must be complete.
     pub(super) fn seal(&mut self, records: &mut [u8]) {
         let mut rest = records;
         while let Some(&length) = rest.first_chunk::<4>() {
@@ -117,16 +117,16 @@ impl Chain {
     }
 }
 
-/// A whole file, ready to be written.
+/// The contents of a whole file.
 pub(super) struct Image {
     pub(super) bytes: Vec<u8>,
-    /// Behind the last record: what the next one is chained to.
+    /// The chain after the last record, for the next record.
     pub(super) chain: Chain,
     pub(super) records: usize,
 }
 
 impl Image {
-    /// `purges` rise by number; the start record goes where its number belongs.
+    /// `purges` must be in the order of numbers. The start record is inserted at the position of its number.
     pub(super) fn new(generation: Generation, start: Start, purges: &[Logged]) -> Self {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 2 * RECORD_BYTES * (purges.len() + 1));
         bytes.extend_from_slice(&MAGIC);
@@ -156,7 +156,7 @@ impl Image {
         }
     }
 
-    /// The first link, from which marks are made.
+    /// The first link, which marks are made from.
     pub(super) fn header(&self) -> Chain {
         let mut chain = self.chain;
         chain.link = u64_at(&self.bytes, HEADER_CHECK_AT).unwrap_or_default();
@@ -164,14 +164,14 @@ impl Image {
     }
 }
 
-/// The record that a run begins with: its counters begin at `number`.
+/// The start record of a run: the counters begin at `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
     pub(super) number: u64,
     pub(super) at: SystemTime,
 }
 
-/// The mark's 16 bytes.
+/// The 16 bytes of a mark.
 pub(super) fn mark(header: &Chain, acknowledged: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&acknowledged.to_le_bytes());
@@ -180,8 +180,8 @@ pub(super) fn mark(header: &Chain, acknowledged: u64) -> [u8; 16] {
     bytes
 }
 
-/// Adds a purge, its checks still empty. One whose texts are longer than [`TEXT_BYTES`] together is written as one for
-/// the whole site.
+/// Appends a purge, with empty checks. A purge whose texts are longer than [`TEXT_BYTES`] in total is written as a purge of the
+/// whole site.
 pub(super) fn push_purge(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, purge: &Purge) {
     let mut fields = ScopeFields::of(&purge.scope);
     if fields.host.map_or(0, str::len) + fields.text.len() + fields.query.map_or(0, <[u8]>::len)
@@ -193,7 +193,7 @@ pub(super) fn push_purge(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, purg
         Strength::Soft => 0,
         Strength::Hard => 1,
     };
-    let kind = [ORDER, strength, fields.scope, fields.given()];
+    let kind = [PURGE, strength, fields.scope, fields.given()];
     push(
         out,
         kind,
@@ -207,7 +207,7 @@ pub(super) fn push_purge(out: &mut Vec<u8>, site: &str, stamp: RecordStamp, purg
     );
 }
 
-/// Number and time of a record.
+/// The number and time of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordStamp {
     pub(super) number: u64,
@@ -247,7 +247,7 @@ fn push(out: &mut Vec<u8>, kind: [u8; 4], stamp: RecordStamp, texts: [&[u8]; 4])
     out.extend_from_slice(&[0; CHECK_BYTES]);
 }
 
-/// A scope taken apart.
+/// The fields of a record that contain its scope.
 struct ScopeFields<'a> {
     scope: u8,
     host: Option<&'a str>,
@@ -299,12 +299,12 @@ fn millis(at: SystemTime) -> u64 {
         .min(MAX_MILLIS)
 }
 
-/// The time that was written as `millis`.
+/// The time that was written as `millis`. Limited to [`MAX_MILLIS`].
 pub(super) fn time(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis.min(MAX_MILLIS))
 }
 
-/// Only texts of more than 4 GiB do not fit; their record says so by an impossible length, which is read as unreadable.
+/// A length field. Only texts above 4 GiB do not fit; their record gets an invalid length, which makes it unreadable.
 fn length_of(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
@@ -315,16 +315,16 @@ pub(super) const HEADER_BYTES: usize = 56;
 pub(super) const GENERATION_AT: usize = 16;
 pub(super) const HEADER_CHECK_AT: usize = 32;
 pub(super) const MARK_AT: usize = 40;
-/// A record without texts.
+/// The length of a record without texts.
 pub(super) const RECORD_BYTES: usize = TEXTS_AT + CHECK_BYTES;
 pub(super) const TEXTS_AT: usize = 48;
 pub(super) const CHECK_BYTES: usize = 8;
-/// The longest host, text and query of one record together: what a request head can name, and more.
+/// The maximum length of host, text and query of one record together: more than a request head can contain.
 pub(super) const TEXT_BYTES: usize = 64 * 1024;
-/// The longest record that is believed.
+/// The maximum length of a valid record.
 pub(super) const MAX_RECORD: usize = 2 * TEXT_BYTES;
 
-pub(super) const ORDER: u8 = 1;
+pub(super) const PURGE: u8 = 1;
 pub(super) const START: u8 = 2;
 
 pub(super) const SITE: u8 = 0;
@@ -337,5 +337,5 @@ pub(super) const PATTERN: u8 = 5;
 pub(super) const HOST_GIVEN: u8 = 1;
 pub(super) const QUERY_GIVEN: u8 = 2;
 
-/// About the year 10889; every `SystemTime` can hold it.
+/// About the year 10889. Every `SystemTime` can represent it.
 const MAX_MILLIS: u64 = 1 << 48;

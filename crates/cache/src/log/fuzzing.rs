@@ -1,11 +1,11 @@
-//! Reads arbitrary bytes as a log of purges: unchanged, and as the contents of records with correct checksums.
+//! Parses arbitrary bytes as a purge log: unchanged, and as the contents of records with correct checksums.
 
 use std::time::SystemTime;
 
 use super::format::{Generation, HEADER_BYTES, Image, MARK_AT, RECORD_BYTES, Start, mark};
 use super::scan::scan;
 
-/// Panics where the reader does, or where a log that was written whole is not read whole.
+/// Panics if the parser panics, or if a log that was written completely is not read completely.
 pub fn purge_log(bytes: &[u8]) {
     let _ = scan(bytes);
     let start = Start {

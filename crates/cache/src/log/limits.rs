@@ -1,19 +1,19 @@
-//! How long the log waits, and how large it may become.
+//! The limits of the log's size and waits.
 
 use std::time::Duration;
 
-/// When the file is folded, and what else has a bound.
+/// The sizes at which the file is compacted, and other limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogLimits {
     /// Above this size, and above twice the size after the last compaction, the file is compacted.
     pub(super) file_bytes: u64,
-    /// How many purges are kept exactly when it is; above twice as many records it is compacted too.
+    /// The number of purges that compaction keeps exactly. The file is also compacted above twice as many records.
     pub(super) records: usize,
-    /// A file above this is not believed; compaction keeps it far below.
-    pub(super) believed_bytes: usize,
-    /// Orders that wait for the writer; some ten thousand.
+    /// A larger file is not read. Compaction keeps the file far below.
+    pub(super) max_file_bytes: usize,
+    /// The maximum size of queued purges: some ten thousand.
     pub(super) queue_bytes: usize,
-    /// The pause between two attempts to start a lost log again.
+    /// The pause between two attempts to create a lost log again.
     pub(super) retry: Duration,
 }
 
@@ -22,12 +22,12 @@ impl Default for LogLimits {
         Self {
             file_bytes: 4 << 20,
             records: 20_000,
-            believed_bytes: 256 << 20,
+            max_file_bytes: 256 << 20,
             queue_bytes: 4 << 20,
             retry: Duration::from_secs(1),
         }
     }
 }
 
-/// The log in its directory.
+/// The file name of the log.
 pub(super) const NAME: &str = "purges.log";

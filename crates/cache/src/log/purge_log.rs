@@ -1,4 +1,4 @@
-//! The log as its publishers use it.
+//! The interface of the log.
 
 use std::io;
 use std::path::Path;
@@ -17,27 +17,27 @@ use super::queue::{LogShared, LogStatus};
 use super::scan::{Scanned, scan};
 use super::ticket::{Durability, DurableTicket, Restart};
 use super::writer::{
-    Failed, LogFileState, LogWriterThread, NameDurability, OpenLogFile, replace, take_away,
+    InstallError, LogFileState, LogWriterThread, NameDurability, OpenLogFile, remove_log, replace,
 };
 use crate::purge_table::PurgeTable;
 
-/// What [`PurgeLog::open`] gives.
+/// The result of [`PurgeLog::open`].
 #[derive(Debug)]
 pub struct OpenedLog {
-    /// To publish through.
+    /// The log.
     pub log: PurgeLog,
-    /// Entries of another generation count as purged. The log's own may change later: [`PurgeLog::generation`].
+    /// Entries of another generation count as purged. The log's generation may change later: [`PurgeLog::generation`].
     pub generation: Generation,
-    /// All counters begin here.
+    /// The number at which all counters begin.
     pub start: u64,
-    /// The purges of earlier runs, folded; by site, the numbers rise.
+    /// The purges of earlier runs, folded. The numbers of each site rise.
     pub purges: Vec<Logged>,
-    /// What was found, for the operator.
+    /// The state of the log on the disk, for the operator.
     pub found: LogContents,
 }
 
 impl OpenedLog {
-    /// Restores the purge table of a site. Once for each site, before anything is published or proved with it.
+    /// Restores the purge table of a site. Call it once for each site, before the table is used.
     pub fn replay(&self, site: &str, table: &PurgeTable) {
         for logged in self.purges.iter().filter(|logged| logged.site == site) {
             table.replay(logged.number, &logged.purge);
@@ -45,8 +45,8 @@ impl OpenedLog {
         table.lift(self.start);
     }
 
-    /// Every entry that was born below this number is purged; 0: none is, for that reason. The number of the newest hard purge
-    /// of the whole site, dropped purges included: they are folded into one.
+    /// Entries with `born` below this number are purged; 0: no such limit. The number is that of the newest hard purge of the
+    /// whole site, including purges that were folded into one.
     pub fn floor(&self, site: &str) -> u64 {
         let is_floor = |logged: &&Logged| {
             logged.site == site
@@ -58,16 +58,16 @@ impl OpenedLog {
     }
 }
 
-/// What [`PurgeLog::open`] found.
+/// The log that [`PurgeLog::open`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogContents {
-    /// No log: the first start, or one after a loss. A new generation.
+    /// No log: the first start, or the first one after a loss. A new generation begins.
     Nothing,
-    /// A log, to its last byte.
+    /// A log that was read completely.
     Whole,
-    /// A log and, behind it, so many bytes of a record that was never acknowledged. They were cut off.
+    /// A log, followed by this number of bytes of a record that was never acknowledged. Those bytes were removed.
     Torn(usize),
-    /// A log that cannot be believed, and why. A new generation.
+    /// A log that cannot be used, and why. A new generation begins.
     Unreadable(String),
 }
 
@@ -75,21 +75,21 @@ pub enum LogContents {
 #[derive(Debug)]
 pub struct PurgeLog {
     shared: Arc<LogShared>,
-    /// Until it is closed.
+    /// The writer thread. `None` after closing.
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl PurgeLog {
-    /// Locks `dir`, making it if need be, reads the log in it and begins a new run. Blocks for a few milliseconds, and two
-    /// fdatasyncs. A log that can be read and not be written is still replayed; tickets then say that purges are lost.
+    /// Locks `dir`, which is created if needed, reads its log and begins a new run. Blocks for a few milliseconds and two
+    /// fdatasyncs. A log that can be read but not written is still replayed; tickets then report that purges are lost.
     pub fn open(dir: &Path, now: SystemTime) -> Result<OpenedLog, OpenError> {
         let directory = Directory::lock(dir)?;
         Self::start(Box::new(directory), LogLimits::default(), now)
     }
 
-    /// Publishes a purge of `site` in `table`, which has been replayed, and puts it into the log. It is in effect when this
-    /// returns, and may be acknowledged when the ticket is ready. A publisher of several needs to wait for the last only.
-    /// `now` goes into the record. A site's name has at most 1,024 bytes. Does not wait for the disk.
+    /// Publishes a purge of `site` in `table`, which must have been replayed, and adds it to the log. The purge is in effect
+    /// when this returns, and may be acknowledged when the ticket is ready. After several purges, waiting for the last ticket
+    /// is enough. `now` is the time in the record. A site's name has at most 1,024 bytes. Does not wait for the disk.
     pub fn publish(
         &self,
         site: &str,
@@ -97,7 +97,7 @@ impl PurgeLog {
         purge: &Purge,
         now: SystemTime,
     ) -> Published {
-        // Inside the critical section of the site's counter: so numbers rise in the file as they do in memory.
+        // Inside the critical section of the site's counter, so that numbers rise in the file as in memory.
         let published = table.publish_with(purge, |number| Published {
             number,
             ticket: self
@@ -108,18 +108,19 @@ impl PurgeLog {
         published
     }
 
-    /// The generation that new entries get, and that read entries must have. It changes when a lost log is started again.
+    /// The generation that new entries get, and that entries must have when they are read. It changes when a lost log is
+    /// created again.
     pub fn generation(&self) -> Generation {
         self.shared.status().generation
     }
 
-    /// Whether purges reach the disk, as of the last round.
+    /// Whether purges are written to the disk, as of the last batch.
     pub fn durability(&self) -> Durability {
         self.shared.status().durability
     }
 
-    /// Writes the queue, ends the thread and closes the directory, so that another process may open the log. Purges that are
-    /// published later are in effect and never on the disk. Blocks.
+    /// Writes the queue, ends the thread and closes the directory, so that another process may open the log. Later purges take
+    /// effect but are not written. Blocks.
     pub fn close(&self) {
         self.shared.close();
         let writer = self
@@ -128,9 +129,9 @@ impl PurgeLog {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(writer) = writer {
-            // A panic of it has been reported to all waiters.
+            // If the thread panicked, all waiters have been notified.
             let _ = writer.join();
-            self.shared.bury(Restart::MayForget);
+            self.shared.fail_queue(Restart::MayForget);
         }
     }
 
@@ -150,7 +151,7 @@ impl PurgeLog {
         Ok(opened)
     }
 
-    /// All but the thread.
+    /// Opens the log without starting the thread.
     pub(super) fn begin(
         files: Box<dyn LogDirectory>,
         limits: LogLimits,
@@ -178,13 +179,13 @@ impl PurgeLog {
             ),
             Err(failed) => {
                 let (error, before) = match failed {
-                    Failed::Unnamed(error) => (error, names),
-                    Failed::Named(error) => (error, NameDurability::InDoubt),
+                    InstallError::Unnamed(error) => (error, names),
+                    InstallError::Named(error) => (error, NameDurability::InDoubt),
                 };
                 let restart;
-                (restart, names) = take_away(&*files, before);
+                (restart, names) = remove_log(&*files, before);
                 if restart == Restart::MayForget {
-                    // The next run may find the log of the last one, and give the numbers of this run out again.
+                    // The next run may find the log of the last one, and assign the numbers of this run again.
                     generation = fresh()?;
                 }
                 LogFileState::lost(error.to_string().into(), restart, limits)
@@ -232,19 +233,19 @@ impl Drop for PurgeLog {
 /// A purge that is in effect.
 #[derive(Debug)]
 pub struct Published {
-    /// Its number.
+    /// The number of the purge.
     pub number: u64,
-    /// Ready when it may be acknowledged.
+    /// Ready when the purge may be acknowledged.
     pub ticket: DurableTicket,
 }
 
-/// How far above the log's highest number a run begins. Orders that are published and not in the log wait in memory, at
-/// more than 50 bytes each: there are never so many. Proofs have room for a billion runs.
+/// The distance between the highest number in the log and the first number of a run. Published purges that are not in the log
+/// are in memory, with more than 50 bytes each, so there are never that many. The numbers suffice for a billion runs.
 const GAP: u64 = 1 << 32;
 
-/// The contents, if they can be trusted.
+/// The contents of the log, if they are valid.
 fn read(files: &dyn LogDirectory, limits: LogLimits) -> (Option<Scanned>, LogContents) {
-    let bytes = match files.read(NAME, limits.believed_bytes) {
+    let bytes = match files.read(NAME, limits.max_file_bytes) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return (None, LogContents::Nothing);

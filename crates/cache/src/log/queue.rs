@@ -1,8 +1,8 @@
-//! Records that wait for the writer.
+//! The queue of records for the writer.
 //!
 //! Publishers add to the queue inside the critical section of their site's counter, so that numbers rise in the file. They
-//! only copy bytes here and never wait for the disk. The queue is bounded: above its limit, a purge is recorded as a hard
-//! purge of its whole site, one number for each site. That purges more after a restart, and forgets nothing.
+//! only copy bytes and never wait for the disk. The queue is bounded: above its limit, a purge is recorded as a hard purge of
+//! its whole site, one number for each site. That purges more after a restart, and loses nothing.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -14,21 +14,21 @@ use galley_policy::purge::{Purge, Scope, Strength};
 use super::format::{Generation, Logged, RecordStamp, push_purge};
 use super::ticket::{Durability, DurableTicket, Loss, Restart, SyncRound};
 
-/// What publishers, the writer and onlookers share.
+/// The state that publishers and the writer share.
 #[derive(Debug)]
 pub(super) struct LogShared {
-    /// Where the counters of this run begin.
+    /// The first number of this run's counters.
     start: u64,
-    /// Bytes of purges that may wait.
+    /// The maximum size of queued purges, in bytes.
     limit: usize,
     queue: Mutex<LogQueue>,
-    /// Something was added, or the end was requested.
-    arrived: Condvar,
+    /// Notified when a record was added or the log is being closed.
+    changed: Condvar,
     /// Written by the writer.
     status: Mutex<LogStatus>,
 }
 
-/// How the log stands.
+/// The state of the log.
 #[derive(Clone, Debug)]
 pub(super) struct LogStatus {
     pub(super) generation: Generation,
@@ -38,34 +38,34 @@ pub(super) struct LogStatus {
 #[derive(Debug)]
 struct LogQueue {
     batch: LogBatch,
-    /// Of each site that ever had a purge, the highest number; never lowered.
+    /// The highest number of each site that ever had a purge. Never decreases.
     highest: BTreeMap<Arc<str>, RecordStamp>,
-    life: QueueLifecycle,
+    lifecycle: QueueLifecycle,
 }
 
 /// Whether a writer reads the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueLifecycle {
     Running,
-    /// The log is being closed; the queue is still written.
+    /// The log is being closed. The queue is still written.
     Closing,
-    /// The writer is gone, by a panic.
+    /// The writer has panicked.
     Dead(Restart),
 }
 
-/// What one round writes.
+/// The records of one write.
 #[derive(Debug, Default)]
 pub(super) struct LogBatch {
-    /// Records, their checks still empty.
+    /// Records, with empty checks.
     pub(super) bytes: Vec<u8>,
     pub(super) records: usize,
-    /// Orders that found no room, as one number for each site; newer than all in `bytes`.
+    /// Purges above the queue's limit, as one number for each site. They are newer than all in `bytes`.
     overflow: BTreeMap<Arc<str>, RecordStamp>,
     round: Arc<SyncRound>,
 }
 
 impl LogBatch {
-    /// Adds the records for purges that found no room.
+    /// Adds records for the purges above the limit.
     pub(super) fn settle_overflow(&mut self) {
         for (site, stamp) in mem::take(&mut self.overflow) {
             push_purge(&mut self.bytes, &site, stamp, &WHOLE_SITE);
@@ -82,7 +82,7 @@ impl LogBatch {
     }
 }
 
-/// A batch that is dropped before its round was told anything was never written: the writer panicked.
+/// A batch that is dropped without an outcome was never written, because the writer panicked.
 impl Drop for LogBatch {
     fn drop(&mut self) {
         self.round.finish(writer_died(Restart::MayForget));
@@ -90,7 +90,7 @@ impl Drop for LogBatch {
 }
 
 impl LogShared {
-    /// `replayed`: what was read from the log.
+    /// `replayed`: the purges that were read from the log.
     pub(super) fn new(start: u64, limit: usize, status: LogStatus, replayed: &[Logged]) -> Self {
         let highest = replayed.iter().map(|logged| {
             let stamp = RecordStamp {
@@ -105,14 +105,14 @@ impl LogShared {
             queue: Mutex::new(LogQueue {
                 batch: LogBatch::default(),
                 highest: highest.collect(),
-                life: QueueLifecycle::Running,
+                lifecycle: QueueLifecycle::Running,
             }),
-            arrived: Condvar::new(),
+            changed: Condvar::new(),
             status: Mutex::new(status),
         }
     }
 
-    /// Puts a purge at the end. To be called in the order of a site's numbers; [`LogShared::wake`] follows.
+    /// Appends a purge. Must be called in the order of a site's numbers, and followed by [`LogShared::wake`].
     pub(super) fn append(&self, site: &str, stamp: RecordStamp, purge: &Purge) -> DurableTicket {
         let mut queue = self.lock();
         debug_assert!(
@@ -129,7 +129,7 @@ impl LogShared {
             None => Arc::from(site),
         };
         queue.highest.insert(Arc::clone(&name), stamp);
-        if let QueueLifecycle::Dead(restart) = queue.life {
+        if let QueueLifecycle::Dead(restart) = queue.lifecycle {
             let round = Arc::new(SyncRound::default());
             round.finish(writer_died(restart));
             return round.ticket();
@@ -144,55 +144,55 @@ impl LogShared {
         batch.round.ticket()
     }
 
-    /// Tells the writer that something was added.
+    /// Wakes the writer after a record was added.
     pub(super) fn wake(&self) {
-        self.arrived.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Asks the writer to end when the queue is empty.
+    /// Makes the writer end when the queue is empty.
     pub(super) fn close(&self) {
-        self.lock().life = QueueLifecycle::Closing;
-        self.arrived.notify_one();
+        self.lock().lifecycle = QueueLifecycle::Closing;
+        self.changed.notify_one();
     }
 
-    /// The writer is gone: nobody must wait for it.
-    pub(super) fn bury(&self, restart: Restart) {
+    /// Fails the queue, because the writer has ended.
+    pub(super) fn fail_queue(&self, restart: Restart) {
         let batch = {
             let mut queue = self.lock();
-            queue.life = QueueLifecycle::Dead(restart);
+            queue.lifecycle = QueueLifecycle::Dead(restart);
             mem::take(&mut queue.batch)
         };
         self.set_status(|status| status.durability = writer_died(restart));
         batch.finish(writer_died(restart));
     }
 
-    /// Waits for purges, at most for `patience`, and takes all there are. `None`: the end.
-    pub(super) fn take(&self, patience: Option<Duration>) -> Option<LogBatch> {
+    /// Waits for records, at most for `timeout`, and removes all of them from the queue. `None`: the log is closed.
+    pub(super) fn take(&self, timeout: Option<Duration>) -> Option<LogBatch> {
         let mut queue = self.lock();
-        if queue.batch.is_empty() && queue.life == QueueLifecycle::Running {
+        if queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running {
             let idle = |queue: &mut LogQueue| {
-                queue.batch.is_empty() && queue.life == QueueLifecycle::Running
+                queue.batch.is_empty() && queue.lifecycle == QueueLifecycle::Running
             };
-            queue = match patience {
+            queue = match timeout {
                 None => self
-                    .arrived
+                    .changed
                     .wait_while(queue, idle)
                     .unwrap_or_else(PoisonError::into_inner),
-                Some(patience) => {
-                    self.arrived
-                        .wait_timeout_while(queue, patience, idle)
+                Some(timeout) => {
+                    self.changed
+                        .wait_timeout_while(queue, timeout, idle)
                         .unwrap_or_else(PoisonError::into_inner)
                         .0
                 }
             };
         }
-        if queue.batch.is_empty() && queue.life != QueueLifecycle::Running {
+        if queue.batch.is_empty() && queue.lifecycle != QueueLifecycle::Running {
             return None;
         }
         Some(mem::take(&mut queue.batch))
     }
 
-    /// Everything published so far, as one hard purge for each site; and the contents of the queue, which that covers.
+    /// Everything published so far, as one hard purge for each site; and the contents of the queue, which those purges cover.
     pub(super) fn take_floors(&self) -> (LogBatch, Vec<Logged>) {
         let mut queue = self.lock();
         let floors = queue.highest.iter().map(|(site, stamp)| Logged {

@@ -1,4 +1,4 @@
-//! One purge as bytes, for another process: a record of the log without its place there.
+//! One purge as bytes, for another process: a record of the log without its number and chain.
 
 use std::time::UNIX_EPOCH;
 
@@ -7,17 +7,17 @@ use galley_policy::purge::Purge;
 use super::format::{RECORD_BYTES, RecordStamp, push_purge};
 use super::scan::read_purge;
 
-/// A purge, with its site.
+/// A purge with its site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeRecord {
-    /// The site's name, of at most 1,024 bytes.
+    /// The name of the site, at most 1,024 bytes.
     pub site: String,
     /// The scope of the purge.
     pub purge: Purge,
 }
 
 impl PurgeRecord {
-    /// The bytes. A purge with very long texts becomes one of its whole site.
+    /// The bytes. A purge with very long texts becomes a purge of its whole site.
     pub fn bytes(&self) -> Vec<u8> {
         let nowhere = RecordStamp {
             number: 0,
@@ -28,7 +28,7 @@ impl PurgeRecord {
         record
     }
 
-    /// Reads [`PurgeRecord::bytes`].
+    /// Parses the result of [`PurgeRecord::bytes`].
     pub fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < RECORD_BYTES {
             return None;

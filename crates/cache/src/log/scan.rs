@@ -1,6 +1,6 @@
 //! Reads a log.
 //!
-//! There are three outcomes: whole; whole except for a truncated last record (the file ends inside it; it was never
+//! There are three results: complete; complete except for a truncated last record (the file ends inside it, and it was never
 //! acknowledged, because otherwise the mark or the record's own end would be there); or [`LogError`]. Nothing is ever
 //! skipped: one bad byte anywhere makes the whole log unreadable, and the caller then treats everything as purged hard.
 
@@ -10,7 +10,7 @@ use galley_policy::purge::{Purge, PurgePattern, Scope, Strength};
 
 use super::format::{
     Chain, GENERATION_AT, Generation, HEADER_BYTES, HEADER_CHECK_AT, HOST, HOST_GIVEN, Logged,
-    MAGIC, MARK_AT, MAX_RECORD, ORDER, PATTERN, PREFIX, QUERY_GIVEN, RECORD_BYTES, SITE, START,
+    MAGIC, MARK_AT, MAX_RECORD, PATTERN, PREFIX, PURGE, QUERY_GIVEN, RECORD_BYTES, SITE, START,
     Start, TAG, TEXTS_AT, URL, VERSION, length_at, mark, time, u64_at,
 };
 
@@ -18,17 +18,17 @@ use super::format::{
 #[derive(Clone, Debug)]
 pub(super) struct Scanned {
     pub(super) generation: Generation,
-    /// The last start.
+    /// The last start record.
     pub(super) start: Start,
-    /// In the order of the file: for each site, the numbers rise.
+    /// The purges in the order of the file. The numbers of each site rise.
     pub(super) purges: Vec<Logged>,
-    /// Where the last whole record ends.
+    /// The end of the last complete record.
     pub(super) end: usize,
-    /// The highest number of all.
+    /// The highest number.
     pub(super) highest: u64,
 }
 
-/// Why a log cannot be believed.
+/// Why a log is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LogError {
     #[error("its header is damaged")]
@@ -76,7 +76,7 @@ pub(super) fn scan(bytes: &[u8]) -> Result<Scanned, LogError> {
     })
 }
 
-/// The first link of the chain, from a header whose every byte is right.
+/// The first link of the chain, from a valid header.
 fn read_header(bytes: &[u8]) -> Result<Chain, LogError> {
     let header = bytes.get(..HEADER_BYTES).ok_or(LogError::Header)?;
     let generation = header[GENERATION_AT..]
@@ -100,7 +100,7 @@ fn read_header(bytes: &[u8]) -> Result<Chain, LogError> {
     Ok(chain)
 }
 
-/// The record at `at`, its checks right; `None` where the file ends before or inside it.
+/// The record at `at`, with verified checks; `None` if the file ends before or inside it.
 fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>, LogError> {
     let rest = bytes.get(at..).unwrap_or_default();
     let Some((&length, behind)) = rest.split_first_chunk::<4>() else {
@@ -123,7 +123,7 @@ fn cut<'a>(bytes: &'a [u8], at: usize, chain: &Chain) -> Result<Option<&'a [u8]>
     Ok(Some(record))
 }
 
-/// The part that has been read.
+/// The part of the log that has been read.
 struct RecordReader {
     chain: Chain,
     numbers: Numbers,
@@ -136,7 +136,7 @@ impl RecordReader {
         let number = u64_at(record, 32).ok_or(Wrong::Record)?;
         let at = time(u64_at(record, 40).ok_or(Wrong::Record)?);
         match record[8] {
-            ORDER => {
+            PURGE => {
                 let (site, purge) = read_purge(record).ok_or(Wrong::Record)?;
                 self.numbers.advance(&site, number)?;
                 self.purges.push(Logged {
@@ -158,7 +158,7 @@ impl RecordReader {
     }
 }
 
-/// The error of a record whose checksums are right.
+/// The error of a record with correct checksums.
 enum Wrong {
     Record,
     NotRising,
@@ -173,7 +173,7 @@ impl Wrong {
     }
 }
 
-/// The numbers seen. A start is above all before it, a purge above the last start and the last purge of its site.
+/// The numbers so far. A start must be above all earlier numbers, a purge above the last start and the last purge of its site.
 #[derive(Default)]
 struct Numbers {
     start: u64,
@@ -230,7 +230,7 @@ pub(super) fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
         },
         PREFIX => Scope::Prefix(text.to_vec()),
         TAG => Scope::Tag(string(text)?),
-        // One that cannot be read any more purges everything, rather than nothing.
+        // A pattern that is no longer supported purges everything rather than nothing.
         PATTERN => PurgePattern::parse(&string(text)?).map_or(Scope::Site, Scope::Pattern),
         _ => return None,
     };
@@ -242,7 +242,7 @@ pub(super) fn read_purge(record: &[u8]) -> Option<(String, Purge)> {
     Some((string(site)?, Purge { scope, strength }))
 }
 
-/// Proofs keep a number and one bit in 64; half of that remains for future numbers.
+/// An entry stores a number and one bit in 64 bits. Half of the range remains for future numbers.
 const MAX_NUMBER: u64 = 1 << 62;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Each line of what the log promises, one test. The bytes are in `bytes`, crashes at every operation in `crash`.
+//! One test for each guarantee of the log. `bytes` tests the format, `crash` tests crashes at every operation.
 
 pub(crate) mod by_hand;
 mod bytes;
@@ -49,8 +49,8 @@ fn limits() -> LogLimits {
     }
 }
 
-/// A log that, once lost, stays so.
-fn patient() -> LogLimits {
+/// Limits with which a lost log is not created again during the test.
+fn without_retry() -> LogLimits {
     LogLimits {
         retry: Duration::from_secs(3_600),
         ..LogLimits::default()
@@ -102,9 +102,9 @@ fn a_purge_is_in_force_at_once_and_acknowledged_after_the_fdatasync() {
     assert_eq!(purge_table.prove(&old), Validity::Purged);
     sim.close(false);
     assert_eq!(published.ticket.wait(), Durability::Kept);
-    let (again, _) = open(&sim.reboot(Left::SYNCED), limits());
-    assert_eq!(again.generation, opened.generation);
-    assert_eq!(again.purges.len(), 1);
+    let (reopened, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(reopened.generation, opened.generation);
+    assert_eq!(reopened.purges.len(), 1);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn purges_that_arrive_together_share_one_fdatasync() {
 }
 
 #[test]
-fn everything_comes_back_as_it_was() {
+fn all_scopes_survive_a_restart() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     assert_eq!(opened.found, LogContents::Nothing);
@@ -186,17 +186,17 @@ fn everything_comes_back_as_it_was() {
     drop(opened.log);
     let read = scan(&sim.durable(NAME).unwrap()).unwrap();
     assert_eq!(read.purges, expected);
-    let (again, purge_table) = open(&sim, limits());
+    let (reopened, purge_table) = open(&sim, limits());
     assert_eq!(
-        (again.found.clone(), again.generation),
+        (reopened.found.clone(), reopened.generation),
         (LogContents::Whole, opened.generation)
     );
     assert_eq!(
-        again.floor(SITE),
+        reopened.floor(SITE),
         expected[8].number,
         "the last one was for the whole site, and hard"
     );
-    assert_eq!(again.floor("other"), 0);
+    assert_eq!(reopened.floor("other"), 0);
     assert_eq!(purge_table.prove(&page(&[], born)), Validity::Purged);
     assert_eq!(
         purge_table.prove(&page(&[], purge_table.current())),
@@ -205,7 +205,7 @@ fn everything_comes_back_as_it_was() {
 }
 
 #[test]
-fn sites_have_counters_of_their_own() {
+fn each_site_has_a_separate_counter() {
     let sim = Sim::default();
     let (opened, a) = open(&sim, limits());
     let b = PurgeTable::new();
@@ -216,17 +216,17 @@ fn sites_have_counters_of_their_own() {
     let last = opened.log.publish("b.test", &b, &tag("t"), now());
     assert_eq!((last.number, a.current()), (born + 1, born + 2));
     assert_eq!(last.ticket.wait(), Durability::Kept);
-    let (again, a) = open(&sim.reboot(Left::SYNCED), limits());
+    let (reopened, a) = open(&sim.reboot(Left::SYNCED), limits());
     let b = PurgeTable::new();
-    again.replay("b.test", &b);
+    reopened.replay("b.test", &b);
     assert_eq!(a.prove(&page(&["u"], born)), Validity::Purged);
     assert_eq!(b.prove(&page(&["u"], born)), Validity::Valid);
     assert_eq!(b.prove(&page(&["t"], born)), Validity::Purged);
 }
 
-/// The order took a number, something was stored under it, and neither reached the disk's log.
+/// A purge got a number, an entry was stored under it, and neither is in the log on the disk.
 #[test]
-fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
+fn numbers_missing_in_the_log_are_not_assigned_again() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     sim.close(true);
@@ -234,11 +234,11 @@ fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
         drop(publish(&opened.log, &purge_table, &tag(&format!("t{n}"))).ticket);
     }
     let born = purge_table.current();
-    let (again, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
-    assert_eq!(again.generation, opened.generation);
+    let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(reopened.generation, opened.generation);
     let stored = page(&["t"], born);
     assert_eq!(purge_table.prove(&stored), Validity::Valid);
-    drop(publish(&again.log, &purge_table, &tag("t")).ticket);
+    drop(publish(&reopened.log, &purge_table, &tag("t")).ticket);
     assert_eq!(purge_table.prove(&stored), Validity::Purged);
     sim.close(false);
 }
@@ -246,7 +246,7 @@ fn numbers_that_never_reached_the_disk_are_not_given_out_again() {
 #[test]
 fn a_full_disk_delays_no_purge_and_is_reported() {
     let sim = Sim::default();
-    let (opened, purge_table) = open(&sim, patient());
+    let (opened, purge_table) = open(&sim, without_retry());
     let (old, born) = (page(&["t"], purge_table.current()), purge_table.current());
     sim.fail(&[Op::Write]);
     let published = publish(&opened.log, &purge_table, &tag("t"));
@@ -256,11 +256,14 @@ fn a_full_disk_delays_no_purge_and_is_reported() {
     assert_eq!(opened.log.durability(), outcome);
     assert!(!sim.has(NAME), "taken away");
     for left in [Left::ALL, Left::SYNCED] {
-        let (again, _) = open(&sim.reboot(left), limits());
-        assert_eq!(again.found, LogContents::Nothing);
-        assert_ne!(again.generation, opened.generation, "everything is purged");
+        let (reopened, _) = open(&sim.reboot(left), limits());
+        assert_eq!(reopened.found, LogContents::Nothing);
+        assert_ne!(
+            reopened.generation, opened.generation,
+            "everything is purged"
+        );
     }
-    // Not tried again before its time.
+    // Not tried again during the pause.
     sim.fail(&[]);
     assert_ne!(
         publish(&opened.log, &purge_table, &tag("u")).ticket.wait(),
@@ -270,7 +273,7 @@ fn a_full_disk_delays_no_purge_and_is_reported() {
 }
 
 #[test]
-fn a_lost_log_recovers_by_itself_under_a_new_generation() {
+fn a_lost_log_recovers_under_a_new_generation() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     let born = purge_table.current();
@@ -278,24 +281,24 @@ fn a_lost_log_recovers_by_itself_under_a_new_generation() {
     let lost = publish(&opened.log, &purge_table, &tag("lost"));
     assert_eq!(restart(&lost.ticket.wait()), Restart::PurgesAll);
     sim.fail(&[]);
-    // No order is needed for it; what waits here is the writer's own patience.
+    // The writer retries without a new purge.
     until(|| opened.log.durability() == Durability::Kept);
     let generation = opened.log.generation();
     assert_ne!(generation, opened.generation);
     let kept = publish(&opened.log, &purge_table, &tag("kept"));
     assert_eq!(kept.ticket.wait(), Durability::Kept);
-    // A fill that began before the loss and was stored after the recovery says the new generation.
+    // A fill that began before the loss and was stored after the recovery has the new generation.
     let (raced, young) = (
         page(&["lost"], born),
         page(&["lost"], purge_table.current()),
     );
-    let (again, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
-    assert_eq!(again.generation, generation);
+    let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(reopened.generation, generation);
     assert_eq!(purge_table.prove(&raced), Validity::Purged, "by the floor");
     assert_eq!(purge_table.prove(&young), Validity::Valid);
 }
 
-/// After a failed fdatasync the system may have dropped the bytes and say yes the next time.
+/// After a failed fdatasync the system may have dropped the bytes and report success the next time.
 #[test]
 fn a_file_whose_fdatasync_failed_is_never_used_again() {
     let sim = Sim::default();
@@ -313,12 +316,12 @@ fn a_file_whose_fdatasync_failed_is_never_used_again() {
         Durability::Kept
     );
     assert_ne!(opened.log.generation(), opened.generation);
-    let (again, _) = open(&sim.reboot(Left::SYNCED), limits());
-    assert_eq!(again.generation, opened.log.generation());
+    let (reopened, _) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!(reopened.generation, opened.log.generation());
 }
 
 #[test]
-fn a_receipt_says_what_a_restart_does() {
+fn a_ticket_tells_the_effect_of_a_restart() {
     let table: &[(&[Op], Restart)] = &[
         (&[Op::Write], Restart::PurgesAll),
         (&[Op::Write, Op::Remove], Restart::PurgesAll),
@@ -329,13 +332,13 @@ fn a_receipt_says_what_a_restart_does() {
     ];
     for &(faults, expected) in table {
         let sim = Sim::default();
-        let (opened, purge_table) = open(&sim, patient());
+        let (opened, purge_table) = open(&sim, without_retry());
         sim.fail(faults);
         let outcome = publish(&opened.log, &purge_table, &tag("t")).ticket.wait();
         assert_eq!(restart(&outcome), expected, "{faults:?}");
         for left in Left::every() {
-            let (again, _) = open(&sim.reboot(left), limits());
-            let forgets = again.generation == opened.generation;
+            let (reopened, _) = open(&sim.reboot(left), limits());
+            let forgets = reopened.generation == opened.generation;
             assert!(
                 !forgets || expected == Restart::MayForget,
                 "{faults:?} {left:?}"
@@ -345,7 +348,7 @@ fn a_receipt_says_what_a_restart_does() {
 }
 
 #[test]
-fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
+fn a_read_only_log_is_replayed_and_removed() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     let old = page(&["t"], purge_table.current());
@@ -355,26 +358,28 @@ fn a_log_that_can_only_be_read_is_replayed_and_taken_away() {
     );
     let sim = sim.reboot(Left::SYNCED);
     sim.fail(&[Op::Create]);
-    let (again, purge_table) = open(&sim, patient());
-    assert_eq!(again.generation, opened.generation);
+    let (reopened, purge_table) = open(&sim, without_retry());
+    assert_eq!(reopened.generation, opened.generation);
     let replayed = page(&["t"], old.born);
     assert_eq!(purge_table.prove(&replayed), Validity::Purged);
-    assert_eq!(restart(&again.log.durability()), Restart::PurgesAll);
-    let lost = publish(&again.log, &purge_table, &tag("u")).ticket.wait();
+    assert_eq!(restart(&reopened.log.durability()), Restart::PurgesAll);
+    let lost = publish(&reopened.log, &purge_table, &tag("u"))
+        .ticket
+        .wait();
     assert_eq!(restart(&lost), Restart::PurgesAll);
     let (third, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_ne!(third.generation, opened.generation);
 }
 
-/// The start of the second run is not on the disk, nor can the log of the first be taken away: the third begins where the
-/// second began, and gives its numbers out again.
+/// The start record of the second run is not on the disk, and the log of the first cannot be removed. The third run begins at
+/// the same number as the second, and assigns its numbers again.
 #[test]
 fn pages_of_a_run_without_a_log_are_purged_in_the_next() {
     let sim = Sim::default();
     let (opened, _) = open(&sim, limits());
     drop(opened.log);
     sim.fail(&[Op::Create, Op::Remove, Op::Empty]);
-    let (untraced, purge_table) = open(&sim, patient());
+    let (untraced, purge_table) = open(&sim, without_retry());
     assert_eq!(restart(&untraced.log.durability()), Restart::MayForget);
     let first = publish(&untraced.log, &purge_table, &tag("t")).number;
     let (next, purge_table) = open(&sim.reboot(Left::ALL), limits());
@@ -384,14 +389,14 @@ fn pages_of_a_run_without_a_log_are_purged_in_the_next() {
     assert_ne!(untraced.log.generation(), next.generation);
 }
 
-/// The second run takes the log away and cannot make that durable; the third finds none, and must not believe it.
+/// The second run removes the log but cannot make that durable. The third finds none, and must not rely on that.
 #[test]
-fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
+fn a_log_that_may_reappear_after_a_power_failure_does_not_count_as_removed() {
     let sim = Sim::default();
     let (opened, _) = open(&sim, limits());
     drop(opened.log);
     sim.fail(&[Op::SyncNames]);
-    let (second, _) = open(&sim, patient());
+    let (second, _) = open(&sim, without_retry());
     assert_eq!(restart(&second.log.durability()), Restart::MayForget);
     drop(second.log);
     assert!(!sim.has(NAME));
@@ -401,7 +406,7 @@ fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     assert_eq!(restart(&outcome), Restart::MayForget);
     let (next, _) = open(&sim.reboot(Left::SYNCED), limits());
     assert_eq!(next.generation, opened.generation, "it came back");
-    // Once names are durable again, nothing can come back.
+    // Once names are durable again, the log cannot reappear.
     sim.fail(&[Op::Create]);
     let outcome = publish(&third.log, &purge_table, &tag("t")).ticket.wait();
     assert_eq!(restart(&outcome), Restart::PurgesAll);
@@ -409,25 +414,25 @@ fn a_log_that_a_power_cut_may_bring_back_is_not_called_gone() {
     assert_ne!(next.generation, opened.generation);
 }
 
-/// A new log has the name and the old one has it after a power cut: emptying the new one is not enough.
+/// The new log has the name now, the old one has it after a power failure: truncating the new one is not enough.
 #[test]
-fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() {
+fn truncating_the_file_is_not_enough_while_names_are_in_doubt() {
     let open_unsynced = |sim: &Sim| {
         let (opened, _) = open(sim, limits());
         drop(opened.log);
         sim.fail(&[Op::SyncNames, Op::Remove, Op::Empty]);
-        drop(open(sim, patient()));
+        drop(open(sim, without_retry()));
         sim.fail(&[Op::SyncNames, Op::Remove, Op::Create]);
-        (open(sim, patient()).0, opened.generation)
+        (open(sim, without_retry()).0, opened.generation)
     };
     let recover_unsynced = |sim: &Sim| {
-        // By hand: a writer of its own would try again in between, with faults of both kinds.
-        let (opened, mut turns) = by_hand::open(sim, limits());
+        // The test runs the writer step by step: a thread would retry in between, with faults of both kinds.
+        let (opened, mut writer) = by_hand::open(sim, limits());
         let purge_table = PurgeTable::new();
         opened.replay(SITE, &purge_table);
         let mut purge = || {
             let ticket = publish(&opened.log, &purge_table, &tag("t")).ticket;
-            turns.turn();
+            writer.write_batch();
             ticket.outcome().unwrap()
         };
         sim.fail(&[Op::Write, Op::Remove, Op::Empty]);
@@ -449,13 +454,13 @@ fn emptying_the_file_that_has_the_name_is_not_enough_while_names_are_in_doubt() 
 }
 
 #[test]
-fn an_overflowing_queue_remembers_coarsely() {
+fn an_overflowing_queue_records_whole_site_purges() {
     let sim = Sim::default();
-    let narrow = LogLimits {
+    let small_limits = LogLimits {
         queue_bytes: 200,
         ..limits()
     };
-    let (opened, purge_table) = open(&sim, narrow);
+    let (opened, purge_table) = open(&sim, small_limits);
     let born = purge_table.current();
     sim.close(true);
     drop(publish(&opened.log, &purge_table, &tag("first")).ticket);
@@ -470,21 +475,21 @@ fn an_overflowing_queue_remembers_coarsely() {
             .all(|ticket| ticket.wait() == Durability::Kept)
     );
     let last = purge_table.current();
-    let (again, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
-    assert_eq!((again.floor(SITE), again.purges.len()), (last, 1));
+    let (reopened, purge_table) = open(&sim.reboot(Left::SYNCED), limits());
+    assert_eq!((reopened.floor(SITE), reopened.purges.len()), (last, 1));
     assert_eq!(purge_table.prove(&page(&[], born)), Validity::Purged);
     assert_eq!(purge_table.prove(&page(&[], last)), Validity::Valid);
 }
 
 #[test]
-fn compaction_keeps_the_file_small_and_says_no_less() {
+fn compaction_keeps_the_file_small_and_loses_no_purge() {
     let sim = Sim::default();
-    let narrow = LogLimits {
+    let small_limits = LogLimits {
         file_bytes: 2_000,
         records: 10,
         ..limits()
     };
-    let (opened, purge_table) = open(&sim, narrow);
+    let (opened, purge_table) = open(&sim, small_limits);
     let born = purge_table.current();
     for n in 0..500 {
         let purge = tag(&format!("t{}", n % 7));
@@ -495,9 +500,9 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
         assert!(sim.durable(NAME).unwrap().len() < 3_000);
     }
     let sim = sim.reboot(Left::SYNCED);
-    let (again, purge_table) = open(&sim, narrow);
-    assert_eq!(again.generation, opened.generation);
-    assert_eq!(again.floor(SITE), 0, "seven tags are kept exactly");
+    let (reopened, purge_table) = open(&sim, small_limits);
+    assert_eq!(reopened.generation, opened.generation);
+    assert_eq!(reopened.floor(SITE), 0, "seven tags are kept exactly");
     for n in 0..7 {
         assert_eq!(
             purge_table.prove(&page(&[&format!("t{n}")], born)),
@@ -508,11 +513,11 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
     for n in 0..50 {
         let purge = tag(&format!("many{n}"));
         assert_eq!(
-            publish(&again.log, &purge_table, &purge).ticket.wait(),
+            publish(&reopened.log, &purge_table, &purge).ticket.wait(),
             Durability::Kept
         );
     }
-    let (last, purge_table) = open(&sim.reboot(Left::SYNCED), narrow);
+    let (last, purge_table) = open(&sim.reboot(Left::SYNCED), small_limits);
     assert!(last.purges.len() <= 10 && last.floor(SITE) > born);
     assert_eq!(
         purge_table.prove(&page(&["u"], born)),
@@ -525,16 +530,16 @@ fn compaction_keeps_the_file_small_and_says_no_less() {
     );
 }
 
-/// A compaction that finds no room leaves the old file, and purges go on being kept.
+/// If a compaction fails, the old file stays, and later purges are durable.
 #[test]
 fn a_compaction_that_fails_changes_nothing() {
     let sim = Sim::default();
-    let narrow = LogLimits {
+    let small_limits = LogLimits {
         file_bytes: 500,
         records: 1_000,
-        ..patient()
+        ..without_retry()
     };
-    let (opened, purge_table) = open(&sim, narrow);
+    let (opened, purge_table) = open(&sim, small_limits);
     sim.fail(&[Op::Create]);
     for n in 0..50 {
         let purge = tag(&format!("t{}", n % 3));
@@ -545,7 +550,7 @@ fn a_compaction_that_fails_changes_nothing() {
     }
     assert!(sim.durable(NAME).unwrap().len() > 3_000);
     assert_eq!(opened.log.generation(), opened.generation);
-    // Once it works the name may be in doubt: then the log is lost, not written on.
+    // When the compaction gets that far, the name may be in doubt: then the log is lost, not written.
     sim.fail(&[Op::SyncNames]);
     let outcomes = (0..200).map(|n| {
         let purge = tag(&format!("t{}", n % 3));
@@ -557,24 +562,24 @@ fn a_compaction_that_fails_changes_nothing() {
     assert!(lost.is_some());
 }
 
-/// Damaged, or an older one that somebody put back.
+/// A damaged file, or a restored older one.
 #[test]
-fn a_file_that_is_not_what_was_written_is_found_by_compaction_and_taken_away() {
+fn compaction_removes_a_damaged_or_older_file() {
     for damage in [1, 0] {
         let sim = Sim::default();
-        let narrow = LogLimits {
+        let small_limits = LogLimits {
             file_bytes: 300,
-            ..patient()
+            ..without_retry()
         };
-        let (opened, purge_table) = open(&sim, narrow);
+        let (opened, purge_table) = open(&sim, small_limits);
         let mut bytes = sim.durable(NAME).unwrap();
         bytes[60] ^= damage;
         sim.put(NAME, &bytes);
         let mut purges = std::iter::repeat_with(|| publish(&opened.log, &purge_table, &tag("t")));
         let mut outcomes = purges.by_ref().take(100).map(|purge| purge.ticket.wait());
         assert!(outcomes.any(|outcome| outcome != Durability::Kept));
-        let (again, _) = open(&sim.reboot(Left::ALL), limits());
-        assert_ne!(again.generation, opened.generation);
+        let (reopened, _) = open(&sim.reboot(Left::ALL), limits());
+        assert_ne!(reopened.generation, opened.generation);
     }
 }
 
@@ -613,7 +618,7 @@ fn a_ticket_can_be_awaited_without_a_thread() {
 }
 
 #[test]
-fn closing_writes_what_is_queued() {
+fn closing_writes_the_queue() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     sim.close(true);
@@ -633,7 +638,7 @@ fn closing_writes_what_is_queued() {
 }
 
 #[test]
-fn nobody_waits_for_a_writer_that_has_died() {
+fn tickets_fail_when_the_writer_panics() {
     let sim = Sim::default();
     let (opened, purge_table) = open(&sim, limits());
     sim.panic_from_now();

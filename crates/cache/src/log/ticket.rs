@@ -1,41 +1,41 @@
-//! Waiting for the disk: a batch of purges that become durable together, and the tickets of those that wait for it.
+//! Waiting for the disk: a batch of purges that become durable together, and their tickets.
 //!
-//! It does not depend on a runtime: a thread can block on a ticket, and any executor can poll it. Dropping a ticket does
+//! Tickets do not depend on a runtime: a thread can block on a ticket, and any executor can poll it. Dropping a ticket does
 //! not affect the purge.
 
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The state of a purge that is in effect.
+/// The durability of a purge that is in effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It is on the disk: it outlives a crash. Acknowledge it.
+    /// The purge is on the disk and survives a crash. Acknowledge it.
     Kept,
-    /// It is in effect until this process ends; [`Loss::restart`] says what happens then. Acknowledge it with a warning.
+    /// The purge is in effect until this process ends; [`Loss::restart`] tells what happens then. Acknowledge it with a warning.
     Lost(Loss),
 }
 
 /// Why a purge is not on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// What the system said; for the operator, not for clients.
+    /// The error of the system, for the operator, not for clients.
     pub reason: Arc<str>,
-    /// What a restart does.
+    /// The effect of a restart.
     pub restart: Restart,
 }
 
-/// What a restart does about purges that did not reach the disk.
+/// The effect of a restart on purges that are not on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// The log was taken away, so everything stored so far counts as purged hard: no purge is forgotten.
+    /// The log was removed, so everything stored so far counts as purged hard: no purge is lost.
     PurgesAll,
-    /// Not even that succeeded: the purged entries may come back from the disk after a restart.
+    /// The log could not be removed: purged entries may be sent again from the disk after a restart.
     MayForget,
 }
 
-/// The place of one purge in the log. Ready when its batch is on the disk, or lost; everything published before it, for any
-/// site, is then on the disk too, or lost as well.
+/// A purge in the log. Ready when its batch is on the disk or lost. Everything published before it, for any site, is then on
+/// the disk or lost, too.
 #[must_use = "a purge may be acknowledged only when its ticket says so"]
 #[derive(Debug)]
 pub struct DurableTicket {
@@ -43,7 +43,7 @@ pub struct DurableTicket {
 }
 
 impl DurableTicket {
-    /// Blocks until the purge is on the disk or known not to come there.
+    /// Blocks until the purge is on the disk or lost.
     pub fn wait(self) -> Durability {
         let mut waiting = self.round.lock();
         loop {
@@ -58,13 +58,13 @@ impl DurableTicket {
         }
     }
 
-    /// Its state so far; `None`: not written yet.
+    /// The outcome; `None`: not written yet.
     pub fn outcome(&self) -> Option<Durability> {
         self.round.lock().outcome.clone()
     }
 }
 
-/// The same without a thread: polled, it wakes when the round is done. Cancel-safe; may be polled again afterwards.
+/// Waits without blocking a thread. Cancel-safe; may be polled again after it was ready.
 impl Future for DurableTicket {
     type Output = Durability;
 
@@ -84,7 +84,7 @@ impl Future for DurableTicket {
     }
 }
 
-/// Orders that share one fdatasync.
+/// Purges that share one fdatasync.
 #[derive(Debug, Default)]
 pub(super) struct SyncRound {
     waiting: Mutex<TicketWaiters>,
@@ -105,7 +105,7 @@ impl SyncRound {
         }
     }
 
-    /// Tells everyone; a second call changes nothing.
+    /// Sets the outcome and wakes all waiters. Further calls change nothing.
     pub(super) fn finish(&self, outcome: Durability) {
         let wakers = {
             let mut waiting = self.lock();

@@ -1,12 +1,12 @@
 //! The thread that owns the file.
 //!
-//! Each round takes all queued records, appends them, calls fdatasync, wakes the waiters, and writes the mark. A failed
-//! write or fdatasync is never repeated on the same file, because after a failed fdatasync nobody knows what is on the
-//! disk. The file is removed, so that a restart purges everything, and a new one with a new generation is started as soon
-//! as that works. It does not contain the purges until then, but one number for each site, below which everything is
-//! purged.
+//! For each batch it takes all queued records, appends them, calls fdatasync, wakes the waiters, and writes the mark. A failed
+//! write or fdatasync is never repeated on the same file, because after a failed fdatasync the contents of the disk are
+//! unknown. The file is removed, so that a restart purges everything, and a new one with a new generation is created as soon
+//! as possible. Instead of the earlier purges, the new file contains one number for each site, below which everything
+//! is purged.
 //!
-//! A complete file is only ever installed by [`replace`]: a crash leaves the old one or the new one.
+//! Only [`replace`] installs a complete file: a crash leaves the old file or the new one.
 
 use std::io;
 use std::sync::Arc;
@@ -25,61 +25,61 @@ pub(super) struct LogWriterThread {
     pub(super) files: Box<dyn LogDirectory>,
     pub(super) shared: Arc<LogShared>,
     pub(super) limits: LogLimits,
-    /// Where the counters of this run began.
+    /// The first number of this run's counters.
     pub(super) start: Start,
     pub(super) names: NameDurability,
     pub(super) state: LogFileState,
 }
 
-/// Whether there is a file to write to.
+/// The file, if it can be written.
 pub(super) enum LogFileState {
     Writing(OpenLogFile),
-    /// There is none; the next attempt is due at `again`.
+    /// There is no file. The next attempt to create one is at `retry_at`.
     Lost {
         loss: Loss,
-        again: Instant,
+        retry_at: Instant,
     },
 }
 
 impl LogFileState {
-    /// A lost log, and what its tickets say.
+    /// The state of a lost log, and the outcome for its tickets.
     pub(super) fn lost(
         reason: Arc<str>,
         restart: Restart,
         limits: LogLimits,
     ) -> (Self, Durability) {
         let loss = Loss { reason, restart };
-        let again = Instant::now() + limits.retry;
+        let retry_at = Instant::now() + limits.retry;
         (
             Self::Lost {
                 loss: loss.clone(),
-                again,
+                retry_at,
             },
             Durability::Lost(loss),
         )
     }
 }
 
-/// The file, written up to `length` and durable up to there.
+/// The open file, durable up to `length`.
 pub(super) struct OpenLogFile {
     file: Box<dyn LogFile>,
     length: u64,
     records: usize,
     header: Chain,
     chain: Chain,
-    due: Due,
+    compact_above: CompactionSizes,
 }
 
-/// How large the file may become before it is compacted.
+/// The size at which the file is compacted.
 #[derive(Clone, Copy)]
-struct Due {
+struct CompactionSizes {
     bytes: u64,
     records: usize,
 }
 
 impl OpenLogFile {
-    /// A file with the contents `image`. It is due for compaction when it has doubled, so that records that cannot be folded
-    /// are not folded each time.
+    /// A file with the contents `image`. It is compacted when it has doubled, so that records that cannot be folded are not
+    /// folded every time.
     pub(super) fn new(file: Box<dyn LogFile>, image: &Image, limits: LogLimits) -> Self {
         let length = image.bytes.len() as u64;
         Self {
@@ -88,14 +88,14 @@ impl OpenLogFile {
             records: image.records,
             header: image.header(),
             chain: image.chain,
-            due: Due {
+            compact_above: CompactionSizes {
                 bytes: limits.file_bytes.max(length.saturating_mul(2)),
                 records: limits.records.max(image.records).saturating_mul(2),
             },
         }
     }
 
-    /// Makes a batch durable.
+    /// Writes a batch durably.
     fn append(&mut self, batch: &mut LogBatch) -> io::Result<()> {
         batch.settle_overflow();
         self.chain.seal(&mut batch.bytes);
@@ -106,40 +106,41 @@ impl OpenLogFile {
         Ok(())
     }
 
-    /// Notes how much has been acknowledged. It goes to the disk with the next round or when the system likes; a mark that
-    /// is behind, or was not written, only makes a lost end of the file look like one that was never acknowledged.
+    /// Writes how much has been acknowledged. It becomes durable with the next batch or when the system writes it. A mark that
+    /// is behind, or was not written, only has the effect that a lost end of the file looks like one that was never
+    /// acknowledged.
     fn move_mark(&mut self) {
         let bytes = mark(&self.header, self.length);
         let _ = self.file.write_at(&bytes, MARK_AT as u64);
     }
 
-    fn is_due(&self) -> bool {
-        self.length > self.due.bytes || self.records > self.due.records
+    fn needs_compaction(&self) -> bool {
+        self.length > self.compact_above.bytes || self.records > self.compact_above.records
     }
 }
 
 impl LogWriterThread {
-    /// Until the log is closed and the queue is empty.
+    /// Runs until the log is closed and the queue is empty.
     pub(super) fn run(mut self) {
         while let Some(batch) = self.shared.take(self.retry_delay()) {
-            self.turn(batch);
+            self.write_batch(batch);
         }
     }
 
-    pub(super) fn turn(&mut self, mut batch: LogBatch) {
+    pub(super) fn write_batch(&mut self, mut batch: LogBatch) {
         match &mut self.state {
             LogFileState::Writing(open) => match open.append(&mut batch) {
                 Ok(()) => {
                     batch.finish(Durability::Kept);
                     open.move_mark();
-                    if open.is_due() {
+                    if open.needs_compaction() {
                         self.compact();
                     }
                 }
                 Err(error) => batch.finish(self.lose(&error)),
             },
-            LogFileState::Lost { loss, again } => {
-                let outcome = if *again <= Instant::now() {
+            LogFileState::Lost { loss, retry_at } => {
+                let outcome = if *retry_at <= Instant::now() {
                     self.recover()
                 } else {
                     Durability::Lost(loss.clone())
@@ -152,16 +153,16 @@ impl LogWriterThread {
     fn retry_delay(&self) -> Option<Duration> {
         match &self.state {
             LogFileState::Writing(_) => None,
-            LogFileState::Lost { again, .. } => {
-                Some(again.saturating_duration_since(Instant::now()))
+            LogFileState::Lost { retry_at, .. } => {
+                Some(retry_at.saturating_duration_since(Instant::now()))
             }
         }
     }
 
-    /// Removes the file and returns what is now true of every purge that is not on the disk.
+    /// Removes the file and returns the outcome for every purge that is not on the disk.
     fn lose(&mut self, error: &io::Error) -> Durability {
         let restart;
-        (restart, self.names) = take_away(&*self.files, self.names);
+        (restart, self.names) = remove_log(&*self.files, self.names);
         self.stay_lost(error, restart)
     }
 
@@ -173,11 +174,11 @@ impl LogWriterThread {
         outcome
     }
 
-    /// Begins a new file under a new generation. It covers everything that was published until now.
+    /// Creates a new file with a new generation. It covers everything published so far.
     fn recover(&mut self) -> Durability {
         let (covered, floors) = self.shared.take_floors();
         let begun = Generation::random()
-            .map_err(Failed::Unnamed)
+            .map_err(InstallError::Unnamed)
             .and_then(|generation| {
                 let image = Image::new(generation, self.start, &floors);
                 let file = replace(&*self.files, &image)?;
@@ -199,23 +200,23 @@ impl LogWriterThread {
         outcome
     }
 
-    /// If there was no old log that could come back, and the new one did not get the name, there still is none.
-    fn fail_again(&mut self, failed: &Failed) -> Durability {
+    /// Handles another failure. If no old log could reappear, and the new one did not get its name, there still is no log.
+    fn fail_again(&mut self, failed: &InstallError) -> Durability {
         match (failed, &self.state) {
-            (Failed::Unnamed(error), LogFileState::Lost { loss, .. })
+            (InstallError::Unnamed(error), LogFileState::Lost { loss, .. })
                 if loss.restart == Restart::PurgesAll =>
             {
                 self.stay_lost(error, Restart::PurgesAll)
             }
-            (Failed::Unnamed(error), _) => self.lose(error),
-            (Failed::Named(error), _) => {
+            (InstallError::Unnamed(error), _) => self.lose(error),
+            (InstallError::Named(error), _) => {
                 self.names = NameDurability::InDoubt;
                 self.lose(error)
             }
         }
     }
 
-    /// Rewrites the file with the records that still count. If that fails, the present file stays, and grows.
+    /// Rewrites the file with the records that still count. If that fails, the existing file stays, and grows.
     fn compact(&mut self) {
         let LogFileState::Writing(open) = &mut self.state else {
             return;
@@ -223,18 +224,23 @@ impl LogWriterThread {
         let image = match read_folded(&*self.files, self.limits, open.length) {
             Ok(image) => image,
             Err(error) => {
-                // A restart could not read it either.
+                // A restart could not read the file either.
                 self.lose(&error);
                 return;
             }
         };
         match replace(&*self.files, &image) {
             Ok(file) => *open = OpenLogFile::new(file, &image, self.limits),
-            Err(Failed::Unnamed(_)) => {
-                open.due.bytes = open.due.bytes.max(open.length).saturating_mul(2);
-                open.due.records = open.due.records.max(open.records).saturating_mul(2);
+            Err(InstallError::Unnamed(_)) => {
+                open.compact_above.bytes =
+                    open.compact_above.bytes.max(open.length).saturating_mul(2);
+                open.compact_above.records = open
+                    .compact_above
+                    .records
+                    .max(open.records)
+                    .saturating_mul(2);
             }
-            Err(Failed::Named(error)) => {
+            Err(InstallError::Named(error)) => {
                 self.names = NameDurability::InDoubt;
                 self.lose(&error);
             }
@@ -246,14 +252,16 @@ impl LogWriterThread {
 impl Drop for LogWriterThread {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.shared.bury(take_away(&*self.files, self.names).0);
+            self.shared
+                .fail_queue(remove_log(&*self.files, self.names).0);
         }
     }
 }
 
-/// The contents of the file, folded, under the same generation. `length` is what was written: a different length is damage.
+/// The contents of the file, folded, with the same generation. `length` is the number of bytes written. A different length
+/// means damage.
 fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::Result<Image> {
-    let bytes = files.read(NAME, limits.believed_bytes)?;
+    let bytes = files.read(NAME, limits.max_file_bytes)?;
     let scanned = scan(&bytes).map_err(io::Error::other)?;
     if scanned.end as u64 != length || bytes.len() as u64 != length {
         return Err(io::ErrorKind::InvalidData.into());
@@ -264,9 +272,12 @@ fn read_folded(files: &dyn LogDirectory, limits: LogLimits, length: u64) -> io::
     Ok(Image::new(scanned.generation, scanned.start, &purges))
 }
 
-/// Replaces the present file by a new one. In order: the bytes are durable before they get the name, and the name is durable
-/// before anything is appended.
-pub(super) fn replace(files: &dyn LogDirectory, image: &Image) -> Result<Box<dyn LogFile>, Failed> {
+/// Replaces the existing file by a new one. The bytes are durable before the file gets its name, and the name is durable before
+/// anything is appended.
+pub(super) fn replace(
+    files: &dyn LogDirectory,
+    image: &Image,
+) -> Result<Box<dyn LogFile>, InstallError> {
     let written = || -> io::Result<Box<dyn LogFile>> {
         let mut file = files.create(NEW_NAME)?;
         file.write_at(&image.bytes, 0)?;
@@ -274,27 +285,27 @@ pub(super) fn replace(files: &dyn LogDirectory, image: &Image) -> Result<Box<dyn
         Ok(file)
     };
     let file = written().map_err(|error| {
-        // Half a file takes room that the disk may not have.
+        // An incomplete file uses space that the disk may not have.
         let _ = files.remove(NEW_NAME);
-        Failed::Unnamed(error)
+        InstallError::Unnamed(error)
     })?;
     let named = files.rename(NEW_NAME, NAME).and_then(|()| files.sync());
-    named.map_err(Failed::Named)?;
+    named.map_err(InstallError::Named)?;
     Ok(file)
 }
 
-/// Why a file could not be put in place.
-pub(super) enum Failed {
-    /// It never got the name.
+/// Why a file could not be installed.
+pub(super) enum InstallError {
+    /// The file did not get its name.
     Unnamed(io::Error),
-    /// It may have got the name, and not durably.
+    /// The file may have got its name, but not durably.
     Named(io::Error),
 }
 
-/// Whether a power cut may give the name back to a file that had it before.
+/// Whether a power failure may undo a change of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameDurability {
-    /// The file that has the name now will have it then.
+    /// No change can be undone.
     Durable,
     /// A name was changed since the directory was last synced.
     InDoubt,
@@ -309,9 +320,9 @@ impl NameDurability {
     }
 }
 
-/// Sees to it that a restart finds no log, or one without a header: both purge everything. Taking away and shortening need
-/// no room; either is enough, and where the directory may not be changed the file often may.
-pub(super) fn take_away(
+/// Makes a restart find no log, or an empty one: both purge everything. Removing and truncating need no space. Either is
+/// enough, and if the directory is not writable, the file often is.
+pub(super) fn remove_log(
     files: &dyn LogDirectory,
     names: NameDurability,
 ) -> (Restart, NameDurability) {
@@ -319,7 +330,7 @@ pub(super) fn take_away(
     let removed = files.remove(NAME);
     let synced = files.sync();
     let is_gone = removed.is_ok() && synced.is_ok();
-    // The emptied file is the one that has the name after a power cut too.
+    // The truncated file is the one with the name after a power failure, too.
     let is_empty = emptied.is_ok() && (synced.is_ok() || names == NameDurability::Durable);
     let restart = if is_gone || is_empty {
         Restart::PurgesAll
@@ -329,5 +340,5 @@ pub(super) fn take_away(
     (restart, NameDurability::of(&synced))
 }
 
-/// Of a file that has not got its name yet; what a crash left is overwritten.
+/// The name of a new file before it is installed. A leftover of a crash is overwritten.
 const NEW_NAME: &str = "purges.new";

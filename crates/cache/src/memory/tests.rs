@@ -1,4 +1,4 @@
-//! The store against a simple model, and its limits one by one.
+//! Compares the store with a simple model, and tests each limit.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn page(path: &str, born: u64, body_bytes: usize) -> Arc<Entry> {
 }
 
 #[test]
-fn finds_what_was_put_under_equal_bytes() {
+fn an_entry_is_found_under_equal_bytes() {
     let memory = Memory::new(MIB, MIB);
     let stored = page("/a", 0, 10);
     memory.put(Arc::clone(&stored)).unwrap();
@@ -66,7 +66,7 @@ fn an_older_entry_never_takes_the_place_of_a_newer_one() {
 }
 
 #[test]
-fn threads_that_store_together_leave_the_newest() {
+fn concurrent_stores_keep_the_newest_entry() {
     let memory = Memory::new(16 * MIB, MIB);
     for round in 0..200 {
         let path = format!("/{round}");
@@ -84,7 +84,7 @@ fn threads_that_store_together_leave_the_newest() {
     }
 }
 
-/// Between comparing with the resident and taking its place, nobody else stores under that key.
+/// Between the comparison with the stored entry and its replacement, no other thread stores under that key.
 #[test]
 fn comparing_and_storing_is_one_step() {
     let memory = Memory::new(MIB, MIB);
@@ -110,7 +110,7 @@ fn comparing_and_storing_is_one_step() {
 }
 
 #[test]
-fn a_conditional_put_and_remove_look_at_the_very_entry() {
+fn conditional_put_and_remove_compare_identity() {
     let memory = Memory::new(MIB, MIB);
     let (first, second, third) = (page("/a", 1, 10), page("/a", 2, 10), page("/a", 1, 11));
     assert_eq!(
@@ -159,7 +159,7 @@ fn the_largest_object_fits_and_a_larger_one_is_refused() {
 }
 
 #[test]
-fn a_full_store_lets_others_leave_and_stays_below_its_limit() {
+fn a_full_store_evicts_and_stays_below_its_limit() {
     let memory = Memory::new(4 * MIB, MIB / 4);
     for n in 0..2_000 {
         memory.put(page(&format!("/{n}"), 0, 10_000)).unwrap();
@@ -179,7 +179,7 @@ fn a_full_store_lets_others_leave_and_stays_below_its_limit() {
 }
 
 #[test]
-fn a_body_that_a_slow_reader_holds_stays_paid_for() {
+fn a_body_used_by_a_slow_reader_stays_reserved() {
     let memory = Memory::new(MIB, MIB);
     let slow_reader = page("/a", 0, 100_000);
     memory.put(Arc::clone(&slow_reader)).unwrap();
@@ -190,7 +190,7 @@ fn a_body_that_a_slow_reader_holds_stays_paid_for() {
 }
 
 #[test]
-fn a_body_out_of_a_fill_is_paid_for_once() {
+fn a_body_from_a_fill_is_reserved_once() {
     let memory = Memory::new(MIB, MIB);
     let body = StoredBody::reserved(
         vec![0; 50_000],
@@ -223,7 +223,7 @@ fn without_budget_nothing_is_stored_and_the_resident_stays() {
 }
 
 #[test]
-fn sweeping_removes_what_is_named() {
+fn sweeping_removes_selected_entries() {
     let memory = Memory::new(MIB, MIB);
     for n in 0..50 {
         memory.put(page(&format!("/{n}"), n, 10)).unwrap();
@@ -234,7 +234,7 @@ fn sweeping_removes_what_is_named() {
 }
 
 #[test]
-fn age_and_validator_are_the_entrys_own() {
+fn age_and_validator_are_those_of_the_entry() {
     let mut fields = http::HeaderMap::new();
     fields.insert("etag", http::HeaderValue::from_static("\"v1\""));
     let stored = Entry::new(EntryParts {
@@ -254,7 +254,7 @@ fn age_and_validator_are_the_entrys_own() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Store a page of this size generated now, or so many purges ago.
+    /// Stores a page of this size generated now, or this number of purges ago.
     Put {
         key: u8,
         size: usize,
@@ -284,7 +284,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the model knows of a stored page.
+/// A stored page in the model.
 #[derive(Clone, Copy)]
 struct Known {
     number: usize,
@@ -293,7 +293,7 @@ struct Known {
     is_dead: bool,
 }
 
-/// Plays `steps`; `is_exact`: the store is large enough that nothing may be missing.
+/// Runs `steps`; `is_exact`: the store is large enough that no entry may be missing.
 fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
     let (purge_table, mut now) = (PurgeTable::new(), 0);
     let mut known: [Option<Known>; 6] = [None; 6];
@@ -342,7 +342,7 @@ fn play(memory: &Memory, steps: &[Step], is_exact: bool) {
     }
 }
 
-/// One entry to be stored.
+/// An entry to be stored.
 struct Put {
     number: usize,
     born: u64,
@@ -423,7 +423,7 @@ proptest! {
     }
 
     #[test]
-    fn a_small_store_forgets_but_never_errs(steps in prop::collection::vec(step(), 1..150)) {
+    fn a_small_store_may_lack_entries_but_is_never_wrong(steps in prop::collection::vec(step(), 1..150)) {
         let memory = Memory::new(100_000, 50_000);
         play(&memory, &steps, false);
         memory.sweep(|_| true);
@@ -432,7 +432,7 @@ proptest! {
 }
 
 #[test]
-fn a_look_is_no_hit_and_finds_all() {
+fn peek_counts_no_hit_and_entries_lists_all() {
     let memory = Memory::new(8 << 20, 1 << 20);
     for page in 0..200 {
         let entry = Entry::new(parts(&format!("/{page}"), 0));
@@ -440,7 +440,7 @@ fn a_look_is_no_hit_and_finds_all() {
     }
     let mut entries = memory.entries();
     let mut seen: Vec<_> = entries.by_ref().take(120).collect();
-    // A step holds no lock, so writers go on meanwhile.
+    // A step holds no lock, so writers can continue.
     memory.put(Arc::new(Entry::new(parts("/0", 1)))).unwrap();
     seen.extend(entries);
     let keys: std::collections::BTreeSet<_> = seen
@@ -453,7 +453,7 @@ fn a_look_is_no_hit_and_finds_all() {
 }
 
 #[test]
-fn two_stores_of_one_limit_leave_each_other_in_peace() {
+fn two_stores_with_one_limit_do_not_evict_from_each_other() {
     let (pages, files) = Memory::divided(
         MemoryLimits {
             bytes: 8 * MIB,
@@ -481,7 +481,7 @@ fn two_stores_of_one_limit_leave_each_other_in_peace() {
 }
 
 #[test]
-fn a_file_pays_for_all_its_forms_and_keeps_those_it_was_given() {
+fn a_file_reserves_all_its_codings_and_keeps_its_siblings() {
     let memory = Memory::new(MIB, MIB);
     let coded = |of: fn(Coding, &HeaderMap, StoredBody) -> EncodedEntry, coding| {
         let paid = memory.budget().try_reserve(3000).unwrap();
@@ -506,7 +506,7 @@ fn a_file_pays_for_all_its_forms_and_keeps_those_it_was_given() {
     let denser = Arc::new(entry.with_coded(&entry.fields, all, Press::Quick));
     assert!(denser.is_pressed() && denser.weight() > entry.weight() + 3000);
     memory.put_if_same(&entry, Arc::clone(&denser)).unwrap();
-    // What was looked at for one form was looked at for the other.
+    // A check that is recorded for one copy is recorded for the other.
     entry.source().unwrap().confirm(Tick(9));
     let age = denser.source().map(|source| source.age(Tick(10)));
     assert_eq!(age, Some(Duration::from_millis(1)));

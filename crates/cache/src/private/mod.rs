@@ -1,7 +1,7 @@
-//! What members and visitors with a cart see of their own: private fragments, and the stored pages into which these can be
-//! inserted.
+//! The private content of members and of visitors with a cart: private fragments, and the stored pages into which these can
+//! be inserted.
 //!
-//! [`PrivateStore`] is separate from everything that is shared: [`crate::memory::Memory`] and [`crate::disk`] never contain
+//! [`PrivateStore`] is separate from all shared stores: [`crate::memory::Memory`] and [`crate::disk`] never contain
 //! a private byte. A fragment is found only with the hash of the cookies for which it was generated, under a key that no
 //! other process knows. It is an [`crate::entry::Entry`], so purges reach it as they reach pages.
 

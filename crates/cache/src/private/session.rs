@@ -1,9 +1,9 @@
-//! Which session a visitor has, and until when its fragments may be used.
+//! The session of a visitor, and the end of its fragments' validity.
 //!
 //! A session ends with its cookies: with a login, a logout, and every request that may change something. Fragments from
-//! before are not used any more, including those that are still being generated. To this end each cookie of a session has a
-//! number that such a request raises, and a fragment is used only while the numbers are those from before it was generated.
-//! Several cookies share a number: that invalidates a fragment unnecessarily from time to time, but needs no memory for
+//! before are not used any more, including those that are still being generated. For this purpose each cookie of a session has
+//! a number that such a request increments, and a fragment is used only while the numbers are those from before it was
+//! generated. Several cookies share a number: that sometimes invalidates a fragment unnecessarily, but needs no memory for
 //! sessions that have ended.
 
 use std::hash::Hasher;
@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use galley_policy::private::owners;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-/// One visitor: the cookies that PHP knows them by, their browser, and the variant of the pages that they get.
+/// One visitor: the cookies by which PHP identifies them, their browser, and the variant of the pages for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VisitorId {
     pub(super) id: u128,
-    /// The places of their cookies' numbers.
+    /// The indexes of the numbers of the visitor's cookies.
     owners: Box<[usize]>,
 }
 
-/// The numbers of a session at one moment.
+/// The sum of a session's numbers at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionTicket(u64);
 
@@ -39,7 +39,7 @@ impl SessionNumbers {
         }
     }
 
-    /// A hash that nobody outside of this process can compute.
+    /// A hash that cannot be computed outside of this process.
     pub(super) fn hash(&self, parts: &[&[u8]]) -> u128 {
         let mut hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
         for part in parts {
@@ -49,7 +49,7 @@ impl SessionNumbers {
         hasher.finish128().as_u128()
     }
 
-    /// `cookies`: as `galley_policy::private::session_cookies` writes them.
+    /// `cookies`: in the format of `galley_policy::private::session_cookies`.
     pub(super) fn visitor(&self, variant: u64, cookies: &[u8], agent: &[u8]) -> VisitorId {
         let place = |pair: galley_policy::cookie::Pair<'_>| {
             let hash = self.hash(&[b"owner", pair.name, pair.value]);
@@ -66,7 +66,7 @@ impl SessionNumbers {
             .owners
             .iter()
             .filter_map(|place| self.numbers.get(*place));
-        // Each only rises, so an equal sum means equal numbers.
+        // Each number only rises, so an equal sum means equal numbers.
         SessionTicket(
             numbers
                 .map(|number| number.load(Ordering::Acquire))
@@ -85,5 +85,5 @@ impl SessionNumbers {
     }
 }
 
-/// Numbers for the cookies of all sessions: 128 KiB for a site with members.
+/// The number of counters for the cookies of all sessions. They use 128 KiB for a site with members.
 const NUMBERS: usize = 16 * 1024;

@@ -21,7 +21,7 @@ use crate::fragments::PageFragment;
 pub struct PrivateStore {
     sessions: SessionNumbers,
     budget: MemoryBudget,
-    visitors: Mutex<KeptVisitors>,
+    visitors: Mutex<StoredVisitors>,
     verdicts: Mutex<Verdicts>,
     assembled: AtomicU64,
     compared: AtomicU64,
@@ -29,16 +29,16 @@ pub struct PrivateStore {
 }
 
 #[derive(Debug, Default)]
-struct KeptVisitors(HashMap<u128, KeptVisitor>);
+struct StoredVisitors(HashMap<u128, StoredVisitor>);
 
 /// The stored fragments of one visitor.
 #[derive(Debug)]
-struct KeptVisitor {
-    /// The state under which they were generated.
+struct StoredVisitor {
+    /// The ticket under which the fragments were generated.
     ticket: SessionTicket,
-    /// `None`: PHP does not recognise these cookies.
+    /// The class of members; `None`: PHP does not recognize the cookies.
     class: Option<Arc<str>>,
-    /// When it was last added to or used.
+    /// The time at which the fragments were last added to or used.
     used: Tick,
     fragments: HashMap<u128, Arc<Entry>>,
 }
@@ -46,38 +46,38 @@ struct KeptVisitor {
 /// A private fragment that was generated for a visitor.
 #[derive(Debug)]
 pub struct OwnFragment {
-    /// Its name, as in the public page.
+    /// The name, as in the public page.
     pub name: String,
-    /// Where its bytes are right.
+    /// The pages for which the fragment is valid.
     pub scope: PrivateScope,
-    /// Its bytes, tags and lifetime.
+    /// The bytes, tags and lifetime.
     pub entry: Entry,
 }
 
-/// What a visitor has of their own for a page.
+/// A visitor's fragments for a page.
 #[derive(Clone, Debug, Default)]
 pub struct OwnFragments {
-    /// Whether it is all that the page needs.
+    /// Whether the page can be sent with the fragments.
     pub state: PrivateParts,
-    /// For [`PrivateParts::Complete`]: the places in the page, and what belongs there.
+    /// For [`PrivateParts::Complete`]: the positions in the page, and the fragments for them.
     pub fragments: Vec<(Range<u32>, Arc<Entry>)>,
 }
 
 /// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PrivateCounts {
-    /// Pages that were sent with private fragments in them.
+    /// Pages that were sent with private fragments.
     pub assembled: u64,
     /// Pages that were generated for a member and compared.
     pub compared: u64,
-    /// Those of them that differed.
+    /// Compared pages that differed.
     pub differed: u64,
     /// Visitors with stored fragments.
     pub visitors: u64,
 }
 
 impl PrivateStore {
-    /// An empty store. `budget` reserves its contents. `secret`: random.
+    /// An empty store, which reserves its contents from `budget`. `secret` must be random.
     pub fn new(budget: MemoryBudget, secret: [u64; 2]) -> Self {
         Self {
             sessions: SessionNumbers::new(secret),
@@ -90,23 +90,24 @@ impl PrivateStore {
         }
     }
 
-    /// The session of a request. `variant`: `galley_policy::key::variant_id` of its key; `cookies`: as
-    /// `galley_policy::private::session_cookies` writes them; `agent`: the browser.
+    /// The session of a request. `variant`: `galley_policy::key::variant_id` of the request's key; `cookies`: in the format of
+    /// `galley_policy::private::session_cookies`; `agent`: the browser.
     pub fn visitor(&self, variant: u64, cookies: &[u8], agent: &[u8]) -> VisitorId {
         self.sessions.visitor(variant, cookies, agent)
     }
 
-    /// To be taken before something is generated for a visitor.
+    /// The current ticket of a visitor. Get it before generating a page for the visitor.
     pub fn ticket(&self, visitor: &VisitorId) -> SessionTicket {
         self.sessions.ticket(visitor)
     }
 
-    /// From here on nothing is used that was generated, or begun to be, for a session with one of these cookies.
+    /// Ends the sessions with any of the visitor's cookies: fragments that were generated for them, or are being generated, are
+    /// not used any more.
     pub fn end_session(&self, visitor: &VisitorId) {
         self.sessions.end(visitor);
     }
 
-    /// What there is for a page; `counts`: it will be used. `is_valid`: whether no purge touches a fragment.
+    /// The visitor's fragments for a page. `counts`: the page will be sent. `is_valid`: whether no purge touches a fragment.
     pub fn look(
         &self,
         visitor: &VisitorId,
@@ -119,7 +120,7 @@ impl PrivateStore {
             state,
             fragments: Vec::new(),
         };
-        if page.pieces().is_some() || holes(page).next().is_none() {
+        if page.pieces().is_some() || private_fragments(page).next().is_none() {
             return state(PrivateParts::None);
         }
         let ticket = self.ticket(visitor);
@@ -129,7 +130,7 @@ impl PrivateStore {
             return state(PrivateParts::Missing);
         };
         let Some(class) = &kept.class else {
-            let is_known = now.since(kept.used) < STRANGER;
+            let is_known = now.since(kept.used) < UNRECOGNIZED_TTL;
             return state(if is_known {
                 PrivateParts::None
             } else {
@@ -145,22 +146,22 @@ impl PrivateStore {
         kept.used = now;
         let own = |fragment: &PageFragment| {
             let label = &fragment.version.label;
-            // The public page does not know on which pages a member's own bytes are the same.
+            // The public page does not tell on which pages a member's version is the same.
             let mut scopes = [PrivateScope::Page, PrivateScope::Session].into_iter();
             let entry = scopes
                 .find_map(|scope| kept.fragments.get(&self.name(label, scope, page)))
                 .filter(|entry| entry.life.fresh > entry.age(now) && is_valid(entry))?;
             Some((fragment.range.clone(), Arc::clone(entry)))
         };
-        let fragments: Option<Vec<_>> = holes(page).map(own).collect();
+        let fragments: Option<Vec<_>> = private_fragments(page).map(own).collect();
         fragments.map_or(state(PrivateParts::Missing), |fragments| OwnFragments {
             state: PrivateParts::Complete,
             fragments,
         })
     }
 
-    /// Stores the fragments that were generated for a visitor with a page, unless their session has ended since `ticket`.
-    /// `class`: none if PHP does not recognise their cookies.
+    /// Stores the fragments that were generated for a visitor with a page, unless the session has ended since `ticket`.
+    /// `class`: the class of members; `None`: PHP does not recognize the cookies.
     pub fn keep(
         &self,
         visitor: &VisitorId,
@@ -176,14 +177,14 @@ impl PrivateStore {
         }
         let fragments = fragments.into_iter().filter_map(|own| {
             let name = self.name(&own.name, own.scope, page);
-            self.has_room(&mut visitors, visitor, &own.entry)
+            self.reserve_for(&mut visitors, visitor, &own.entry)
                 .then(|| (name, Arc::new(own.entry)))
         });
         let fragments: Vec<_> = fragments.collect();
-        if visitors.0.len() >= MOST_VISITORS && !visitors.0.contains_key(&visitor.id) {
+        if visitors.0.len() >= MAX_VISITORS && !visitors.0.contains_key(&visitor.id) {
             visitors.evict(visitor.id);
         }
-        let new = || KeptVisitor {
+        let new = || StoredVisitor {
             ticket,
             class: class.map(Arc::from),
             used: now,
@@ -194,7 +195,7 @@ impl PrivateStore {
             *kept = new();
         }
         kept.used = now;
-        if kept.fragments.len() + fragments.len() > MOST_FRAGMENTS {
+        if kept.fragments.len() + fragments.len() > MAX_FRAGMENTS {
             kept.fragments.clear();
         }
         kept.fragments.extend(fragments);
@@ -215,18 +216,20 @@ impl PrivateStore {
         self.verdicts().note(judged, page.born, now, reported);
     }
 
-    /// Counts a page that is sent with private fragments in it.
+    /// Counts a page that is sent with private fragments.
     pub fn note_assembled(&self) {
         self.assembled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets visitors whose last visit is longer ago than any fragment is used.
+    /// Removes visitors whose last visit was longer ago than the lifetime of any fragment.
     pub fn sweep(&self, now: Tick) {
         let mut visitors = lock(&self.visitors);
-        visitors.0.retain(|_, kept| now.since(kept.used) < AWAY);
+        visitors
+            .0
+            .retain(|_, kept| now.since(kept.used) < VISITOR_TTL);
     }
 
-    /// The pages that members get from PHP because theirs differ.
+    /// The pages that PHP generates for members because they differ from the public ones.
     pub fn differences(&self, now: Tick) -> Vec<ReportedDifference> {
         self.verdicts().differences(now)
     }
@@ -241,10 +244,15 @@ impl PrivateStore {
         }
     }
 
-    /// Makes room for a fragment, where other visitors may go for it.
-    fn has_room(&self, visitors: &mut KeptVisitors, visitor: &VisitorId, entry: &Entry) -> bool {
-        for _ in 0..MOST_EVICTED {
-            if entry.hold(&self.budget).is_ok() {
+    /// Reserves memory for a fragment. Evicts other visitors if needed.
+    fn reserve_for(
+        &self,
+        visitors: &mut StoredVisitors,
+        visitor: &VisitorId,
+        entry: &Entry,
+    ) -> bool {
+        for _ in 0..MAX_EVICTED {
+            if entry.reserve(&self.budget).is_ok() {
                 return true;
             }
             if !visitors.evict(visitor.id) {
@@ -274,7 +282,7 @@ impl PrivateStore {
     }
 }
 
-/// Ends a session: before a request that may change something is sent, and when it has ended.
+/// Ends a session. Called before a request that may change something is sent, and after it has completed.
 #[derive(Clone, Debug)]
 pub struct SessionEnd {
     store: Arc<PrivateStore>,
@@ -282,7 +290,7 @@ pub struct SessionEnd {
 }
 
 impl SessionEnd {
-    /// Of this visitor.
+    /// The end of this visitor's session.
     pub fn of(store: &Arc<PrivateStore>, visitor: VisitorId) -> Self {
         Self {
             store: Arc::clone(store),
@@ -296,8 +304,8 @@ impl SessionEnd {
     }
 }
 
-impl KeptVisitors {
-    /// Forgets one of some visitors, the one with the oldest visit, but not `kept`. False: there is none.
+impl StoredVisitors {
+    /// Removes the visitor with the oldest visit among a few visitors, but not `kept`. Returns false if there is none.
     fn evict(&mut self, kept: u128) -> bool {
         let others = self.0.iter().filter(|(id, _)| **id != kept);
         let oldest = others
@@ -308,8 +316,8 @@ impl KeptVisitors {
     }
 }
 
-/// The private fragments of a page, in their order.
-fn holes(page: &Entry) -> impl Iterator<Item = &PageFragment> {
+/// The private fragments of a page, in the order of the body.
+fn private_fragments(page: &Entry) -> impl Iterator<Item = &PageFragment> {
     let fragments = page.fragments().iter();
     fragments.filter(|fragment| fragment.version.private_scope().is_some())
 }
@@ -318,20 +326,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Visitors of one site.
-const MOST_VISITORS: usize = 32 * 1024;
+/// The maximum number of visitors of one site.
+const MAX_VISITORS: usize = 32 * 1024;
 
-/// Fragments of one visitor.
-const MOST_FRAGMENTS: usize = 512;
+/// The maximum number of fragments of one visitor.
+const MAX_FRAGMENTS: usize = 512;
 
-/// The number of visitors among which the one with the oldest visit is forgotten.
+/// The number of visitors from which the one with the oldest visit is evicted.
 const SAMPLE: usize = 8;
 
-/// How many visitors may be forgotten for one fragment.
-const MOST_EVICTED: usize = 8;
+/// The maximum number of visitors that are evicted for one fragment.
+const MAX_EVICTED: usize = 8;
 
-/// How long it is remembered that PHP does not recognise some cookies.
-const STRANGER: Duration = Duration::from_secs(60);
+/// How long the store remembers that PHP does not recognize some cookies.
+const UNRECOGNIZED_TTL: Duration = Duration::from_secs(60);
 
-/// Longer than fragments live.
-const AWAY: Duration = Duration::from_secs(900);
+/// Longer than the lifetime of any fragment.
+const VISITOR_TTL: Duration = Duration::from_secs(900);

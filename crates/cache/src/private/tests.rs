@@ -1,4 +1,4 @@
-//! What is kept for one visitor is found by nobody else, and by nobody after their session.
+//! Fragments of a visitor are never found by another visitor, and never after the session has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn entry(key: &[u8], body: &[u8], born: u64) -> Entry {
     })
 }
 
-/// A page with a hole of each name, all at its beginning.
+/// A page with private fragments of these names, all at the beginning.
 fn page(key: &[u8], born: u64, names: &[&str]) -> Entry {
     let hole = |name: &&str| {
         let part = FragmentPart {
@@ -79,7 +79,7 @@ fn store() -> PrivateStore {
     PrivateStore::new(MemoryBudget::new(1 << 20), [1, 2])
 }
 
-/// Has a page compared and this fragment of it kept.
+/// Records that a page was compared, and stores a fragment for it.
 fn keep(store: &PrivateStore, cookies: &[u8], page: &Entry, kept: OwnFragment) {
     let visitor = store.visitor(1, cookies, b"browser");
     let ticket = store.ticket(&visitor);
@@ -189,11 +189,11 @@ fn a_session_that_has_ended_leaves_nothing() {
         &page,
         own("bar", PrivateScope::Session, b"Ann"),
     );
-    // Below the administration the browser sends more cookies.
+    // In the WordPress administration, the browser sends more cookies.
     let all = [ANN, b"; wordpress_sec_0a=x"].concat();
     store.end_session(&store.visitor(9, &all, b"browser"));
     assert_eq!(look(&store, ANN, &page).state, PrivateParts::Missing);
-    // What was being generated then comes too late.
+    // A fragment that was being generated at that time must not be stored.
     let late = vec![own("bar", PrivateScope::Session, b"late")];
     store.keep(&visitor, begun_before, Some(CLASS), &page, late, Tick(1));
     assert_eq!(look(&store, ANN, &page).state, PrivateParts::Missing);
@@ -253,7 +253,7 @@ fn a_page_is_compared_for_each_class_and_each_time_that_it_is_generated() {
 }
 
 #[test]
-fn now_and_then_a_page_is_compared_again() {
+fn a_page_is_compared_again_after_many_uses() {
     let (store, page) = (store(), page(b"a", 7, &["bar"]));
     keep(
         &store,
@@ -275,7 +275,7 @@ fn now_and_then_a_page_is_compared_again() {
 }
 
 #[test]
-fn whom_php_does_not_know_is_left_alone_for_a_while() {
+fn visitors_unknown_to_php_get_public_pages_for_a_while() {
     let (store, page) = (store(), page(b"a", 7, &["bar"]));
     let visitor = store.visitor(1, ANN, b"browser");
     store.keep(
@@ -292,7 +292,7 @@ fn whom_php_does_not_know_is_left_alone_for_a_while() {
 }
 
 #[test]
-fn memory_is_bounded_and_those_who_are_away_go_first() {
+fn memory_is_bounded_and_absent_visitors_are_evicted_first() {
     let budget = MemoryBudget::new(200_000);
     let store = PrivateStore::new(budget.clone(), [1, 2]);
     let page = page(b"a", 7, &["bar"]);

@@ -1,8 +1,8 @@
-//! Which stored pages may be sent to which members: those whose generated page was the same outside of its private
-//! fragments.
+//! The stored pages that may be sent to members: those that did not differ from a page generated for such a member, except for
+//! private fragments.
 //!
 //! A page is compared once for each class of members and each version generated for anonymous visitors, then again after
-//! [`MOST_USES`] uses or [`LIFETIME`].
+//! [`MAX_USES`] uses or [`LIFETIME`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use galley_policy::time::Tick;
 /// The verdict on a page for a class of members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageVerdict {
-    /// Nothing, or it is time to compare again.
+    /// Not compared yet, or due for another comparison.
     Unknown,
-    /// They get the same page.
+    /// Members get the same page.
     Same,
-    /// They get another page.
+    /// Members get a different page.
     Differs,
 }
 
-/// A page that a class of members gets from PHP.
+/// A page that PHP generates for a class of members, because it differs.
 #[derive(Clone, Debug)]
 pub struct ReportedDifference {
-    /// Their class.
+    /// The class of members.
     pub class: Arc<str>,
-    /// Canonical path and normalised query.
+    /// The canonical path and normalized query.
     pub path_query: Box<[u8]>,
-    /// Where the pages differ.
+    /// The position of the difference.
     pub difference: PageDifference,
 }
 
 #[derive(Debug)]
 struct ComparedPage {
-    /// Of the page that was compared.
+    /// `born` of the compared page.
     born: u64,
     at: Tick,
     uses: u32,
@@ -47,7 +47,7 @@ struct ComparedPage {
 pub(super) struct Verdicts(HashMap<u128, ComparedPage>);
 
 impl Verdicts {
-    /// The verdict on a page that was born then; `counts`: a use of it.
+    /// The verdict on a page with this `born`. `counts`: the page will be sent.
     pub(super) fn of(&mut self, page: u128, born: u64, now: Tick, counts: bool) -> PageVerdict {
         let Some(known) = self.0.get_mut(&page) else {
             return PageVerdict::Unknown;
@@ -58,7 +58,7 @@ impl Verdicts {
         if known.differs.is_some() {
             return PageVerdict::Differs;
         }
-        if known.uses >= MOST_USES {
+        if known.uses >= MAX_USES {
             return PageVerdict::Unknown;
         }
         known.uses += u32::from(counts);
@@ -72,9 +72,9 @@ impl Verdicts {
         now: Tick,
         differs: Option<ReportedDifference>,
     ) {
-        if self.0.len() >= MOST_VERDICTS && !self.0.contains_key(&page) {
+        if self.0.len() >= MAX_VERDICTS && !self.0.contains_key(&page) {
             self.0.retain(|_, known| now.since(known.at) < LIFETIME);
-            if self.0.len() >= MOST_VERDICTS {
+            if self.0.len() >= MAX_VERDICTS {
                 self.0.clear();
             }
         }
@@ -87,7 +87,7 @@ impl Verdicts {
         self.0.insert(page, known);
     }
 
-    /// The pages that members get from PHP because theirs are others.
+    /// The pages that PHP generates for members because they differ from the public ones.
     pub(super) fn differences(&self, now: Tick) -> Vec<ReportedDifference> {
         let lasting = self
             .0
@@ -99,11 +99,11 @@ impl Verdicts {
     }
 }
 
-/// Pages times classes; about 1.5 MB.
-const MOST_VERDICTS: usize = 16 * 1024;
+/// The maximum number of verdicts, one per page and class. They use about 1.5 MB.
+const MAX_VERDICTS: usize = 16 * 1024;
 
-/// One page in so many is generated, and compared again.
-const MOST_USES: u32 = 256;
+/// The number of uses after which a page is compared again.
+const MAX_USES: u32 = 256;
 
-/// After this a page is compared again.
+/// The time after which a page is compared again.
 const LIFETIME: Duration = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The scope of a purge in the form that entries are compared with, and the parts of an entry that are compared.
+//! The scope of a purge in the form in which entries are compared with it, and the parts of an entry that are compared.
 //!
 //! Paths are canonical on both sides (`galley_policy::uri`), so equal bytes mean the same resource. A prefix matches whole
 //! segments: `/shop` matches `/shop`, `/shop/` and `/shop/cart`, not `/shopping`.
@@ -9,21 +9,21 @@ use std::sync::LazyLock;
 use galley_policy::key::{host_id, tag_id, url_id};
 use galley_policy::purge::{PurgePattern, Scope};
 
-/// What purges can touch, borrowed from an entry or from a request that wants to join a fill.
+/// The properties that purges can touch, borrowed from an entry or from a request that wants to join a fill.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch<'a> {
     /// `galley_policy::key::host_id`.
     pub host: u64,
     /// `galley_policy::key::url_id`.
     pub url: u64,
-    /// Canonical path, then `?` and the normalised query if there is one.
+    /// The canonical path, then `?` and the normalized query, if any.
     pub path_query: &'a [u8],
-    /// `galley_policy::key::tag_id` of each tag; `None` while they are not known.
+    /// `galley_policy::key::tag_id` of each tag; `None`: not known yet.
     pub tags: Option<&'a [u64]>,
 }
 
 impl<'a> Touch<'a> {
-    /// The path alone. A canonical path has no `?` of its own.
+    /// The path alone. A canonical path contains no `?`.
     pub(super) fn path(&self) -> &'a [u8] {
         let end = self.path_query.iter().position(|&byte| byte == b'?');
         &self.path_query[..end.unwrap_or(self.path_query.len())]
@@ -33,22 +33,22 @@ impl<'a> Touch<'a> {
         self.tags.unwrap_or_default()
     }
 
-    /// Whether it carries the tag `*`, which every purge of the site touches.
+    /// Whether the tags include `*`, which every purge of the site touches.
     pub(super) fn is_touched_by_all(&self) -> bool {
         static ALL: LazyLock<u64> = LazyLock::new(|| tag_id("*"));
         self.tags().contains(&ALL)
     }
 }
 
-/// What a purge names.
+/// The scope of a purge.
 #[derive(Debug)]
 pub(super) enum Mark {
     Site,
     Host(u64),
     Url(u64),
-    /// A path with its query, on whichever host.
+    /// A path with its query, on any host.
     PathQuery(Box<[u8]>),
-    /// Without the slashes at its end; empty: every path.
+    /// A prefix without slashes at the end; empty: every path.
     Prefix(Box<[u8]>),
     Tag(u64),
     Pattern(Arc<CompiledPattern>),
@@ -58,7 +58,7 @@ impl Mark {
     pub(super) fn of(scope: &Scope) -> Self {
         match scope {
             Scope::Site => Self::Site,
-            // In every cache that WordPress plugins talk to, purging the tag `*` means purging all.
+            // As in all caches that WordPress plugins support, purging the tag `*` purges everything.
             Scope::Tag(tag) if tag == "*" => Self::Site,
             Scope::Tag(tag) => Self::Tag(tag_id(tag)),
             Scope::Host(host) => Self::Host(host_id(host)),
@@ -86,7 +86,7 @@ pub(super) fn is_below(path: &[u8], prefix: &[u8]) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// Every prefix that [`is_below`] accepts for `path`.
+/// Every prefix for which [`is_below`] returns true for `path`.
 pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let cuts = path
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn prefixes(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[derive(Debug)]
 pub(super) struct CompiledPattern {
     pattern: PurgePattern,
-    /// How often it was tested, for the test that counts.
+    /// The number of times the pattern was tested, for a unit test.
     #[cfg(test)]
     pub(super) tested: std::sync::atomic::AtomicU64,
 }

@@ -16,21 +16,22 @@ use crate::includes::Inclusions;
 use crate::sync::{AtomicU64, RwLock};
 use crate::validity::PurgeEffect;
 
-/// Whether purges newer than a fill touch it.
+/// Whether purges that are newer than a fill touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
-    /// None does: a request may join.
+    /// No purge touches the fill. A request may join.
     No,
-    /// One does: the fill is doomed for requests that begin now.
+    /// A purge touches the fill. Requests that begin now must not use it.
     Yes,
-    /// None does by host, URL or path, but newer purges exist and the tags are not known yet. Wait for the head and ask
-    /// again with its tags. (Any newer purge counts here: the head may carry the tag `*`, which all of them touch.)
+    /// No purge touches the fill by host, URL or path, but newer purges exist and the tags are not known yet. Wait for the head
+    /// and check again with its tags. (Any newer purge counts here: the head may have the tag `*`, which all of them touch.)
     OnlyTags,
 }
 
 /// The purges of one site.
 ///
-/// Nobody outside this crate can publish in it: that would go past the log. [`Unlogged`] is the table of a site without a log.
+/// Code outside this crate cannot publish in this table, because that would bypass the log. [`Unlogged`] is the table of a site
+/// without a log.
 ///
 /// ```
 /// # use galley_cache::purge_table::Unlogged;
@@ -57,19 +58,20 @@ pub enum Touched {
 /// ```
 #[derive(Debug)]
 pub struct PurgeTable {
-    /// Number of the newest purge; stored with release, last of all, by [`PurgeTable::publish_with`] inside the critical section.
+    /// The number of the newest purge. Stored with release, as the last step of the critical section of
+    /// [`PurgeTable::publish_with`].
     current: AtomicU64,
-    /// Written by [`PurgeTable::publish_with`] only.
+    /// Written only by [`PurgeTable::publish_with`], [`PurgeTable::replay`] and [`PurgeTable::lift`].
     tables: RwLock<Tables>,
 }
 
 impl PurgeTable {
-    /// No purges yet; the counter is 0.
+    /// A table without purges; the counter is 0.
     pub fn new() -> Self {
         Self::with_limits(PurgeTableLimits::default())
     }
 
-    /// With so many of the newest purges kept as they came.
+    /// A table whose ring contains the newest `ring` purges.
     #[cfg(test)]
     pub(crate) fn with_ring(ring: usize) -> Self {
         Self::with_limits(PurgeTableLimits {
@@ -85,16 +87,16 @@ impl PurgeTable {
         }
     }
 
-    /// Number of the newest purge. What a fill takes as `born`, just before it sends the first byte upstream.
+    /// The number of the newest purge. A fill uses it as `born`, just before it sends the first byte upstream.
     pub fn current(&self) -> u64 {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Publishes a purge. When it has returned, no [`PurgeTable::prove`] that begins later calls an older entry valid that the
-    /// purge touches. Hands the number to `note` inside the critical section: what `note` puts in a queue is there in the
-    /// order of the numbers. `note` must be short and must not come back here.
+    /// Publishes a purge. After it has returned, no later call of [`PurgeTable::prove`] reports an older entry as valid that
+    /// the purge touches. Calls `note` with the purge's number inside the critical section, so that a queue filled by `note`
+    /// has the order of the numbers. `note` must be short and must not use this table.
     ///
-    /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in a [`Unlogged`] table.
+    /// Not public: purges are published through the log ([`crate::log::PurgeLog::publish`]), or in an [`Unlogged`] table.
     pub(crate) fn publish_with<T>(&self, purge: &Purge, note: impl FnOnce(u64) -> T) -> T {
         let mark = mark::Mark::of(&purge.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -104,14 +106,14 @@ impl PurgeTable {
         noted
     }
 
-    /// For tests of the table alone.
+    /// Publishes a purge, for tests of the table alone.
     #[cfg(test)]
     pub(crate) fn publish(&self, purge: &Purge) -> u64 {
         self.publish_with(purge, |number| number)
     }
 
-    /// Records a purge of an earlier run under the number it had then; the purges of a site come in rising order, before
-    /// the first request. One that no longer rises gets the next number, which purges more, never less.
+    /// Records a purge of an earlier run with its original number. The purges of a site must be replayed in rising order,
+    /// before the first request. A number that does not rise is replaced by the next one, which purges more, never less.
     pub(crate) fn replay(&self, number: u64, purge: &Purge) {
         let mark = mark::Mark::of(&purge.scope);
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +121,7 @@ impl PurgeTable {
         self.current.store(number, Ordering::Release);
     }
 
-    /// Raises the counter to `number`, if it is lower, without a purge: older entries stay as they are, and the numbers
+    /// Raises the counter to `number` if it is lower. Purges nothing: older entries stay as they are, and the numbers in
     /// between are never used.
     pub(crate) fn lift(&self, number: u64) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
@@ -127,23 +129,23 @@ impl PurgeTable {
         self.current.store(number, Ordering::Release);
     }
 
-    /// Whether `entry` may be served a request whose head was read before this call. One compare when nothing is newer
-    /// than its last proof; never waits.
+    /// Whether `entry` may be sent for a request whose head was read before this call. One comparison if no purge is newer than
+    /// the entry's last check. Never waits.
     pub fn prove(&self, entry: &Entry) -> Validity {
         self.prove_by(entry, OnContention::None)
     }
 
-    /// The same, but waits for a writer: never [`Validity::Unknown`]. For the slow path only.
+    /// Like [`PurgeTable::prove`], but waits for a writer, so the result is never [`Validity::Unknown`]. For the slow path only.
     ///
-    /// What the fast path knows as purged may be [`Validity::Outdated`] here.
+    /// An entry that is purged on the fast path may be [`Validity::Outdated`] here.
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
-        match self.prove_by(entry, OnContention::Waits) {
+        match self.prove_by(entry, OnContention::Wait) {
             Validity::Purged if self.purged_fragments(entry).is_some() => Validity::Outdated,
             validity => validity,
         }
     }
 
-    /// Which fragments of a page were purged, by their number, if no purge touches the page itself and all of them can be
+    /// The indexes of a page's purged fragments, if no purge touches the page itself and all of the purged fragments can be
     /// rendered alone. A page with a fragment that is switched off is never patched. Waits for a writer.
     pub fn purged_fragments(&self, entry: &Entry) -> Option<Vec<usize>> {
         let mut versions = entry.fragments().iter().map(|fragment| &fragment.version);
@@ -169,8 +171,8 @@ impl PurgeTable {
             .then(|| purged.into_iter().map(|(number, _)| number).collect())
     }
 
-    /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: a request after one does not join
-    /// a fetch from before it.
+    /// Whether purges newer than `born` touch a fill. Waits for a writer. Soft purges count: a request after a soft purge does
+    /// not join a fetch from before it.
     pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
         if self.current() <= born {
             return Touched::No;
@@ -188,7 +190,7 @@ impl PurgeTable {
         }
     }
 
-    /// Whether purges newer than `born` touch one of the responses that are in a fill. Waits for a writer.
+    /// Whether purges newer than `born` touch one of the responses that are included in a fill. Waits for a writer.
     pub fn newer_than_parts(&self, born: u64, inclusions: &Inclusions) -> bool {
         inclusions
             .parts
@@ -196,8 +198,8 @@ impl PurgeTable {
             .any(|part| self.newer_than(born.max(part.born), part.scopes.touch()) != Touched::No)
     }
 
-    /// The newest purge above `born` that touches something, for `galley why`; `None` if there is none. Proves nothing and
-    /// changes nothing. Waits for a writer; tests patterns under the lock, so not for a hot path.
+    /// The newest purge above `born` that touches something, for `galley why`; `None` if there is none. Changes nothing. Waits
+    /// for a writer. Tests patterns under the lock, so it is not for a hot path.
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         self.tables
             .read()
@@ -205,26 +207,26 @@ impl PurgeTable {
             .newest_touching(born, touch)
     }
 
-    fn prove_by(&self, entry: &Entry, patience: OnContention) -> Validity {
+    fn prove_by(&self, entry: &Entry, on_contention: OnContention) -> Validity {
         let now = self.current();
         let proved = entry.proof.load();
         if proved.number >= now {
             return proved.verdict.into();
         }
-        self.prove_at(entry, now, patience)
+        self.prove_at(entry, now, on_contention)
     }
 
-    /// Compares `entry` with the purges since its last proof and records `now`, the counter as the caller loaded it.
-    fn prove_at(&self, entry: &Entry, now: u64, patience: OnContention) -> Validity {
+    /// Compares `entry` with the purges since its last check. Records `now`, the counter that the caller loaded.
+    fn prove_at(&self, entry: &Entry, now: u64, on_contention: OnContention) -> Validity {
         let proved = entry.proof.load();
         let touch = entry.scopes.touch();
         let included = entry.assembly().map(|assembly| &*assembly.inclusions.parts);
         let (looked, looked_at_parts) = {
-            let tables = match (self.tables.try_read(), patience) {
+            let tables = match (self.tables.try_read(), on_contention) {
                 (Ok(tables), _) => tables,
                 (Err(TryLockError::Poisoned(poisoned)), _) => poisoned.into_inner(),
                 (Err(TryLockError::WouldBlock), OnContention::None) => return Validity::Unknown,
-                (Err(TryLockError::WouldBlock), OnContention::Waits) => {
+                (Err(TryLockError::WouldBlock), OnContention::Wait) => {
                     self.tables.read().unwrap_or_else(PoisonError::into_inner)
                 }
             };
@@ -232,7 +234,7 @@ impl PurgeTable {
                 let base = proved.number.max(fragment.born);
                 tables.look_at_tags(base, fragment.version.all_tags())
             });
-            // A soft purge of a fragment, too: to replace its bytes costs little, so that the old ones need not be sent.
+            // A soft purge of a fragment counts as a hard one: replacing the bytes costs little, so the old ones need not be sent.
             let looked = match fragments.max() {
                 None | Some(PurgeEffect::Untouched) => tables.look(proved.number, &touch),
                 Some(PurgeEffect::Soft | PurgeEffect::Hard) => {
@@ -246,7 +248,7 @@ impl PurgeTable {
             });
             (looked, parts.collect::<Vec<_>>())
         };
-        // Patterns are tested here, after the lock, so that they do not hold a purge back.
+        // Patterns are tested after the lock is released, so that they do not delay a purge.
         let mut verdict = looked.settle(&touch).max(proved.verdict);
         for (part, looked) in included.unwrap_or_default().iter().zip(looked_at_parts) {
             verdict = verdict.max(looked.settle(&part.scopes.touch()));
@@ -262,19 +264,19 @@ impl Default for PurgeTable {
     }
 }
 
-/// The purges of a site that has no log: they live as long as the process.
+/// The purges of a site without a log. They are lost when the process ends.
 ///
-/// A type of its own, so that purges of a site with a log cannot be published past it.
+/// This is a separate type so that purges of a site with a log cannot bypass the log.
 #[derive(Debug, Default)]
 pub struct Unlogged(PurgeTable);
 
 impl Unlogged {
-    /// No purges yet.
+    /// A table without purges.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Publishes a purge and returns its number. When it has returned, no older entry that it touches is proved valid.
+    /// Publishes a purge and returns its number. After it has returned, no older entry that the purge touches is valid.
     pub fn publish(&self, purge: &Purge) -> u64 {
         self.0.publish_with(purge, |number| number)
     }
@@ -298,11 +300,11 @@ impl From<PurgeEffect> for Validity {
     }
 }
 
-/// What to do when a writer holds the lock.
+/// The behavior when a writer holds the lock.
 #[derive(Clone, Copy)]
 enum OnContention {
     None,
-    Waits,
+    Wait,
 }
 
 #[cfg(test)]

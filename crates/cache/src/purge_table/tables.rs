@@ -1,11 +1,11 @@
 //! The numbers of purges by scope, and a ring of the newest purges.
 //!
-//! There are two ways to the same answer: the ring, if an entry was proved a few purges ago (compare it with those few),
-//! and the tables after a longer gap (look up every scope of the entry). A property test compares both.
+//! There are two ways to the same result: the ring, if an entry was compared a few purges ago (compare it with those few), and
+//! the tables after a longer gap (look up every scope of the entry). A property test compares both.
 //!
-//! Both are bounded: above the limits, old scopes are folded into a floor. An entry that was not proved since the floor
-//! counts as touched by a hard purge, so nothing is forgotten, only remembered less exactly. For the same reason paths are
-//! kept as hashes: a collision purges too much, never too little.
+//! Both are bounded: above the limits, old scopes are replaced by a floor. An entry that was not compared since the floor
+//! counts as touched by a hard purge, so no purge is lost, but more entries are purged than necessary. For the same reason
+//! paths are stored as hashes: a collision purges too much, never too little.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -17,14 +17,14 @@ use galley_policy::purge::Strength;
 use super::mark::{CompiledPattern, Mark, Touch, is_below, prefixes};
 use crate::validity::PurgeEffect;
 
-/// How much is remembered exactly.
+/// The number of purges that are stored exactly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PurgeTableLimits {
-    /// Hosts, URLs, paths and tags together: about 48 bytes each.
+    /// Hosts, URLs, paths and tags together. Each uses about 48 bytes.
     pub(super) scopes: usize,
-    /// Patterns: each may be tested against every entry, and may take 256 KiB.
+    /// Patterns. Each may be tested against every entry, and may use 256 KiB.
     pub(super) patterns: usize,
-    /// Newest purges kept as they came.
+    /// The newest purges, each with its scope.
     pub(super) ring: usize,
 }
 
@@ -42,16 +42,16 @@ impl Default for PurgeTableLimits {
 #[derive(Debug)]
 pub(super) struct Tables {
     limits: PurgeTableLimits,
-    /// Number of the newest purge.
+    /// The number of the newest purge.
     last: u64,
-    /// An entry that was last proved before this purge counts as purged hard.
+    /// An entry that was last compared before this purge counts as purged hard.
     pub(super) floor: u64,
-    /// Of all purges: what touches the tag `*`.
+    /// The numbers of all purges, which touch the tag `*`.
     pub(super) any: PurgeSequences,
     pub(super) site: PurgeSequences,
     pub(super) named: HashMap<Named, PurgeSequences, RandomState>,
     pub(super) patterns: Vec<(Arc<CompiledPattern>, PurgeSequences)>,
-    /// The newest purges, without a gap, the newest last.
+    /// The newest purges without a gap, the newest last.
     ring: VecDeque<PurgeRecord>,
 }
 
@@ -69,13 +69,13 @@ impl Tables {
         }
     }
 
-    /// Takes the next number for a purge and writes it everywhere.
+    /// Records a purge with the next number.
     pub(super) fn record(&mut self, mark: Mark, strength: Strength) -> u64 {
         self.record_at(self.last + 1, mark, strength)
     }
 
-    /// The same with the number it had in an earlier run, or the next one if that does not rise. A gap between numbers
-    /// does no harm: no more purges are newer than a base than the distance of the numbers says.
+    /// Records a purge with the number of an earlier run, or the next number if that one does not rise. A gap between numbers
+    /// does no harm: the number of purges newer than a base is at most the difference of the numbers.
     pub(super) fn record_at(&mut self, number: u64, mark: Mark, strength: Strength) -> u64 {
         let number = number.max(self.last + 1);
         self.last = number;
@@ -113,13 +113,13 @@ impl Tables {
         number
     }
 
-    /// Gives out no number up to `number`; returns the newest number, which is that or a higher one.
+    /// Skips all numbers up to `number`. Returns the newest number, which is `number` or higher.
     pub(super) fn lift(&mut self, number: u64) -> u64 {
         self.last = self.last.max(number);
         self.last
     }
 
-    /// What purges newer than `base` do to `touch`; patterns are gathered, to be tested after the lock.
+    /// The effect of purges newer than `base` on `touch`. Patterns are collected, to be tested after the lock is released.
     pub(super) fn look(&self, base: u64, touch: &Touch<'_>) -> TableLookup {
         if base < self.floor {
             return TableLookup::decided(PurgeEffect::Hard);
@@ -134,7 +134,7 @@ impl Tables {
         }
     }
 
-    /// What purges of tags newer than `base` do.
+    /// The effect of purges of tags newer than `base`.
     pub(super) fn look_at_tags(&self, base: u64, tags: impl Iterator<Item = u64>) -> PurgeEffect {
         if base < self.floor {
             return PurgeEffect::Hard;
@@ -208,7 +208,7 @@ impl Tables {
         }
     }
 
-    /// Forgets the older half of the scopes above its limit, by raising the floor to the newest purge among them.
+    /// Removes the older half of the scopes if they exceed their limit, and raises the floor to the newest purge among them.
     fn fold(&mut self) {
         let middle = |mut newest: Vec<u64>, limit: usize| {
             if newest.len() <= limit {
@@ -269,7 +269,7 @@ impl Tables {
     }
 }
 
-/// What looking found: a verdict, and patterns that still have to be tested.
+/// The result of a lookup: a verdict, and patterns that have not been tested yet.
 #[derive(Debug, Default)]
 pub(super) struct TableLookup {
     verdict: PurgeEffect,
@@ -284,7 +284,7 @@ impl TableLookup {
         }
     }
 
-    /// Tests the patterns, those that can still change the verdict, and gives it.
+    /// Tests the patterns that can still change the verdict, and returns the verdict.
     pub(super) fn settle(self, touch: &Touch<'_>) -> PurgeEffect {
         let mut verdict = self.verdict;
         for (pattern, says) in self.patterns {
@@ -296,7 +296,7 @@ impl TableLookup {
     }
 }
 
-/// A scope that the tables keep by number.
+/// A scope whose purge numbers are in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Named {
     Host(u64),
@@ -306,7 +306,7 @@ pub(super) enum Named {
     Tag(u64),
 }
 
-/// Numbers of a scope's last purges. Both are kept: a soft purge that follows a hard one does not soften it.
+/// The numbers of a scope's last purges. Both are stored: a soft purge after a hard one does not replace it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PurgeSequences {
     pub(super) hard: u64,
@@ -335,7 +335,7 @@ impl PurgeSequences {
     }
 }
 
-/// One purge as it came.
+/// A purge in the ring.
 #[derive(Debug)]
 struct PurgeRecord {
     number: u64,

@@ -1,7 +1,7 @@
 //! Finds the purge that touched something, for `galley why`.
 //!
-//! It reads the same tables as the proof and decides nothing. Of a purge that was folded into the floor, only that is
-//! known.
+//! It reads the same tables as the comparison of entries and decides nothing. A purge that was replaced by the floor has no
+//! known scope.
 
 use galley_policy::purge::Strength;
 
@@ -11,37 +11,37 @@ use super::tables::{Named, PurgeSequences, Tables};
 /// A purge that touched something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Touching {
-    /// Its number. Of [`PurgeKind::Forgotten`] the highest that it may have had.
+    /// The number. For [`PurgeKind::Forgotten`], the highest possible number.
     pub number: u64,
-    /// Its scope.
+    /// The scope.
     pub kind: PurgeKind,
-    /// Whether it only made stale.
+    /// Whether the purge is soft, so that stale responses may still be sent.
     pub is_soft: bool,
 }
 
-/// What a purge named.
+/// The scope of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PurgeKind {
-    /// Everything of the site.
+    /// The whole site.
     Site,
-    /// Everything of one host.
+    /// One host.
     Host,
     /// One address.
     Url,
-    /// A path with everything below it.
+    /// A path and everything below it.
     Prefix,
     /// A tag.
     Tag,
     /// A regular expression.
     Pattern,
-    /// Any: the entry has more tags than are kept, so every purge counts.
+    /// Any scope: the entry has more tags than are stored, so every purge counts.
     Any,
-    /// Too long ago to know which.
+    /// Unknown, because the purge is too old.
     Forgotten,
 }
 
 impl PurgeKind {
-    /// One stable word.
+    /// The name in output, which never changes.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Site => "site",
@@ -57,7 +57,7 @@ impl PurgeKind {
 }
 
 impl Touching {
-    /// How strong it was.
+    /// The strength of the purge.
     pub const fn strength(self) -> Strength {
         if self.is_soft {
             Strength::Soft

@@ -1,7 +1,7 @@
-//! What takes the primitives' place in tests: the same, with points; and numbers that can be loom's.
+//! Replacements for the primitives in tests: the same with scheduling points, and atomics that can be loom's.
 //!
-//! Threads of an interleaving test are tasks of one thread of the system, so a lock that is taken must not be waited for
-//! in earnest: it is tried, and given way for, until it is free.
+//! Threads of an interleaving test are tasks of one system thread, so a test must not block on a held lock: it retries and
+//! yields until the lock is free.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -13,24 +13,24 @@ use std::sync::{
 use shuttle::rand::Rng as _;
 
 thread_local! {
-    /// Of how many points one lets others go on.
-    static STICKS: Cell<u32> = const { Cell::new(1) };
-    /// Whether new numbers are loom's.
+    /// One of this number of points switches to another thread.
+    static POINTS_PER_SWITCH: Cell<u32> = const { Cell::new(1) };
+    /// Whether new atomics are loom's.
     static IS_MODELLED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on one of `points` lets others go on: with more of them, threads do more in one go.
-pub(crate) fn sticks(points: u32) {
-    STICKS.set(points);
+/// Sets that one of `points` points switches threads. With more of them, threads run longer without interruption.
+pub(crate) fn set_points_per_switch(points: u32) {
+    POINTS_PER_SWITCH.set(points);
 }
 
-/// Here another thread may go on, if an interleaving test runs.
+/// A scheduling point: in an interleaving test, may switch to another thread.
 pub(crate) fn point() {
     if !is_stepped() {
         return;
     }
-    let sticks = STICKS.get();
-    if sticks < 2 || shuttle::rand::thread_rng().gen_range(0..sticks) == 0 {
+    let points = POINTS_PER_SWITCH.get();
+    if points < 2 || shuttle::rand::thread_rng().gen_range(0..points) == 0 {
         shuttle::thread::yield_now();
     }
 }
@@ -39,8 +39,8 @@ fn is_stepped() -> bool {
     shuttle::current::try_get_current_task().is_some()
 }
 
-/// Takes what `attempt` tries, letting others go on while it is taken.
-fn insist<G>(
+/// Retries `attempt` until it locks, and yields to other threads in between. Outside of an interleaving test, calls `wait`.
+fn lock_cooperatively<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     wait: impl FnOnce() -> LockResult<G>,
 ) -> LockResult<G> {
@@ -68,7 +68,7 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        let locked = insist(|| self.0.try_lock(), || self.0.lock());
+        let locked = lock_cooperatively(|| self.0.try_lock(), || self.0.lock());
         point();
         locked
     }
@@ -83,11 +83,11 @@ impl<T> RwLock<T> {
     }
 
     pub(crate) fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        insist(|| self.0.try_read(), || self.0.read())
+        lock_cooperatively(|| self.0.try_read(), || self.0.read())
     }
 
     pub(crate) fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let locked = insist(|| self.0.try_write(), || self.0.write());
+        let locked = lock_cooperatively(|| self.0.try_write(), || self.0.write());
         point();
         locked
     }
@@ -98,7 +98,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A number as the processor keeps it or, within [`model`], as loom does: that shows what weak memory may.
+/// An atomic of the processor or, within [`model`], of loom, which explores the effects of weak memory.
 #[derive(Debug)]
 pub(crate) enum AtomicU64 {
     Real(std::sync::atomic::AtomicU64),
@@ -114,33 +114,33 @@ impl AtomicU64 {
         }
     }
 
-    pub(crate) fn load(&self, purge: Ordering) -> u64 {
+    pub(crate) fn load(&self, order: Ordering) -> u64 {
         point();
         match self {
-            Self::Real(number) => number.load(purge),
-            Self::Modelled(number) => number.load(purge),
+            Self::Real(number) => number.load(order),
+            Self::Modelled(number) => number.load(order),
         }
     }
 
-    pub(crate) fn store(&self, value: u64, purge: Ordering) {
+    pub(crate) fn store(&self, value: u64, order: Ordering) {
         point();
         match self {
-            Self::Real(number) => number.store(value, purge),
-            Self::Modelled(number) => number.store(value, purge),
+            Self::Real(number) => number.store(value, order),
+            Self::Modelled(number) => number.store(value, order),
         }
     }
 
-    pub(crate) fn fetch_max(&self, value: u64, purge: Ordering) -> u64 {
+    pub(crate) fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
         point();
         match self {
-            Self::Real(number) => number.fetch_max(value, purge),
-            Self::Modelled(number) => number.fetch_max(value, purge),
+            Self::Real(number) => number.fetch_max(value, order),
+            Self::Modelled(number) => number.fetch_max(value, order),
         }
     }
 }
 
-/// Runs `threads` in every order and with everything that its memory purges allow the numbers to be. Locks are real: a
-/// thread must not wait for one that another holds at a number's use.
+/// Runs `threads` in every interleaving and with every value that memory ordering permits the atomics to have. Locks are real:
+/// a thread must not wait for a lock that another thread holds while it uses an atomic.
 pub(crate) fn model(threads: impl Fn() + Send + Sync + 'static) {
     IS_MODELLED.set(true);
     loom::model(threads);

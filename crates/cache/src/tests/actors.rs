@@ -1,4 +1,4 @@
-//! Who does what: written as the callers of this crate are, each line of the protocol marked by the test that takes it out.
+//! The actors. They do what the callers of this crate do; each line of the protocol is marked with the test that omits it.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,8 @@ use shuttle::rand::Rng as _;
 
 use super::Without;
 use super::world::{
-    Flight, Least, PAGES, T, U, World, body_of, composition, fields, named, page_parts, tag_names,
+    Least, PAGES, T, TestFetch, U, World, body_of, composition, fields, named, page_parts,
+    tag_names,
 };
 use crate::body::StoredBody;
 use crate::entry::{Entry, EntryKind};
@@ -35,19 +36,19 @@ fn key(page: usize) -> &'static [u8] {
     PAGES[page].1.as_bytes()
 }
 
-fn stand(world: &World, entry: &Entry) -> Validity {
+fn prove(world: &World, entry: &Entry) -> Validity {
     match world.table.prove(entry) {
         Validity::Unknown => world.table.prove_waiting(entry),
-        standing => standing,
+        validity => validity,
     }
 }
 
-/// A request for a page, from its head to its last byte. `core` is what its thread remembers.
+/// A request for a page, from its head to its last byte. `core` is its thread's cache.
 pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, Validity)>) {
     let look = || {
         let entry = world.memory.get(key(page))?;
-        let standing = stand(world, &entry);
-        Some((entry, standing))
+        let validity = prove(world, &entry);
+        Some((entry, validity))
     };
     let (least, found) = if world.is_without(Without::CounterAfterTheHead) {
         let found = look();
@@ -62,36 +63,36 @@ pub(super) fn visit(world: &World, page: usize, core: &mut Option<(Arc<Entry>, V
         .take()
         .filter(|_| world.is_without(Without::CounterNeverCached));
     let found = match (remembered, found) {
-        (Some((known, standing)), Some((entry, _))) if Arc::ptr_eq(&known, &entry) => {
-            Some((entry, standing))
+        (Some((known, validity)), Some((entry, _))) if Arc::ptr_eq(&known, &entry) => {
+            Some((entry, validity))
         }
         (_, found) => found,
     };
-    let Some((entry, standing)) = found else {
+    let Some((entry, validity)) = found else {
         return fetch(world, page, &least, None);
     };
     let is_exempt =
         entry.kind == EntryKind::HitForPass && world.is_without(Without::MarkersAreEntries);
-    match standing {
+    match validity {
         _ if is_exempt => world.serve(&least, composition(&entry), "a marker"),
         Validity::Valid => {
             world.serve(&least, composition(&entry), "memory");
-            *core = Some((entry, standing));
+            *core = Some((entry, validity));
         }
         Validity::SoftPurged => {
             world.serve(&least, composition(&entry), "stale");
             refresh(world, page);
         }
         Validity::Outdated | Validity::Purged | Validity::Unknown => {
-            world.is_dead(&entry);
-            world.is_removed(&entry);
+            world.check_purged(&entry);
+            world.note_removed(&entry);
             world.memory.remove_if_same(&entry);
             fetch(world, page, &least, Some(&entry));
         }
     }
 }
 
-/// From the upstream, alone or with others.
+/// Gets a page from the upstream, with a separate request or by joining a fill.
 fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
     loop {
         let usable = world.memory.get(key(page));
@@ -99,8 +100,10 @@ fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
         if let Some(entry) = usable {
             return world.serve(least, composition(&entry), "memory, at the second look");
         }
-        let flight = world.flights.lock().unwrap()[page].clone();
-        match flight.map_or(Joining::Lead, |flight| try_join(world, page, &flight)) {
+        let in_progress_fetch = world.in_progress.lock().unwrap()[page].clone();
+        match in_progress_fetch.map_or(Joining::Lead, |in_progress_fetch| {
+            try_join(world, page, &in_progress_fetch)
+        }) {
             Joining::Joined(reader) => return read(world, least, reader, "a joined fill"),
             Joining::LookAgain => point(),
             Joining::Lead => {
@@ -109,7 +112,7 @@ fn fetch(world: &World, page: usize, least: &Least, held: Option<&Arc<Entry>>) {
                 if let Some(reader) = reader {
                     read(world, least, reader, "its own fill");
                 }
-                let falls_back = is_failed && world.is_without(Without::DeadAlsoOnErrors);
+                let falls_back = is_failed && world.is_without(Without::NoPurgedEntryOnErrors);
                 if let Some(held) = held.filter(|_| falls_back) {
                     world.serve(least, composition(held), "an error");
                 }
@@ -125,21 +128,21 @@ enum Joining {
     LookAgain,
 }
 
-fn try_join(world: &World, page: usize, flight: &Arc<Flight>) -> Joining {
-    if flight.fill.has_ended() {
+fn try_join(world: &World, page: usize, in_progress_fetch: &Arc<TestFetch>) -> Joining {
+    if in_progress_fetch.fill.has_ended() {
         return Joining::Lead;
     }
-    let Some(mut reader) = flight.fill.reader() else {
+    let Some(mut reader) = in_progress_fetch.fill.reader() else {
         return Joining::Lead;
     };
-    let touched = touched(world, page, flight, None);
+    let touched = touched(world, page, in_progress_fetch, None);
     match touched {
-        _ if world.is_without(Without::JoiningAsksForOrders) => return Joining::Joined(reader),
+        _ if world.is_without(Without::JoiningChecksForPurges) => return Joining::Joined(reader),
         Touched::No => return Joining::Joined(reader),
         Touched::OnlyTags if world.is_without(Without::JoiningWaitsForTags) => {
             return Joining::Joined(reader);
         }
-        Touched::Yes => return lead_unless_replaced(world, page, flight),
+        Touched::Yes => return lead_unless_replaced(world, page, in_progress_fetch),
         Touched::OnlyTags => {}
     }
     let Ok(head) = block_on(reader.head()) else {
@@ -147,27 +150,32 @@ fn try_join(world: &World, page: usize, flight: &Arc<Flight>) -> Joining {
     };
     match &head.share {
         FillSharing::Shared { tags, .. }
-            if touched_by(world, page, flight, tags) == Touched::No =>
+            if touched_by(world, page, in_progress_fetch, tags) == Touched::No =>
         {
             Joining::Joined(reader)
         }
-        _ => lead_unless_replaced(world, page, flight),
+        _ => lead_unless_replaced(world, page, in_progress_fetch),
     }
 }
 
-fn lead_unless_replaced(world: &World, page: usize, flight: &Arc<Flight>) -> Joining {
-    match &world.flights.lock().unwrap()[page] {
-        Some(now) if !Arc::ptr_eq(now, flight) => Joining::LookAgain,
+fn lead_unless_replaced(world: &World, page: usize, in_progress_fetch: &Arc<TestFetch>) -> Joining {
+    match &world.in_progress.lock().unwrap()[page] {
+        Some(now) if !Arc::ptr_eq(now, in_progress_fetch) => Joining::LookAgain,
         _ => Joining::Lead,
     }
 }
 
-fn touched_by(world: &World, page: usize, flight: &Flight, tags: &[u64]) -> Touched {
-    touched(world, page, flight, Some(tags))
+fn touched_by(world: &World, page: usize, in_progress_fetch: &TestFetch, tags: &[u64]) -> Touched {
+    touched(world, page, in_progress_fetch, Some(tags))
 }
 
-fn touched(world: &World, page: usize, flight: &Flight, tags: Option<&[u64]>) -> Touched {
-    let Some(born) = *flight.born.lock().unwrap() else {
+fn touched(
+    world: &World,
+    page: usize,
+    in_progress_fetch: &TestFetch,
+    tags: Option<&[u64]>,
+) -> Touched {
+    let Some(born) = *in_progress_fetch.born.lock().unwrap() else {
         return Touched::No;
     };
     let (host, path_query) = PAGES[page];
@@ -192,10 +200,10 @@ fn read(world: &World, least: &Least, mut reader: FillReader, how: &str) {
     }
 }
 
-/// A stale page is generated anew, unless somebody does.
+/// Generates a stale page again, unless it is being generated.
 pub(super) fn refresh(world: &World, page: usize) {
-    let is_under_way = world.flights.lock().unwrap()[page].is_some();
-    if !is_under_way {
+    let is_in_progress = world.in_progress.lock().unwrap()[page].is_some();
+    if !is_in_progress {
         lead(world, page);
     }
 }
@@ -204,16 +212,16 @@ pub(super) fn refresh(world: &World, page: usize) {
 fn lead(world: &World, page: usize) -> Option<FillReader> {
     let (mut writer, fill) = fill::fill(1 << 16, Some(world.memory.keep()));
     let reader = fill.reader();
-    let flight = Arc::new(Flight {
+    let in_progress_fetch = Arc::new(TestFetch {
         fill,
         born: Mutex::new(None),
     });
-    let replaced = world.flights.lock().unwrap()[page].replace(Arc::clone(&flight));
-    // Dropping it is a step of its own.
+    let replaced = world.in_progress.lock().unwrap()[page].replace(Arc::clone(&in_progress_fetch));
+    // Dropping is a separate step.
     drop(replaced);
-    let composed = compose(world, page, &flight, &mut writer);
+    let result = generate(world, page, &in_progress_fetch, &mut writer);
     let mut is_failed = false;
-    match composed {
+    match result {
         Ok(composition) => {
             let finished = writer.finish();
             point();
@@ -221,7 +229,7 @@ fn lead(world: &World, page: usize) -> Option<FillReader> {
                 world,
                 (page, EntryKind::Page),
                 composition,
-                &flight,
+                &in_progress_fetch,
                 finished.body,
             );
         }
@@ -230,28 +238,35 @@ fn lead(world: &World, page: usize) -> Option<FillReader> {
             writer.fail(failure);
         }
     }
-    let landed = world.flights.lock().unwrap()[page].take_if(|now| Arc::ptr_eq(now, &flight));
-    drop(landed);
+    let ended =
+        world.in_progress.lock().unwrap()[page].take_if(|now| Arc::ptr_eq(now, &in_progress_fetch));
+    drop(ended);
     reader.filter(|_| !is_failed)
 }
 
-fn compose(
+fn generate(
     world: &World,
     page: usize,
-    flight: &Flight,
+    in_progress_fetch: &TestFetch,
     writer: &mut FillWriter,
 ) -> Result<usize, FillError> {
-    let before = send(world, flight)?;
+    let before = send(world, in_progress_fetch)?;
     let things = world.history().tags[page].clone();
     if one_in(5) {
-        // It may not be stored: a marker remembers that, and what the page's own thing was; it has no tags.
-        let marker = world.history().compose(page, before, Vec::new());
+        // The response may not be stored: a marker without tags records that, and the version of the page's own thing.
+        let marker = world.history().generate(page, before, Vec::new());
         show(world, page, marker, &[]);
-        store(world, (page, EntryKind::HitForPass), marker, flight, None);
+        store(
+            world,
+            (page, EntryKind::HitForPass),
+            marker,
+            in_progress_fetch,
+            None,
+        );
         return Err(FillError::Unstorable(NotStored::Private));
     }
     let tags = tag_names(page, &things, world.without);
-    let composition = world.history().compose(page, before, tags.clone());
+    let composition = world.history().generate(page, before, tags.clone());
     let head_first = one_in(2);
     if !head_first {
         show(world, page, composition, &things);
@@ -274,13 +289,13 @@ fn compose(
     Ok(composition)
 }
 
-/// Sends the request, at most twice. What the counter was before, for the laws: they may not hang on what is tested.
-fn send(world: &World, flight: &Flight) -> Result<u64, FillError> {
+/// Sends the request, at most twice. Returns the counter from before, for the laws, which must not depend on the code under test.
+fn send(world: &World, in_progress_fetch: &TestFetch) -> Result<u64, FillError> {
     for attempt in 0..2 {
         let before = world.table.current();
         let born = world.table.current();
         if attempt == 0 || !world.is_without(Without::RetriesReloadBorn) {
-            *flight.born.lock().unwrap() = Some(born);
+            *in_progress_fetch.born.lock().unwrap() = Some(born);
         }
         point();
         if !one_in(4) {
@@ -290,7 +305,7 @@ fn send(world: &World, flight: &Flight) -> Result<u64, FillError> {
     Err(FillError::Connect)
 }
 
-/// Reads what a page shows, one thing after the other.
+/// Reads the things of a page, one after the other.
 fn show(world: &World, page: usize, composition: usize, things: &[usize]) {
     for thing in things.iter().copied().chain([page]) {
         world.history().show(composition, thing);
@@ -302,10 +317,10 @@ fn store(
     world: &World,
     (page, kind): (usize, EntryKind),
     composition: usize,
-    flight: &Flight,
+    in_progress_fetch: &TestFetch,
     body: Option<StoredBody>,
 ) {
-    let born = flight.born.lock().unwrap().unwrap_or(0);
+    let born = in_progress_fetch.born.lock().unwrap().unwrap_or(0);
     let born = if world.is_without(Without::BornBeforeSending) {
         world.table.current()
     } else {
@@ -316,24 +331,24 @@ fn store(
     let parts = page_parts(page, composition, kind, &tags, born, body);
     let entry = Arc::new(Entry::new(parts.clone()));
     if world.table.prove_waiting(&entry) == Validity::Purged {
-        return world.is_dead(&entry);
+        return world.check_purged(&entry);
     }
     put(world, &entry, |entry| world.memory.put(entry));
     if let Some(log) = &world.log {
         let generation = log.generation();
         point();
-        world.history().shelve(generation, parts);
+        world.history().store_on_disk(generation, parts);
     }
 }
 
 fn put(world: &World, entry: &Arc<Entry>, put: impl FnOnce(Arc<Entry>) -> Result<(), PutRefused>) {
     if put(Arc::clone(entry)).is_ok() {
-        world.is_put(entry);
+        world.check_stored(entry);
     }
 }
 
-/// Asks whether a stored page is still as it was. The upstream's validator follows the page's own thing alone, as that of
-/// a post follows the post and not what is in its side bar.
+/// Revalidates a stored page. The upstream's validator depends only on the page's own thing, as that of a post depends on the
+/// post and not on the side bar.
 pub(super) fn revalidate(world: &World, page: usize) {
     let Some(held) = world
         .memory
@@ -342,8 +357,8 @@ pub(super) fn revalidate(world: &World, page: usize) {
     else {
         return;
     };
-    let asks_about_dead = world.is_without(Without::DeadIsFetchedWhole);
-    if !asks_about_dead && world.table.prove_waiting(&held) == Validity::Purged {
+    let revalidates_purged = world.is_without(Without::PurgedIsFetchedWithoutConditions);
+    if !revalidates_purged && world.table.prove_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
     point();
@@ -369,10 +384,10 @@ pub(super) fn revalidate(world: &World, page: usize) {
     } else if world.is_without(Without::TagsOfTheNew) {
         tags = old_tags;
     }
-    let fresh = world.history().compose(page, before, tags.clone());
+    let fresh = world.history().generate(page, before, tags.clone());
     show(world, page, fresh, &things);
     world.history().show_still(fresh, &old);
-    let proves_again = !asks_about_dead && !world.is_without(Without::ProvedAfterThe304);
+    let proves_again = !revalidates_purged && !world.is_without(Without::ComparedAfterThe304);
     if proves_again && world.table.prove_waiting(&held) == Validity::Purged {
         return refresh(world, page);
     }
@@ -390,7 +405,7 @@ pub(super) fn revalidate(world: &World, page: usize) {
         held.shared_body().expect("in memory"),
     );
     let entry = Arc::new(Entry::new(parts));
-    if world.is_without(Without::OnlyWhatWasAskedAbout) {
+    if world.is_without(Without::OnlyTheRequestedEntry) {
         let place = world.memory.peek(key(page));
         put(world, &entry, |entry| world.memory.put(entry));
         let is_same = place.is_some_and(|place| Arc::ptr_eq(&place, &held));
@@ -411,18 +426,18 @@ pub(super) fn revalidate(world: &World, page: usize) {
     }
 }
 
-/// Changes something, purges it, and gets the acknowledgment.
+/// Changes something, purges it, and receives the acknowledgment.
 pub(super) fn edit(world: &World) {
     if one_in(4) {
-        // What the page depends on changes when it is generated next; no purge is needed.
+        // The page's dependencies change when it is generated next. No purge is needed.
         world.history().tags[1] = vec![T];
         point();
     }
     let purge = any_purge();
     let changed = world.history().change(&purge.scope);
     point();
-    let heard = publish(world, &purge);
-    acknowledge(world, &purge, &changed, heard);
+    let durability = publish(world, &purge);
+    acknowledge(world, &purge, &changed, durability);
 }
 
 fn any_purge() -> Purge {
@@ -454,84 +469,92 @@ fn any_purge() -> Purge {
     Purge { scope, strength }
 }
 
-/// What a purge came to when it was heard.
+/// The durability of an acknowledged purge.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Heard {
-    /// A restart carries it out.
-    Durably,
-    /// Until the process ends.
-    ForNow,
+enum PurgeDurability {
+    /// The purge is in effect after a restart.
+    Durable,
+    /// The purge is in effect until the process ends.
+    UntilExit,
 }
 
-fn publish(world: &World, purge: &Purge) -> Heard {
+fn publish(world: &World, purge: &Purge) -> PurgeDurability {
     let Some(log) = &world.log else {
         let number = world.table.publish(purge);
-        world.ordered(number, purge);
+        world.note_published(number, purge);
         point();
-        return Heard::ForNow;
+        return PurgeDurability::UntilExit;
     };
     let now = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
     let published = log.publish(SITE, &world.table, purge, now);
-    world.ordered(published.number, purge);
-    if world.is_without(Without::DurableBeforeTheAnswer) {
-        return Heard::Durably;
+    world.note_published(published.number, purge);
+    if world.is_without(Without::DurableBeforeTheResponse) {
+        return PurgeDurability::Durable;
     }
     match block_on(published.ticket) {
-        Durability::Kept => Heard::Durably,
-        Durability::Lost(loss) if loss.restart == Restart::PurgesAll => Heard::Durably,
-        Durability::Lost(_) => Heard::ForNow,
+        Durability::Kept => PurgeDurability::Durable,
+        Durability::Lost(loss) if loss.restart == Restart::PurgesAll => PurgeDurability::Durable,
+        Durability::Lost(_) => PurgeDurability::UntilExit,
     }
 }
 
-fn acknowledge(world: &World, purge: &Purge, changed: &[(usize, u64)], heard: Heard) {
+fn acknowledge(
+    world: &World,
+    purge: &Purge,
+    changed: &[(usize, u64)],
+    durability: PurgeDurability,
+) {
     if purge.strength == Strength::Soft {
         return;
     }
     let mut history = world.history();
     for &(thing, version) in changed {
         history.least[thing] = history.least[thing].max(version);
-        if heard == Heard::Durably {
+        if durability == PurgeDurability::Durable {
             history.durable[thing] = history.durable[thing].max(version);
         }
     }
 }
 
-/// A request that changes two things: one before its response's head, in which both are named, and one after it.
+/// A request that changes two things, one before the head of its response and one after it. The head names both.
 pub(super) fn post(world: &World) {
     let purges = ["t", "u"].map(|tag| Purge {
         scope: Scope::Tag(tag.to_owned()),
         strength: Strength::Hard,
     });
     let publish_both = || {
-        let heard = purges.iter().map(|purge| publish(world, purge));
-        heard.fold(
-            Heard::Durably,
-            |all, one| if one == Heard::ForNow { one } else { all },
-        )
+        let durability = purges.iter().map(|purge| publish(world, purge));
+        durability.fold(PurgeDurability::Durable, |all, one| {
+            if one == PurgeDurability::UntilExit {
+                one
+            } else {
+                all
+            }
+        })
     };
     let early = world.history().change(&purges[0].scope);
     point();
-    let mut heard = Heard::ForNow;
-    if !world.is_without(Without::OrdersWhenTheHeadArrives) {
-        heard = publish_both();
+    let mut durability = PurgeDurability::UntilExit;
+    if !world.is_without(Without::PurgesWithTheHead) {
+        durability = publish_both();
     }
-    acknowledge(world, &purges[0], &early, heard);
+    acknowledge(world, &purges[0], &early, durability);
     point();
     let late = world.history().change(&purges[1].scope);
     debug_assert_eq!(late[0].0, U);
     point();
-    if !world.is_without(Without::OrdersAgainAtTheEnd) {
-        heard = publish_both();
+    if !world.is_without(Without::PurgesAtTheEnd) {
+        durability = publish_both();
     }
-    acknowledge(world, &purges[1], &late, heard);
+    acknowledge(world, &purges[1], &late, durability);
 }
 
-/// Removes the dead.
+/// Removes purged entries.
 pub(super) fn sweep(world: &World) {
-    if world.is_without(Without::SweepingRemovesTheDeadOnly) {
+    if world.is_without(Without::SweepingRemovesOnlyPurgedEntries) {
         for entry in world.memory.entries().collect::<Vec<_>>() {
             if world.table.prove_waiting(&entry) == Validity::Purged {
-                world.is_removed(&entry);
+                world.note_removed(&entry);
                 point();
                 world.memory.remove(entry.key.bytes());
             }
@@ -539,12 +562,12 @@ pub(super) fn sweep(world: &World) {
         return;
     }
     world.memory.sweep(|entry| {
-        let is_dead = world.table.prove_waiting(entry) == Validity::Purged;
-        if is_dead {
-            world.is_dead(entry);
-            world.is_removed(entry);
+        let check_purged = world.table.prove_waiting(entry) == Validity::Purged;
+        if check_purged {
+            world.check_purged(entry);
+            world.note_removed(entry);
             point();
         }
-        is_dead
+        check_purged
     });
 }

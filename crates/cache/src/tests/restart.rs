@@ -1,4 +1,4 @@
-//! The log, a crash of the machine or of the process, and what the next run makes of what is left.
+//! The log, a crash of the machine or of the process, and the next run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,46 +7,47 @@ use galley_policy::purge::{Purge, Scope, Strength};
 
 use super::Without;
 use super::actors::{SITE, draw, one_in};
-use super::world::{Least, Shelved, World, composition};
+use super::world::{DiskEntry, Least, World, composition};
 use crate::entry::Entry;
-use crate::log::tests::by_hand::{Directory, Turns};
+use crate::log::tests::by_hand::{Directory, ManualWriter};
 use crate::purge_table::{PurgeTable, Validity};
 use crate::sync::point;
 
-/// Orders that a log keeps exactly: few, so that folding is met.
+/// The number of purges that a log keeps exactly: few, so that purges are folded.
 const RECORDS: usize = 3;
 
-/// What a crash leaves.
+/// The state after a crash.
 pub(super) struct Crash {
     directory: Directory,
-    shelf: Vec<Shelved>,
+    disk: Vec<DiskEntry>,
     least: Least,
 }
 
 impl Crash {
-    /// The crash happens here.
+    /// Simulates a crash.
     pub(super) fn now(world: &World, directory: &Directory) -> Self {
         let choice = draw(16);
         let history = world.history();
         Self {
             directory: directory.after_crash(choice),
-            shelf: history.shelf.clone(),
+            disk: history.disk.clone(),
             least: history.durable,
         }
     }
 
-    /// The next run: nothing that is on the disk is served against a purge that was acknowledged, and purges of this run
-    /// are newer than whatever is there.
+    /// The next run. No entry on the disk is sent if an acknowledged purge touches it, and purges of this run are newer than
+    /// all entries on the disk.
     pub(super) fn restart(&self, world: &World) {
         let (opened, _turns) = self.directory.open(RECORDS);
         let table = PurgeTable::with_ring([0, 64][draw(2)]);
         opened.replay(SITE, &table);
-        let is_ours = |shelved: &&Shelved| {
-            shelved.generation == opened.generation || world.is_without(Without::GenerationsCount)
+        let is_ours = |disk_entry: &&DiskEntry| {
+            disk_entry.generation == opened.generation
+                || world.is_without(Without::GenerationsCount)
         };
-        let shelf: Vec<&Shelved> = self.shelf.iter().filter(is_ours).collect();
-        for shelved in &shelf {
-            let entry = Entry::new(shelved.parts.clone());
+        let disk: Vec<&DiskEntry> = self.disk.iter().filter(is_ours).collect();
+        for disk_entry in &disk {
+            let entry = Entry::new(disk_entry.parts.clone());
             if table.prove_waiting(&entry) != Validity::Purged {
                 world.serve(&self.least, composition(&entry), "the disk");
             }
@@ -56,36 +57,36 @@ impl Crash {
             strength: Strength::Hard,
         };
         table.publish(&everything);
-        for shelved in shelf {
-            let entry = Entry::new(shelved.parts.clone());
-            let standing = table.prove_waiting(&entry);
-            if standing != Validity::Purged {
-                let what = format!("{entry:?} outlived a purge of the next run: {standing:?}");
+        for disk_entry in disk {
+            let entry = Entry::new(disk_entry.parts.clone());
+            let validity = table.prove_waiting(&entry);
+            if validity != Validity::Purged {
+                let what = format!("{entry:?} outlived a purge of the next run: {validity:?}");
                 world.history().breaks(what);
             }
         }
     }
 }
 
-pub(super) fn open(ring: usize) -> (Directory, crate::log::OpenedLog, Turns, PurgeTable) {
+pub(super) fn open(ring: usize) -> (Directory, crate::log::OpenedLog, ManualWriter, PurgeTable) {
     let directory = Directory::default();
-    let (opened, turns) = directory.open(RECORDS);
+    let (opened, writer) = directory.open(RECORDS);
     let table = PurgeTable::with_ring(ring);
     opened.replay(SITE, &table);
-    (directory, opened, turns, table)
+    (directory, opened, writer, table)
 }
 
-/// The log's writer, until all is over.
-pub(super) fn write(mut turns: Turns, is_over: &Arc<AtomicBool>) {
-    while !is_over.load(Ordering::Relaxed) {
-        turns.turn();
+/// Runs the log's writer until all actors have finished.
+pub(super) fn write(mut writer: ManualWriter, has_ended: &Arc<AtomicBool>) {
+    while !has_ended.load(Ordering::Relaxed) {
+        writer.write_batch();
         shuttle::thread::yield_now();
     }
-    turns.turn();
+    writer.write_batch();
 }
 
-/// A disk that fails for a while.
-pub(super) fn trouble(directory: &Directory) {
+/// Makes the disk fail for a while.
+pub(super) fn fail_for_a_while(directory: &Directory) {
     for fails in [true, false] {
         wait();
         directory.fails(fails && one_in(2));

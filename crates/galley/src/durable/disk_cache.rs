@@ -1,8 +1,8 @@
-//! Pages on the disk: looked up when the memory has no entry, written when a fill ends.
+//! Pages on the disk. They are looked up if memory has no entry, and written when a fill ends.
 //!
 //! A found entry is compared with the purges before it is used, and is stored in memory if its body fits. One lookup per
-//! page at a time reads the disk; the others find its result in memory. One thread writes, from a queue that nobody waits
-//! for.
+//! page at a time reads the disk; concurrent lookups find its result in memory. One thread writes, from a queue on which no
+//! caller waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,24 +24,24 @@ use super::queue::{WriteJob, WriteQueue};
 use crate::clock::Clock;
 use crate::codec::unpack::unpack;
 
-/// The disk, for all sites.
+/// The disk cache of all sites.
 pub struct DiskCache {
     pub(super) disk: Disk,
     pub(super) clock: Clock,
     memory: Arc<Memory>,
     queue: WriteQueue,
-    /// The lookup that reads a page while others want it too; striped by its key.
-    turns: [Mutex<()>; TURNS],
-    /// Helper threads that may read at one time.
+    /// One lookup per page at a time reads the disk. Striped by key.
+    lookup_locks: [Mutex<()>; LOOKUP_LOCKS],
+    /// The permits of helper threads that read.
     readers: Arc<Semaphore>,
-    /// Helper threads that may each write a page that is being received, for as long as that takes.
+    /// The permits of helper threads that write a page while it is received.
     pub(super) recorders: Arc<Semaphore>,
-    /// The tick until which the disk is not asked: it took too long.
-    rests_until: AtomicU64,
+    /// The tick until which the disk is not read, because it was too slow.
+    paused_until: AtomicU64,
     counts: DiskCacheCounters,
 }
 
-/// What became of look-ups and writes since the start.
+/// Counters of lookups and writes since the start.
 #[derive(Debug, Default)]
 struct DiskCacheCounters {
     found: AtomicU64,
@@ -49,24 +49,24 @@ struct DiskCacheCounters {
     written: AtomicU64,
     refused: AtomicU64,
     swept: AtomicU64,
-    /// Pages that found the queue full: they are in memory, and owed to the disk.
+    /// Pages that were not written because the queue was full. They are in memory, and must be written later.
     owed: AtomicU64,
 }
 
-/// The same as numbers.
+/// The values of the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskCacheTotals {
-    /// Look-ups that found a page.
+    /// Lookups that found a page.
     pub found: u64,
-    /// Look-ups given up because the disk took too long.
+    /// Lookups that ended because the disk was too slow.
     pub late: u64,
     /// Pages written.
     pub written: u64,
-    /// Pages that were not written: no room, a failing disk, a full queue.
+    /// Pages that were not written: no space, a failing disk, or a full queue.
     pub refused: u64,
-    /// Pages waiting to be written.
+    /// Jobs in the queue.
     pub waiting: u64,
-    /// Purged and outlived pages removed.
+    /// Purged and expired pages that were removed.
     pub swept: u64,
 }
 
@@ -77,15 +77,15 @@ impl DiskCache {
             clock,
             memory,
             queue: WriteQueue::default(),
-            turns: std::array::from_fn(|_| Mutex::new(())),
+            lookup_locks: std::array::from_fn(|_| Mutex::new(())),
             readers: Arc::new(Semaphore::new(READERS)),
             recorders: Arc::new(Semaphore::new(RECORDERS)),
-            rests_until: AtomicU64::new(0),
+            paused_until: AtomicU64::new(0),
             counts: DiskCacheCounters::default(),
         }
     }
 
-    /// Writes the contents of the queue until it is closed; the body of a thread.
+    /// Does the queued jobs until the queue is closed: the body of a thread.
     pub(super) fn write(&self) {
         while let Some(job) = self.queue.next() {
             match job {
@@ -93,7 +93,7 @@ impl DiskCache {
                     let unpacked = entry
                         .is_packed()
                         .then(|| unpack(&entry, self.memory.budget()));
-                    // Without memory for its plain body it is refused.
+                    // Without memory for the plain body, the disk rejects the entry.
                     let plain = unpacked.and_then(Result::ok);
                     let outcome = self
                         .disk
@@ -103,14 +103,14 @@ impl DiskCache {
                         tracing::debug!(%error, "a page was not written to the disk");
                     }
                 }
-                WriteJob::Forget { site, key, born } => {
+                WriteJob::RemoveOlder { site, key, born } => {
                     self.disk.remove_older(site, key.bytes(), born);
                 }
             }
         }
     }
 
-    /// Takes nothing more to write.
+    /// Rejects further writes.
     pub(super) fn close_queue(&self) {
         self.queue.close();
     }
@@ -120,7 +120,7 @@ impl DiskCache {
         self.disk.scan_step()
     }
 
-    /// Checks some of the entries on the disk and removes those that `is_purged` names. Blocks.
+    /// Checks some of the entries on the disk and removes those for which `is_purged` returns true. Blocks.
     pub fn sweep_step(&self, is_purged: impl FnMut(&HeaderView) -> bool) -> Swept {
         let swept = self.disk.sweep_step(self.now(), is_purged);
         self.counts
@@ -129,37 +129,38 @@ impl DiskCache {
         swept
     }
 
-    /// Has pages written that are in memory and not on the disk: those that found the queue full, and those that came while
-    /// the disk was being counted. `owner`: whose an entry is, unless it is of no use any more. False: there is more to do.
+    /// Queues pages that are in memory but not on the disk: those for which the queue was full, and those that were stored
+    /// while the files were being counted. `owner`: the site of an entry, unless the entry is obsolete. Returns false if there
+    /// are more.
     pub fn catch_up<'s>(&self, mut owner: impl FnMut(&Entry) -> Option<&'s SiteDiskCache>) -> bool {
         let owed = self.counts.owed.swap(0, Ordering::Relaxed);
         if owed == 0 {
             return true;
         }
-        let mut room = AT_ONCE.saturating_sub(self.queue.len());
+        let mut free = MAX_QUEUED_AGAIN.saturating_sub(self.queue.len());
         for entry in self.memory.entries() {
-            let Some(shelved) = owner(&entry) else {
+            let Some(site_cache) = owner(&entry) else {
                 continue;
             };
-            if self.disk.may_hold(shelved.site, entry.key.bytes()) {
+            if self.disk.may_hold(site_cache.site, entry.key.bytes()) {
                 continue;
             }
-            if room == 0 {
+            if free == 0 {
                 self.counts.owed.fetch_add(1, Ordering::Relaxed);
                 return false;
             }
-            room -= 1;
-            shelved.keep(&entry);
+            free -= 1;
+            site_cache.keep(&entry);
         }
         true
     }
 
-    /// Notes that pages may be missing on the disk.
+    /// Records that pages may be missing on the disk.
     pub fn owe(&self) {
         self.counts.owed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Occupation now.
+    /// The current usage.
     pub fn usage(&self) -> DiskUsage {
         self.disk.usage()
     }
@@ -169,7 +170,7 @@ impl DiskCache {
         self.disk.health()
     }
 
-    /// The work since the start.
+    /// The totals since the start.
     pub fn counted(&self) -> DiskCacheTotals {
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         DiskCacheTotals {
@@ -198,23 +199,23 @@ impl DiskCache {
         }
     }
 
-    fn rests(&self) -> bool {
-        self.clock.tick().0 < self.rests_until.load(Ordering::Relaxed)
+    fn is_paused(&self) -> bool {
+        self.clock.tick().0 < self.paused_until.load(Ordering::Relaxed)
     }
 
-    /// Visitors do not wait one by one for a disk that hangs.
-    fn rest(&self) {
-        let until = self.clock.tick().plus(REST);
-        self.rests_until.store(until.0, Ordering::Relaxed);
+    /// Pauses reading, so that visitors do not wait one after the other for a disk that does not respond.
+    fn pause_reads(&self) {
+        let until = self.clock.tick().plus(READ_PAUSE);
+        self.paused_until.store(until.0, Ordering::Relaxed);
     }
 
-    fn turn(&self, key: &Key) -> &Mutex<()> {
-        let stripe = usize::try_from(key.hash() % TURNS as u64).unwrap_or(0);
-        &self.turns[stripe]
+    fn lookup_lock(&self, key: &Key) -> &Mutex<()> {
+        let stripe = usize::try_from(key.hash() % LOOKUP_LOCKS as u64).unwrap_or(0);
+        &self.lookup_locks[stripe]
     }
 }
 
-/// One site's part of the shelf. Cheap to clone.
+/// A site's part of the disk cache. Cheap to clone.
 #[derive(Clone)]
 pub struct SiteDiskCache {
     pub(super) disk: Arc<DiskCache>,
@@ -222,31 +223,32 @@ pub struct SiteDiskCache {
 }
 
 impl SiteDiskCache {
-    /// The page of a key, in memory if its body fits there; a purged one is removed from the disk, and only tells why the page is
-    /// generated. `None` also when the disk takes too long: the page is then generated as if it were not there.
+    /// The page of a key, stored in memory if its body fits. A purged page is removed from the disk, and returned only to
+    /// explain why the page is generated. `None` also if the disk is too slow: then the page is generated as if it were not
+    /// stored.
     pub async fn find(&self, key: &[u8], table: &PurgeTable) -> Option<Arc<Entry>> {
-        let shelf = &self.disk;
-        if !shelf.disk.may_hold(self.site, key) || shelf.rests() {
+        let cache = &self.disk;
+        if !cache.disk.may_hold(self.site, key) || cache.is_paused() {
             return None;
         }
-        let Ok(found) = timeout(PATIENCE, self.read(Key::new(key), table)).await else {
-            shelf.counts.late.fetch_add(1, Ordering::Relaxed);
-            shelf.rest();
+        let Ok(found) = timeout(READ_TIMEOUT, self.read(Key::new(key), table)).await else {
+            cache.counts.late.fetch_add(1, Ordering::Relaxed);
+            cache.pause_reads();
             return None;
         };
         found
     }
 
     async fn read(&self, key: Key, table: &PurgeTable) -> Option<Arc<Entry>> {
-        let shelf = &self.disk;
-        let _turn = shelf.turn(&key).lock().await;
-        if let Some(entry) = shelf.memory.get(key.bytes()) {
+        let cache = &self.disk;
+        let _lookup = cache.lookup_lock(&key).lock().await;
+        if let Some(entry) = cache.memory.get(key.bytes()) {
             return Some(entry);
         }
-        let reader = Arc::clone(&shelf.readers).acquire_owned().await.ok()?;
-        let (reading, site, wanted) = (Arc::clone(shelf), self.site, key.clone());
+        let reader = Arc::clone(&cache.readers).acquire_owned().await.ok()?;
+        let (reading, site, wanted) = (Arc::clone(cache), self.site, key.clone());
         let found = spawn_blocking(move || {
-            // Released when the read has ended, not when nobody waits for it any more.
+            // Released when the read ends, even if the lookup was abandoned.
             let _reader = reader;
             let budget = reading.memory.budget();
             let now = reading.now();
@@ -257,33 +259,33 @@ impl SiteDiskCache {
         });
         let entry = found.await.ok().flatten()?;
         if table.prove_waiting(&entry) == Validity::Purged {
-            shelf.queue.forget(self.site, key, entry.born);
+            cache.queue.forget(self.site, key, entry.born);
             return Some(entry);
         }
-        shelf.counts.found.fetch_add(1, Ordering::Relaxed);
-        // No room for it: it answers all the same, this once.
-        let _ = shelf.memory.put(Arc::clone(&entry));
+        cache.counts.found.fetch_add(1, Ordering::Relaxed);
+        // If memory has no space for the entry, it serves only this request.
+        let _ = cache.memory.put(Arc::clone(&entry));
         Some(entry)
     }
 
-    /// Whether there may be a page of a key. Does not read the disk.
+    /// Whether the disk may contain a page for a key. Does not read the disk.
     pub fn may_hold(&self, key: &[u8]) -> bool {
         self.disk.disk.may_hold(self.site, key)
     }
 
     /// The page of a key, for inspection. Blocks on the disk.
     pub fn peek(&self, key: &[u8]) -> Option<Arc<Entry>> {
-        let shelf = &self.disk;
-        match shelf
+        let cache = &self.disk;
+        match cache
             .disk
-            .get(self.site, key, shelf.now(), shelf.memory.budget())
+            .get(self.site, key, cache.now(), cache.memory.budget())
         {
             DiskLookup::Found(found) => Some(found.into_entry()),
             DiskLookup::Absent => None,
         }
     }
 
-    /// Queues an entry that the memory has stored, or could not store, for writing; nobody waits for it.
+    /// Queues an entry for writing, whether or not memory has stored it. Never waits.
     pub fn keep(&self, entry: &Arc<Entry>) {
         if !self.disk.queue.put(self.site, entry) {
             self.disk.count_written(false);
@@ -291,46 +293,47 @@ impl SiteDiskCache {
         }
     }
 
-    /// Removes the entry of a key unless it was born after `born`: the newer response may not be stored.
+    /// Removes the entry of a key unless its `born` is greater than `born`: a newer response may not be stored.
     pub fn forget(&self, key: &Key, born: u64) {
         if self.disk.disk.may_hold(self.site, key.bytes()) {
             self.disk.queue.forget(self.site, key.clone(), born);
         }
     }
 
-    /// Bytes that the site's pages take.
+    /// The size of the site's files in bytes.
     pub fn bytes(&self) -> u64 {
         self.disk.disk.site_bytes(self.site.id)
     }
 
-    /// Whose files these are, as the sweeper names them.
+    /// The id of the site, as in the sweeper's entries.
     pub fn id(&self) -> SiteId {
         self.site.id
     }
 
-    /// The rules its files have to be written under.
+    /// The fingerprint of the rules under which valid files were written.
     pub fn fingerprint(&self) -> u64 {
         self.site.fingerprint
     }
 }
 
-/// Pages that are written again at one time: half of the queue.
-const AT_ONCE: usize = 128;
+/// The maximum number of pages that are queued again at a time: half of the queue.
+const MAX_QUEUED_AGAIN: usize = 128;
 
-/// Pages that are read at one time rarely share a turn with so many.
-const TURNS: usize = 64;
+/// With this many locks, concurrent lookups of different pages rarely contend.
+const LOOKUP_LOCKS: usize = 64;
 
-/// Reads at one time: enough to keep a disk busy, few enough that one that hangs takes no more threads.
+/// The maximum number of concurrent reads: enough to keep a disk busy, few enough to limit the threads that a hanging disk blocks.
 const READERS: usize = 16;
 
-/// Large pages that are written while they are received. With the readers a part of a fetch thread's helpers
-/// ([`HELPERS`](crate::sys::HELPERS)): the page of a recorder may itself wait for one, where its client is slow.
+/// The maximum number of large pages that are written while they are received. Together with the readers, it must leave some of
+/// a fetch thread's helpers ([`HELPERS`](crate::sys::HELPERS)) free: a page that is being recorded may itself wait for a helper
+/// if its client is slow.
 const RECORDERS: usize = 16;
 
 const _: () = assert!(READERS + RECORDERS < crate::sys::HELPERS);
 
-/// How long the disk is not asked after it took too long.
-const REST: Duration = Duration::from_secs(5);
+/// How long the disk is not read after it was too slow.
+const READ_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a visitor waits for the disk before PHP is asked instead: less than a page takes to generate.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The maximum wait of a visitor for the disk, after which PHP generates the page: less than that takes.
+const READ_TIMEOUT: Duration = Duration::from_millis(500);

@@ -1,7 +1,7 @@
-//! Purges that wait to be sent to caches of other machines.
+//! Purges to be sent to caches on other machines.
 //!
-//! A site that forwards its purges has an inbox here; the module `purge_forward` reads it. A purge in an inbox is already
-//! in effect on this node. Its publisher waits for a receipt that says how far it got.
+//! Each site that forwards its purges has an inbox here, which the module `purge_forward` reads. A purge in an inbox is already
+//! in effect on this node. Its publisher waits for a receipt that contains its reach.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,31 +15,31 @@ use tokio::sync::{mpsc, oneshot};
 use super::receipt::{PurgeReceipt, Receipt};
 use super::recent_purges::PurgeSource;
 
-/// The inboxes of the sites that forward purges. Clones are the same.
+/// The inboxes of the sites that forward purges. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct ForwardInboxes {
     by_site: Arc<RwLock<HashMap<String, ForwardInbox>>>,
     folder: OutboxFolder,
 }
 
-/// Where the purges of one site are put. Clones are the same.
+/// The inbox of one site. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ForwardInbox {
-    /// To the forwarder.
+    /// The channel to the forwarder.
     pub purges: mpsc::Sender<ForwardedPurge>,
-    /// What its targets need.
+    /// The requirements of the targets.
     pub needs: Arc<ForwardNeeds>,
 }
 
-/// What the targets of a site need from a publisher. Written by the forwarder, unless noted otherwise.
+/// The requirements of a site's targets. Written by the forwarder, unless noted otherwise.
 #[derive(Debug, Default)]
 pub struct ForwardNeeds {
-    /// Some cache is in front of this one. It fetches again at once what it has purged, and would store a page that is softly
-    /// purged here.
+    /// Whether a cache is in front of this one. Such a cache fetches purged pages again immediately, and would store a page
+    /// that is only soft-purged here.
     pub is_behind_others: AtomicBool,
-    /// Some cache is behind this one: a purge is final when that one has confirmed it.
+    /// Whether a cache is behind this one. If so, a purge is final only when that cache has confirmed it.
     pub is_in_front_of_others: AtomicBool,
-    /// Set by a publisher whose purge found no room: everything is to be purged in its place.
+    /// Set by a publisher that found the queue full: then everything must be purged.
     pub has_overflowed: AtomicBool,
 }
 
@@ -48,33 +48,32 @@ pub struct ForwardNeeds {
 pub struct ForwardedPurge {
     /// The purge.
     pub purge: Purge,
-    /// Whether another Galley has forwarded it: then it is not sent to others of its kind.
+    /// Whether another Galley has forwarded the purge. If so, it is not sent to other instances of Galley.
     pub is_second_hand: bool,
-    /// How far it has got here and in the cluster.
+    /// The receipt of this node and the cluster.
     pub receipt: Receipt,
-    /// To be told when it may be acknowledged.
+    /// Notified when the purge may be acknowledged.
     pub done: oneshot::Sender<PurgeReceipt>,
 }
 
-/// The folder in which purges wait across a restart. `None`: there is none, or another process has taken over. Clones share
-/// it.
+/// The folder for purges that wait across a restart. `None`: there is none, or another process uses it. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct OutboxFolder(Arc<Mutex<Option<PathBuf>>>);
 
 impl OutboxFolder {
-    /// This folder.
+    /// The folder at a path.
     pub fn at(path: PathBuf) -> Self {
         Self(Arc::new(Mutex::new(Some(path))))
     }
 
-    /// Held while a file in it is changed, so that a process that takes over finds it whole.
+    /// Held while a file in the folder is changed, so that a process that takes over finds it complete.
     pub fn lock(&self) -> MutexGuard<'_, Option<PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ForwardInboxes {
-    /// None yet; purges wait in this folder.
+    /// No inboxes yet. Purges wait in `folder`.
     pub(super) fn kept_in(folder: PathBuf) -> Self {
         Self {
             folder: OutboxFolder::at(folder),
@@ -82,22 +81,22 @@ impl ForwardInboxes {
         }
     }
 
-    /// Where purges wait across a restart.
+    /// The folder for purges that wait across a restart.
     pub fn folder(&self) -> &OutboxFolder {
         &self.folder
     }
 
-    /// Another process has the folder from here on.
+    /// Called when another process takes over the folder.
     pub(super) fn release(&self) {
         *self.folder.lock() = None;
     }
 
-    /// From here on these sites, and no others, forward their purges.
+    /// Sets the inboxes of all sites that forward their purges.
     pub fn replace(&self, inboxes: HashMap<String, ForwardInbox>) {
         *self.by_site.write().unwrap_or_else(PoisonError::into_inner) = inboxes;
     }
 
-    /// The purge as the site has to publish it: hard if a cache is in front.
+    /// The purge as a hard purge, if it is soft and a cache is in front; otherwise `None`.
     pub(super) fn strengthened(&self, site: &str, purge: &Purge) -> Option<Purge> {
         let inboxes = self.by_site.read().unwrap_or_else(PoisonError::into_inner);
         let needs = &inboxes.get(site)?.needs;
@@ -108,7 +107,7 @@ impl ForwardInboxes {
         })
     }
 
-    /// Hands a purge to the site's inbox; the receipt that comes back is the one to wait for.
+    /// Sends a purge to the site's inbox, if any. Returns the receipt to wait for.
     pub(super) fn send(
         &self,
         site: &str,

@@ -1,8 +1,8 @@
-//! What survives a restart: purges in a log, pages on the disk.
+//! Data that survives a restart: purges in a log, pages on the disk.
 //!
-//! [`SitePurges`] publishes a site's purges and says when they may be acknowledged; [`DiskCache`] stores pages on the disk.
-//! Helper threads and two threads of their own do the disk's work. No visitor waits for a write, and a lookup that the disk
-//! delays counts as a miss. Without a folder, purges and pages exist in memory only and end together.
+//! [`SitePurges`] publishes a site's purges and reports when they may be acknowledged; [`DiskCache`] stores pages on the disk.
+//! Helper threads and two dedicated threads access the disk. No visitor waits for a write, and a lookup that the disk delays
+//! counts as a miss. Without a folder, purges and pages exist only in memory and are lost together.
 
 mod disk_cache;
 mod forward;

@@ -1,10 +1,10 @@
-//! Opens what survives a restart, in this order: the log, the purges of each site, the disk cache with the log's
+//! Opens the data that survives a restart, in this order: the log, the purges of each site, the disk cache with the log's
 //! generation.
 //!
 //! If a folder cannot be used, the server logs that and works in memory. If only the folder for pages cannot be used,
-//! purges are still logged; otherwise they are acknowledged with a warning, because the pages of the run before would still
-//! be there for the next one. If another process uses the folder, the server does not start: two servers that do not see
-//! each other's purges would break the promise of both.
+//! purges are still logged; otherwise they are acknowledged with a warning, because the pages of the previous run would still
+//! exist in the next one. If another process uses the folder, the server does not start: two servers that do not see
+//! each other's purges would break the guarantee of both.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,43 +23,43 @@ use tokio::sync::Notify;
 use super::disk_cache::{DiskCache, SiteDiskCache};
 use super::forward::ForwardInboxes;
 use super::purges::SitePurges;
-use super::receipt::forgetful;
+use super::receipt::loss_without_log;
 use super::relay::PurgeRelay;
 use crate::clock::Clock;
 
-/// Where, and how much.
+/// The folder and its limits.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The folder.
     pub path: PathBuf,
-    /// Its limit.
+    /// The limits of the disk cache.
     pub limits: DiskLimits,
 }
 
 /// Why the server must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageOpenError {
-    /// Another process has the folder.
+    /// Another process uses the folder.
     #[error("another process uses it: each Galley needs a folder of its own")]
     Locked,
-    /// No thread.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 
-/// The open log and disk. Clones share them.
+/// The open log and disk cache. Clones share them.
 #[derive(Clone)]
 pub struct Durable {
     clock: Clock,
     open: Option<Arc<OpenedStorage>>,
-    /// Why the folder, or the pages' part of it, cannot be used in this run.
+    /// Why the folder, or its part for pages, cannot be used in this run.
     unusable: Option<Arc<str>>,
-    /// The other nodes.
+    /// The other nodes of the cluster.
     cluster: Option<ClusterPublisher>,
-    /// The other process, during an upgrade.
+    /// The other process of this node during an upgrade.
     relay: PurgeRelay,
     forward: ForwardInboxes,
-    /// Wakes the tasks that count the pages of purges.
+    /// Wakes the task that counts the pages of purges.
     purge_signal: Arc<Notify>,
 }
 
@@ -68,24 +68,24 @@ struct OpenedStorage {
     stored: Option<StoredPages>,
 }
 
-/// The pages.
+/// The disk cache and its writer thread.
 struct StoredPages {
     disk: Arc<DiskCache>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// What the disk was last given.
-    announced: Mutex<DiskGeneration>,
+    /// The generation that was last recorded on the disk.
+    recorded_generation: Mutex<DiskGeneration>,
 }
 
-/// The log's generation as the disk knows it.
+/// The log's generation as recorded on the disk.
 struct DiskGeneration {
-    /// `None`: the next start knows none.
+    /// `None`: not recorded, so the next start finds no pages.
     generation: Option<[u8; 16]>,
-    /// Not to be tried again before.
-    again: Instant,
+    /// The time before which recording is not tried again.
+    retry_at: Instant,
 }
 
 impl Durable {
-    /// Nothing survives.
+    /// Without a folder: nothing survives a restart.
     pub fn nothing(clock: Clock) -> Self {
         Self {
             clock,
@@ -98,30 +98,30 @@ impl Durable {
         }
     }
 
-    /// The same, with other nodes that get each purge.
+    /// The same with other nodes, to which each purge is sent.
     #[must_use]
     pub fn with_cluster(mut self, cluster: Option<ClusterPublisher>) -> Self {
         self.cluster = cluster;
         self
     }
 
-    /// Where purges are sent to while two processes answer.
+    /// The channel for purges while two processes serve requests.
     pub fn relay(&self) -> &PurgeRelay {
         &self.relay
     }
 
-    /// Where purges for caches of other machines are put.
+    /// The inboxes of purges for caches on other machines.
     pub fn forward(&self) -> &ForwardInboxes {
         &self.forward
     }
 
-    /// The number that the counters of all sites begin with in this run.
+    /// The first number of all sites' purge counters in this run.
     pub fn first_number(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.past.start)
     }
 
-    /// Closes the folder, for another process: writes what is pending, for `patience` at most. From here on purges are in
-    /// effect in memory, and pages are stored there alone. Blocks.
+    /// Closes the folder, for another process: writes pending pages, at most for `patience`. Later purges and pages exist only
+    /// in memory. Blocks.
     pub fn release(&self, patience: Duration) {
         self.forward.release();
         self.close(patience);
@@ -135,7 +135,7 @@ impl Durable {
         }
     }
 
-    /// Opens the folder; takes a few milliseconds.
+    /// Opens the folder. Takes a few milliseconds.
     pub fn open(
         settings: &Settings,
         memory: Arc<Memory>,
@@ -176,7 +176,7 @@ impl Durable {
         })
     }
 
-    /// The purges of a site, those of earlier runs included. `site` is its own among all sites; once for each.
+    /// The purges of a site, including those of earlier runs. `site` must be unique among the sites. Call it once for each site.
     pub fn site_purges(&self, site: String) -> SitePurges {
         let Some(open) = &self.open else {
             return SitePurges::in_memory(site, self.clock, self.unusable.clone())
@@ -192,41 +192,41 @@ impl Durable {
             .counted_at(Arc::clone(&self.purge_signal))
     }
 
-    /// Wakes the tasks that count the pages of purges.
+    /// Wakes the task that counts the pages of purges.
     pub fn purge_signal(&self) -> Arc<Notify> {
         Arc::clone(&self.purge_signal)
     }
 
-    /// A site's part of the disk. `fingerprint` identifies the rules that determine its keys: entries with another one count
-    /// as purged.
+    /// A site's part of the disk cache. `fingerprint` identifies the rules that determine its keys: entries with another
+    /// fingerprint count as purged.
     pub fn site_disk_cache(&self, site: &str, fingerprint: u64) -> Option<SiteDiskCache> {
-        let shelf = self.shelf()?;
+        let disk_cache = self.shelf()?;
         Some(SiteDiskCache {
-            site: shelf.disk.site(site, fingerprint),
-            disk: Arc::clone(shelf),
+            site: disk_cache.disk.site(site, fingerprint),
+            disk: Arc::clone(disk_cache),
         })
     }
 
-    /// The tick of this moment.
+    /// The current tick.
     pub fn now(&self) -> Tick {
         self.clock.tick()
     }
 
-    /// The disk.
+    /// The disk cache, if any.
     pub fn shelf(&self) -> Option<&Arc<DiskCache>> {
         self.stored().map(|stored| &stored.disk)
     }
 
-    /// Why there is no disk although one is configured.
+    /// Why the configured folder cannot be used.
     pub fn unusable(&self) -> Option<&str> {
         self.unusable.as_deref()
     }
 
-    /// Whether purges reach the disk; `None`: they live in memory, as they are to.
+    /// Whether purges are written to the disk; `None`: no folder is configured.
     pub fn durability(&self) -> Option<Durability> {
         match (&self.open, &self.unusable) {
             (Some(open), _) => Some(open.past.log.durability()),
-            (None, Some(reason)) => Some(Durability::Lost(forgetful(reason))),
+            (None, Some(reason)) => Some(Durability::Lost(loss_without_log(reason))),
             (None, None) => None,
         }
     }
@@ -235,29 +235,30 @@ impl Durable {
         self.open.as_ref()?.stored.as_ref()
     }
 
-    /// Tells the disk that the log was lost and started again: nothing that was written before may come back. If the disk
-    /// cannot record that, it is tried again after a while.
+    /// Records on the disk that the log was lost and created again, so that no earlier page is found after a restart. If that
+    /// fails, it is tried again after a pause.
     pub fn follow_generation(&self) {
         let Some(open) = &self.open else { return };
         let Some(stored) = &open.stored else { return };
         let now = open.past.log.generation().bytes();
-        let mut told = stored
-            .announced
+        let mut recorded = stored
+            .recorded_generation
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if told.generation == Some(now) || Instant::now() < told.again {
+        if recorded.generation == Some(now) || Instant::now() < recorded.retry_at {
             return;
         }
         match stored.disk.disk.begin_generation(now) {
-            Ok(()) => told.generation = Some(now),
+            Ok(()) => recorded.generation = Some(now),
             Err(error) => {
-                told.again = Instant::now() + RETRY;
+                recorded.retry_at = Instant::now() + RETRY;
                 tracing::warn!(%error, "the disk cache cannot follow the purge log");
             }
         }
     }
 
-    /// Writes what is pending, for `patience` at most, and the snapshot that saves the next start from counting. Blocks.
+    /// Writes pending pages, at most for `patience`, and the snapshot, so that the next start does not have to count the files.
+    /// Blocks.
     pub fn close(&self, patience: Duration) {
         let Some(stored) = self.stored() else { return };
         stored.disk.close_queue();
@@ -286,32 +287,32 @@ impl StoredPages {
         memory: Arc<Memory>,
         clock: Clock,
     ) -> Result<Self, StorageOpenError> {
-        let told = DiskGeneration {
+        let recorded = DiskGeneration {
             generation: disk.is_keyed().then_some(generation),
-            again: Instant::now(),
+            retry_at: Instant::now(),
         };
-        let shelf = Arc::new(DiskCache::new(disk, memory, clock));
-        let writing = Arc::clone(&shelf);
+        let disk_cache = Arc::new(DiskCache::new(disk, memory, clock));
+        let writing = Arc::clone(&disk_cache);
         let writer = std::thread::Builder::new()
             .name("disk-writer".to_owned())
             .spawn(move || writing.write())
             .map_err(StorageOpenError::Thread)?;
         Ok(Self {
-            disk: shelf,
+            disk: disk_cache,
             writer: Mutex::new(Some(writer)),
-            announced: Mutex::new(told),
+            recorded_generation: Mutex::new(recorded),
         })
     }
 }
 
-/// The log, or why there is none in this run.
+/// Opens the log, or returns why there is none in this run.
 fn open_log(
     path: &Path,
     clock: Clock,
 ) -> Result<Result<log::OpenedLog, Arc<str>>, StorageOpenError> {
     match PurgeLog::open(&path.join(PURGES), clock.wall()) {
         Ok(opened) => {
-            tell_found(&opened.found, path);
+            log_found(&opened.found, path);
             if let Durability::Lost(loss) = opened.log.durability() {
                 tracing::error!(
                     path = %path.display(),
@@ -323,7 +324,7 @@ fn open_log(
         }
         Err(log::OpenError::Locked) => Err(StorageOpenError::Locked),
         Err(error) => {
-            tell_unusable(path, &error);
+            log_unusable(path, &error);
             Ok(Err(error.to_string().into()))
         }
     }
@@ -343,13 +344,13 @@ fn open_disk(
         Ok(disk) => Ok(Ok(disk)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(StorageOpenError::Locked),
         Err(error) => {
-            tell_unusable(path, &error);
+            log_unusable(path, &error);
             Ok(Err(error.to_string().into()))
         }
     }
 }
 
-fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
+fn log_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
     tracing::error!(
         path = %path.display(),
         error,
@@ -357,7 +358,7 @@ fn tell_unusable(path: &Path, error: &(dyn std::error::Error + 'static)) {
     );
 }
 
-fn tell_found(found: &LogContents, path: &Path) {
+fn log_found(found: &LogContents, path: &Path) {
     let path = path.display();
     match found {
         LogContents::Nothing => tracing::info!(%path, "the disk cache starts empty"),
@@ -371,14 +372,14 @@ fn tell_found(found: &LogContents, path: &Path) {
     }
 }
 
-/// Where the log is, below the folder.
+/// The subfolder of the log.
 const PURGES: &str = "purges";
 
-/// Where the pages are.
+/// The subfolder of the pages.
 const PAGES: &str = "pages";
 
-/// Between two attempts to record a generation: the same as for a lost log.
+/// The pause between two attempts to record a generation: the same as for a lost log.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Between two looks at the writer while the server ends.
+/// The interval of checking the writer thread at the end.
 const STEP: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! The purges of one site: in effect at once, and on the disk before they are acknowledged.
+//! The purges of one site: in effect immediately, and on the disk before they are acknowledged.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +12,13 @@ use galley_policy::purge::Purge;
 use tokio::sync::Notify;
 
 use super::forward::ForwardInboxes;
-use super::receipt::{PendingReceipt, Receipt, forgetful};
+use super::receipt::{PendingReceipt, Receipt, loss_without_log};
 use super::recent_purges::{CountablePurge, PurgeSource, PurgedPages, RecentPurge, RecentPurges};
 use super::relay::{PurgeRelay, RelayGuard};
 use crate::clock::Clock;
 
-/// Publishes a site's purges and proves its entries. Its table is read only here, so that no purge goes past the log.
+/// Publishes a site's purges and compares its entries with them. The table is private to this type, so that no purge bypasses
+/// the log.
 ///
 /// ```
 /// # use galley_policy::purge::{Purge, Scope, Strength};
@@ -29,7 +30,7 @@ use crate::clock::Clock;
 /// }
 /// ```
 ///
-/// Its table cannot be used to publish, whether it is that of a log or not:
+/// The table cannot be used to publish, with or without a log:
 ///
 /// ```compile_fail
 /// # use galley_policy::purge::{Purge, Scope, Strength};
@@ -51,31 +52,31 @@ use crate::clock::Clock;
 /// }
 /// ```
 pub struct SitePurges {
-    /// The site in the log.
+    /// The name of the site in the log.
     site: String,
     table: PurgeTarget,
     clock: Clock,
-    /// Where the counter began this run.
+    /// The counter at the start of this run.
     first: u64,
-    /// The other nodes.
+    /// The other nodes of the cluster.
     cluster: Option<ClusterPublisher>,
     recent: RecentPurges,
-    /// The process that takes over, or that this one takes over from.
+    /// The other process of this node during an upgrade.
     relay: PurgeRelay,
-    /// Caches of other machines.
+    /// Caches on other machines.
     forward: ForwardInboxes,
-    /// Where its purges are in the stream of the cluster.
+    /// The positions of the purges in the cluster's stream.
     points: Mutex<PurgePoints>,
 }
 
 enum PurgeTarget {
-    /// Without a log; the reason, if there should be one.
+    /// A table without a log; with the reason, if a log is configured.
     Unlogged(Unlogged, Option<Arc<str>>),
     Logged(PurgeTable, Arc<OpenedLog>),
 }
 
 impl SitePurges {
-    /// Purges that last as long as the process. `unusable`: the reason, if they should be logged.
+    /// Purges that are lost when the process ends. `unusable`: the reason, if a log is configured.
     pub fn in_memory(site: String, clock: Clock, unusable: Option<Arc<str>>) -> Self {
         Self {
             site,
@@ -90,7 +91,7 @@ impl SitePurges {
         }
     }
 
-    /// Purges of a log; the table has been replayed.
+    /// Purges with a log. The table must have been replayed.
     pub(super) fn logged(
         site: String,
         table: PurgeTable,
@@ -111,27 +112,27 @@ impl SitePurges {
         }
     }
 
-    /// The same, with other nodes that get each purge, and another process that may.
+    /// The same with other nodes, and possibly another process, to which each purge is sent.
     pub(super) fn sent_to(mut self, cluster: Option<ClusterPublisher>, relay: PurgeRelay) -> Self {
         self.cluster = cluster;
         self.relay = relay;
         self
     }
 
-    /// The same, with caches of other machines that get each purge.
+    /// The same with caches on other machines, to which each purge is sent.
     pub(super) fn forwarded_to(mut self, forward: ForwardInboxes) -> Self {
         self.forward = forward;
         self
     }
 
-    /// The same, with someone who counts the pages of each purge when `signal` wakes them.
+    /// The same with a signal for the task that counts the pages of each purge.
     pub(super) fn counted_at(mut self, signal: Arc<Notify>) -> Self {
         self.recent = RecentPurges::waking(signal);
         self
     }
 
-    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. What it touches here is purged when this
-    /// returns. It may be acknowledged when the receipt says so.
+    /// Publishes a purge on this node, and sends it to the other nodes and to other caches. It is in effect on this node when
+    /// this returns. The receipt tells when it may be acknowledged.
     pub fn publish(&self, purge: &Purge, source: PurgeSource) -> Receipt {
         let hard = self.forward.strengthened(&self.site, purge);
         let purge = hard.as_ref().unwrap_or(purge);
@@ -139,9 +140,9 @@ impl SitePurges {
         self.forward.send(&self.site, purge, source, receipt)
     }
 
-    /// The same without other caches.
+    /// Publishes a purge without sending it to other caches.
     pub fn publish_unforwarded(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        let relay = self.relay.hold();
+        let relay = self.relay.guard();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
         let here = self.apply_and_send(purge, source, &relay);
         let cluster = self.cluster.as_ref().zip(begun).map(|(cluster, begun)| {
@@ -154,9 +155,9 @@ impl SitePurges {
         Receipt { cluster, ..here }
     }
 
-    /// Publishes a purge on this node alone.
+    /// Publishes a purge only on this node.
     pub fn apply(&self, purge: &Purge, source: PurgeSource) -> Receipt {
-        self.apply_and_send(purge, source, &self.relay.hold())
+        self.apply_and_send(purge, source, &self.relay.guard())
     }
 
     fn apply_and_send(
@@ -178,19 +179,19 @@ impl SitePurges {
         Receipt { elsewhere, ..here }
     }
 
-    /// Publishes a purge that the other process of this node has published. If that one has left the cluster, the other nodes get it from
-    /// here.
+    /// Publishes a purge that the other process of this node has published. If that process has left the cluster, this one
+    /// sends the purge to the other nodes.
     pub fn publish_relayed(&self, purge: &Purge) -> Receipt {
-        let relay = self.relay.hold();
+        let relay = self.relay.guard();
         let begun = self.cluster.as_ref().map(ClusterPublisher::begin);
         let (here, _) = self.apply_in_process(purge);
         if let (Some(cluster), Some(begun)) = (&self.cluster, begun)
             && !relay.has_left()
         {
-            // The other process says that it holds on this node.
+            // The other process reports that the purge is in effect on this node.
             drop(cluster.publish(&self.site, purge, begun));
         }
-        // The other process may end before it has forwarded it.
+        // The other process may end before it has forwarded the purge.
         let source = PurgeSource::Upgrade;
         drop(
             self.forward
@@ -199,14 +200,14 @@ impl SitePurges {
         here
     }
 
-    /// With its number.
+    /// Publishes a purge in this process. Returns its number, too.
     fn apply_in_process(&self, purge: &Purge) -> (Receipt, u64) {
         let (here, number) = match &self.table {
             PurgeTarget::Unlogged(table, unusable) => {
                 let number = table.publish(purge);
                 let here = match unusable {
                     None => PendingReceipt::Done,
-                    Some(reason) => PendingReceipt::Lost(forgetful(reason)),
+                    Some(reason) => PendingReceipt::Lost(loss_without_log(reason)),
                 };
                 (here, number)
             }
@@ -228,12 +229,12 @@ impl SitePurges {
         self.points().note(points, number);
     }
 
-    /// A point for a page that was generated after all purges up to `born`; `None`: none is known.
+    /// The stream point for a page that was generated after all purges up to `born`; `None`: unknown.
     pub fn of_born(&self, born: u64) -> Option<BornPoint> {
         self.points().of_born(born)
     }
 
-    /// A number up to which a page of `point` contains all purges; `None`: none is known.
+    /// A number such that a page with `point` contains the effect of all purges up to it; `None`: unknown.
     pub fn number_at(&self, point: &StreamPoint) -> Option<u64> {
         self.points().number_at(point)
     }
@@ -247,7 +248,7 @@ impl SitePurges {
         &self.site
     }
 
-    /// How many purges were published since the start.
+    /// The number of purges since the start.
     pub fn given(&self) -> u64 {
         self.current().saturating_sub(self.first)
     }
@@ -262,22 +263,23 @@ impl SitePurges {
         self.recent.newest()
     }
 
-    /// Whether pages of a purge in force are not counted yet: then they are not swept.
+    /// Whether the pages of a purge in effect are not counted yet. If so, purged pages must not be swept.
     pub fn has_uncounted(&self) -> bool {
         self.recent.has_uncounted()
     }
 
-    /// The purges of the last seconds by their numbers, for the task that counts their pages; empty if all are counted.
+    /// The purges of the last seconds in the order of their numbers, for the task that counts their pages; empty if all are
+    /// counted.
     pub fn countable(&self) -> Vec<CountablePurge> {
         self.recent.countable()
     }
 
-    /// Notes how many pages purges took, by their numbers.
+    /// Records the number of pages that purges invalidated, by the purges' numbers.
     pub fn counted(&self, counts: &[(u64, PurgedPages)]) {
         self.recent.counted(counts, self.clock.tick());
     }
 
-    /// The table, to be read.
+    /// The table, for reading.
     pub fn table(&self) -> &PurgeTable {
         match &self.table {
             PurgeTarget::Unlogged(table, _) => table,
@@ -285,27 +287,27 @@ impl SitePurges {
         }
     }
 
-    /// As [`PurgeTable::current`].
+    /// See [`PurgeTable::current`].
     pub fn current(&self) -> u64 {
         self.table().current()
     }
 
-    /// As [`PurgeTable::prove`].
+    /// See [`PurgeTable::prove`].
     pub fn prove(&self, entry: &Entry) -> Validity {
         self.table().prove(entry)
     }
 
-    /// As [`PurgeTable::prove_waiting`].
+    /// See [`PurgeTable::prove_waiting`].
     pub fn prove_waiting(&self, entry: &Entry) -> Validity {
         self.table().prove_waiting(entry)
     }
 
-    /// As [`PurgeTable::newer_than`].
+    /// See [`PurgeTable::newer_than`].
     pub fn newer_than(&self, born: u64, touch: Touch<'_>) -> Touched {
         self.table().newer_than(born, touch)
     }
 
-    /// As [`PurgeTable::newest_touching`].
+    /// See [`PurgeTable::newest_touching`].
     pub fn newest_touching(&self, born: u64, touch: &Touch<'_>) -> Option<Touching> {
         self.table().newest_touching(born, touch)
     }

@@ -1,7 +1,7 @@
-//! Pages that wait to be written to the disk: a bounded queue on which nobody blocks.
+//! A bounded queue of pages to be written to the disk. No caller blocks on it.
 //!
-//! If the queue is full, a page is not written. Its older copy must not come back after a restart either, so the command to
-//! remove that copy is queued in its place, which takes almost no memory.
+//! If the queue is full, a page is not written. Its older copy must not be found after a restart either, so a job that removes
+//! that copy is queued instead, which uses almost no memory.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use galley_cache::disk::SiteName;
 use galley_cache::entry::Entry;
 use galley_cache::key::Key;
 
-/// One thing to do.
+/// A job of the writer.
 pub(super) enum WriteJob {
-    /// Write this entry.
+    /// Writes an entry.
     Put(SiteName, Arc<Entry>),
-    /// Remove the entry of a key unless it was born after `born`.
-    Forget { site: SiteName, key: Key, born: u64 },
+    /// Removes the entry of a key unless its `born` is greater than `born`.
+    RemoveOlder { site: SiteName, key: Key, born: u64 },
 }
 
 /// See the module.
@@ -33,25 +33,25 @@ struct WriteQueueState {
 }
 
 impl WriteQueue {
-    /// Queues a page, or its removal if there is no room; false: then. Never waits.
+    /// Queues a page. If the queue is full, queues the removal of its older copy and returns false. Never waits.
     pub(super) fn put(&self, site: SiteName, entry: &Arc<Entry>) -> bool {
         let mut state = self.lock();
-        let has_room = state.puts < MOST_PUTS;
+        let has_room = state.puts < MAX_PUTS;
         if has_room {
             state.puts += 1;
             self.push(state, WriteJob::Put(site, Arc::clone(entry)));
         } else {
             let (key, born) = (entry.key.clone(), entry.born);
-            self.push(state, WriteJob::Forget { site, key, born });
+            self.push(state, WriteJob::RemoveOlder { site, key, born });
         }
         has_room
     }
 
     pub(super) fn forget(&self, site: SiteName, key: Key, born: u64) {
-        self.push(self.lock(), WriteJob::Forget { site, key, born });
+        self.push(self.lock(), WriteJob::RemoveOlder { site, key, born });
     }
 
-    /// The next job; `None` when it is closed and empty. Blocks.
+    /// The next job; `None` if the queue is closed and empty. Blocks.
     pub(super) fn next(&self) -> Option<WriteJob> {
         let mut state = self.lock();
         loop {
@@ -71,19 +71,19 @@ impl WriteQueue {
         }
     }
 
-    /// Accepts nothing more; the contents are still written.
+    /// Rejects further jobs. Queued jobs are still done.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.filled.notify_all();
     }
 
-    /// Jobs waiting.
+    /// The number of queued jobs.
     pub(super) fn len(&self) -> usize {
         self.lock().jobs.len()
     }
 
     fn push(&self, mut state: MutexGuard<'_, WriteQueueState>, job: WriteJob) {
-        if state.is_closed || state.jobs.len() >= MOST_JOBS {
+        if state.is_closed || state.jobs.len() >= MAX_JOBS {
             return;
         }
         state.jobs.push_back(job);
@@ -96,11 +96,11 @@ impl WriteQueue {
     }
 }
 
-/// Pages that may wait; their memory is theirs, and reserved, until they are written.
-const MOST_PUTS: usize = 256;
+/// The maximum number of queued pages. Their memory stays reserved until they are written.
+const MAX_PUTS: usize = 256;
 
-/// Orders to remove that may wait behind a disk that hangs.
-const MOST_JOBS: usize = 100_000;
+/// The maximum number of queued jobs, most of them removals, while the disk does not respond.
+const MAX_JOBS: usize = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -112,7 +112,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_page_that_does_not_fit_the_queue_still_removes_its_older_copy() {
+    fn a_page_rejected_by_the_queue_still_removes_its_older_copy() {
         let folder = tempfile::tempdir().unwrap();
         let now = DiskClock {
             tick: Tick(0),
@@ -128,17 +128,17 @@ mod tests {
         let disk = Disk::open(folder.path(), limits, [0; 16], now).unwrap();
         let site = disk.site("s", 0);
         let queue = WriteQueue::default();
-        for number in 0..=MOST_PUTS {
-            assert_eq!(queue.put(site, &entry(number)), number < MOST_PUTS);
+        for number in 0..=MAX_PUTS {
+            assert_eq!(queue.put(site, &entry(number)), number < MAX_PUTS);
         }
         queue.close();
         queue.forget(site, Key::new(b"late"), 1);
-        assert_eq!(queue.len(), MOST_PUTS + 1);
-        for _ in 0..MOST_PUTS {
+        assert_eq!(queue.len(), MAX_PUTS + 1);
+        for _ in 0..MAX_PUTS {
             assert!(matches!(queue.next(), Some(WriteJob::Put(..))));
         }
         match queue.next() {
-            Some(WriteJob::Forget { key, born, .. }) => {
+            Some(WriteJob::RemoveOlder { key, born, .. }) => {
                 assert_eq!((key.bytes(), born), (&b"256"[..], 256));
             }
             _ => panic!("the last one is to be removed"),

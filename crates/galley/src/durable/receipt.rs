@@ -1,4 +1,4 @@
-//! The acknowledgement of a purge: what it waits for, and how far the purge got.
+//! The acknowledgment of a purge: the events that it waits for, and the reach of the purge.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use galley_cache::log::{Durability, DurableTicket, Loss, Restart};
 use galley_cluster::{PendingReach, PurgeReach};
 use tokio::sync::oneshot;
 
-/// The acknowledgement of a purge, and of all that were published before it.
+/// The acknowledgment of a purge, and of all earlier ones.
 #[must_use = "a purge may be acknowledged only when its receipt permits it"]
 #[derive(Debug, Default)]
 pub struct Receipt {
     pub(super) here: PendingReceipt,
-    /// In the other process of this node.
+    /// The other process of this node.
     pub(super) elsewhere: Option<oneshot::Receiver<()>>,
     pub(super) cluster: Option<PendingReach>,
     /// From the forwarder, which waits for the rest.
     pub(super) forwarded: Option<oneshot::Receiver<PurgeReceipt>>,
-    /// Whether a cache behind this one is purged later than this says.
+    /// Whether a cache behind this one is purged later than the receipt reports.
     pub(super) is_unforwarded: bool,
 }
 
 #[derive(Debug, Default)]
 pub(super) enum PendingReceipt {
-    /// There is nothing to wait for.
+    /// No wait is necessary.
     #[default]
     Done,
     Waits(DurableTicket),
-    /// It cannot be kept.
+    /// The purge cannot be stored on the disk.
     Lost(Loss),
 }
 
 impl Receipt {
-    /// The same, where a cache behind this one is purged later.
+    /// The same for a purge that is not forwarded to a cache behind this one yet.
     pub(super) fn not_forwarded(self) -> Self {
         Self {
             is_unforwarded: true,
@@ -39,7 +39,7 @@ impl Receipt {
         }
     }
 
-    /// One that the forwarder of the purge gives.
+    /// A receipt that the forwarder of the purge supplies.
     pub(super) fn of_forwarder(forwarded: oneshot::Receiver<PurgeReceipt>) -> Self {
         Self {
             forwarded: Some(forwarded),
@@ -47,7 +47,7 @@ impl Receipt {
         }
     }
 
-    /// Waits for the disk and the other nodes; returns at once if there are none.
+    /// Waits for the disk and the other nodes. Returns immediately if there are none.
     pub async fn acknowledged(self) -> PurgeReceipt {
         if let Some(forwarded) = self.forwarded {
             let receipt = forwarded.await;
@@ -56,7 +56,7 @@ impl Receipt {
         }
         let receipt = self.here.acknowledged().await;
         if let Some(elsewhere) = self.elsewhere {
-            // One that has ended sends no page any more.
+            // If the process has ended, it does not send pages any more.
             let _ = elsewhere.await;
         }
         if self.is_unforwarded {
@@ -82,19 +82,19 @@ impl PendingReceipt {
     }
 }
 
-/// What the client learns about a purge that is in effect.
+/// The result of a purge that is in effect, for the client.
 #[derive(Clone, Debug, Default)]
 pub struct PurgeReceipt {
-    /// Why it is not on the disk, for the log.
+    /// Why the purge is not on the disk, for the log.
     pub reason: Option<Arc<str>>,
-    /// The same for its sender: what a restart will do.
+    /// The effect of a restart, for the client, if the purge is not on the disk.
     pub warning: Option<&'static str>,
-    /// How far it got in the cluster and in caches behind this one; `None`: there are none.
+    /// The reach in the cluster and in caches behind this one; `None`: there are none.
     pub reach: Option<PurgeReach>,
 }
 
 impl PurgeReceipt {
-    /// The same, but other caches do not know of the purge yet.
+    /// The same for a purge that other caches do not know yet.
     fn only_here(self, why: &str) -> Self {
         Self {
             reach: Some(PurgeReach::Local(why.into())),
@@ -107,7 +107,7 @@ impl PurgeReceipt {
         !matches!(self.reach, Some(PurgeReach::Local(_)))
     }
 
-    /// `cluster` or `local`, in a cluster.
+    /// `cluster` or `local`; `None` outside of a cluster.
     pub fn reach_word(&self) -> Option<&'static str> {
         self.reach.as_ref().map(|reach| match reach {
             PurgeReach::Cluster => "cluster",
@@ -115,7 +115,7 @@ impl PurgeReceipt {
         })
     }
 
-    /// Warns the operator if necessary.
+    /// Logs a warning for the operator if necessary.
     pub fn log(&self, site: &str) {
         if let (Some(warning), Some(reason)) = (self.warning, &self.reason) {
             tracing::warn!(site, %reason, "a purge was {warning}");
@@ -146,8 +146,8 @@ impl From<Durability> for PurgeReceipt {
     }
 }
 
-/// The warning for purges without a log while the pages of earlier runs may be there.
-pub(super) fn forgetful(reason: &Arc<str>) -> Loss {
+/// The loss of purges without a log, when pages of earlier runs may exist.
+pub(super) fn loss_without_log(reason: &Arc<str>) -> Loss {
     Loss {
         reason: Arc::clone(reason),
         restart: Restart::MayForget,

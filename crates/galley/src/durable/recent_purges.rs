@@ -1,7 +1,7 @@
-//! The latest purges of a site, for the history: what was purged and by whom. Bounded; ends with the process.
+//! The latest purges of a site, for the history: their scopes and publishers. Bounded; lost when the process ends.
 //!
-//! How many pages a purge took is counted a moment later by a walk over all entries (`app::purge_counts`). Until then purged
-//! entries are not swept, so [`RecentPurges::has_uncounted`] is true from before a purge is in force.
+//! The number of pages that a purge invalidated is counted shortly afterwards, by iterating over all entries (`app::purge_counts`).
+//! Until then purged entries are not swept, so [`RecentPurges::has_uncounted`] is true from before a purge is in effect.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,26 +15,26 @@ use tokio::sync::Notify;
 /// The publisher of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeSource {
-    /// `galley purge`, the dashboard or a program, over the admin interface.
+    /// `galley purge`, the dashboard or a program, through the admin interface.
     Admin,
     /// A request of a client that may purge (`PURGE` and its dialects).
     Request,
-    /// A response of the upstream: the plugin, or a method that changes something.
+    /// A response of the upstream: from the plugin, or to a request with an unsafe method.
     Upstream,
-    /// Galley itself: a page named a stylesheet or script that is gone.
+    /// Galley: a page referred to a stylesheet or script that no longer exists.
     Repair,
     /// The purge folder was emptied.
     Folder,
-    /// Another node of the cluster, or a gap in its purges.
+    /// Another node of the cluster, or a gap in the stream of purges.
     Cluster,
-    /// A process that was to take over and has ended: purges that it did not acknowledge are published again.
+    /// A new process that ended during an upgrade: the purges that it did not acknowledge are published again.
     Upgrade,
-    /// Once more, after a cache behind this one was purged.
+    /// Published again after a cache behind this one was purged.
     Forward,
 }
 
 impl PurgeSource {
-    /// One stable word.
+    /// The name in output, which never changes.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -49,40 +49,40 @@ impl PurgeSource {
     }
 }
 
-/// A purge that was published.
+/// A purge in the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecentPurge {
-    /// Its number in the purge table.
+    /// The number in the purge table.
     pub number: u64,
-    /// What it touches, as the log shows it, cut where it is long.
+    /// The scope as in the log, truncated if it is long.
     pub scope: String,
     /// Hard or soft.
     pub strength: Strength,
-    /// Its publisher.
+    /// The publisher.
     pub source: PurgeSource,
-    /// When.
+    /// The time of publication.
     pub at: Tick,
-    /// How many stored pages it took; `None`: not counted.
+    /// The number of stored pages that it invalidated; `None`: not counted.
     pub pages: Option<PurgedPages>,
 }
 
-/// How many stored pages a purge took.
+/// The number of stored pages that a purge invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PurgedPages {
-    /// Pages that were stored in memory, and that no earlier purge had taken.
+    /// Pages in memory that no earlier purge had invalidated.
     pub pages: u64,
-    /// Whether there were no others.
+    /// Whether the count is exact. If not, it is a minimum.
     pub is_complete: bool,
 }
 
 /// A purge whose pages are to be counted.
 #[derive(Clone, Debug)]
 pub struct CountablePurge {
-    /// Its number in the purge table.
+    /// The number in the purge table.
     pub number: u64,
-    /// What it purges.
+    /// The purge.
     pub purge: Purge,
-    /// Whether its pages are counted: then it only shows which pages a later one did not take.
+    /// Whether its pages are counted. If so, it is only needed to exclude its pages from the counts of later purges.
     pub is_counted: bool,
     at: Tick,
 }
@@ -90,21 +90,21 @@ pub struct CountablePurge {
 /// The latest purges, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RecentPurges {
-    listed: Mutex<Listed>,
-    /// Purges that are in force, or will be at once, and not counted.
+    history: Mutex<PurgeHistory>,
+    /// The number of purges that are in effect, or will be soon, and whose pages are not counted.
     uncounted: AtomicUsize,
-    /// Wakes the task that counts.
+    /// Wakes the counting task.
     signal: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct PurgeHistory {
     purges: VecDeque<RecentPurge>,
     countable: VecDeque<CountablePurge>,
 }
 
 impl RecentPurges {
-    /// Those whose publication wakes `signal`.
+    /// Purges whose publication wakes `signal`.
     pub(super) fn waking(signal: Arc<Notify>) -> Self {
         Self {
             signal,
@@ -112,7 +112,7 @@ impl RecentPurges {
         }
     }
 
-    /// Before a purge is in force. [`Self::note`] comes after.
+    /// Called before a purge is in effect. [`Self::note`] must follow.
     pub(super) fn expect(&self) {
         self.uncounted.fetch_add(1, Ordering::SeqCst);
     }
@@ -121,7 +121,7 @@ impl RecentPurges {
         let scope = purge.scope.to_string();
         let noted = RecentPurge {
             number,
-            scope: scope.chars().take(MOST_SCOPE).collect(),
+            scope: scope.chars().take(MAX_SCOPE).collect(),
             strength: purge.strength,
             source,
             at,
@@ -134,45 +134,45 @@ impl RecentPurges {
             at,
         };
         {
-            let mut listed = self.lock();
-            if listed.purges.len() >= MOST_PURGES {
-                listed.purges.pop_front();
+            let mut history = self.lock();
+            if history.purges.len() >= MAX_PURGES {
+                history.purges.pop_front();
             }
-            listed.purges.push_back(noted);
-            if listed.countable.len() >= MOST_COUNTABLE {
-                let dropped = listed.countable.pop_front();
+            history.purges.push_back(noted);
+            if history.countable.len() >= MAX_COUNTABLE {
+                let dropped = history.countable.pop_front();
                 self.forget(dropped.is_some_and(|one| !one.is_counted).into());
             }
-            listed.countable.push_back(countable);
+            history.countable.push_back(countable);
         }
         self.signal.notify_one();
     }
 
-    /// The newest first.
+    /// The purges, the newest first.
     pub(super) fn newest(&self) -> Vec<RecentPurge> {
         self.lock().purges.iter().rev().cloned().collect()
     }
 
-    /// Whether a purge is in force whose pages are not counted.
+    /// Whether the pages of a purge in effect are not counted yet.
     pub(super) fn has_uncounted(&self) -> bool {
         self.uncounted.load(Ordering::SeqCst) > 0
     }
 
-    /// The purges of the last seconds by their numbers; empty if all are counted.
+    /// The purges of the last seconds in the order of their numbers; empty if all are counted.
     pub(super) fn countable(&self) -> Vec<CountablePurge> {
-        let listed = self.lock();
-        if listed.countable.iter().all(|one| one.is_counted) {
+        let history = self.lock();
+        if history.countable.iter().all(|one| one.is_counted) {
             return Vec::new();
         }
-        let mut all: Vec<CountablePurge> = listed.countable.iter().cloned().collect();
+        let mut all: Vec<CountablePurge> = history.countable.iter().cloned().collect();
         all.sort_by_key(|one| one.number);
         all
     }
 
-    /// Notes what was counted, by number.
+    /// Records counts by the purges' numbers.
     pub(super) fn counted(&self, counts: &[(u64, PurgedPages)], now: Tick) {
-        let mut listed = self.lock();
-        let Listed { purges, countable } = &mut *listed;
+        let mut history = self.lock();
+        let PurgeHistory { purges, countable } = &mut *history;
         let mut new = 0;
         for (number, pages) in counts {
             if let Some(purge) = purges.iter_mut().find(|one| one.number == *number) {
@@ -184,7 +184,7 @@ impl RecentPurges {
                 new += 1;
             }
         }
-        countable.retain(|one| !one.is_counted || now.since(one.at) < KEPT);
+        countable.retain(|one| !one.is_counted || now.since(one.at) < COUNTED_LIFETIME);
         self.forget(new);
     }
 
@@ -192,22 +192,22 @@ impl RecentPurges {
         self.uncounted.fetch_sub(count, Ordering::SeqCst);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Listed> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PurgeHistory> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Purges of one site: an afternoon of editing.
-const MOST_PURGES: usize = 200;
+/// The maximum number of purges of one site: an afternoon of editing.
+const MAX_PURGES: usize = 200;
 
-/// Purges that one count compares each entry with. Of more at once the oldest are not counted.
-const MOST_COUNTABLE: usize = 64;
+/// The maximum number of purges with which one count compares each entry. If there are more, the oldest are not counted.
+const MAX_COUNTABLE: usize = 64;
 
 /// How long entries of a counted purge may still be in memory: they are swept within seconds.
-const KEPT: Duration = Duration::from_secs(30);
+const COUNTED_LIFETIME: Duration = Duration::from_secs(30);
 
-/// A pattern may be long.
-const MOST_SCOPE: usize = 300;
+/// The maximum length of a scope, because a pattern may be long.
+const MAX_SCOPE: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -226,31 +226,31 @@ mod tests {
     #[test]
     fn the_newest_stay_within_bounds() {
         let purges = RecentPurges::default();
-        for number in 0..MOST_PURGES as u64 + 5 {
+        for number in 0..MAX_PURGES as u64 + 5 {
             note(&purges, number);
         }
         let newest = purges.newest();
-        assert_eq!(newest.len(), MOST_PURGES);
-        assert_eq!(newest[0].at, Tick(MOST_PURGES as u64 + 4));
-        assert_eq!(newest[0].scope.chars().count(), MOST_SCOPE);
+        assert_eq!(newest.len(), MAX_PURGES);
+        assert_eq!(newest[0].at, Tick(MAX_PURGES as u64 + 4));
+        assert_eq!(newest[0].scope.chars().count(), MAX_SCOPE);
         let countable = purges.countable();
-        assert_eq!(countable.len(), MOST_COUNTABLE);
+        assert_eq!(countable.len(), MAX_COUNTABLE);
         let counts: Vec<_> = countable.iter().map(|one| (one.number, ONE)).collect();
         purges.counted(&counts, Tick(0));
         assert!(!purges.has_uncounted() && purges.countable().is_empty());
-        // What was too much at once has no number.
-        assert_eq!(purges.newest()[MOST_COUNTABLE].pages, None);
+        // Purges above the maximum have no count.
+        assert_eq!(purges.newest()[MAX_COUNTABLE].pages, None);
         assert_eq!(purges.newest()[0].pages, Some(ONE));
     }
 
     #[test]
-    fn a_purge_is_uncounted_before_it_is_in_force() {
+    fn a_purge_counts_as_uncounted_before_it_is_in_effect() {
         let purges = RecentPurges::default();
         assert!(!purges.has_uncounted());
         purges.expect();
         assert!(purges.has_uncounted() && purges.countable().is_empty());
         note(&purges, 2);
-        // Another thread's, which is noted later.
+        // A purge of another thread, which is noted later.
         let purge = Purge {
             scope: Scope::Site,
             strength: Strength::Hard,
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(numbers, [1, 2]);
         purges.counted(&[(1, ONE)], Tick(0));
         assert!(purges.has_uncounted());
-        // Twice is once.
+        // Counting a purge twice has no effect.
         purges.counted(&[(1, ONE), (2, ONE)], Tick(0));
         assert!(!purges.has_uncounted());
     }

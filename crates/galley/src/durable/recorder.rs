@@ -1,7 +1,7 @@
-//! Writes a body to the disk while readers receive it, because the memory has no room for it.
+//! Writes a body to the disk while readers receive it, if memory cannot keep it.
 //!
-//! While the fill keeps all bytes, the recorder only holds the same buffers. When the fill stops keeping them, the recorder
-//! starts a file with the bytes it holds and continues on a helper thread. A disk that is too slow ends the recording, not
+//! While the fill keeps all bytes, the recorder only references the same buffers. When the fill stops keeping them, the recorder
+//! starts a file with those bytes and continues on a helper thread. A disk that is too slow ends the recording, not
 //! the response.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Recorder {
 enum RecorderState {
     /// Nothing is recorded.
     Off,
-    /// All bytes so far, in case that the fill does not keep them.
+    /// All bytes so far, in case the fill stops keeping them.
     Holding(Box<RecordedHead>, Vec<Bytes>),
     Writing(
         mpsc::Sender<RecorderStep>,
@@ -32,7 +32,7 @@ enum RecorderState {
     ),
 }
 
-/// What the file begins with.
+/// The beginning of the file.
 struct RecordedHead {
     disk: SiteDiskCache,
     entry: Entry,
@@ -41,22 +41,22 @@ struct RecordedHead {
 
 enum RecorderStep {
     Bytes(Bytes),
-    /// The body was whole.
+    /// The body is complete.
     End,
 }
 
 impl Recorder {
-    /// Records nothing.
+    /// A recorder that records nothing.
     pub fn off() -> Self {
         Self {
             state: RecorderState::Off,
         }
     }
 
-    /// Ready to record the body of `entry`, which has none yet; `length` if it is known.
-    pub fn ready(shelved: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
+    /// A recorder for the body of `entry`, which has none yet. `length`: that of the body, if known.
+    pub fn ready(disk: SiteDiskCache, entry: Entry, length: Option<u64>) -> Self {
         let head = RecordedHead {
-            disk: shelved,
+            disk,
             entry,
             length,
         };
@@ -65,7 +65,7 @@ impl Recorder {
         }
     }
 
-    /// Whether it wants bytes.
+    /// Whether the recorder needs the bytes.
     pub fn is_on(&self) -> bool {
         !matches!(self.state, RecorderState::Off)
     }
@@ -75,7 +75,7 @@ impl Recorder {
         matches!(self.state, RecorderState::Writing(..))
     }
 
-    /// Takes the next bytes; `is_kept`: whether the fill keeps all of them. Waits for the disk for a moment at most.
+    /// Records the next bytes. `is_kept`: whether the fill keeps all of them. Waits for the disk only briefly.
     pub async fn push(&mut self, chunk: Bytes, is_kept: bool) {
         match &mut self.state {
             RecorderState::Off => {}
@@ -89,7 +89,7 @@ impl Recorder {
         }
     }
 
-    /// The body is whole. Gives whether it is on the disk now; what the fill has kept is not recorded.
+    /// Ends a complete body. Returns whether it is on the disk. A body that the fill has kept is not recorded.
     pub async fn finish(mut self) -> bool {
         if matches!(self.state, RecorderState::Writing(..)) {
             self.send(RecorderStep::End).await;
@@ -109,15 +109,15 @@ impl Recorder {
         else {
             return;
         };
-        let shelf = Arc::clone(&head.disk.disk);
-        let Ok(recorder) = Arc::clone(&shelf.recorders).try_acquire_owned() else {
-            return shelf.count_written(false);
+        let cache = Arc::clone(&head.disk.disk);
+        let Ok(recorder) = Arc::clone(&cache.recorders).try_acquire_owned() else {
+            return cache.count_written(false);
         };
         let (steps, taken) = mpsc::channel(STEPS_AHEAD);
         let writing = spawn_blocking(move || {
             let _recorder = recorder;
-            let outcome = write(&shelf, &head, taken);
-            shelf.count_written(outcome.is_ok());
+            let outcome = write(&cache, &head, taken);
+            cache.count_written(outcome.is_ok());
             outcome
         });
         self.state = RecorderState::Writing(steps, writing);
@@ -126,39 +126,39 @@ impl Recorder {
         }
     }
 
-    /// Gives up on a disk that is too slow: the unfinished file will not be found.
+    /// Sends a step to the helper thread. Gives up if the disk is too slow: the incomplete file is never found.
     async fn send(&mut self, step: RecorderStep) {
         let RecorderState::Writing(steps, _) = &self.state else {
             return;
         };
-        if !matches!(timeout(PATIENCE, steps.send(step)).await, Ok(Ok(()))) {
+        if !matches!(timeout(SEND_TIMEOUT, steps.send(step)).await, Ok(Ok(()))) {
             self.state = RecorderState::Off;
         }
     }
 }
 
-/// Writes what comes, and puts the file in its place if the end comes too.
+/// Writes the steps, and installs the file if the body is complete.
 fn write(
-    shelf: &DiskCache,
+    cache: &DiskCache,
     head: &RecordedHead,
     mut steps: mpsc::Receiver<RecorderStep>,
 ) -> Result<(), NotStored> {
     let site = head.disk.site;
-    let mut begun = shelf
+    let mut opened = cache
         .disk
-        .begin(site, &head.entry, head.length, shelf.now());
+        .begin(site, &head.entry, head.length, cache.now());
     while let Some(step) = steps.blocking_recv() {
-        match (step, &mut begun) {
-            // After an error nothing is written any more; `commit` gives it.
+        match (step, &mut opened) {
+            // After an error nothing more is written; `commit` returns the error.
             (RecorderStep::Bytes(bytes), Ok(writer)) => drop(writer.write(&bytes)),
             (RecorderStep::Bytes(_), Err(_)) => {}
             (RecorderStep::End, _) => {
-                return match begun {
+                return match opened {
                     Ok(writer) => writer.commit(),
                     Err(why) => {
-                        // The new response is newer than the file there, and is not there itself.
+                        // The new response is newer than the existing file, but is not stored.
                         let (key, born) = (head.entry.key.bytes(), head.entry.born);
-                        shelf.disk.remove_older(site, key, born);
+                        cache.disk.remove_older(site, key, born);
                         Err(why)
                     }
                 };
@@ -168,8 +168,8 @@ fn write(
     Err(NotStored::Incomplete)
 }
 
-/// Chunks that may wait for the helper thread.
+/// The maximum number of chunks that wait for the helper thread.
 const STEPS_AHEAD: usize = 16;
 
-/// How long readers may wait for the disk in all this; beyond it the disk is unusable.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// The maximum wait of readers for the disk. A slower disk is not usable.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);

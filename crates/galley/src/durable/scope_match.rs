@@ -1,10 +1,10 @@
-//! Which stored pages a purge touches, for counting them. What is served is decided by the purge table alone.
+//! Determines which stored pages a purge touches, for counting them. Only the purge table decides which pages may be sent.
 
 use galley_cache::entry::Scopes;
 use galley_policy::key::{host_id, tag_id};
 use galley_policy::purge::Scope;
 
-/// The scope of a purge, made ready to be compared with many entries of its site.
+/// The scope of a purge, prepared for comparison with many entries of its site.
 pub enum ScopeMatch<'a> {
     /// A tag.
     Tag(u64),
@@ -12,17 +12,17 @@ pub enum ScopeMatch<'a> {
     Host(u64),
     /// A URL.
     Url {
-        /// `None`: whichever.
+        /// The host; `None`: any.
         host: Option<u64>,
-        /// As an entry has it.
+        /// The path and query, as in entries.
         path_query: Vec<u8>,
     },
-    /// What is compared as it is.
+    /// A scope that needs no preparation.
     Other(&'a Scope),
 }
 
 impl<'a> ScopeMatch<'a> {
-    /// Of a scope.
+    /// Prepares a scope.
     pub fn new(scope: &'a Scope) -> Self {
         match scope {
             Scope::Tag(tag) => Self::Tag(tag_id(tag)),
@@ -42,10 +42,10 @@ impl<'a> ScopeMatch<'a> {
         }
     }
 
-    /// Whether the scope contains a page of its site.
+    /// Whether the scope contains a page of the site.
     pub fn is_match(&self, scopes: &Scopes) -> bool {
         match self {
-            // A page whose tags are too many carries `*` alone, and every tag means it.
+            // A page with too many tags has only the tag `*`, which every tag matches.
             Self::Tag(tag) => scopes.tags.iter().any(|t| t == tag || *t == tag_id("*")),
             Self::Host(host) => scopes.host == *host,
             Self::Url { host, path_query } => {
@@ -58,7 +58,7 @@ impl<'a> ScopeMatch<'a> {
     }
 }
 
-/// Whether a path with a query is at a prefix or below it, by whole segments.
+/// Whether a path with a query is equal to a prefix or below it, by whole segments.
 fn is_below(path_query: &[u8], prefix: &[u8]) -> bool {
     let end = prefix
         .iter()

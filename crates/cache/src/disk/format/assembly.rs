@@ -1,8 +1,8 @@
-//! What a page with includes was put together from, in its file. Its body has the bytes of all parts.
+//! The format of a page's includes in its file. The page's body contains the bytes of all parts.
 //!
 //! ```text
 //! lifetime without its includes 8 | depth 1 | 1: a part is missing because of the depth, else 0
-//! an include: start 4 | end 4 | 1: the page does without it, else 0 | 1: a second address, else 0 | lengths of the addresses: 4 each | addresses
+//! an include: start 4 | end 4 | 1: optional, else 0 | 1: a second address, else 0 | lengths of the addresses: 4 each | addresses
 //! a part: born 8 | ids of host and URL: 8 each | bytes of path and query, number of tag ids: 4 each | path and query | tag ids, 8 each
 //! ```
 
@@ -15,7 +15,7 @@ use super::super::layout::{Bad, Cursor, milliseconds};
 use crate::includes::{Assembly, IncludedPart, Inclusions, PageInclude};
 use crate::scopes::Scopes;
 
-/// How many includes and parts a file has; zeros for a page without includes.
+/// The numbers of includes and parts in a file; zeros for a page without includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AssemblyCounts {
     pub(super) includes: u16,
@@ -23,7 +23,7 @@ pub(super) struct AssemblyCounts {
 }
 
 impl AssemblyCounts {
-    /// `None`: more than fits.
+    /// `None`: too many for the format.
     pub(super) fn of(assembly: Option<&Assembly>) -> Option<Self> {
         let counts = |assembly: &Assembly| {
             Some(Self {
@@ -39,7 +39,7 @@ impl AssemblyCounts {
     }
 }
 
-/// `born`: the page's own. A part was valid then, even if it is older, so it is written as born with the page.
+/// `born` is that of the page. A part was valid at that time, even if it is older, so its number is at least the page's.
 pub(super) fn write(assembly: &Assembly, born: u64, out: &mut Vec<u8>) -> Option<()> {
     let inclusions = &assembly.inclusions;
     out.extend_from_slice(&milliseconds(assembly.own_fresh).to_le_bytes());
@@ -87,7 +87,7 @@ pub(super) fn read(
     let own_fresh = Duration::from_millis(head.number()?);
     let [depth] = head.array()?;
     let is_cut = flag(head)?;
-    // Not reserved ahead: the counts are not proved by bytes that are there.
+    // Nothing is reserved in advance: the bytes may not contain as many items.
     let mut includes = Vec::new();
     let mut end = 0;
     for _ in 0..counts.includes {

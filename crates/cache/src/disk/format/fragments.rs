@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start 4 | end 4 | born 8 | id 8 | digest 16 | 1: rendered alone, else 0
-//! | lengths of label, definition and kinds of blocks, numbers of tag ids, of those it had alone, of exceptions: 4 each
+//! | lengths of label, definition and kinds of blocks, numbers of tag ids, of tag ids when rendered alone, of exceptions: 4 each
 //! | label | definition | blocks | tag ids, 8 each | tag ids when it was rendered alone, 8 each | exceptions, 8 each
 //! ```
 
@@ -39,7 +39,7 @@ pub(super) fn write(fragments: &[PageFragment], out: &mut Vec<u8>) -> Option<()>
 }
 
 pub(super) fn read(count: usize, head: &mut Cursor<'_>) -> Result<Vec<PageFragment>, Bad> {
-    // Not reserved ahead: the count is not proved by bytes that are there.
+    // Nothing is reserved in advance: the bytes may not contain as many fragments.
     let mut fragments = Vec::new();
     let mut end = 0;
     for _ in 0..count {

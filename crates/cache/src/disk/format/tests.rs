@@ -1,4 +1,4 @@
-//! The file format: what is written is read, and nothing else is.
+//! The file format: files are read as they were written, and invalid files are rejected.
 
 use std::sync::Arc;
 
@@ -154,7 +154,7 @@ fn fragments_read_back() {
     assert!(stored(&overlapping, &seal()).is_err());
 }
 
-/// A page with two includes, of which one consists of two parts: a page of the disk and one that is older than the page.
+/// A page with two includes, one of which consists of two parts: a page of the disk and one that is older than the page.
 fn assembled() -> Entry {
     let include = |range, alt: Option<&str>, on_error| PageInclude {
         range,
@@ -200,7 +200,7 @@ fn includes_read_back() {
     assert_eq!((read.inclusions.depth, read.inclusions.is_cut), (2, false));
     let parts = &read.inclusions.parts;
     assert_eq!(parts[0].scopes, wanted.inclusions.parts[0].scopes);
-    // It was valid when the page was requested.
+    // The part was valid when the page was requested.
     assert_eq!([parts[0].born, parts[1].born], [page().born, 50]);
     let mut newer = bytes.clone();
     newer[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
@@ -219,7 +219,7 @@ fn a_file_of_an_earlier_version_is_read() {
 }
 
 #[test]
-fn markers_are_kept_and_what_is_too_long_is_refused() {
+fn markers_are_stored_and_too_long_heads_are_refused() {
     let marker = EntryParts {
         kind: EntryKind::HitForPass,
         ..page()
@@ -290,7 +290,7 @@ proptest! {
         prop_assert!(stored(&bytes, &seal()).is_err());
     }
 
-    /// The checksum made right again, so that what lies behind it meets wrong lengths, counts and texts too.
+    /// The checksum is recomputed, so that wrong lengths, counts and texts reach the code after the check.
     #[test]
     fn wrong_contents_below_a_right_checksum_do_not_panic(
         flips in proptest::collection::vec((0_usize..700, any::<u8>()), 1..6),

@@ -1,4 +1,4 @@
-//! The index against a plain model of it.
+//! Compares the index with a simple model.
 
 use proptest::prelude::*;
 
@@ -11,14 +11,14 @@ fn name(site: u8, number: u32) -> FileName {
     seal.name(site, &number.to_le_bytes())
 }
 
-fn room(total: u64, site: u64) -> IndexLimits {
+fn index_limits(total: u64, site: u64) -> IndexLimits {
     IndexLimits { total, site }
 }
 
 #[test]
 fn rows_are_24_bytes_and_little_is_wasted() {
     assert_eq!(size_of::<IndexEntry>(), 24);
-    let mut index = Index::new(room(u64::MAX, u64::MAX), BUCKETS);
+    let mut index = Index::new(index_limits(u64::MAX, u64::MAX), BUCKETS);
     for number in 0..100_000 {
         index.insert(IndexEntry::new(name(0, number), 3, number));
     }
@@ -29,8 +29,8 @@ fn rows_are_24_bytes_and_little_is_wasted() {
 }
 
 #[test]
-fn what_is_known_depends_on_what_was_counted() {
-    let mut index = Index::new(room(100, 100), 0);
+fn lookups_depend_on_counted_directories() {
+    let mut index = Index::new(index_limits(100, 100), 0);
     let there = name(0, 1);
     assert_eq!(index.find(&there), IndexLookup::Unknown);
     index.insert(IndexEntry::new(there, 2, 10));
@@ -63,56 +63,60 @@ fn units_stop_at_the_ends() {
 #[test]
 fn limits_hold_when_reserving() {
     let (a, b) = (name(0, 0).site(), name(1, 0).site());
-    let mut index = Index::new(room(10, 7), BUCKETS);
+    let mut index = Index::new(index_limits(10, 7), BUCKETS);
     index.insert(IndexEntry::new(name(0, 1), 4, 0));
-    assert_eq!(index.try_reserve(a, 4), Err(Short::Site(a)));
+    assert_eq!(index.try_reserve(a, 4), Err(ReachedLimit::Site(a)));
     assert_eq!(index.try_reserve(a, 3), Ok(()));
-    assert_eq!(index.try_reserve(b, 4), Err(Short::Total));
-    index.give_back(a, 3);
+    assert_eq!(index.try_reserve(b, 4), Err(ReachedLimit::Total));
+    index.release_units(a, 3);
     assert_eq!(index.try_reserve(b, 6), Ok(()));
     assert_eq!((index.of_site(a), index.of_site(b)), (4, 6));
     assert!(!index.is_over());
 }
 
-fn first_to_leave(index: &mut Index, short: Short, second: u32) -> Option<IndexEntry> {
+fn next_eviction(index: &mut Index, reached: ReachedLimit, second: u32) -> Option<IndexEntry> {
     let mut sample = Sample::default();
     while !sample.is_enough() {
-        index.sample(&mut sample, short, second);
+        index.sample(&mut sample, reached, second);
     }
     sample.best
 }
 
 #[test]
-fn the_long_unused_leave_first_and_the_never_read_sooner() {
-    let mut index = Index::new(room(100, 100), BUCKETS);
+fn long_unused_and_never_read_entries_are_evicted_first() {
+    let mut index = Index::new(index_limits(100, 100), BUCKETS);
     let (old, new, read) = (name(0, 1), name(1, 2), name(0, 3));
     index.insert(IndexEntry::new(old, 1, 100));
     index.insert(IndexEntry::new(new, 1, 150));
     index.insert(IndexEntry::new(read, 1, 0));
     index.touch(&read, 90);
-    let leaves = |index: &mut Index, short| first_to_leave(index, short, 200).map(|row| row.name);
+    let leaves =
+        |index: &mut Index, reached| next_eviction(index, reached, 200).map(|row| row.name);
     assert_eq!(
-        leaves(&mut index, Short::Total),
+        leaves(&mut index, ReachedLimit::Total),
         Some(old),
         "110 s read < 4 x 100 s unread"
     );
-    assert_eq!(leaves(&mut index, Short::Site(new.site())), Some(new));
+    assert_eq!(
+        leaves(&mut index, ReachedLimit::Site(new.site())),
+        Some(new)
+    );
     index.remove(&old);
     index.remove(&new);
-    assert_eq!(leaves(&mut index, Short::Total), Some(read));
-    assert_eq!(leaves(&mut index, Short::Site(new.site())), None);
+    assert_eq!(leaves(&mut index, ReachedLimit::Total), Some(read));
+    assert_eq!(leaves(&mut index, ReachedLimit::Site(new.site())), None);
 }
 
-/// The order need not be exact, but near: of what was used of late hardly anything may leave.
+/// The order need not be exact, but close: entries with recent uses are rarely evicted.
 #[test]
-fn sampling_comes_near_the_order_of_use() {
-    let mut index = Index::new(room(u64::MAX, u64::MAX), BUCKETS);
+fn sampling_is_close_to_least_recently_used() {
+    let mut index = Index::new(index_limits(u64::MAX, u64::MAX), BUCKETS);
     for number in 0..20_000 {
         index.insert(IndexEntry::new(name(0, number), 1, number));
     }
     let mut young = 0;
     for _ in 0..10_000 {
-        let row = first_to_leave(&mut index, Short::Total, 20_000).unwrap();
+        let row = next_eviction(&mut index, ReachedLimit::Total, 20_000).unwrap();
         young += u32::from(row.used >= 16_000);
         index.remove(&row.name);
     }
@@ -122,7 +126,7 @@ fn sampling_comes_near_the_order_of_use() {
 proptest! {
     #[test]
     fn sums_are_the_sums_of_the_rows(ops in proptest::collection::vec((0_u32..40, 1_u32..9, 0_u8..3), 0..200)) {
-        let mut index = Index::new(room(u64::MAX, u64::MAX), BUCKETS);
+        let mut index = Index::new(index_limits(u64::MAX, u64::MAX), BUCKETS);
         let mut model = std::collections::BTreeMap::new();
         for (number, blocks, op) in ops {
             let name = name(u8::from(number % 2 == 0), number);

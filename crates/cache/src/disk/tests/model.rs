@@ -1,4 +1,4 @@
-//! Against a model, under random work, restarts after a clean stop and after a kill.
+//! Compares the disk cache with a model, under random operations, clean restarts and kills.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What may be on the disk under a page's name.
+/// The possible contents of the disk under a page's name.
 #[derive(Clone, Debug)]
 struct There {
     born: u64,
@@ -77,11 +77,11 @@ struct There {
 struct World<'a> {
     dir: &'a Path,
     limits: DiskLimits,
-    /// `None` only within a restart.
+    /// `None` only during a restart.
     open: Option<(Disk, SiteName)>,
     model: BTreeMap<u8, There>,
     now_s: u64,
-    /// Whether anything may have been evicted: then what the model has may be gone.
+    /// Whether entries may have been evicted: then the disk may lack entries of the model.
     lossy: bool,
     stored: u64,
 }
@@ -164,7 +164,7 @@ impl World<'_> {
         let announced = announced.then_some(length as u64 + u64::from(!ends));
         let (disk, site) = self.disk();
         let Ok(mut writer) = disk.begin(site, &head, announced, self.now()) else {
-            // Here what is there stays, because the body may not come.
+            // The existing entry stays, because the body may remain incomplete.
             return self.check(page);
         };
         for piece in body.chunks(7_001) {
@@ -251,10 +251,10 @@ impl World<'_> {
             self.model.remove(&dead);
             self.check(dead);
         } else {
-            // What is not counted yet is not seen by the sweeper.
+            // The sweeper does not see entries that are not counted yet.
             self.lossy = true;
         }
-        // Uses are not remembered over a kill; then files may go a little early or late.
+        // A kill loses the times of last use, so files may be removed slightly early or late.
         self.lossy |= self
             .model
             .values()
@@ -267,7 +267,7 @@ impl World<'_> {
     }
 }
 
-/// The machine's clock is the test's, and so it goes on over restarts.
+/// Opens the cache with the test's clock as the machine's clock, which continues across restarts.
 fn open_with(dir: &Path, limits: DiskLimits, now: DiskClock) -> (Disk, SiteName) {
     let boot = Boot::of([1; 16], 0);
     let disk = Disk::open_in(dir, limits, [1; 16], now, boot).unwrap();
@@ -275,7 +275,7 @@ fn open_with(dir: &Path, limits: DiskLimits, now: DiskClock) -> (Disk, SiteName)
     (disk, site)
 }
 
-/// Bytes that differ at every place and for every seed, so that wrong ones are seen.
+/// Bytes that differ at every position and for every seed, so that any mix-up is detected.
 fn content(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -289,7 +289,7 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The entry and its whole body, however it came.
+/// The entry and its whole body, read in one piece or in several.
 fn whole(found: DiskLookup) -> Option<(Arc<Entry>, Vec<u8>)> {
     match found {
         DiskLookup::Absent => None,
@@ -316,7 +316,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
     #[test]
-    fn it_is_what_the_model_says(
+    fn it_matches_the_model(
         ops in proptest::collection::vec(op(), 1..60),
         small in any::<bool>(),
     ) {

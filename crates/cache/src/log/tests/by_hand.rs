@@ -1,4 +1,4 @@
-//! A log whose writer is no thread of the system: a test of interleavings gives it its turns.
+//! A log without a writer thread: tests of interleavings run the writer step by step.
 
 use std::io;
 use std::time::Duration;
@@ -14,56 +14,56 @@ use crate::sync::point;
 pub(crate) struct Directory(Sim);
 
 impl Directory {
-    /// Opens the log in it. At most `records` purges are kept exactly.
-    pub(crate) fn open(&self, records: usize) -> (OpenedLog, Turns) {
+    /// Opens the log. At most `records` purges are kept exactly.
+    pub(crate) fn open(&self, records: usize) -> (OpenedLog, ManualWriter) {
         let limits = LogLimits {
             records,
             retry: Duration::ZERO,
             ..LogLimits::default()
         };
-        let files = Box::new(Stepped(self.0.clone()));
+        let files = Box::new(WithSchedulingPoints(self.0.clone()));
         begin(files, limits)
     }
 
-    /// As the next start finds it: after `kill -9`, or after a power cut that left one of the things it may leave.
+    /// The directory after `kill -9` or a power failure. `choice` selects one of its possible states.
     pub(crate) fn after_crash(&self, choice: usize) -> Self {
         let left = Left::every().nth(choice % 16).unwrap_or(Left::SYNCED);
         Self(self.0.reboot(left))
     }
 
-    /// Whether files can be synced.
+    /// Makes syncs of files fail or succeed.
     pub(crate) fn fails(&self, fails: bool) {
         let faults: &[Op] = if fails { &[Op::SyncFile] } else { &[] };
         self.0.fail(faults);
     }
 }
 
-/// Opens the log in a directory that is not stepped.
-pub(super) fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, Turns) {
+/// Opens the log in a directory without scheduling points.
+pub(super) fn open(sim: &Sim, limits: LogLimits) -> (OpenedLog, ManualWriter) {
     begin(Box::new(sim.clone()), limits)
 }
 
-fn begin(files: Box<dyn LogDirectory>, limits: LogLimits) -> (OpenedLog, Turns) {
+fn begin(files: Box<dyn LogDirectory>, limits: LogLimits) -> (OpenedLog, ManualWriter) {
     let (opened, writer) = PurgeLog::begin(files, limits, now()).unwrap();
-    (opened, Turns(writer))
+    (opened, ManualWriter(writer))
 }
 
 /// The writer.
-pub(crate) struct Turns(LogWriterThread);
+pub(crate) struct ManualWriter(LogWriterThread);
 
-impl Turns {
-    /// Writes what is queued.
-    pub(crate) fn turn(&mut self) {
+impl ManualWriter {
+    /// Writes the queued records.
+    pub(crate) fn write_batch(&mut self) {
         if let Some(batch) = self.0.shared.take(Some(Duration::ZERO)) {
-            self.0.turn(batch);
+            self.0.write_batch(batch);
         }
     }
 }
 
-/// Others may go on before each operation; none is under way while they do.
-struct Stepped(Sim);
+/// A directory with a scheduling point before each operation. No operation is in progress at that point.
+struct WithSchedulingPoints(Sim);
 
-impl LogDirectory for Stepped {
+impl LogDirectory for WithSchedulingPoints {
     fn read(&self, name: &str, limit: usize) -> io::Result<Vec<u8>> {
         self.0.read(name, limit)
     }

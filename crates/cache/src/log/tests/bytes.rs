@@ -1,4 +1,4 @@
-//! The format, byte by byte: what is written is what is drawn, and what is damaged is never believed.
+//! The format, byte by byte: the bytes are as documented, and damaged bytes are never accepted.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn logged(number: u64, scope: Scope) -> Logged {
     }
 }
 
-/// A file with a start and `appended` behind it, all of it acknowledged but for the last `unacknowledged`.
+/// A file with a start and the records `appended`. All of it except for the last `unacknowledged` bytes is acknowledged.
 fn file(appended: &[Logged], unacknowledged: usize) -> Vec<u8> {
     let image = Image::new(GENERATION, START, &[]);
     let (header, mut chain, mut bytes) = (image.header(), image.chain, image.bytes);
@@ -62,9 +62,9 @@ fn three() -> [Logged; 3] {
     ]
 }
 
-/// Written out, so that no change of code changes the files of users who update.
+/// Literal bytes, so that no change of code breaks the files of existing installations.
 #[test]
-fn the_bytes_are_the_drawn_ones() {
+fn the_bytes_match_the_documented_format() {
     let bytes = file(&three()[2..], 0);
     let text = bytes.escape_ascii().to_string();
     assert_eq!(text, GOLDEN);
@@ -75,7 +75,7 @@ const GOLDEN: &str = "galleypl\\x01\\x00\\x00\\x008\\x00\\x00\\x000123456789abcd
     B\\x00\\x00\\x009\\xd7>\\x10\\x01\\x01\\x02\\x03\\x06\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x02\\x00\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\n\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00P\\\\\\x18\\xa3\\x01\\x00\\x00a.testh/pq\\xf4\\x83\\xbc\\x88\\xfb\\xe2\\xc6\\x84";
 
 #[test]
-fn no_flipped_bit_is_believed() {
+fn no_flipped_bit_is_accepted() {
     let whole = file(&three(), 0);
     assert_eq!(scan(&whole).unwrap().purges, three());
     for at in 0..whole.len() {
@@ -88,7 +88,7 @@ fn no_flipped_bit_is_believed() {
 }
 
 #[test]
-fn a_flipped_bit_in_what_is_not_acknowledged_forgets_nothing_acknowledged() {
+fn a_flipped_bit_in_an_unacknowledged_record_loses_no_acknowledged_purge() {
     let whole = file(&three(), 1);
     for at in 0..whole.len() {
         for bit in 0..8 {
@@ -100,7 +100,7 @@ fn a_flipped_bit_in_what_is_not_acknowledged_forgets_nothing_acknowledged() {
 }
 
 #[test]
-fn a_cut_record_that_was_not_acknowledged_is_cut_off_and_one_that_was_is_missed() {
+fn a_truncated_record_is_removed_only_if_it_was_not_acknowledged() {
     let (acknowledged, whole) = (file(&three()[..2], 0).len(), file(&three(), 1));
     for end in 0..whole.len() {
         let cut = scan(&whole[..end]);
@@ -118,7 +118,7 @@ fn a_cut_record_that_was_not_acknowledged_is_cut_off_and_one_that_was_is_missed(
 }
 
 #[test]
-fn what_no_log_says_is_not_believed() {
+fn invalid_logs_are_rejected() {
     let bytes = file(&three(), 0);
     let start = |number| Image::new(GENERATION, Start { number, ..START }, &[]);
     let mut zeros = bytes.clone();
@@ -169,7 +169,7 @@ fn with_version(version: u8) -> Vec<u8> {
     bytes
 }
 
-/// A header and one order that `change` was applied to before it was sealed.
+/// A header and one purge record, to which `change` was applied before the checks were computed.
 fn resealed(change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let image = Image::new(GENERATION, START, &[]);
     let mut bytes = image.bytes[..HEADER_BYTES].to_vec();

@@ -1,7 +1,7 @@
-//! The power goes out between any two operations; what comes back is never less than what was acknowledged.
+//! Power failures between any two operations: afterwards, every acknowledged purge is still in effect.
 //!
-//! A play publishes purges and stores pages; at its end, or where the power goes out, the log is opened again on what the
-//! disk may look like then, and every stored page is compared with the purges that were acknowledged.
+//! A scenario publishes purges and stores pages. At its end, or after a power failure, the log is opened again on each possible
+//! state of the disk, and every stored page is compared with the acknowledged purges.
 
 use galley_policy::purge::PurgePattern;
 use proptest::prelude::*;
@@ -17,17 +17,17 @@ const SITES: [&str; 2] = ["a.test", "b.test"];
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// On the site of this place; waits for the ticket, or not.
+    /// Publishes a purge on the site with this index, and waits for the ticket or not.
     Publish(usize, Purge, bool),
-    /// A page of that site with this tag is generated and stored.
+    /// Generates and stores a page of that site with this tag.
     Store(usize, &'static str),
-    /// The log is closed and opened again.
+    /// Closes and opens the log.
     Restart,
-    /// From now on these operations fail.
+    /// Makes these operations fail from now on.
     Fail(Vec<Op>),
 }
 
-/// A page as the disk would keep it.
+/// A page on the disk.
 struct Stored {
     generation: Generation,
     run: usize,
@@ -36,19 +36,19 @@ struct Stored {
     born: u64,
 }
 
-/// What a play has done.
-struct Play {
+/// The result of a scenario.
+struct CrashScenario {
     sim: Sim,
     limits: LogLimits,
     stored: Vec<Stored>,
-    /// Those that were acknowledged, without a warning or with the promise to purge everything.
-    acknowledged: Vec<Told>,
-    published: Vec<Told>,
+    /// Purges that were acknowledged without a warning, or with the guarantee to purge everything.
+    acknowledged: Vec<PublishedPurge>,
+    published: Vec<PublishedPurge>,
 }
 
-/// A purge that was published; numbers of different runs may be of different generations.
+/// A published purge. Numbers of different runs may belong to different generations.
 #[derive(Clone)]
-struct Told {
+struct PublishedPurge {
     run: usize,
     site: usize,
     number: u64,
@@ -73,39 +73,41 @@ impl Run {
     }
 }
 
-fn play(steps: &[Step], limits: LogLimits, ends_at: usize) -> Play {
-    let mut play = Play {
+fn run_scenario(steps: &[Step], limits: LogLimits, ends_at: usize) -> CrashScenario {
+    let mut scenario = CrashScenario {
         sim: Sim::default().ends_at(ends_at),
         limits,
         stored: Vec::new(),
         acknowledged: Vec::new(),
         published: Vec::new(),
     };
-    let (mut run, mut runs) = (Run::new(&play.sim, limits), 0);
+    let (mut run, mut runs) = (Run::new(&scenario.sim, limits), 0);
     for step in steps {
-        if play.sim.is_out() {
+        if scenario.sim.is_out() {
             break;
         }
         match step {
             Step::Publish(site, purge, waits) => {
                 let (log, table) = (&run.opened.log, &run.table[*site]);
                 let Published { number, ticket } = log.publish(SITES[*site], table, purge, now());
-                let told = Told {
+                let expected_severity = PublishedPurge {
                     run: runs,
                     site: *site,
                     number,
                     purge: purge.clone(),
                 };
-                play.published.push(told.clone());
+                scenario.published.push(expected_severity.clone());
                 if *waits {
                     let outcome = ticket.wait();
                     let is_kept = outcome == Durability::Kept;
-                    if is_kept || (!play.sim.is_out() && restart(&outcome) == Restart::PurgesAll) {
-                        play.acknowledged.push(told);
+                    if is_kept
+                        || (!scenario.sim.is_out() && restart(&outcome) == Restart::PurgesAll)
+                    {
+                        scenario.acknowledged.push(expected_severity);
                     }
                 }
             }
-            Step::Store(site, tag) => play.stored.push(Stored {
+            Step::Store(site, tag) => scenario.stored.push(Stored {
                 generation: run.opened.log.generation(),
                 run: runs,
                 site: *site,
@@ -114,17 +116,17 @@ fn play(steps: &[Step], limits: LogLimits, ends_at: usize) -> Play {
             }),
             Step::Restart => {
                 drop(run);
-                run = Run::new(&play.sim, limits);
+                run = Run::new(&scenario.sim, limits);
                 runs += 1;
             }
-            Step::Fail(faults) => play.sim.fail(faults),
+            Step::Fail(faults) => scenario.sim.fail(faults),
         }
     }
-    play
+    scenario
 }
 
-fn severity(standing: Validity) -> u8 {
-    match standing {
+fn severity(validity: Validity) -> u8 {
+    match validity {
         Validity::Valid => 0,
         Validity::SoftPurged => 1,
         Validity::Purged => 2,
@@ -132,33 +134,35 @@ fn severity(standing: Validity) -> u8 {
     }
 }
 
-/// What the purges that came after a page was generated do to it.
-fn told(purges: &[Told], stored: &Stored) -> u8 {
+/// The effect on a page of the purges that were published after it was generated.
+fn expected_severity(purges: &[PublishedPurge], stored: &Stored) -> u8 {
     let table = PurgeTable::new();
-    let later = purges.iter().filter(|told| {
-        told.site == stored.site && (told.run, told.number) > (stored.run, stored.born)
+    let later = purges.iter().filter(|expected_severity| {
+        expected_severity.site == stored.site
+            && (expected_severity.run, expected_severity.number) > (stored.run, stored.born)
     });
-    for told in later {
-        table.publish(&told.purge);
+    for expected_severity in later {
+        table.publish(&expected_severity.purge);
     }
     severity(table.prove(&entry(SITES[stored.site], "/p", &[stored.tag], 0)))
 }
 
-/// Opens what is left and compares. `is_exact`: nothing has failed and no floor is raised, so no page may be lost either.
-fn check(play: &Play, left: Left, is_exact: bool) {
-    let sim = play.sim.reboot(left);
-    let run = Run::new(&sim, play.limits);
+/// Opens the log that a crash left, and compares. `is_exact`: nothing failed and no floor was raised, so no page may be lost
+/// either.
+fn check(scenario: &CrashScenario, left: Left, is_exact: bool) {
+    let sim = scenario.sim.reboot(left);
+    let run = Run::new(&sim, scenario.limits);
     assert!(
         !matches!(run.opened.found, LogContents::Unreadable(_)) || !is_exact,
         "{:?} {left:?}",
         run.opened.found
     );
-    let alive = play
+    let alive = scenario
         .stored
         .iter()
         .filter(|stored| stored.generation == run.opened.generation);
     if is_exact && run.opened.found != LogContents::Nothing {
-        assert_eq!(alive.clone().count(), play.stored.len());
+        assert_eq!(alive.clone().count(), scenario.stored.len());
     }
     let entries: Vec<(Entry, &Stored)> = alive
         .map(|stored| {
@@ -169,17 +173,17 @@ fn check(play: &Play, left: Left, is_exact: bool) {
     for (page, stored) in &entries {
         let now = severity(run.table[stored.site].prove(page));
         assert!(
-            now >= told(&play.acknowledged, stored),
+            now >= expected_severity(&scenario.acknowledged, stored),
             "forgotten: {left:?} {page:?}"
         );
         if is_exact {
             assert!(
-                now <= told(&play.published, stored),
+                now <= expected_severity(&scenario.published, stored),
                 "invented: {left:?} {page:?}"
             );
         }
     }
-    // Whatever number a page was stored under, the next order touches it.
+    // The next purge touches every page, whatever number it was stored under.
     for (site, table) in run.table.iter().enumerate() {
         let purge = hard(Scope::Site);
         let ticket = run
@@ -199,13 +203,13 @@ fn check(play: &Play, left: Left, is_exact: bool) {
 }
 
 fn every_crash(steps: &[Step], limits: LogLimits, is_exact: bool) {
-    let whole = play(steps, limits, usize::MAX).sim.operations();
+    let whole = run_scenario(steps, limits, usize::MAX).sim.operations();
     assert!(whole > 50, "{whole}");
-    // While a lost log is tried again and again the operations are many and alike.
+    // While a lost log is retried repeatedly, there are many similar operations.
     for ends_at in (0..whole).step_by(whole.div_ceil(200)) {
-        let play = play(steps, limits, ends_at);
+        let scenario = run_scenario(steps, limits, ends_at);
         for left in Left::every() {
-            check(&play, left, is_exact);
+            check(&scenario, left, is_exact);
         }
     }
 }
@@ -226,7 +230,7 @@ fn script() -> Vec<Step> {
 }
 
 #[test]
-fn a_crash_at_any_operation_forgets_nothing_and_invents_nothing() {
+fn a_crash_at_any_operation_loses_no_purge_and_adds_none() {
     every_crash(&script(), limits(), true);
 }
 
@@ -247,7 +251,7 @@ fn a_crash_in_compaction_leaves_the_old_file_or_the_new_one() {
 }
 
 #[test]
-fn a_crash_while_a_loss_is_handled_forgets_nothing() {
+fn a_crash_during_the_handling_of_a_loss_loses_no_purge() {
     for fault in [Op::Write, Op::SyncFile] {
         let mut steps = script();
         steps.insert(30, Step::Fail(Vec::new()));
@@ -304,10 +308,10 @@ fn bounds() -> impl Strategy<Value = LogLimits> {
 
 proptest! {
     #[test]
-    fn no_run_of_purges_faults_restarts_and_crashes_forgets(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
-        let play = play(&steps, limits, ends_at);
+    fn no_sequence_of_faults_and_crashes_loses_a_purge(steps in steps(), limits in bounds(), ends_at in 0..200usize) {
+        let scenario = run_scenario(&steps, limits, ends_at);
         for left in Left::every() {
-            check(&play, left, false);
+            check(&scenario, left, false);
         }
     }
 }

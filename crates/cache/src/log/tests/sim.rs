@@ -1,4 +1,4 @@
-//! A directory in memory that remembers what would outlive a power cut, and that fails where a test wants it to.
+//! A simulated directory that knows which data would survive a power failure, and that fails on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::log::files::{LogDirectory, LogFile};
 use crate::log::format::HEADER_BYTES;
 
-/// The operations that change something.
+/// Operations that change the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Op {
     Create,
@@ -19,25 +19,25 @@ pub(super) enum Op {
     SyncNames,
 }
 
-/// What a crash leaves of what was not synced.
+/// The unsynced changes that survive a crash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Left {
-    /// Names as they were when it crashed; else as they were at the last sync.
+    /// Whether the names are those at the time of the crash, instead of those of the last sync.
     pub(super) names: bool,
-    /// How many of the appended bytes, of 8 parts.
+    /// The part of the appended bytes that survives, in eighths.
     pub(super) eighths: usize,
-    /// What was overwritten.
+    /// Whether overwritten bytes survive.
     pub(super) overwritten: bool,
 }
 
 impl Left {
-    /// `kill -9`: the system goes on and writes everything.
+    /// `kill -9`: the system continues and writes everything.
     pub(super) const ALL: Self = Self {
         names: true,
         eighths: 8,
         overwritten: true,
     };
-    /// A power cut that nothing outlives but what was synced.
+    /// A power failure after which only synced data exists.
     pub(super) const SYNCED: Self = Self {
         names: false,
         eighths: 0,
@@ -66,11 +66,11 @@ struct World {
     durable_names: BTreeMap<String, usize>,
     files: Vec<Inode>,
     done: usize,
-    /// The power goes out at this operation.
+    /// The operation at which the power fails.
     ends_at: Option<usize>,
     faults: BTreeSet<Op>,
     panics: bool,
-    /// File syncs wait while it is closed.
+    /// Whether syncs of files wait.
     closed: bool,
     syncing: usize,
     synced: usize,
@@ -88,7 +88,7 @@ impl Sim {
         self
     }
 
-    /// Whether the power is out.
+    /// Whether the power has failed.
     pub(super) fn is_out(&self) -> bool {
         let world = self.lock();
         world.ends_at.is_some_and(|at| world.done > at)
@@ -106,24 +106,24 @@ impl Sim {
         self.lock().panics = true;
     }
 
-    /// Closes or opens the gate before which file syncs wait.
+    /// Makes syncs of files wait, or lets them continue.
     pub(super) fn close(&self, closed: bool) {
         self.lock().closed = closed;
         self.0.1.notify_all();
     }
 
-    /// Waits until a file sync waits at the gate.
+    /// Waits until a sync of a file waits.
     pub(super) fn wait_for_sync(&self) {
-        let patience = std::time::Duration::from_secs(10);
+        let timeout = std::time::Duration::from_secs(10);
         let waited = self
             .0
             .1
-            .wait_timeout_while(self.lock(), patience, |world| world.syncing == 0)
+            .wait_timeout_while(self.lock(), timeout, |world| world.syncing == 0)
             .unwrap();
         assert!(!waited.1.timed_out(), "no file sync came");
     }
 
-    /// File syncs that succeeded.
+    /// The number of successful syncs of files.
     pub(super) fn synced(&self) -> usize {
         self.lock().synced
     }
@@ -132,7 +132,7 @@ impl Sim {
         self.lock().names.contains_key(name)
     }
 
-    /// What of a file would outlive a power cut.
+    /// The bytes of a file that would survive a power failure.
     pub(super) fn durable(&self, name: &str) -> Option<Vec<u8>> {
         let world = self.lock();
         let file = *world.durable_names.get(name)?;
@@ -163,7 +163,7 @@ impl Sim {
         Self(Arc::new((Mutex::new(after), Condvar::new())))
     }
 
-    /// Puts a file there, whole and durable.
+    /// Stores a complete, durable file.
     pub(super) fn put(&self, name: &str, bytes: &[u8]) {
         let mut world = self.lock();
         let file = world.files.len();
@@ -176,7 +176,7 @@ impl Sim {
     }
 
     fn lock(&self) -> MutexGuard<'_, World> {
-        // A panic that was asked for must not spread to the test.
+        // A requested panic must not spread to the test.
         self.0
             .0
             .lock()
@@ -203,7 +203,7 @@ impl Inode {
     fn left(&self, left: Left) -> Vec<u8> {
         let kept = self.durable.len().min(self.now.len());
         if kept < self.durable.len() {
-            // Emptied.
+            // The file was truncated.
             return if left.eighths == 8 {
                 self.now.clone()
             } else {
@@ -291,7 +291,7 @@ impl LogFile for SimFile {
         let mut world = self.sim.lock();
         let done = world.step(Op::Write);
         let offset = usize::try_from(offset).unwrap();
-        // A failed write leaves a part; within the header, which is one sector, all or nothing.
+        // A failed write leaves a part of the bytes. Within the header, which is one sector, it leaves none.
         let part = match (&done, offset < HEADER_BYTES) {
             (Ok(()), _) => bytes,
             (Err(_), true) => &[],
@@ -306,18 +306,18 @@ impl LogFile for SimFile {
     fn sync(&mut self) -> io::Result<()> {
         let mut world = self.sim.lock();
         world.syncing += 1;
-        // What is written while it waits is not its.
-        let asked = world.files[self.file].now.clone();
+        // Bytes written while the sync waits are not part of it.
+        let pending = world.files[self.file].now.clone();
         self.sim.0.1.notify_all();
-        // A test that fails while the gate is closed must end all the same.
-        let patience = std::time::Duration::from_secs(10);
+        // A test that fails while syncs wait must still end.
+        let timeout = std::time::Duration::from_secs(10);
         let gate = &self.sim.0.1;
-        let waited = gate.wait_timeout_while(world, patience, |world| world.closed);
+        let waited = gate.wait_timeout_while(world, timeout, |world| world.closed);
         let mut world = waited.unwrap().0;
         world.syncing -= 1;
         world.step(Op::SyncFile)?;
         world.synced += 1;
-        world.files[self.file].durable = asked;
+        world.files[self.file].durable = pending;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Each line of the protocol, one test; then random purges against a model that keeps every order for ever.
+//! One test for each line of the protocol; then random purges, compared with a model that stores every purge.
 
 use std::sync::atomic::AtomicU64;
 
@@ -44,9 +44,9 @@ fn pattern(text: &str) -> Scope {
     Scope::Pattern(PurgePattern::parse(text).unwrap())
 }
 
-/// Every kind of order against one entry, through the ring and through the tables.
+/// Every kind of purge against one entry, with the ring and with the tables.
 #[test]
-fn each_scope_reaches_what_it_names_and_nothing_else() {
+fn each_scope_reaches_its_entries_and_no_others() {
     let table = [
         (Scope::Site, true),
         (tag("*"), true),
@@ -168,7 +168,7 @@ fn soft_stays_soft_and_hard_stays_hard() {
     assert_eq!(purge_table.prove(&page), Validity::Purged);
 }
 
-/// The fill that raced the purge: born before it, stored after it.
+/// A fill that overlaps with a purge: it begins before the purge and is stored after it.
 #[test]
 fn a_purge_between_birth_and_storing_is_seen_at_the_first_hit() {
     let purge_table = PurgeTable::new();
@@ -180,7 +180,7 @@ fn a_purge_between_birth_and_storing_is_seen_at_the_first_hit() {
 }
 
 #[test]
-fn the_value_loaded_is_noted_and_never_a_later_one() {
+fn the_loaded_counter_is_recorded_and_never_a_later_one() {
     let purge_table = PurgeTable::new();
     let page = entry("a.test", "/p", &["t"], 0);
     purge_table.publish(&hard(tag("other")));
@@ -215,7 +215,7 @@ fn a_hit_takes_no_lock_when_nothing_is_newer_and_never_waits_for_a_writer() {
     assert_eq!(purge_table.prove_waiting(&unproved), Validity::Valid);
 }
 
-/// While the tables cannot be written, the counter does not move: who reads it finds the tables to match.
+/// While the tables cannot be written, the counter does not change: a thread that reads the counter finds matching tables.
 #[test]
 fn the_counter_is_stored_after_the_tables() {
     let purge_table = PurgeTable::new();
@@ -261,7 +261,7 @@ fn a_pattern_is_tested_once_per_entry_and_purge() {
     }
 }
 
-/// The purges of an earlier run, with their numbers and the gaps between them, through the ring and through the tables.
+/// The purges of an earlier run, with their numbers and the gaps between them, with the ring and with the tables.
 #[test]
 fn replayed_purges_touch_the_same_entries() {
     for ring in [0, 2, 64] {
@@ -286,7 +286,7 @@ fn replayed_purges_touch_the_same_entries() {
 }
 
 #[test]
-fn what_cannot_be_replayed_as_it_was_purges_more() {
+fn a_purge_with_a_number_that_does_not_rise_purges_more() {
     let purge_table = PurgeTable::new();
     purge_table.replay(7, &hard(tag("t")));
     purge_table.replay(3, &hard(tag("u")));
@@ -323,7 +323,7 @@ fn site_url_and_prefix_purges_touch_hit_for_pass_entries() {
 }
 
 #[test]
-fn the_tag_for_everything_is_touched_by_every_order() {
+fn every_purge_touches_the_tag_for_everything() {
     for ring in [0, 64] {
         for scope in [
             tag("t"),
@@ -384,7 +384,7 @@ fn requests_join_only_fills_that_no_newer_purge_touches() {
 }
 
 #[test]
-fn full_tables_raise_a_floor_and_forget_no_purge() {
+fn full_tables_raise_a_floor_and_lose_no_purge() {
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 100,
         patterns: 10,
@@ -425,7 +425,7 @@ fn full_tables_raise_a_floor_and_forget_no_purge() {
 }
 
 #[test]
-fn an_entry_proved_at_the_floor_stays_valid() {
+fn an_entry_compared_at_the_floor_stays_valid() {
     let purge_table = PurgeTable::with_limits(PurgeTableLimits {
         scopes: 10,
         ..PurgeTableLimits::default()
@@ -437,7 +437,7 @@ fn an_entry_proved_at_the_floor_stays_valid() {
     }
 }
 
-/// After `publish` has returned, no proof that begins later calls an older entry alive.
+/// After `publish` has returned, no later comparison reports an older entry as valid.
 #[test]
 fn threads_never_see_an_acknowledged_purge_undone() {
     const ORDERS: u64 = 200;
@@ -448,16 +448,16 @@ fn threads_never_see_an_acknowledged_purge_undone() {
     let (acknowledged, proofs) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Bounded, so that a thread that fails is heard of.
-            let mut patience = 1_000_000;
+            // Bounded, so that the failure of one thread is reported.
+            let mut attempts = 1_000_000;
             for n in 0..ORDERS {
                 let mine = [tag("t"), prefix("/p"), pattern("^/p"), Scope::Site];
                 let number =
                     purge_table.publish(&hard(mine[usize::try_from(n % 4).unwrap()].clone()));
                 acknowledged.store(number, Ordering::Release);
                 let seen = proofs.load(Ordering::Relaxed);
-                while patience > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
-                    patience -= 1;
+                while attempts > 0 && proofs.load(Ordering::Relaxed) < seen + 3 {
+                    attempts -= 1;
                     std::thread::yield_now();
                 }
             }
@@ -499,7 +499,7 @@ fn prove_until(purge_table: &PurgeTable, acknowledged: &AtomicU64, proofs: &Atom
     }
 }
 
-/// A page of the small world in which the model is exhaustive enough to meet itself.
+/// A page of a world that is small enough for purges and pages to collide.
 #[derive(Clone, Debug)]
 struct Page {
     host: &'static str,
@@ -511,9 +511,9 @@ struct Page {
 #[derive(Clone, Debug)]
 enum Step {
     Publish(Purge),
-    /// Compose it now, store it after so many more steps.
+    /// Generates the page now, and stores it after this number of steps.
     Compose(Page),
-    /// Prove the entry at this place.
+    /// Compares the entry at this index.
     Prove(prop::sample::Index),
 }
 
@@ -552,7 +552,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// Written from the words, not from the tables.
+/// Implemented from the documentation, not from the tables.
 fn model_touches(page: &Page, scope: &Scope) -> bool {
     let whole = page.query.map_or(page.path.to_owned(), |query| {
         format!("{}?{query}", page.path)
@@ -587,7 +587,7 @@ fn model(page: &Page, born: u64, purges: &[Purge]) -> PurgeEffect {
     verdicts.max().unwrap_or_default()
 }
 
-/// Plays `steps` and hands each proof to `check`, with what the model says.
+/// Runs `steps` and passes each result to `check`, with that of the model.
 fn play(purge_table: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity, PurgeEffect)) {
     let (mut purges, mut pages) = (Vec::new(), Vec::new());
     for step in steps {
@@ -620,13 +620,13 @@ fn play(purge_table: &PurgeTable, steps: &[Step], mut check: impl FnMut(Validity
 
 proptest! {
     #[test]
-    fn ring_and_tables_say_what_the_model_says(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
+    fn ring_and_tables_match_the_model(steps in steps(), ring in prop::sample::select(vec![0, 1, 3, 64])) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { ring, ..PurgeTableLimits::default() });
         play(&purge_table, &steps, |standing, says| assert_eq!(standing, Validity::from(says)));
     }
 
     #[test]
-    fn narrow_limits_only_ever_purge_more(steps in steps()) {
+    fn small_limits_only_purge_more(steps in steps()) {
         let purge_table = PurgeTable::with_limits(PurgeTableLimits { scopes: 2, patterns: 1, ring: 1 });
         play(&purge_table, &steps, |standing, says| match says {
             PurgeEffect::Untouched => {}

@@ -1,4 +1,4 @@
-//! The folder with the markers of a site, and its events.
+//! The folder of a site's markers, and its events.
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,28 +17,28 @@ use rustix::io::Errno;
 
 use super::owner::FolderOwner;
 
-/// See the module. Opened again when the folder itself was removed.
+/// See the module. Opened again if the folder itself was removed.
 pub(super) struct MarkerFolder {
     root: OwnedFd,
-    /// `.galley`: a file for each marker, with its key.
+    /// `.galley`: a file for each marker, which contains its key.
     keys: OwnedFd,
     owner: Option<FolderOwner>,
-    /// The watch of the folder itself.
+    /// The watch descriptor of the folder itself.
     root_watch: i32,
 }
 
 /// The removals since the last call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RemovedFiles {
-    /// Files that may have been markers.
+    /// Names of removed files, which may have been markers.
     pub(super) names: Vec<String>,
-    /// A folder, or more than could be told.
+    /// Whether a folder was removed, or more files than the events list.
     pub(super) is_everything: bool,
-    /// The folder itself was renamed; if it was removed, its contents were removed before.
+    /// Whether the folder itself was renamed or removed. If it was removed, its contents were removed before.
     pub(super) is_root_gone: bool,
 }
 
-/// The name of the marker of a key: as nginx has it, MD5.
+/// The name of a key's marker: MD5, as in nginx.
 pub(super) fn marker_name(key: &str) -> String {
     let digest = Md5::digest(key.as_bytes());
     let mut name = String::with_capacity(2 * digest.len());
@@ -46,13 +46,13 @@ pub(super) fn marker_name(key: &str) -> String {
     name
 }
 
-/// What events are read from.
+/// The descriptor from which events are read.
 pub(super) fn events() -> io::Result<OwnedFd> {
     Ok(inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?)
 }
 
 impl MarkerFolder {
-    /// Opens or makes the folder and watches it. Says too whether it is new: markers that were there are gone.
+    /// Opens or creates the folder and watches it. Returns whether `.galley` is new: then any earlier markers were removed.
     pub(super) fn open(
         path: &Path,
         owner: Option<FolderOwner>,
@@ -84,7 +84,7 @@ impl MarkerFolder {
         Ok((folder, is_new))
     }
 
-    /// Watches the folders of markers that are there.
+    /// Watches the existing folders of markers.
     fn watch_all(&self, events: BorrowedFd<'_>) -> io::Result<()> {
         for first in names(&self.root)?.iter().filter(|name| name.len() == 1) {
             let Ok(outer) = openat(&self.root, first.as_str(), FOLDER, Mode::empty()) else {
@@ -100,11 +100,11 @@ impl MarkerFolder {
         Ok(())
     }
 
-    /// Sees to it that a key has its marker. Says whether it is new.
+    /// Creates the marker of a key, if it does not exist. Returns whether it is new.
     pub(super) fn put(&self, key: &str, events: BorrowedFd<'_>) -> io::Result<bool> {
         let name = marker_name(key);
         let mut last = Errno::NOENT;
-        // A folder that is removed meanwhile makes it start again.
+        // If a folder is removed in the meantime, start again.
         for _ in 0..ATTEMPTS {
             match self.try_put(&name, key, events) {
                 Err(Errno::NOENT) => {}
@@ -129,11 +129,11 @@ impl MarkerFolder {
         let (outer, _) = subfolder(&self.root, first, self.owner)?;
         watch(events, &outer, WatchFlags::empty())?;
         let (inner, _) = subfolder(&outer, second, self.owner)?;
-        // Before there is a marker that could be removed.
+        // Watched before the marker exists and could be removed.
         watch(events, &inner, WatchFlags::empty())?;
         match linkat(&self.keys, name, &inner, name, AtFlags::empty()) {
             Err(Errno::EXIST) => {
-                // A file of nginx's own, or one that somebody has put there.
+                // A file of nginx, or one that was put there by hand.
                 unlinkat(&inner, name, AtFlags::empty())?;
                 Err(Errno::EXIST)
             }
@@ -152,12 +152,12 @@ impl MarkerFolder {
         Ok(())
     }
 
-    /// The key of a marker that was removed; `None`: it was none, or Galley has removed it.
+    /// The key of a removed marker; `None`: the file was no marker, or Galley has removed it.
     pub(super) fn removed(&self, name: &str) -> Option<String> {
         levels(name)?;
         let key = self.key(name)?;
         let found = statat(&self.keys, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        // With a link it has been put back meanwhile.
+        // A link means that the marker was created again in the meantime.
         if found.st_nlink == 1 {
             let _ = unlinkat(&self.keys, name, AtFlags::empty());
         }
@@ -170,13 +170,13 @@ impl MarkerFolder {
         let is_file = FileType::from_raw_mode(fstat(&file).ok()?.st_mode) == FileType::RegularFile;
         let mut text = String::new();
         let file = std::fs::File::from(file);
-        let read = file.take(MOST_OF_KEY).read_to_string(&mut text);
+        let read = file.take(MAX_KEY).read_to_string(&mut text);
         let line = text.lines().next()?.strip_prefix("KEY: ")?;
         (is_file && read.is_ok()).then(|| line.to_owned())
     }
 
-    /// Removes a marker; its key.
-    pub(super) fn forget(&self, name: &str) -> Option<String> {
+    /// Removes a marker and returns its key.
+    pub(super) fn remove_marker(&self, name: &str) -> Option<String> {
         let key = self.key(name);
         if let Some((first, second)) = levels(name)
             && let Ok(outer) = openat(&self.root, first, FOLDER, Mode::empty())
@@ -188,7 +188,7 @@ impl MarkerFolder {
         key
     }
 
-    /// All markers, the oldest first; the keys of those that were removed are added to `lost`.
+    /// All markers, the oldest first. Adds the keys of removed ones to `lost`.
     pub(super) fn scan(&self, lost: &mut Vec<String>) -> io::Result<Vec<String>> {
         let mut kept = Vec::new();
         for name in names(&self.keys)? {
@@ -202,7 +202,7 @@ impl MarkerFolder {
         Ok(kept.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// All events so far; `WouldBlock` if there are none.
+    /// Reads all pending events; `WouldBlock` if there are none.
     pub(super) fn read(&self, events: BorrowedFd<'_>) -> io::Result<RemovedFiles> {
         let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut reader = Reader::new(events, &mut buffer);
@@ -221,7 +221,7 @@ impl MarkerFolder {
                 removals.is_everything = true;
             } else if flags.intersects(ends) {
                 removals.is_root_gone |= event.wd() == self.root_watch;
-            } else if flags.contains(ReadFlags::ISDIR) || removals.names.len() >= MOST_AT_ONCE {
+            } else if flags.contains(ReadFlags::ISDIR) || removals.names.len() >= MAX_REMOVALS {
                 removals.is_everything = true;
             } else if let Some(name) = event.file_name().and_then(|name| name.to_str().ok()) {
                 removals.names.push(name.to_owned());
@@ -230,7 +230,7 @@ impl MarkerFolder {
     }
 }
 
-/// A folder of this name, made if it is missing; whether it is new.
+/// Opens a subfolder, which is created if needed. Returns whether it is new.
 fn subfolder(
     parent: &OwnedFd,
     name: &str,
@@ -243,7 +243,7 @@ fn subfolder(
     };
     let folder = openat(parent, name, FOLDER, Mode::empty())?;
     if is_new {
-        // Whatever the process's mask says; the bit that hands the group down stays.
+        // The mode does not depend on the process's umask. The setgid bit is preserved.
         let mode = fstat(&folder)?.st_mode & 0o7777;
         fchmod(&folder, Mode::from_raw_mode(mode | FOLDER_MODE))?;
         if let Some(owner) = owner {
@@ -254,14 +254,14 @@ fn subfolder(
     Ok((folder, is_new))
 }
 
-/// Watches an open folder, whatever its name leads to by now.
+/// Watches an open folder, even if its name now refers to another one.
 fn watch(events: BorrowedFd<'_>, folder: &OwnedFd, more: WatchFlags) -> Result<i32, Errno> {
     let path = PathBuf::from(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd()));
     let removals = WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
     inotify::add_watch(events, path, removals | more)
 }
 
-/// The folders of a marker: its last digit, and the two before. `None`: it is not the name of a marker.
+/// The subfolders of a marker: the last digit, and the two before it. `None`: the name is not that of a marker.
 fn levels(name: &str) -> Option<(&str, &str)> {
     let is_hex = name
         .bytes()
@@ -282,7 +282,7 @@ fn names(folder: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// No link leads to another folder.
+/// Symbolic links are not followed.
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -290,19 +290,19 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 const KEYS: &str = ".galley";
 
-/// For owner and group, one of which PHP is.
+/// For owner and group. PHP is one of them.
 const FOLDER_MODE: u32 = 0o770;
 const FILE_MODE: u32 = 0o640;
 
-/// Longer than any address that is stored.
-const MOST_OF_KEY: u64 = 16 * 1024;
+/// The maximum length of a key. Longer than any stored address.
+const MAX_KEY: u64 = 16 * 1024;
 
 const ATTEMPTS: u32 = 4;
 
-/// More files at once than anybody removes one by one.
-const MOST_AT_ONCE: usize = 1000;
+/// More removals at a time than a plugin makes one by one.
+const MAX_REMOVALS: usize = 1000;
 
-/// Dozens of events; a full queue takes some rounds.
+/// Enough for dozens of events. A full queue takes some rounds.
 const BUFFER: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How fetches have markers created.
+//! The handle by which fetches create markers.
 
 use std::io;
 use std::path::Path;
@@ -31,7 +31,7 @@ impl PageMarkers {
         policy: &Policy,
         purges: &Arc<SitePurges>,
     ) -> io::Result<Self> {
-        let (requests, incoming) = mpsc::channel(MOST_WAITING);
+        let (requests, incoming) = mpsc::channel(MAX_WAITING);
         thread::start(path, owner, policy, purges, incoming)?;
         Ok(Self {
             requests,
@@ -40,8 +40,8 @@ impl PageMarkers {
         })
     }
 
-    /// Makes the page of a request removable by removing a file. If that fails, or takes long, the page is stored all the
-    /// same.
+    /// Creates the markers of a request's page, so that removing them purges the page. If that fails or is slow, the page is
+    /// stored all the same.
     pub async fn put(&self, info: &RequestInfo) {
         let (done, put) = oneshot::channel();
         let request = PutRequest {
@@ -61,10 +61,10 @@ impl PageMarkers {
     }
 }
 
-/// Fetches that wait for a marker; fewer run at a time.
-const MOST_WAITING: usize = 1024;
+/// The maximum number of fetches that wait for a marker. Fewer fetches run at a time.
+const MAX_WAITING: usize = 1024;
 
-/// A marker takes microseconds, unless the disk is stuck.
+/// The timeout for a marker. It takes microseconds, unless the disk does not respond.
 const PUT_TIMEOUT: Duration = Duration::from_millis(500);
 
 const WARNING_EVERY_S: u32 = 60;

@@ -5,17 +5,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A user and a group that a folder is given to.
+/// The user and group that must own a folder.
 #[derive(Clone, Copy, Debug)]
 pub struct FolderOwner {
-    /// The user's number.
+    /// The user id.
     pub user: u32,
-    /// The group's number.
+    /// The group id.
     pub group: u32,
 }
 
 impl FolderOwner {
-    /// The owner of a site's root, who is usually the user of PHP; `None` if Galley may not change owners.
+    /// The owner of a site's root, usually the user of PHP; `None` if Galley may not change owners.
     pub fn of_root(root: Option<&Path>) -> io::Result<Option<Self>> {
         let root = root.filter(|_| rustix::process::geteuid().is_root());
         root.map(|root| {

@@ -16,11 +16,11 @@ use super::folder::{MarkerFolder, RemovedFiles, events, marker_name};
 use super::owner::FolderOwner;
 use crate::durable::{PurgeSource, Receipt, SitePurges};
 
-/// Markers that a fetch wants.
+/// The markers that a fetch needs.
 pub(super) struct PutRequest {
-    /// Their keys.
+    /// The keys of the markers.
     pub(super) keys: Vec<String>,
-    /// Whether all of them are there.
+    /// Receives whether all of them exist.
     pub(super) done: oneshot::Sender<bool>,
 }
 
@@ -30,13 +30,13 @@ struct MarkerThread {
     folder: MarkerFolder,
     policy: Policy,
     purges: Arc<SitePurges>,
-    /// Names of markers, the oldest first; also of some that were removed.
+    /// Names of markers, the oldest first, including some that were removed.
     order: VecDeque<String>,
-    /// How many of them are kept.
-    most: usize,
+    /// The maximum number of markers.
+    max_markers: usize,
 }
 
-/// Opens the folder and purges the pages whose markers were removed while Galley was stopped; then starts the thread.
+/// Opens the folder and purges the pages whose markers were removed while Galley was stopped, then starts the thread.
 pub(super) fn start(
     path: &Path,
     owner: Option<FolderOwner>,
@@ -53,9 +53,9 @@ pub(super) fn start(
         policy: policy.clone(),
         purges: Arc::clone(purges),
         order: VecDeque::new(),
-        most: MOST_MARKERS,
+        max_markers: MAX_MARKERS,
     };
-    // Before anybody is answered.
+    // Before any request is served.
     let receipts = thread.catch_up(is_new)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -106,27 +106,27 @@ impl MarkerThread {
     }
 
     fn put(&mut self, request: PutRequest, events: &AsyncFd<OwnedFd>) {
-        let mut are_there = true;
+        let mut all_exist = true;
         for key in &request.keys {
             match self.folder.put(key, events.get_ref().as_fd()) {
                 Ok(true) => self.order.push_back(marker_name(key)),
                 Ok(false) => {}
                 Err(error) => {
-                    are_there = false;
+                    all_exist = false;
                     tracing::debug!(path = %self.path.display(), %error, "cannot put a page marker");
                 }
             }
         }
-        self.keep_limit();
-        // The fetch may have been given up.
-        let _ = request.done.send(are_there);
+        self.enforce_limit();
+        // The fetch may have ended.
+        let _ = request.done.send(all_exist);
     }
 
-    /// Removes the oldest markers above the limit, and purges their pages: otherwise they could not be purged any more.
-    fn keep_limit(&mut self) {
-        while self.order.len() > self.most {
+    /// Removes the oldest markers above the limit and purges their pages, because plugins could not purge them any more.
+    fn enforce_limit(&mut self) {
+        while self.order.len() > self.max_markers {
             let oldest = self.order.pop_front();
-            if let Some(key) = oldest.and_then(|name| self.folder.forget(&name)) {
+            if let Some(key) = oldest.and_then(|name| self.folder.remove_marker(&name)) {
                 self.purge_key(&key);
             }
         }
@@ -135,9 +135,9 @@ impl MarkerThread {
     async fn purge(&mut self, removals: RemovedFiles, events: &AsyncFd<OwnedFd>) {
         if removals.is_everything || removals.is_root_gone {
             self.purge_all();
-            // A plugin may still be at work: it reports a failure if the folder that it empties is not empty at the end.
-            tokio::time::sleep(REST).await;
-            self.open_again(events).await;
+            // A plugin may still be removing files, and reports a failure if the folder is not empty afterwards.
+            tokio::time::sleep(PURGE_PAUSE).await;
+            self.reopen(events).await;
             let mut removed = Vec::new();
             if let Ok(order) = self.folder.scan(&mut removed) {
                 self.order = order.into();
@@ -151,8 +151,8 @@ impl MarkerThread {
         }
     }
 
-    /// Until the folder can be made and watched again.
-    async fn open_again(&mut self, events: &AsyncFd<OwnedFd>) {
+    /// Retries until the folder can be created and watched again.
+    async fn reopen(&mut self, events: &AsyncFd<OwnedFd>) {
         loop {
             let events = events.get_ref().as_fd();
             match MarkerFolder::open(&self.path, self.owner, events) {
@@ -195,7 +195,7 @@ impl MarkerThread {
         }
     }
 
-    /// The page of a key.
+    /// The scope of the page with a key.
     fn scope(&self, key: &str) -> Option<Scope> {
         url_scope(&nginx_key_url(key)?, &self.policy).ok()
     }
@@ -208,20 +208,20 @@ impl MarkerThread {
         self.purges.publish(&purge, PurgeSource::Folder)
     }
 
-    /// Logs what became of a purge, once that is known.
+    /// Logs the result of a purge when it is known.
     fn acknowledge(&self, receipt: Receipt) {
         let site = self.purges.site().to_owned();
         tokio::spawn(async move { receipt.acknowledged().await.log(&site) });
     }
 }
 
-/// Markers of a site: 400 MB of small files in the worst of file systems.
-const MOST_MARKERS: usize = 100_000;
+/// The maximum number of markers of a site: 400 MB of small files in the worst file system.
+const MAX_MARKERS: usize = 100_000;
 
-/// Longer than the removal of some thousands of files, and short enough for fetches that wait for their markers.
-const REST: Duration = Duration::from_millis(100);
+/// Longer than the removal of some thousand files, and short enough for fetches that wait for their markers.
+const PURGE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Between two attempts to find the folder again.
+/// The pause between two attempts to open the folder.
 const PAUSE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

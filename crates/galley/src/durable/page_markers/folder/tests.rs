@@ -1,4 +1,4 @@
-//! Markers as the file system sees them.
+//! Markers in a real file system.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -44,7 +44,7 @@ impl Stage {
 const KEY: &str = "httpsGETexample.com/a/";
 
 #[test]
-fn a_marker_is_where_nginx_has_its_file() {
+fn a_marker_has_the_path_of_nginx_s_file() {
     let stage = Stage::new();
     assert!(stage.put(KEY).unwrap());
     assert!(!stage.put(KEY).unwrap(), "it is there");
@@ -63,7 +63,7 @@ fn a_marker_is_where_nginx_has_its_file() {
 }
 
 #[test]
-fn a_removal_says_which_page_is_meant() {
+fn a_removal_identifies_the_page() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
     stage.put("httpGETexample.com/").unwrap();
@@ -77,7 +77,7 @@ fn a_removal_says_which_page_is_meant() {
 }
 
 #[test]
-fn a_marker_that_is_put_back_before_its_removal_is_read_stays() {
+fn a_marker_recreated_before_its_removal_is_read_stays() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
     fs::remove_file(stage.marker(KEY)).unwrap();
@@ -94,7 +94,7 @@ fn a_marker_that_is_put_back_before_its_removal_is_read_stays() {
 }
 
 #[test]
-fn folders_and_the_whole_are_everything() {
+fn removed_folders_count_as_everything() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
     fs::remove_dir_all(stage.marker(KEY).parent().unwrap()).unwrap();
@@ -110,10 +110,10 @@ fn folders_and_the_whole_are_everything() {
 }
 
 #[test]
-fn more_removals_at_once_than_anybody_makes_one_by_one_are_everything() {
+fn many_removals_at_once_count_as_everything() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
-    for (count, is_everything) in [(MOST_AT_ONCE, false), (MOST_AT_ONCE + 1, true)] {
+    for (count, is_everything) in [(MAX_REMOVALS, false), (MAX_REMOVALS + 1, true)] {
         let files = (0..count).map(|n| stage.marker(KEY).with_file_name(n.to_string()));
         for file in files {
             fs::write(&file, "").unwrap();
@@ -121,12 +121,12 @@ fn more_removals_at_once_than_anybody_makes_one_by_one_are_everything() {
         }
         let removals = stage.read();
         assert_eq!(removals.is_everything, is_everything, "{count}");
-        assert_eq!(removals.names.len(), MOST_AT_ONCE);
+        assert_eq!(removals.names.len(), MAX_REMOVALS);
     }
 }
 
 #[test]
-fn what_was_removed_while_nobody_watched_is_found() {
+fn removals_before_the_start_are_found() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
     stage.put("httpGETexample.com/").unwrap();
@@ -141,10 +141,10 @@ fn what_was_removed_while_nobody_watched_is_found() {
 }
 
 #[test]
-fn a_forgotten_marker_is_no_removal() {
+fn a_marker_removed_by_galley_is_no_removal() {
     let stage = Stage::new();
     stage.put(KEY).unwrap();
-    assert_eq!(stage.folder.forget(&marker_name(KEY)).unwrap(), KEY);
+    assert_eq!(stage.folder.remove_marker(&marker_name(KEY)).unwrap(), KEY);
     let [name] = &stage.read().names[..] else {
         panic!("one removal")
     };
@@ -152,7 +152,7 @@ fn a_forgotten_marker_is_no_removal() {
 }
 
 #[test]
-fn links_lead_nowhere() {
+fn links_are_not_followed() {
     let stage = Stage::new();
     let elsewhere = stage.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -160,7 +160,7 @@ fn links_lead_nowhere() {
     symlink(&elsewhere, marker.parent().unwrap().parent().unwrap()).unwrap();
     assert!(stage.put(KEY).is_err());
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
-    // What stands in the way is removed: nginx may have used the folder before.
+    // Files in the way are removed, because nginx may have used the folder before.
     let other = "httpGETexample.com/b";
     fs::create_dir_all(stage.marker(other).parent().unwrap()).unwrap();
     fs::write(stage.marker(other), "of nginx").unwrap();

@@ -1,4 +1,4 @@
-//! The limit of markers, and removals of which the kernel tells only that they are many.
+//! The limit of markers, and removals whose events the kernel merges or drops.
 
 use super::*;
 use crate::clock::Clock;
@@ -10,7 +10,7 @@ struct Stage {
 }
 
 impl Stage {
-    fn new(most: usize) -> Self {
+    fn new(max_markers: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("nginx");
         let events = events().unwrap();
@@ -23,7 +23,7 @@ impl Stage {
             policy: Policy::default(),
             purges: Arc::new(purges),
             order: VecDeque::new(),
-            most,
+            max_markers,
         };
         Self {
             dir,
@@ -51,7 +51,7 @@ impl Stage {
         path.join(&name[31..]).join(&name[29..31]).join(name)
     }
 
-    /// What was purged, the oldest first.
+    /// The purges so far, the oldest first.
     fn purged(&self) -> Vec<String> {
         let recent = self.thread.purges.recent().into_iter().rev();
         recent.map(|one| one.scope).collect()
@@ -77,10 +77,10 @@ async fn above_the_limit_the_oldest_markers_go_and_their_pages_are_purged() {
     assert_eq!(stage.purged(), [page("/1/")]);
     assert!(!stage.marker(keys[0]).exists());
     assert!(stage.marker(keys[1]).exists() && stage.marker(keys[2]).exists());
-    // One that is there already is no further one.
+    // An existing marker does not count twice.
     assert!(stage.put(&[keys[1]]));
     assert_eq!(stage.purged().len(), 1);
-    // More at once than fit: the last two stay.
+    // More at once than the limit: the last two stay.
     assert!(stage.put(&[
         "httpsGETa.test/4/",
         "httpsGETa.test/5/",
@@ -98,7 +98,7 @@ async fn removals_beyond_the_queue_of_the_kernel_purge_the_site() {
     let mut stage = Stage::new(2);
     let key = "httpsGETa.test/1/";
     assert!(stage.put(&[key]));
-    // Neighbours in one of its folders: two names in turns, because the kernel merges equal events that nobody has read.
+    // Two other names in one of its folders, alternately, because the kernel merges equal unread events.
     let marker = stage.marker(key);
     let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
     for number in 0..=limit.trim().parse::<usize>().unwrap() {
@@ -106,7 +106,7 @@ async fn removals_beyond_the_queue_of_the_kernel_purge_the_site() {
         std::fs::write(&neighbour, "").unwrap();
         std::fs::remove_file(&neighbour).unwrap();
     }
-    // The event of this one is lost.
+    // The event of this removal is lost.
     std::fs::remove_file(&marker).unwrap();
     let removals = stage.thread.folder.read(stage.events.as_fd()).unwrap();
     assert!(removals.is_everything, "{removals:?}");

@@ -1,7 +1,7 @@
-//! Memory purges of the counter and of the proofs, tried with everything that weak memory allows.
+//! Memory ordering of the counter and of the entries' validity, with every effect that weak memory permits.
 //!
-//! What a thread knows of the others' doings it knows by the counter alone; the tables' lock is real here, and hides
-//! nothing: where a reader meets it taken it does not wait.
+//! A thread observes the actions of other threads only through the counter. The lock of the tables is real here and hides no
+//! effect, because a reader does not wait if it is held.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,8 +27,8 @@ fn page(born: u64) -> Entry {
     entry("a.test", "/", &["t"], born)
 }
 
-/// The counter is stored with release and loaded with acquire: who takes a purge's number as `born` sees what was
-/// changed before it. Content that is older than its `born` says would never be purged.
+/// The counter is stored with release and loaded with acquire: a thread that uses a purge's number as `born` sees all changes
+/// from before that purge. Otherwise, content older than its `born` would never be purged.
 #[test]
 fn an_entry_born_after_a_purge_sees_earlier_changes() {
     model(|| {
@@ -44,14 +44,14 @@ fn an_entry_born_after_a_purge_sees_earlier_changes() {
         let born = table.current();
         let shown = content.load(Relaxed);
         editor.join().unwrap();
-        let is_dead = table.prove_waiting(&page(born)) == Validity::Purged;
-        assert!(shown == 1 || is_dead, "born at {born}");
+        let check_purged = table.prove_waiting(&page(born)) == Validity::Purged;
+        assert!(shown == 1 || check_purged, "born at {born}");
     });
 }
 
-/// What one reader notes in an entry, with no order at all, misleads no other: after the acknowledgement it is purged.
+/// The relaxed writes of one reader to an entry do not mislead another one: after the acknowledgment the entry is purged.
 #[test]
-fn a_proof_of_one_reader_misleads_no_other() {
+fn a_comparison_by_one_reader_does_not_mislead_another() {
     model(|| {
         let acknowledged = Arc::new(AtomicU64::new(0));
         let table = Arc::new(PurgeTable::new());
@@ -69,10 +69,10 @@ fn a_proof_of_one_reader_misleads_no_other() {
             spawn(move || table.prove(&page))
         };
         let is_purged = acknowledged.load(Acquire) == 1;
-        let standing = table.prove(&page);
+        let validity = table.prove(&page);
         if is_purged {
-            // Nobody holds the lock for writing any more.
-            assert_eq!(standing, Validity::Purged);
+            // No thread holds the lock for writing any more.
+            assert_eq!(validity, Validity::Purged);
         }
         editor.join().unwrap();
         assert_ne!(other.join().unwrap(), Validity::SoftPurged);
