@@ -249,7 +249,7 @@ impl Compressing {
 
     /// Waits, for a limited time, until the queue is less than half full. For callers that queue many pages without a client
     /// waiting.
-    pub async fn keep_up(&self) {
+    pub async fn wait_for_queue(&self) {
         for _ in 0..MOST_CHECKS {
             if self.compressor.waiting.load(Ordering::Relaxed) < MOST_JOBS / 2 {
                 break;
@@ -361,7 +361,7 @@ impl CompressionJob {
         let level = self.level(coding);
         // The encoder's buffers count against the memory limit; without memory for them the page stays uncompressed.
         let reserved = budget.try_reserve(encode::working_memory(body.len(), coding, level))?;
-        let bytes = encode::whole(body, coding, level, &sys::let_others_go)?;
+        let bytes = encode::whole(body, coding, level, &sys::yield_processor)?;
         drop(reserved);
         let (plain, made) = (body.len() as u64, bytes.len() as u64);
         counts.bytes.fetch_add(plain, Ordering::Relaxed);

@@ -84,7 +84,7 @@ pub fn raise_priority(slice: Duration) {
 /// or when the thread before it goes to sleep. Then it does not preempt another thread, whatever the priority of that one, and
 /// the kernel decides again only at its next tick, up to 4 ms later. Work that yields every 50 us made the 99th percentile of hits
 /// during misses two to three times that of hits alone, instead of five.
-pub fn let_others_go() {
+pub fn yield_processor() {
     std::thread::yield_now();
 }
 

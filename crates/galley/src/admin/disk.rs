@@ -11,11 +11,11 @@ use crate::durable::{DiskCacheTotals, Durable};
 /// The disk cache in the status.
 pub(super) fn value(state: &AdminState) -> Option<Value> {
     let durable = &state.services.durable;
-    let Some(shelf) = durable.shelf() else {
+    let Some(disk_cache) = durable.disk_cache() else {
         return durable.unusable().map(|reason| unusable(durable, reason));
     };
-    let (usage, counted) = (shelf.usage(), shelf.counted());
-    let (word, reason) = health(shelf.health());
+    let (usage, counted) = (disk_cache.usage(), disk_cache.counted());
+    let (word, reason) = health(disk_cache.health());
     Some(json!({
         "state": word,
         "reason": reason,
@@ -67,14 +67,18 @@ fn health(health: Health) -> (&'static str, Option<String>) {
 /// Writes the metrics about the disk cache.
 pub(super) fn metrics(state: &AdminState, text: &mut Text) {
     let durable = &state.services.durable;
-    let Some(shelf) = durable.shelf() else {
+    let Some(disk_cache) = durable.disk_cache() else {
         if durable.unusable().is_some() {
             state_of(false, is_kept(durable), text);
         }
         return;
     };
-    state_of(shelf.health() == Health::Storing, is_kept(durable), text);
-    numbers(shelf.usage(), shelf.counted(), text);
+    state_of(
+        disk_cache.health() == Health::Storing,
+        is_kept(durable),
+        text,
+    );
+    numbers(disk_cache.usage(), disk_cache.counted(), text);
 }
 
 fn state_of(is_storing: bool, is_kept: bool, text: &mut Text) {

@@ -32,7 +32,7 @@ pub(super) fn start(sites: &Arc<Vec<Arc<Site>>>, clock: Clock) -> JoinSet<()> {
 /// The time until the first run: the rest of the interval that the previous configuration has begun, or a new one.
 fn first_run(cron: &CronRuns, every: Duration, clock: Clock) -> Duration {
     let next = cron.state().next;
-    if cron.gives_up() {
+    if cron.stop_runs() {
         return SHORTEST_GAP;
     }
     match next {

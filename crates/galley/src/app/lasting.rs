@@ -29,7 +29,7 @@ use crate::purge_forward::PurgeForwarder;
 use crate::request::{DashboardDoor, Services, SmallFiles, UpstreamWarnings};
 use crate::sys;
 use crate::sys::sandbox::SandboxLevel;
-use crate::telemetry::errors::Seldom;
+use crate::telemetry::errors::LogInterval;
 use crate::tls::Certificates;
 use crate::upstream::ServerStates;
 use crate::upstream::switch::Tunnels;
@@ -127,7 +127,7 @@ impl Lasting {
             clients,
             upstream_warnings: UpstreamWarnings::new(UPSTREAM_WARNINGS_PER_S),
             http2_memory: self.http2_memory.clone(),
-            http2_floods: Seldom::new(FLOOD_WARNING_EVERY_S),
+            http2_floods: LogInterval::new(FLOOD_WARNING_EVERY_S),
             durable: self.durable.clone(),
             lease: ClusterPublisher::lease(self.cluster.as_ref()),
             cluster: self.cluster.clone(),

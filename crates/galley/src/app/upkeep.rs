@@ -41,7 +41,7 @@ impl Upkeep {
 
 /// Starts the thread if there is a disk cache.
 pub(super) fn start(durable: Durable, current: Arc<Current>) -> Result<Upkeep, ServerStartError> {
-    let Some(disk) = durable.shelf().map(Arc::clone) else {
+    let Some(disk) = durable.disk_cache().map(Arc::clone) else {
         return Ok(Upkeep::none());
     };
     let (stop, stopped) = sync_channel(0);

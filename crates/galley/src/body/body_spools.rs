@@ -17,7 +17,7 @@ use galley_cache::budget::{MemoryBudget, Reservation};
 use tokio::runtime;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::telemetry::errors::Seldom;
+use crate::telemetry::errors::LogInterval;
 
 /// The limits of all bodies together.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ pub struct BodySpools {
     refused: AtomicU64,
     held_up: AtomicU64,
     /// Limits for log messages: one message per minute of each kind.
-    rejected_messages: Seldom,
-    held_up_messages: Seldom,
-    disk_errors: Seldom,
+    rejected_messages: LogInterval,
+    held_up_messages: LogInterval,
+    disk_errors: LogInterval,
 }
 
 /// Current usage, and counts since the start.
@@ -90,9 +90,9 @@ impl BodySpools {
             responses: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             held_up: AtomicU64::new(0),
-            rejected_messages: Seldom::new(MESSAGE_INTERVAL_S),
-            held_up_messages: Seldom::new(MESSAGE_INTERVAL_S),
-            disk_errors: Seldom::new(MESSAGE_INTERVAL_S),
+            rejected_messages: LogInterval::new(MESSAGE_INTERVAL_S),
+            held_up_messages: LogInterval::new(MESSAGE_INTERVAL_S),
+            disk_errors: LogInterval::new(MESSAGE_INTERVAL_S),
         }
     }
 

@@ -200,7 +200,7 @@ impl Durable {
     /// A site's part of the disk cache. `fingerprint` identifies the rules that determine its keys: entries with another
     /// fingerprint count as purged.
     pub fn site_disk_cache(&self, site: &str, fingerprint: u64) -> Option<SiteDiskCache> {
-        let disk_cache = self.shelf()?;
+        let disk_cache = self.disk_cache()?;
         Some(SiteDiskCache {
             site: disk_cache.disk.site(site, fingerprint),
             disk: Arc::clone(disk_cache),
@@ -213,7 +213,7 @@ impl Durable {
     }
 
     /// The disk cache, if any.
-    pub fn shelf(&self) -> Option<&Arc<DiskCache>> {
+    pub fn disk_cache(&self) -> Option<&Arc<DiskCache>> {
         self.stored().map(|stored| &stored.disk)
     }
 

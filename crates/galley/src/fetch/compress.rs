@@ -26,7 +26,7 @@ use super::spool::{AHEAD, ResponseSpool};
 use super::store::WINDOW;
 use super::{FetchSite, FetchWorker, PassJob};
 use crate::codec::encode::{AT_ONCE, EncoderStream};
-use crate::sys::let_others_go;
+use crate::sys::yield_processor;
 use crate::upstream::IncomingResponse;
 
 /// The readers of a fill, with an encoder before them if the body is compressed.
@@ -107,7 +107,7 @@ impl<'w> Outlet<'w> {
         };
         if chunk.len() <= AT_ONCE {
             let coded = stream
-                .push(&chunk, &let_others_go)
+                .push(&chunk, &yield_processor)
                 .map_err(|_| FillError::Aborted)?;
             return self.send(coded).await;
         }
@@ -116,7 +116,7 @@ impl<'w> Outlet<'w> {
                 break;
             };
             let coded = stream
-                .push(piece, &let_others_go)
+                .push(piece, &yield_processor)
                 .map_err(|_| FillError::Aborted)?;
             self.send(coded).await?;
             yield_now().await;

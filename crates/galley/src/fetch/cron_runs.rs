@@ -146,7 +146,7 @@ impl CronRuns {
     }
 
     /// Records that no more runs are started. Returns whether one was in progress, whose end will not be reported.
-    pub fn gives_up(&self) -> bool {
+    pub fn stop_runs(&self) -> bool {
         let mut state = self.lock();
         state.next = None;
         std::mem::take(&mut state.is_running)

@@ -62,7 +62,7 @@ impl Handle {
     ///
     /// A page that a browser prefetches (`is_prefetch`) is rejected too if it would take the last free slot: no visitor
     /// waits for it, and the browser requests it again when the user follows the link.
-    pub fn turns_away(
+    pub fn rejects_early(
         &self,
         pool: usize,
         who: QueueIdentity,
@@ -157,9 +157,9 @@ impl Handle {
         fetched.map(Fetched::after_a_wait)
     }
 
-    /// The response for a job that needs a new fetch ([`PageJob::cut_off`]). Cancel-safe: the fill continues without this
+    /// The response for a job that needs a new fetch ([`PageJob::while_partitioned`]). Cancel-safe: the fill continues without this
     /// reader.
-    pub async fn page_anew(&self, job: PageJob) -> Result<Fetched, FillError> {
+    pub async fn new_page(&self, job: PageJob) -> Result<Fetched, FillError> {
         self.send(job, None).await
     }
 

@@ -47,7 +47,7 @@ pub struct PageJob {
     /// Whether the response may be stored, if it permits that.
     pub may_store: bool,
     /// Whether the response must be to a request that is sent after this job was received.
-    pub is_anew: bool,
+    pub needs_new_response: bool,
     /// Finds the ESI includes of the page, on a site that permits them.
     pub includes: Option<Arc<dyn IncludeLookup>>,
 }
@@ -61,13 +61,17 @@ impl PageJob {
     /// The same job while purges of other nodes may be missing: no stored response answers it, its response is not stored, and it shares a
     /// fetch only with jobs that arrive before the request is sent. With RFC 9111, where a fetch may be for another variant, it shares none.
     #[must_use]
-    pub fn cut_off(self) -> Self {
-        let is_anew = self.site.keys_say_all();
-        let random: [u8; 8] = if is_anew { [0; 8] } else { sys::random_bytes() };
+    pub fn while_partitioned(self) -> Self {
+        let needs_new_response = self.site.keys_identify_responses();
+        let random: [u8; 8] = if needs_new_response {
+            [0; 8]
+        } else {
+            sys::random_bytes()
+        };
         Self {
             key: Key::new(&[self.key.bytes(), b"\0anew", &random].concat()),
             may_store: false,
-            is_anew,
+            needs_new_response,
             ..self
         }
     }
@@ -84,7 +88,7 @@ impl PageJob {
             fragments: self.fragments.clone(),
             depth: self.depth,
             may_store: self.may_store,
-            is_anew: self.is_anew,
+            needs_new_response: self.needs_new_response,
             includes: self.includes.clone(),
         }
     }

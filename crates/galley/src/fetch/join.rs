@@ -68,7 +68,7 @@ impl FetchWorker {
         };
         let before = self.in_progress.borrow().get(&key).map(Rc::clone);
         let (in_progress, writer) = self.start_fetch(&job, key, overtaken.as_deref());
-        if job.is_anew {
+        if job.needs_new_response {
             in_progress.set_former(before);
         }
         let wait = wait.leading(&in_progress);
@@ -217,8 +217,9 @@ impl FetchWorker {
         else {
             return JoinOutcome::Lead(None);
         };
-        let has_missed =
-            job.is_anew && in_progress.born.get() != NOT_SENT && !wait.is_at(&in_progress);
+        let has_missed = job.needs_new_response
+            && in_progress.born.get() != NOT_SENT
+            && !wait.is_at(&in_progress);
         if has_missed || wait.has_rejected(&in_progress) {
             return JoinOutcome::Lead(None);
         }
@@ -354,7 +355,7 @@ impl FetchWorker {
 
 /// Whether a request may join fetches. With `no-cache` it may not, except if every fetch that it can join is sent after it arrived.
 fn joins(job: &PageJob) -> bool {
-    job.is_anew || !job.info.directives().no_cache
+    job.needs_new_response || !job.info.directives().no_cache
 }
 
 /// Whether a response with these fields may answer a request with credentials.

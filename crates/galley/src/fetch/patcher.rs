@@ -129,7 +129,7 @@ impl FetchWorker {
                 }
                 site.counters.remove_awaiting();
                 pace.keep().await;
-                site.compressing.keep_up().await;
+                site.compressing.wait_for_queue().await;
             }
             pages = left;
         }

@@ -144,34 +144,37 @@ mod tests {
             })
             .into();
         let (page, key) = (Some(b"page".as_slice()), Key::new(b"page"));
-        assert!(!handle.turns_away(0, crawl, page, false), "there is room");
-        stats.set_full_for(Some(crawl), &[]);
-        assert!(handle.turns_away(0, crawl, page, false));
-        assert!(handle.turns_away(0, crawl, None, false));
-        assert!(!handle.turns_away(0, other, page, false));
         assert!(
-            !handle.turns_away(1, crawl, page, false),
+            !handle.rejects_early(0, crawl, page, false),
+            "there is room"
+        );
+        stats.set_full_for(Some(crawl), &[]);
+        assert!(handle.rejects_early(0, crawl, page, false));
+        assert!(handle.rejects_early(0, crawl, None, false));
+        assert!(!handle.rejects_early(0, other, page, false));
+        assert!(
+            !handle.rejects_early(1, crawl, page, false),
             "there is no such pool"
         );
         let (_writer, fill) = fill::fill(1, None);
         handle
             .registry
             .insert(&key, &Arc::new(Waiters::new(fill, 1)));
-        assert!(!handle.turns_away(0, crawl, page, false), "it may join");
-        assert!(handle.turns_away(0, crawl, None, false));
+        assert!(!handle.rejects_early(0, crawl, page, false), "it may join");
+        assert!(handle.rejects_early(0, crawl, None, false));
         let sharing = sharing_a_counter_with(&key);
         assert!(handle.registry.may_have(&sharing));
         assert!(!handle.registry.has(&sharing), "another page");
         handle.registry.remove(&key);
         assert!(!handle.registry.may_have(&sharing));
-        assert!(handle.turns_away(0, crawl, page, false));
+        assert!(handle.rejects_early(0, crawl, page, false));
         stats.set_full_for(None, &[Class::Crawler]);
         assert!(
-            handle.turns_away(0, other, page, false),
+            handle.rejects_early(0, other, page, false),
             "nobody of the class"
         );
         stats.set_full_for(None, &[Class::Visitor]);
-        assert!(!handle.turns_away(0, crawl, page, false));
+        assert!(!handle.rejects_early(0, crawl, page, false));
         let of_crawlers = stats.classes().find(|of| of.class == Class::Crawler);
         assert_eq!(of_crawlers.unwrap().rejected, 5);
     }

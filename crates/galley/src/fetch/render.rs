@@ -376,7 +376,7 @@ fn batch_job(page: &PageJob, versions: &[Arc<FragmentVersion>]) -> PageJob {
         fragments: versions.iter().map(|version| version.id).collect(),
         depth: 0,
         may_store: true,
-        is_anew: false,
+        needs_new_response: false,
         includes: None,
     }
 }

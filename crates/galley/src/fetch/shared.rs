@@ -92,7 +92,7 @@ impl FetchWorker {
     /// The shared pages, if they may contain the page of the job.
     fn shared_for(&self, job: &PageJob) -> Option<&SharedPages> {
         let pages = self.shared_pages.as_ref()?;
-        let is_page = job.site.keys_say_all() && job.fragments.is_empty();
+        let is_page = job.site.keys_identify_responses() && job.fragments.is_empty();
         (is_page && job.may_store).then_some(pages)
     }
 
@@ -176,7 +176,7 @@ impl FetchWorker {
         token: Option<FetchToken>,
         record: RecordWriter,
     ) {
-        let (Some(pages), true) = (&self.shared_pages, site.keys_say_all()) else {
+        let (Some(pages), true) = (&self.shared_pages, site.keys_identify_responses()) else {
             return;
         };
         let points = numbers(entry)

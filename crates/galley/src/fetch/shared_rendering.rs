@@ -36,7 +36,8 @@ impl FetchWorker {
         page: &PageJob,
         versions: &[Arc<FragmentVersion>],
     ) -> Vec<Arc<FragmentVersion>> {
-        let is_shared = self.shared_pages.is_some() && page.site.keys_say_all() && page.may_store;
+        let is_shared =
+            self.shared_pages.is_some() && page.site.keys_identify_responses() && page.may_store;
         let ids = versions.iter().map(|version| version.id);
         let Some(first) = ids.min().filter(|_| is_shared) else {
             return versions.to_vec();

@@ -43,7 +43,7 @@ pub struct FetchSite {
 
 impl FetchSite {
     /// Whether a response to one request answers every other request with the same key.
-    pub fn keys_say_all(&self) -> bool {
+    pub fn keys_identify_responses(&self) -> bool {
         let storage = &self.rules.storage;
         storage.vary == VaryPolicy::CoveredByKey && storage.validation == ValidationPolicy::Galley
     }

@@ -242,7 +242,7 @@ impl FetchWorker {
         };
         // The code below reads the body twice.
         if body.bytes().len() > PIECE {
-            sys::let_others_go();
+            sys::yield_processor();
         }
         if let Err(why) = (job.body_judge())(&response_head, &job.site.rules, body.bytes()) {
             self.pause_refreshes(job);

@@ -16,7 +16,7 @@ use super::encode;
 use super::failure::{self, ExportFailure};
 use crate::service_client::ServiceClient;
 use crate::sys;
-use crate::telemetry::errors::Seldom;
+use crate::telemetry::errors::LogInterval;
 use crate::telemetry::trace::{FinishedSpan, TraceStats, Tracer, TracerSettings};
 
 /// A handle to the exporter thread.
@@ -39,7 +39,7 @@ pub fn start(server: &HttpUpstream, settings: TracerSettings) -> io::Result<Expo
         client: None,
         stats: Arc::clone(&stats),
         instance: format!("{:016x}", u64::from_ne_bytes(sys::random_bytes())),
-        warnings: Seldom::new(WARNING_EVERY_S),
+        warnings: LogInterval::new(WARNING_EVERY_S),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -79,7 +79,7 @@ struct ExportWorker {
     client: Option<ServiceClient>,
     stats: Arc<TraceStats>,
     instance: String,
-    warnings: Seldom,
+    warnings: LogInterval,
 }
 
 impl ExportWorker {

@@ -29,7 +29,7 @@ use crate::fault::Fault;
 
 /// Whether a hit may be sent without further checks.
 pub fn is_open(site: &Site, info: &RequestInfo, client: IpAddr) -> bool {
-    site.access.stands_open
+    site.access.is_open_to_all
         || access::judge(&site.core.rules, info, site.access.client(client))
             .is_ok_and(|demands| demands.are_none())
 }
@@ -116,7 +116,7 @@ async fn prove(services: &Services, exchange: &Exchange<'_>, by: By) -> Result<(
 }
 
 /// Checks the body of a permitted request. Returns a response to send in place of the upstream's, or a denial.
-pub(super) async fn look_into(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
+pub(super) async fn check_body(exchange: &Exchange<'_>) -> Result<Option<Response>, Fault> {
     let AccessState::Granted { body, form, .. } = exchange.access else {
         return Ok(None);
     };

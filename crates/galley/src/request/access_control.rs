@@ -11,7 +11,7 @@ use crate::access::{Countries, Passwords};
 /// What access control needs of a site, read once from its configuration.
 pub struct AccessControl {
     /// Whether no `GET` of the site needs a check.
-    pub(super) stands_open: bool,
+    pub(super) is_open_to_all: bool,
     /// The password files, by the option that names them.
     pub(super) passwords: Vec<(By, Arc<Passwords>)>,
     /// `None`: the country of a client does not matter.
@@ -28,7 +28,7 @@ impl AccessControl {
             .map(|(by, file)| (by, Arc::new(Passwords::of(file))))
             .collect();
         Self {
-            stands_open: rules.is_open(),
+            is_open_to_all: rules.is_open(),
             passwords,
             countries: countries.filter(|_| rules.names_countries()).cloned(),
             rules_by_country: rules.rules.iter().any(|rule| !rule.countries.is_empty()),

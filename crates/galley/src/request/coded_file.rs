@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use crate::codec::encode::EncoderStream;
 use crate::compress::Compressing;
-use crate::sys::let_others_go;
+use crate::sys::yield_processor;
 
 /// A file that is being compressed.
 struct CodedFile {
@@ -106,7 +106,7 @@ impl CodedFile {
         self.buffer.resize(count, 0);
         self.file.read_exact_at(&mut self.buffer, self.at)?;
         self.at += count as u64;
-        stream.push(&self.buffer, &let_others_go).map(Some)
+        stream.push(&self.buffer, &yield_processor).map(Some)
     }
 }
 

@@ -158,7 +158,7 @@ pub(super) fn page_job(
         fragments: Box::default(),
         depth: 0,
         may_store: true,
-        is_anew: false,
+        needs_new_response: false,
         includes: exchange.site.includes.get().cloned(),
     }
 }

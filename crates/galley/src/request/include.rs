@@ -139,7 +139,7 @@ impl SiteIncludes {
         job.call.trace.clone_from(&page.call.trace);
         job.held = held(exchange, &found);
         if decision == Decision::Pass(PassWhy::Partition) {
-            job = job.cut_off();
+            job = job.while_partitioned();
         }
         Ok(IncludeFound::Fetch {
             job: Box::new(job),

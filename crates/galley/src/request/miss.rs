@@ -52,7 +52,7 @@ pub(super) struct Miss<'a, 'h> {
 
 /// Whether a request is rejected before it reaches the fetch thread: the queue is full, or the request is a prefetch while PHP is
 /// busy.
-fn is_turned_away(
+fn is_rejected_early(
     exchange: &Exchange<'_>,
     pool: &PoolHandle,
     class: Class,
@@ -61,7 +61,7 @@ fn is_turned_away(
     let who = who(exchange, class);
     let is_prefetch = exchange.info.is_prefetch();
     pool.fetch_thread
-        .turns_away(pool.index, who, key, is_prefetch)
+        .rejects_early(pool.index, who, key, is_prefetch)
 }
 
 impl Miss<'_, '_> {
@@ -83,8 +83,8 @@ impl Miss<'_, '_> {
     }
 
     /// Fetches while purges of other nodes may be missing. Requests that arrive before the fetch is sent share it.
-    pub(super) async fn cut_off(self) -> Result<Response, Fault> {
-        if self.exchange.site.core.keys_say_all() {
+    pub(super) async fn fetch_while_partitioned(self) -> Result<Response, Fault> {
+        if self.exchange.site.core.keys_identify_responses() {
             self.fetch().await
         } else {
             self.pass(Outcome::Pass(PassWhy::Partition)).await
@@ -96,7 +96,7 @@ impl Miss<'_, '_> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
         let key = Some(self.exchange.key.as_slice());
-        if is_turned_away(self.exchange, &pool, class, key) {
+        if is_rejected_early(self.exchange, &pool, class, key) {
             return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let hinted = hints::send(self.exchange, self.found);
@@ -196,7 +196,10 @@ impl Miss<'_, '_> {
             page
         };
         if self.found.is_partitioned() {
-            return pool.fetch_thread.page_anew(order().cut_off()).await;
+            return pool
+                .fetch_thread
+                .new_page(order().while_partitioned())
+                .await;
         }
         let (site, info, key) = (&exchange.site.core, &exchange.info, &exchange.key);
         pool.fetch_thread.page(site, info, key, order).await
@@ -225,7 +228,7 @@ impl Miss<'_, '_> {
     pub(super) async fn pass(self, outcome: Outcome) -> Result<Response, Fault> {
         let pool = pool(self.exchange)?;
         let class = Class::of(&self.exchange.info);
-        if is_turned_away(self.exchange, &pool, class, None) {
+        if is_rejected_early(self.exchange, &pool, class, None) {
             return self.fall_back(pool.fault(FillError::Overload)).await;
         }
         let began = Instant::now();

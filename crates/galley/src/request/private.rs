@@ -136,7 +136,7 @@ impl Miss<'_, '_> {
         let exchange = &*self.exchange;
         let pool = pool(exchange)?;
         let class = Class::of(&exchange.info);
-        if pool.fetch_thread.turns_away(
+        if pool.fetch_thread.rejects_early(
             pool.index,
             who(exchange, class),
             None,

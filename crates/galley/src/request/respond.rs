@@ -63,7 +63,7 @@ pub async fn handle(services: &Services, exchange: &mut Exchange<'_>) -> Respons
 
 async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Response, Fault> {
     enter(services, exchange).await?;
-    if let Some(answer) = access::look_into(exchange).await? {
+    if let Some(answer) = access::check_body(exchange).await? {
         return Ok(answer);
     }
     let has_tls = redirect::has_tls(services, &exchange.site, exchange.info.host());
@@ -109,7 +109,7 @@ async fn respond(services: &Services, exchange: &mut Exchange<'_>) -> Result<Res
         stale_on_error,
     };
     match decision {
-        Decision::Pass(PassWhy::Partition) => miss.cut_off().await,
+        Decision::Pass(PassWhy::Partition) => miss.fetch_while_partitioned().await,
         Decision::Pass(why) => {
             miss.fetch_for_members();
             miss.pass(Outcome::Pass(why)).await

@@ -36,7 +36,7 @@ use crate::php::PoolNumbers;
 use crate::php::privileged::KeeperState;
 use crate::purge_forward::PurgeForwarder;
 use crate::sys::sandbox::SandboxLevel;
-use crate::telemetry::errors::{RateLimited, Seldom};
+use crate::telemetry::errors::{LogInterval, RateLimited};
 use crate::telemetry::trace::Tracer;
 use crate::tls::{Certificates, Presented};
 use crate::upstream::UpstreamStats;
@@ -356,7 +356,7 @@ pub struct Services {
     /// The memory that the streams of all HTTP/2 connections may use together.
     pub http2_memory: MemoryBudget,
     /// Warnings about clients that flood their HTTP/2 connections.
-    pub http2_floods: Seldom,
+    pub http2_floods: LogInterval,
 }
 
 /// Logs warnings about failing upstreams without filling the log.

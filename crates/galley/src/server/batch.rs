@@ -65,7 +65,7 @@ impl<'b> HitBatch<'b> {
     }
 
     /// Whether all responses are in the output buffer.
-    pub(super) fn lies_together(&self) -> bool {
+    pub(super) fn is_contiguous(&self) -> bool {
         self.0.iter().all(|ready| ready.body_apart().is_empty())
     }
 

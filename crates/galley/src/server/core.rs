@@ -17,7 +17,7 @@ use crate::access::Countries;
 use crate::request::{Hit, Response, Services};
 use crate::telemetry::access::LogWriter;
 use crate::telemetry::counters::CoreCounters;
-use crate::telemetry::errors::Seldom;
+use crate::telemetry::errors::LogInterval;
 use crate::telemetry::fields::{LoggedHeaders, ResponseValues};
 
 /// The state of a core.
@@ -50,7 +50,7 @@ pub(super) struct Core {
     /// Whether upgraded connections must end.
     pub(super) ends_tunnels: Cell<bool>,
     /// Limits the messages about connections without a valid PROXY header.
-    pub(super) refused_connections: Seldom,
+    pub(super) refused_connections: LogInterval,
 }
 
 impl Core {

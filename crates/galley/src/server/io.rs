@@ -351,7 +351,7 @@ impl ResponseSender<'_> {
 /// Writes a batch in one call, as far as the socket accepts it at once.
 fn try_write(stream: &mut Socket, batch: &HitBatch<'_>, heads: &[u8]) -> io::Result<usize> {
     match batch.responses() {
-        _ if batch.lies_together() => stream.try_write(heads),
+        _ if batch.is_contiguous() => stream.try_write(heads),
         [_] => {
             let mut room = [IoSlice::new(&[]); SLICES_OF_ONE];
             stream.try_write_vectored(batch.slices(heads, 0, &mut room))

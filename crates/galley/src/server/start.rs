@@ -22,7 +22,7 @@ use super::tick::Ticks;
 use super::timer::{SWEEP, Timers};
 use crate::sys;
 use crate::sys::sandbox;
-use crate::telemetry::errors::Seldom;
+use crate::telemetry::errors::LogInterval;
 
 /// Starts a front core. It ends when its phase requires it and its connections have ended, or when the drain times out.
 ///
@@ -91,7 +91,7 @@ async fn run(spec: CoreSpec, ticks: Ticks, slices: RunSlices) {
         stopping: Cell::new(false),
         phase: Cell::new(Phase::Running),
         ends_tunnels: Cell::new(false),
-        refused_connections: Seldom::new(REFUSED_LOG_INTERVAL_S),
+        refused_connections: LogInterval::new(REFUSED_LOG_INTERVAL_S),
     });
     let sweeping = tokio::task::spawn_local(sweep(Rc::clone(&core), ticks));
     let mut accepting = JoinSet::new();

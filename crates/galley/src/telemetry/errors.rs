@@ -19,7 +19,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use super::sink::Sink;
 
-pub use super::rate::{RateLimited, Seldom};
+pub use super::rate::{LogInterval, RateLimited};
 
 /// A handle to the error log.
 #[derive(Clone, Debug)]

@@ -99,14 +99,14 @@ impl RateLimited {
 
 /// Admits one message in each interval, for conditions that last. The admitted message reports the count so far.
 #[derive(Debug)]
-pub struct Seldom {
+pub struct LogInterval {
     every_s: u32,
     began: Instant,
     /// The second of the last message, counted from 1; 0: none so far.
     last: AtomicU64,
 }
 
-impl Seldom {
+impl LogInterval {
     /// Admits one message in `every_s` seconds.
     pub fn new(every_s: u32) -> Self {
         Self {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn one_message_is_admitted_per_interval() {
-        let seldom = Seldom::new(60);
+        let seldom = LogInterval::new(60);
         let seen: Vec<_> = [1, 2, 60, 61, 62, 121, 500]
             .map(|second| seldom.admit_at(second))
             .into();

@@ -69,7 +69,7 @@ impl<'s, 'h> Explanation<'s, 'h> {
             return false;
         };
         let (core, info) = (&self.exchange.site.core, &self.exchange.info);
-        if !core.keys_say_all() || info.directives().no_cache {
+        if !core.keys_identify_responses() || info.directives().no_cache {
             return false;
         }
         let lookup = SharedLookup {

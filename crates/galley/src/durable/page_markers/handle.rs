@@ -14,12 +14,12 @@ use tokio::time::timeout;
 use super::owner::FolderOwner;
 use super::thread::{self, PutRequest};
 use crate::durable::SitePurges;
-use crate::telemetry::errors::Seldom;
+use crate::telemetry::errors::LogInterval;
 
 /// A handle on the thread that owns the markers of a site. The thread ends with the last handle.
 pub struct PageMarkers {
     requests: mpsc::Sender<PutRequest>,
-    warnings: Seldom,
+    warnings: LogInterval,
     site: String,
 }
 
@@ -35,7 +35,7 @@ impl PageMarkers {
         thread::start(path, owner, policy, purges, incoming)?;
         Ok(Self {
             requests,
-            warnings: Seldom::new(WARNING_EVERY_S),
+            warnings: LogInterval::new(WARNING_EVERY_S),
             site: purges.site().to_owned(),
         })
     }

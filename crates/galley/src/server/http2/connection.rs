@@ -259,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unsent + Unpin> Http2Connection<'_, S> {
 
     /// The flood that the ledger has detected, including starved streams.
     fn flood(&self) -> Option<Flood> {
-        let starved = self.quota.take_starved();
+        let starved = self.quota.take_starved_count();
         let mut socket = self.socket.borrow_mut();
         if starved > 0 {
             let now_ms = self.core.timers.now_ms();

@@ -67,7 +67,7 @@ impl Quota {
     }
 
     /// Returns the number of streams that were starved since the last call.
-    pub(super) fn take_starved(&self) -> u32 {
+    pub(super) fn take_starved_count(&self) -> u32 {
         self.starved.take()
     }
 }
@@ -198,6 +198,9 @@ mod tests {
         drop(waits);
         assert!(!quota.is_waiting());
         held.starve();
-        assert_eq!((quota.take_starved(), quota.take_starved()), (1, 0));
+        assert_eq!(
+            (quota.take_starved_count(), quota.take_starved_count()),
+            (1, 0)
+        );
     }
 }
