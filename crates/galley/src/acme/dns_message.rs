@@ -116,7 +116,7 @@ pub(super) fn response(
     }
     let code = read.flags & FLAGS_CODE;
     let Some(tsig) = read.tsig else {
-        // Knot reports a zone that it does not have without a signature. No change was made, whoever responded.
+        // Knot reports a zone that it does not have without a signature. Without one, no change was made, even if the response is forged.
         return match code {
             0 => Err(BadUpdateResponse),
             code => Ok(of_code(code)),

@@ -46,7 +46,7 @@ pub(super) async fn run(current: Arc<Current>) {
 /// Counts the pages of new purges until `end`.
 async fn count_until(current: &Arc<Current>, end: Instant) {
     while let Some(signal) = current.services().map(|all| all.durable.purge_signal()) {
-        // Does not hold the services while waiting: they end with the server.
+        // Keeps no reference to the services while it waits: they end with the server.
         if timeout_at(end, signal.notified()).await.is_err() {
             return;
         }
