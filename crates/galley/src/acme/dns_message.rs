@@ -116,7 +116,7 @@ pub(super) fn response(
     }
     let code = read.flags & FLAGS_CODE;
     let Some(tsig) = read.tsig else {
-        // Knot reports a zone that it does not have without a signature. Without one, no change was made, even if the response is forged.
+        // Knot reports an unknown zone without a signature. An unsigned error may be forged; it only means that no change was made.
         return match code {
             0 => Err(BadUpdateResponse),
             code => Ok(of_code(code)),
