@@ -1,18 +1,18 @@
-//! The client's window of the connection, divided between the owner's responses and the library's (RFC 9113 section 6.9).
+//! The connection's send window, divided between the caller's responses and the library's (RFC 9113 section 6.9).
 //!
 //! The client counts one window. The library gets a part of it; both parts together never exceed the client's window. While
-//! the library has streams it gets half, or all of a small window: a client that opens its window only when most of it is
-//! used must not wait for the unused half. Otherwise it gets the initial window of a connection, for its next stream.
+//! the library has streams it gets half, or all of a small window, because a client may open its window only after most
+//! of it is used. Without streams it gets the initial window of a connection, for its next stream.
 
 use super::frame::{FrameHeader, WINDOW_UPDATE};
 
-/// See the module.
+/// The send window of a connection. See the module.
 #[derive(Debug)]
 pub(super) struct Windows {
     ours: u32,
-    /// What the library may still send, as far as it knows.
+    /// The library's part, as far as the library knows.
     library: u32,
-    /// Each stream's, at its beginning.
+    /// The initial window of each stream.
     initial: u32,
     is_lent: bool,
 }
@@ -29,7 +29,7 @@ impl Default for Windows {
 }
 
 impl Windows {
-    /// Opens the connection's window; `None`: further than there is.
+    /// Enlarges the connection's window; `None` if it would exceed the maximum.
     pub(super) fn open(&mut self, increment: u32) -> Option<()> {
         let ours = self.ours.checked_add(increment)?;
         if ours.checked_add(self.library)? > MOST {
@@ -39,7 +39,7 @@ impl Windows {
         Some(())
     }
 
-    /// Gives the library its share, by a frame of the kind that the client would send.
+    /// Gives the library its part, by a WINDOW_UPDATE like one of the client.
     pub(super) fn share(&mut self, through: &mut Vec<u8>) {
         let all = self.ours + self.library;
         let fair = match self.is_lent {
@@ -62,12 +62,12 @@ impl Windows {
         }
     }
 
-    /// Bytes that a stream and the connection have room for.
+    /// The number of bytes that fit into the windows of a new stream and of the connection.
     pub(super) fn room(&self) -> usize {
         self.ours.min(self.initial) as usize
     }
 
-    /// Takes from the owner's share, if a stream and the connection have room.
+    /// Reserves bytes of the caller's part, if they fit into the windows of a new stream and of the connection.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         let Ok(bytes) = u32::try_from(bytes) else {
             return false;
@@ -87,7 +87,7 @@ impl Windows {
         self.is_lent = true;
     }
 
-    /// It has none.
+    /// The library has no streams.
     pub(super) fn end_loan(&mut self) {
         self.is_lent = false;
     }
@@ -101,8 +101,8 @@ impl Windows {
     }
 }
 
-/// Of a stream and of a connection, unless their client says something else (RFC 9113 section 6.9.2).
+/// The initial window of a stream and of a connection, unless the client changes it (RFC 9113 section 6.9.2).
 const FIRST: u32 = 65_535;
 
-/// RFC 9113 section 6.9.1.
+/// The maximum window (RFC 9113 section 6.9.1).
 const MOST: u32 = u32::MAX >> 1;
