@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use crate::complaint::{Complaints, shown};
 use crate::tree::SectionTable;
 
-/// The settings of the site.
+/// The access settings of a site.
 pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
     let limit = |name: &str, (per_minute, burst)| match own.given(name) {
@@ -40,7 +40,7 @@ pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complain
     }
 }
 
-/// The settings that a site and a rule have in common.
+/// The access settings that sites and rules share.
 pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> AccessRules {
     let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
         None => AccessSetting::Nothing,
@@ -66,7 +66,8 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
     }
 }
 
-/// Warns of what a rule that denies pages of WordPress cannot deny. A limit alone hides nothing and gets no warning.
+/// Warns that a rule that denies pages of WordPress cannot deny all of their content. A rate limit hides nothing and gets no
+/// warning.
 pub(crate) fn reach(
     given: &SectionTable,
     rule: &Rule,
@@ -106,7 +107,7 @@ pub(crate) fn reach(
     );
 }
 
-/// A password file must exist, and each of its lines must be valid.
+/// Checks that a password file exists and that each line is valid.
 pub(crate) fn check_passwords(
     given: &SectionTable,
     name: &str,
@@ -132,7 +133,7 @@ fn read(path: &Path) -> Result<(), (String, String)> {
 
 const MAKE_ANOTHER: &str = "name a password file: `htpasswd -B -c FILE NAME` creates one";
 
-/// Login attempts per minute, and in one burst. The burst lets a user try several passwords in a row.
+/// Login attempts per minute, and in one burst. The burst lets a user try several passwords in succession.
 const LOGIN: (u64, u64) = (5, 15);
 
 /// XML-RPC calls per minute, and in one burst. A client application sends a few dozen calls when it starts.

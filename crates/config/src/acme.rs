@@ -1,4 +1,4 @@
-//! `[acme]`: how certificates are obtained, and for which names that is possible.
+//! `[acme]`: the method of obtaining certificates, and the names for which it is possible.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
@@ -9,12 +9,12 @@ use galley_policy::route::HostPattern;
 use crate::check;
 use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::config::{AcmeChallenge, AcmeConfig, DnsMeans, DnsProof, DnsServer};
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::tree::SectionTable;
 
 pub(crate) fn acme(
     given: &SectionTable,
-    here: &Surroundings,
+    environment: &Environment,
     complaints: &mut Complaints,
 ) -> AcmeConfig {
     check::token_file(given, "account_key_file", complaints);
@@ -28,7 +28,7 @@ pub(crate) fn acme(
         ca: given.given("ca"),
         storage: given
             .given("storage")
-            .unwrap_or_else(|| here.state.join("acme")),
+            .unwrap_or_else(|| environment.state.join("acme")),
         dns: dns(given, &challenges, complaints),
         challenges,
         profile: given.given("profile"),
@@ -37,7 +37,7 @@ pub(crate) fn acme(
     }
 }
 
-/// The account at an authority that wants one of its customers: its name, and the file with its key.
+/// External account binding: the account's name at the authority, and the file with its key.
 fn binding(given: &SectionTable, complaints: &mut Complaints) -> Option<(String, PathBuf)> {
     for (one, other) in [
         ("account_id", "account_key_file"),
@@ -58,7 +58,7 @@ fn challenges(given: &SectionTable, complaints: &mut Complaints) -> Vec<AcmeChal
     let known = "`\"http-01\"`, `\"tls-alpn-01\"` or `\"dns-01\"`";
     check::not_empty(given, "challenge", known, complaints);
     let words: Vec<String> = given.value("challenge");
-    // The values of the table's row.
+    // These are the values in the option's row.
     let challenges = words.iter().map(|word| match word.as_str() {
         "tls-alpn-01" => AcmeChallenge::TlsAlpn01,
         "dns-01" => AcmeChallenge::Dns01,
@@ -106,7 +106,7 @@ fn check_hook(given: &SectionTable, program: Option<&Path>, complaints: &mut Com
     }
 }
 
-/// The server and its key need each other.
+/// The server for dynamic updates. Server and key require each other.
 fn server(given: &SectionTable, complaints: &mut Complaints) -> Option<DnsServer> {
     check::tsig_key_file(given, "dns_key_file", complaints);
     for (one, other) in [
@@ -132,7 +132,7 @@ fn server(given: &SectionTable, complaints: &mut Complaints) -> Option<DnsServer
     })
 }
 
-/// Host and port, the usual one where none is given.
+/// Host and port, with the default port if there is none.
 fn server_address(text: &str) -> Option<String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return (address.port() != 0).then(|| address.to_string());
@@ -195,7 +195,7 @@ fn email(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Complains about the hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
+/// Complains about hosts of a site with `tls = "auto"` for which no authority issues a certificate by these challenges.
 pub(crate) fn hosts(
     given: &SectionTable,
     challenges: &[AcmeChallenge],
@@ -204,7 +204,7 @@ pub(crate) fn hosts(
     let has_dns = challenges.contains(&AcmeChallenge::Dns01);
     let hosts: Vec<(SourceSpan, HostPattern)> = given.given("hosts").unwrap_or_default();
     for (place, host) in &hosts {
-        if let Some((why, help)) = hindrance(host, has_dns) {
+        if let Some((why, help)) = obstacle(host, has_dns) {
             let text = check::host_text(host);
             let message = format!("`site.tls` is `auto`, but `{text}` {why}");
             complaints.add(place, "site.tls", message, help);
@@ -212,8 +212,8 @@ pub(crate) fn hosts(
     }
 }
 
-/// Why a certificate cannot be obtained for a host, and what to do.
-fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static str)> {
+/// Why a certificate cannot be obtained for a host, and the remedy.
+fn obstacle(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static str)> {
     const LOCAL: &str = "give the site a certificate of your own in `tls`, or leave `tls` out";
     match host {
         HostPattern::Any => Some((
@@ -229,7 +229,7 @@ fn hindrance(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'stati
     }
 }
 
-/// Why the public name system cannot have a host.
+/// Why a host cannot be in the public DNS.
 fn not_public(name: &str) -> Option<&'static str> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if bare.parse::<IpAddr>().is_ok() {
@@ -243,7 +243,7 @@ fn not_public(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The ways to change DNS records, by option.
+/// The options for methods of changing DNS records.
 const MEANS: [&str; 3] = ["dns_hook", "dns_server", "dns_key_file"];
 
 /// The port of DNS servers.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_nobody_issues_for() {
+    fn local_and_wildcard_hosts_get_no_certificate() {
         let exact = |name: &str| HostPattern::Exact(name.to_owned());
         for (host, is_fine) in [
             (exact("example.com"), true),
@@ -290,15 +290,15 @@ mod tests {
             (HostPattern::Wildcard(".example.com".to_owned()), false),
             (HostPattern::Any, false),
         ] {
-            assert_eq!(hindrance(&host, false).is_none(), is_fine, "{host:?}");
+            assert_eq!(obstacle(&host, false).is_none(), is_fine, "{host:?}");
         }
     }
 
     #[test]
-    fn wildcards_need_the_dns() {
+    fn wildcards_need_dns_01() {
         let wildcard = HostPattern::Wildcard(".example.com".to_owned());
-        assert!(hindrance(&wildcard, false).is_some());
-        assert!(hindrance(&wildcard, true).is_none());
-        assert!(hindrance(&HostPattern::Any, true).is_some());
+        assert!(obstacle(&wildcard, false).is_some());
+        assert!(obstacle(&wildcard, true).is_none());
+        assert!(obstacle(&HostPattern::Any, true).is_some());
     }
 }

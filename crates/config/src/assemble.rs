@@ -1,7 +1,6 @@
-//! Turns the [`Document`] into the [`Config`]: every option is read here or in `site`, and combinations of options are
-//! checked.
+//! Turns the [`Document`] into the [`Config`]: reads every option, here or in `site`, and checks combinations of options.
 //!
-//! A configuration always results; the caller drops it if there are complaints.
+//! The result is always a configuration; the caller discards it if there are complaints.
 
 use std::path::PathBuf;
 
@@ -14,7 +13,7 @@ use crate::dashboard;
 use crate::listen::AdminListen;
 use crate::log::{LogConfig, LogFormat, LogLevel, LogTarget, OtlpConfig};
 use crate::log_field::{KnownField, LogField};
-use crate::machine::Surroundings;
+use crate::machine::Environment;
 use crate::origin::Origin;
 use crate::quantity::write_size;
 use crate::server;
@@ -22,9 +21,12 @@ use crate::site;
 use crate::tls;
 use crate::tree::{Document, SectionTable};
 
-/// Checks the document as a whole and gives the configuration, or all complaints.
-pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Config, Complaints> {
-    let mut config = assemble(&mut document, here);
+/// Checks the whole document, and returns the configuration or all complaints.
+pub(crate) fn finish(
+    mut document: Document,
+    environment: &Environment,
+) -> Result<Config, Complaints> {
+    let mut config = assemble(&mut document, environment);
     config.warnings = document.complaints.take_warnings();
     if document.complaints.is_empty() {
         config.origin = Some(Origin::new(document));
@@ -34,32 +36,32 @@ pub(crate) fn finish(mut document: Document, here: &Surroundings) -> Result<Conf
     }
 }
 
-/// The admin interface that a document defines, whatever is wrong with the rest.
-pub(crate) fn admin_of(mut document: Document, here: &Surroundings) -> AdminConfig {
-    assemble(&mut document, here).admin
+/// The admin interface that a document defines, even if other parts are invalid.
+pub(crate) fn admin_of(mut document: Document, environment: &Environment) -> AdminConfig {
+    assemble(&mut document, environment).admin
 }
 
-/// The configuration that a document means; complaints are added to the document's.
-fn assemble(document: &mut Document, here: &Surroundings) -> Config {
+/// The configuration that a document defines. Adds complaints to those of the document.
+fn assemble(document: &mut Document, environment: &Environment) -> Config {
     let mut complaints = std::mem::take(&mut document.complaints);
-    let cache = cache(&document.cache, here, &mut complaints);
+    let cache = cache(&document.cache, environment, &mut complaints);
     let largest = server::largest_body(document);
     let server = server::server(&document.server, largest, &cache, &mut complaints);
-    let around = site::Around {
+    let context = site::SiteContext {
         listen: &server.listen,
         listen_tls: &server.listen_tls,
-        now: here.now,
-        known: &here.known,
+        now: environment.now,
+        known: &environment.known,
         request_body: server.request_body,
         folder: document.files.first().and_then(|file| file.parent()),
     };
     let sites: Vec<_> = document
         .sites
         .iter()
-        .map(|given| site::site(given, &around, &mut complaints))
+        .map(|given| site::site(given, &context, &mut complaints))
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
-    let acme = acme::acme(&document.acme, here, &mut complaints);
+    let acme = acme::acme(&document.acme, environment, &mut complaints);
     let challenges = acme.challenges.clone();
     let cluster = cluster::cluster(&document.cluster, &mut complaints);
     if wants_acme && cluster.as_ref().is_some_and(|one| one.key_file.is_none()) {
@@ -68,7 +70,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     let config = Config {
         cluster,
         acme: wants_acme.then_some(acme),
-        admin: admin(&document.admin, here, &mut complaints),
+        admin: admin(&document.admin, environment, &mut complaints),
         cache,
         log: log(&document.log, &mut complaints),
         warnings: Vec::new(),
@@ -79,7 +81,7 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
         origin: None,
         kept: Vec::new(),
     };
-    if config.sites.is_empty() && !document.torn {
+    if config.sites.is_empty() && !document.is_incomplete {
         let message = "there is no `[[site]]`, so nothing could be served";
         complaints.add(&document.whole, "site", message, NO_SITE);
     }
@@ -113,7 +115,11 @@ fn assemble(document: &mut Document, here: &Surroundings) -> Config {
     config
 }
 
-fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> AdminConfig {
+fn admin(
+    given: &SectionTable,
+    environment: &Environment,
+    complaints: &mut Complaints,
+) -> AdminConfig {
     check::token_file(given, "token_file", complaints);
     let listen: Option<AdminListen> = given.given("listen");
     if let Some(AdminListen::Tcp(address)) = listen
@@ -127,15 +133,15 @@ fn admin(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
         given.complain("listen", why, help, complaints);
     }
     AdminConfig {
-        listen: listen.unwrap_or_else(|| AdminListen::Unix(here.runtime.join("admin.sock"))),
+        listen: listen.unwrap_or_else(|| AdminListen::Unix(environment.runtime.join("admin.sock"))),
         token_file: given.given("token_file"),
     }
 }
 
-fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints) -> Cache {
+fn cache(given: &SectionTable, environment: &Environment, complaints: &mut Complaints) -> Cache {
     let memory = given
         .given("memory")
-        .unwrap_or_else(|| (here.memory / 4).max(LEAST_MEMORY));
+        .unwrap_or_else(|| (environment.memory / 4).max(LEAST_MEMORY));
     let max_object = match given.given::<u64>("max_object") {
         Some(bytes) => bytes,
         None => (memory / 4).min(MOST_OBJECT),
@@ -158,7 +164,7 @@ fn cache(given: &SectionTable, here: &Surroundings, complaints: &mut Complaints)
     cache
 }
 
-/// Options of the disk have no effect without `disk`, and the largest page must fit somewhere.
+/// Options of the disk require `disk`, and the cache must have enough memory or disk for the largest page.
 fn check_cache(given: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
     if cache.disk.is_none() {
         let why = "is set, but `cache.disk` is not, so Galley stores nothing on disk";
@@ -179,7 +185,7 @@ fn check_cache(given: &SectionTable, cache: &Cache, complaints: &mut Complaints)
     }
 }
 
-/// No site can have more than there is.
+/// The limit of one site cannot exceed the whole memory.
 fn check_memory_per_site(given: &SectionTable, cache: &Cache, complaints: &mut Complaints) {
     if cache
         .memory_per_site
@@ -212,7 +218,7 @@ fn log(given: &SectionTable, complaints: &mut Complaints) -> LogConfig {
     }
 }
 
-/// `None`: no collector is named.
+/// `None` if no collector is configured.
 fn otlp(given: &SectionTable, complaints: &mut Complaints) -> Option<OtlpConfig> {
     let Some(collector) = given.given("otlp") else {
         let why = "has no effect without `otlp`";
@@ -227,7 +233,7 @@ fn otlp(given: &SectionTable, complaints: &mut Complaints) -> Option<OtlpConfig>
     })
 }
 
-/// The values of the table's row.
+/// The level for one of the words in the option's row.
 fn level(word: &str) -> LogLevel {
     match word {
         "error" => LogLevel::Error,
@@ -238,7 +244,7 @@ fn level(word: &str) -> LogLevel {
     }
 }
 
-/// The fields that access lines are to have; none: those of the format.
+/// The configured fields of access lines; empty: those of the format.
 fn log_fields(
     given: &SectionTable,
     format: LogFormat,
@@ -263,9 +269,9 @@ fn log_fields(
 }
 
 const NO_SITE: &str = "add a `[[site]]` with `hosts`, `root` and `php`, or start without a file: `galley run --root DIR`";
-/// The least that the table allows.
+/// The minimum that the option table allows.
 const LEAST_MEMORY: u64 = 16 << 20;
 
-/// All fields that have names of their own, and as many header fields as anybody reads.
+/// The maximum number of fields: enough for all known fields and many header fields.
 const MOST_LOG_FIELDS: usize = 40;
 const MOST_OBJECT: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! How the requests of a site are spread over several servers, and how servers are checked.
+//! How the requests of a site are distributed over several servers, and health checks.
 
 use crate::check;
 use crate::complaint::Complaints;
@@ -50,7 +50,7 @@ fn health_check(own: &SectionTable, complaints: &mut Complaints) -> Option<Healt
         let why = format!("is `{path}`, which is not one path");
         own.complain("health_check", why, WHOLE_PATH, complaints);
     }
-    // The table's bounds fit.
+    // The bounds in the option table ensure that the value fits.
     let count = |name| u32::try_from(own.value::<u64>(name)).unwrap_or(1);
     let statuses: Vec<u64> = own.given("health_status").unwrap_or_default();
     let statuses = statuses
@@ -66,7 +66,7 @@ fn health_check(own: &SectionTable, complaints: &mut Complaints) -> Option<Healt
     })
 }
 
-/// No server twice, and not only backup servers.
+/// Rejects a repeated server, and a list with only backup servers.
 pub(crate) fn servers(
     given: &SectionTable,
     upstream: &UpstreamConfig,

@@ -10,7 +10,7 @@ use crate::reader::ValueReader;
 use crate::upstream::UpstreamTls;
 use crate::value::ConfigValue;
 
-/// `tls`: a certificate with its key, or a list of them; none for `auto`.
+/// Reads `tls`: a certificate with its key, or a list of them; none for `auto`.
 pub(crate) fn read(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -29,7 +29,7 @@ pub(crate) fn read(
     }
 }
 
-/// `{ cert = "...", key = "..." }`.
+/// Reads `{ cert = "...", key = "..." }`.
 fn pair(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
@@ -37,7 +37,7 @@ fn pair(
 ) -> Option<(SourceSpan, CertificateFiles)> {
     let place = reader.position(value.span());
     let table = table(reader, row, value)?;
-    known(reader, row, table, &["cert", "key"])?;
+    check_keys(reader, row, table, &["cert", "key"])?;
     let mut file = |name: &str| {
         let path = text(reader, row, table, name).ok()?;
         if path.is_none() {
@@ -57,14 +57,14 @@ fn pair(
     ))
 }
 
-/// `upstream_tls`: `{ name = "...", ca = "...", verify = true }`, each of them or none.
+/// Reads `upstream_tls`: `{ name = "...", ca = "...", verify = true }`; all keys are optional.
 pub(crate) fn read_upstream(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
 ) -> Option<ConfigValue> {
     let table = table(reader, row, value)?;
-    known(reader, row, table, &["name", "ca", "verify"])?;
+    check_keys(reader, row, table, &["name", "ca", "verify"])?;
     let base = reader.base;
     let in_folder = |path: String| base.join(path);
     let verify = match table.get("verify").map(|flag| (flag, flag.get_ref())) {
@@ -103,14 +103,14 @@ fn table<'v, 'i>(
     None
 }
 
-/// `None` after a complaint about a name that means nothing here.
-fn known(
+/// Complains about unknown keys and then returns `None`.
+fn check_keys(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     table: &DeTable<'_>,
     names: &[&str],
 ) -> Option<()> {
-    let mut is_fine = Some(());
+    let mut is_valid = Some(());
     for key in table.keys() {
         let given: &str = key.get_ref();
         if !names.contains(&given) {
@@ -121,16 +121,16 @@ fn known(
                 None => format!("known names: {}", names.join(", ")),
             };
             reader.complaints.add(&place, row.path(), message, help);
-            is_fine = None;
+            is_valid = None;
         }
     }
-    is_fine
+    is_valid
 }
 
-/// A value that cannot be used has been complained about.
+/// Marks an invalid value about which a complaint was added.
 struct Complained;
 
-/// A text of the table, if it is there.
+/// A string of the table, if the key exists.
 fn text(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,

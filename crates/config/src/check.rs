@@ -1,5 +1,5 @@
-//! Checks that need more than one value: options that exclude or require each other, hosts of several sites, and the files
-//! and folders that options name.
+//! Checks beyond single values: options that exclude or require each other, hosts of several sites, and the files and folders
+//! that options name.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::listen::{AdminListen, Listen};
 use crate::log::LogTarget;
 use crate::tree::{GivenSite, SectionTable};
 
-/// The option must be there.
+/// Complains if a required option is missing.
 pub(crate) fn required(given: &SectionTable, name: &str, help: &str, complaints: &mut Complaints) {
     if !given.has(name) {
         let message = format!("`{}` is missing", given.path(name));
@@ -23,7 +23,7 @@ pub(crate) fn required(given: &SectionTable, name: &str, help: &str, complaints:
     }
 }
 
-/// A list that is given must hold something.
+/// Complains about an empty list.
 pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints: &mut Complaints) {
     if given.list_len(name) == Some(0) {
         let why = "is `[]`, an empty list";
@@ -32,7 +32,7 @@ pub(crate) fn not_empty(given: &SectionTable, name: &str, what: &str, complaints
     }
 }
 
-/// The lists of listeners of a site or the server.
+/// Checks the lists of listeners of a site or of the server.
 pub(crate) fn listeners(given: &SectionTable, complaints: &mut Complaints) {
     for name in ["listen", "listen_tls"] {
         not_empty(given, name, "an address", complaints);
@@ -40,7 +40,7 @@ pub(crate) fn listeners(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// A list of listeners may not name one twice. Port 0 is another port each time.
+/// Complains about repeated listeners. Port 0 is a different port each time.
 fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     let list: Vec<(SourceSpan, Listen)> = given.given(name).unwrap_or_default();
     for (index, (place, address)) in list.iter().enumerate() {
@@ -59,7 +59,7 @@ fn no_address_twice(given: &SectionTable, name: &str, complaints: &mut Complaint
     }
 }
 
-/// A root must be a folder.
+/// Checks that a root is a folder.
 pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
     let Some(root) = given.given::<PathBuf>("root") else {
         return;
@@ -77,7 +77,7 @@ pub(crate) fn root(given: &SectionTable, complaints: &mut Complaints) {
     given.complain("root", why, help, complaints);
 }
 
-/// A page for errors must be HTML that fits into memory.
+/// Checks that an error page is a readable file within the size limit.
 pub(crate) fn error_page(
     given: &SectionTable,
     name: &str,
@@ -96,14 +96,14 @@ pub(crate) fn error_page(
     given.complain(name, why, help, complaints);
 }
 
-/// A token file must be a secret: there, private, and long enough not to be guessed.
+/// Checks that a token file exists, is private, and is long enough not to be guessed.
 pub(crate) fn token_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     if let Some(file) = given.given::<PathBuf>(name) {
         token_at(given, name, given.position(name), &file, complaints);
     }
 }
 
-/// The same for a key that a DNS server shares.
+/// As [`token_file`], for a key that is shared with a DNS server.
 pub(crate) fn tsig_key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     let Some(file) = given.given::<PathBuf>(name) else {
         return;
@@ -114,7 +114,7 @@ pub(crate) fn tsig_key_file(given: &SectionTable, name: &str, complaints: &mut C
     }
 }
 
-/// The same for a key from which others are derived.
+/// As [`token_file`], for a key from which others are derived.
 pub(crate) fn key_file(given: &SectionTable, name: &str, complaints: &mut Complaints) {
     if let Some(file) = given.given::<PathBuf>(name) {
         secret_at(
@@ -128,7 +128,7 @@ pub(crate) fn key_file(given: &SectionTable, name: &str, complaints: &mut Compla
     }
 }
 
-/// The same for a file that no option names; `place` is where `name` would be.
+/// As [`token_file`], for a file that no option names; `place` is the position where `name` would be.
 pub(crate) fn token_at(
     given: &SectionTable,
     name: &str,
@@ -155,7 +155,7 @@ fn secret_at(
     complaints.add(place, option, message, help);
 }
 
-/// Options that contradict each other or their purpose.
+/// Complains about options that contradict each other or their purpose.
 pub(crate) fn applications(own: &SectionTable, complaints: &mut Complaints) {
     litespeed(own, complaints);
     members(own, complaints);
@@ -163,7 +163,7 @@ pub(crate) fn applications(own: &SectionTable, complaints: &mut Complaints) {
     esi(own, complaints);
 }
 
-/// Without the preset Galley ignores the plugin's headers.
+/// Without the preset Galley ignores the headers of LiteSpeed Cache.
 fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     let is_rfc9111 = own.value::<String>("preset") == "none";
     if own.value::<bool>("litespeed") && is_rfc9111 {
@@ -173,7 +173,7 @@ fn litespeed(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Without the preset, members cannot be distinguished from others.
+/// Without the preset Galley cannot distinguish members from other visitors.
 fn members(own: &SectionTable, complaints: &mut Complaints) {
     let is_rfc9111 = own.value::<String>("preset") == "none";
     if own.value::<String>("members") == "fragments" && is_rfc9111 {
@@ -183,7 +183,7 @@ fn members(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Without a cluster there are no nodes to share with.
+/// Without a cluster there are no nodes that could share limits.
 pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
     for own in given.rules.iter().chain([&given.own]) {
         for name in ["limit", "login_limit", "xmlrpc_limit"] {
@@ -197,7 +197,7 @@ pub(crate) fn shared_limits(given: &GivenSite, complaints: &mut Complaints) {
     }
 }
 
-/// Countries are known with a database only.
+/// Options with countries require a database.
 pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
     for own in given.rules.iter().chain([&given.own]) {
         for name in ["allow_countries", "deny_countries", "countries"] {
@@ -213,7 +213,7 @@ pub(crate) fn countries(given: &GivenSite, complaints: &mut Complaints) {
     }
 }
 
-/// Caches in front do not know which rule a page was made by.
+/// Caches in front do not know which rule applied to a page.
 pub(crate) fn outer_countries(given: &GivenSite, complaints: &mut Complaints) {
     let by_country = given.rules.iter().any(|rule| rule.has("countries"));
     if by_country && given.own.has("outer_ttl") {
@@ -226,7 +226,7 @@ pub(crate) fn outer_countries(given: &GivenSite, complaints: &mut Complaints) {
 pub(crate) const NO_GEOIP: &str = "needs the countries of clients, but there is no `server.geoip`";
 pub(crate) const NAME_GEOIP: &str = "add `geoip = \"/path/GeoLite2-Country.mmdb\"` to `[server]`";
 
-/// Other caches know nothing of variants, nor of the fields that another preset's upstream sends.
+/// Other caches know neither the variants nor the fields that an upstream sends without the preset.
 fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
     if !own.has("outer_ttl") {
         return;
@@ -243,7 +243,7 @@ fn outer_ttl(own: &SectionTable, complaints: &mut Complaints) {
     own.complain("outer_ttl", why, "remove one of the two", complaints);
 }
 
-/// A list with every host would be useless.
+/// Rejects a list of hosts with `*`.
 fn esi(own: &SectionTable, complaints: &mut Complaints) {
     let hosts: Vec<HostPattern> = own.value("esi_hosts");
     if hosts.contains(&HostPattern::Any) {
@@ -252,7 +252,7 @@ fn esi(own: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Why a file is not fit for a secret, and what to do; `program` makes one.
+/// Why a file is not suitable for a secret, and the remedy. `program` creates a suitable file.
 fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String)> {
     let path_text = path.display();
     let make = || format!("create one: `{program} > {path_text}; chmod 600 {path_text}`");
@@ -268,7 +268,7 @@ fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String
         }
         Err(unread) => return Err((unread.to_string(), make())),
     };
-    if is_open(found.owner, found.mode) {
+    if is_exposed(found.owner, found.mode) {
         let why = format!(
             "which other users can access (mode {:03o})",
             found.mode & 0o777
@@ -285,14 +285,14 @@ fn token(path: &Path, least: usize, program: &str) -> Result<(), (String, String
     Ok(())
 }
 
-/// Whether others than those it is meant for may read or change a secret. Containers get secrets as files of root that the group of
-/// their process may read.
-fn is_open(owner: u32, mode: u32) -> bool {
-    let of_others = if owner == 0 { 0o037 } else { 0o077 };
-    mode & of_others != 0
+/// Whether unauthorized users may read or change a secret. Containers get secrets as files of root that the group of their
+/// process may read.
+fn is_exposed(owner: u32, mode: u32) -> bool {
+    let other_bits = if owner == 0 { 0o037 } else { 0o077 };
+    mode & other_bits != 0
 }
 
-/// Folders of log files must exist, because a missing one is found only when the first line is lost.
+/// Checks that the folders of log files exist; otherwise the first lost line would reveal a missing one.
 pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
     for name in ["access", "error"] {
         let Some(LogTarget::File(file)) = given.given(name) else {
@@ -319,7 +319,7 @@ pub(crate) fn log_folders(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// A rule selects its paths by one of two options.
+/// Checks that a rule selects its paths by exactly one of two options.
 pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     if given.has("pattern") && given.has("path") {
         let message = "`site.rule.path` and `site.rule.pattern` are both given, but one of them says which paths are meant";
@@ -341,7 +341,7 @@ pub(crate) fn paths(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// No host may mean two sites at one address. Named twice in one site it is a mistake too.
+/// Complains about a host of two sites at one address, and about a host that one site names twice.
 pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut Complaints) {
     let mut claims: BTreeMap<String, Vec<(usize, SourceSpan)>> = BTreeMap::new();
     for (index, one) in given.iter().enumerate() {
@@ -350,7 +350,8 @@ pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut 
             let text = host_text(&host);
             let earlier = claims.entry(text.clone()).or_default();
             let mut known = earlier.iter();
-            let clash = known.find(|(other, _)| *other == index || may_meet(sites, *other, index));
+            let clash =
+                known.find(|(other, _)| *other == index || may_overlap(sites, *other, index));
             if let Some((other, first)) = clash {
                 let (why, help) = if *other == index {
                     (" a second time; the first is at", "remove one of the two")
@@ -366,15 +367,15 @@ pub(crate) fn hosts(given: &[GivenSite], sites: &[SiteConfig], complaints: &mut 
     }
 }
 
-fn may_meet(sites: &[SiteConfig], a: usize, b: usize) -> bool {
+fn may_overlap(sites: &[SiteConfig], a: usize, b: usize) -> bool {
     let (Some(a), Some(b)) = (sites.get(a), sites.get(b)) else {
         return false;
     };
-    let meet = |a: &[Listen], b: &[Listen]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
-    meet(&a.listen, &b.listen) || meet(&a.listen_tls, &b.listen_tls)
+    let overlap = |a: &[Listen], b: &[Listen]| a.iter().any(|x| b.iter().any(|y| x.overlaps(y)));
+    overlap(&a.listen, &b.listen) || overlap(&a.listen_tls, &b.listen_tls)
 }
 
-/// Admin and sites cannot share an address.
+/// Complains if the admin interface and sites have the same address.
 pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &mut Complaints) {
     let AdminListen::Tcp(admin) = config.admin.listen else {
         return;
@@ -393,7 +394,7 @@ pub(crate) fn admin_address(given: &SectionTable, config: &Config, complaints: &
     }
 }
 
-/// A host pattern as the file writes it.
+/// A host pattern in the syntax of the file.
 pub(crate) fn host_text(host: &HostPattern) -> String {
     match host {
         HostPattern::Exact(name) => name.clone(),
@@ -409,10 +410,10 @@ pub(crate) fn shown_path(path: &Path) -> String {
 const TWO_SITES: &str =
     "keep the host in one of the sites, or give them different `listen` addresses";
 
-/// 128 bits, if every byte is random.
+/// Enough for 128 bits, if every byte is random.
 const LEAST_TOKEN: usize = 16;
 
-/// 128 bits in hexadecimal.
+/// Enough for 128 bits in hexadecimal.
 const LEAST_KEY: usize = 32;
 
 #[cfg(test)]
@@ -420,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_its_owners_or_one_that_root_gives_to_a_group() {
+    fn only_the_owner_or_a_group_chosen_by_root_may_read_a_secret() {
         for (owner, mode, wanted) in [
             (1000, 0o600, false),
             (1000, 0o400, false),
@@ -430,7 +431,7 @@ mod tests {
             (0, 0o460, true),
             (0, 0o444, true),
         ] {
-            assert_eq!(is_open(owner, mode), wanted, "{owner} {mode:o}");
+            assert_eq!(is_exposed(owner, mode), wanted, "{owner} {mode:o}");
         }
     }
 }

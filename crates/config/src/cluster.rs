@@ -1,11 +1,11 @@
-//! `[cluster]`.
+//! `[cluster]`: connecting several nodes by an engine such as Redis.
 
 use crate::check;
 use crate::complaint::Complaints;
 use crate::config::{ClusterConfig, SharedPagesConfig};
 use crate::tree::SectionTable;
 
-/// `None`: there is no `engine`.
+/// `None` if `engine` is missing.
 pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Option<ClusterConfig> {
     check::token_file(given, "password_file", complaints);
     check::key_file(given, "key_file", complaints);
@@ -29,7 +29,7 @@ pub(crate) fn cluster(given: &SectionTable, complaints: &mut Complaints) -> Opti
     })
 }
 
-/// Options of shared pages need the key.
+/// Options of shared pages require the key.
 fn check_pages(given: &SectionTable, complaints: &mut Complaints) {
     if !given.has("key_file") {
         let why = "has no effect without `key_file`";
@@ -38,7 +38,7 @@ fn check_pages(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// The URL must be of a kind that Galley connects to, and sentinels need the name of their primary.
+/// The URL must have a supported scheme, and sentinels require the name of their primary.
 fn check_engine(given: &SectionTable, engine: &str, complaints: &mut Complaints) {
     if !SCHEMES.iter().any(|scheme| engine.starts_with(scheme)) {
         let why = format!(
@@ -57,7 +57,7 @@ fn check_engine(given: &SectionTable, engine: &str, complaints: &mut Complaints)
     }
 }
 
-/// A name that becomes a part of the engine's keys.
+/// A name that is a valid part of the engine's keys.
 fn checked_name(
     given: &SectionTable,
     option: &str,
@@ -72,7 +72,7 @@ fn checked_name(
     name
 }
 
-/// `None`: the nodes share none.
+/// `None` if the nodes share no pages.
 fn pages(given: &SectionTable) -> Option<SharedPagesConfig> {
     let most_bytes = given.value("pages");
     (given.has("key_file") && most_bytes > 0).then(|| SharedPagesConfig {
@@ -81,7 +81,7 @@ fn pages(given: &SectionTable) -> Option<SharedPagesConfig> {
     })
 }
 
-/// A site has `tls = "auto"`, and there is no key.
+/// Warns that a site has `tls = "auto"`, but there is no key.
 pub(crate) fn warn_of_certificates(given: &SectionTable, complaints: &mut Complaints) {
     let place = given.position("engine");
     let message = "is set without `key_file`, so each node orders a certificate of its own for the sites with `tls = \"auto\"`, and answers only the challenges of its own orders";
@@ -90,13 +90,13 @@ pub(crate) fn warn_of_certificates(given: &SectionTable, complaints: &mut Compla
     complaints.warn(place, "cluster.engine", message, help);
 }
 
-/// Names are parts of the engine's keys.
+/// Whether a text is a valid part of the engine's keys.
 fn is_name(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !text.is_empty() && text.len() <= 64 && text.bytes().all(is_letter)
 }
 
-/// Whether an address of sentinels has hosts, no login, and a name behind them.
+/// Whether a URL of sentinels has hosts, no login, and a name after them.
 fn names_primary(url: &str) -> bool {
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
     let parts = rest.split_once('/');
@@ -105,7 +105,7 @@ fn names_primary(url: &str) -> bool {
     })
 }
 
-/// A URL may hold a password, which no message shows.
+/// The URL without its login, which may contain a password.
 fn without_login(url: &str) -> String {
     match url.rsplit_once('@') {
         Some((_, host)) => format!("...@{host}"),
@@ -127,7 +127,7 @@ fn host_name() -> String {
     }
 }
 
-/// The options beside `engine`.
+/// The options other than `engine`.
 const OTHERS: &[&str] = &[
     "password_file",
     "name",

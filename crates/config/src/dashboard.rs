@@ -1,4 +1,4 @@
-//! The dashboard of a site on its own address: a path and a password file, neither without the other.
+//! The dashboard of a site on the site's own address: a path and a password file, which require each other.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use crate::complaint::Complaints;
 use crate::listen::AdminListen;
 use crate::tree::SectionTable;
 
-/// The path of the dashboard, if the site has one that may be shown.
+/// The path of the dashboard, if the site has a valid one.
 pub(crate) fn path(own: &SectionTable, complaints: &mut Complaints) -> Option<String> {
     let file: Option<PathBuf> = own.given("dashboard_auth");
     if let Some(file) = &file {
@@ -33,7 +33,7 @@ pub(crate) fn path(own: &SectionTable, complaints: &mut Complaints) -> Option<St
     file.map(|_| path)
 }
 
-/// Dashboards are answered by the thread of the admin interface.
+/// Complains about a dashboard without the admin interface, whose thread answers its requests.
 pub(crate) fn admin(own: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
     if own.has("dashboard") && matches!(listen, AdminListen::Off) {
         let why = "is given, but the admin interface is off";
@@ -42,7 +42,7 @@ pub(crate) fn admin(own: &SectionTable, listen: &AdminListen, complaints: &mut C
     }
 }
 
-/// Why a path cannot be that of a dashboard.
+/// Why a path is not suitable for a dashboard.
 fn unfit(path: &str) -> Option<&'static str> {
     let inner = path
         .strip_prefix('/')
@@ -67,7 +67,7 @@ fn unfit(path: &str) -> Option<&'static str> {
     is_wordpress.then_some("which belongs to WordPress")
 }
 
-/// Bytes between the slashes.
+/// The maximum number of bytes between the slashes.
 const MOST_BYTES: usize = 128;
 
 #[cfg(test)]

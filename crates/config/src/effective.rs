@@ -1,7 +1,7 @@
-//! The effective configuration: every option with its value, and where the file sets it.
+//! The effective configuration: every option with its value, and the position where the file sets it.
 //!
-//! A value that the file sets is shown as the file writes it. A default is the table's; where it depends on the machine or on other
-//! options and is known, it is the value that came of that. Secrets are masked.
+//! A value that the file sets is shown as written there. Other options have the default of the option table; if a default
+//! depends on the machine or on other options, the resulting value is shown if known. Secrets are masked.
 
 use crate::config::{Config, SiteConfig};
 use crate::effective_option::{EffectiveOption, EffectiveSection};
@@ -39,15 +39,15 @@ impl Config {
         sections
     }
 
-    /// Notes that these options (`cache.memory`, `[cluster]`) stay in effect as `running` has them, for what is shown of this
-    /// configuration.
+    /// Records that these options (`cache.memory`, `[cluster]`) keep the values of `running`, so that [`Config::effective`] shows
+    /// them.
     pub fn show_as_kept(&mut self, running: &Self, paths: &[String]) {
         let sections = running.effective();
         let kept = paths.iter().map(|path| KeptValue::new(&sections, path));
         self.kept = kept.flatten().collect();
     }
 
-    /// The options of the site with this number.
+    /// The options of the site with this index.
     pub fn effective_of_site(&self, index: usize) -> Vec<EffectiveSection> {
         let site = self.sites.get(index);
         let (Some(origin), Some(site)) = (&self.origin, site) else {
@@ -63,7 +63,7 @@ impl Config {
         sections.push(ttl);
         for (number, rule) in (1..).zip(&given.rules) {
             let mut rule = section(origin, rule, |_| None);
-            // What a rule leaves out is the site's.
+            // Options that a rule does not set have the values of the site.
             rule.options.retain(|option| option.spot.is_some());
             rule.header = format!("{} {number}", rule.header);
             sections.push(rule);
@@ -91,7 +91,7 @@ fn section(
     let rows = table::options();
     let rows = rows.filter(|row| row.section == given.section && row.name != STATUS);
     let options = rows.filter_map(|row| {
-        if given.stands(row.name) {
+        if given.has_value(row.name) {
             let place = given.position(row.name);
             let spot = Some(origin.spot(place));
             return Some(EffectiveOption::new(row.name, &origin.text(place), spot));
@@ -142,7 +142,7 @@ fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
     }
 }
 
-/// Lifetimes by status: the file's and the preset's.
+/// The lifetimes by status: those of the file and of the preset.
 fn lifetimes(origin: &Origin, site: &SiteConfig, given: &StatusTable) -> Vec<EffectiveOption> {
     let spot = origin.spot(&given.options.place);
     let is_given = |status: u16| given.statuses.iter().any(|(one, _)| *one == status);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn options_have_their_value_and_where_it_is_set() {
+    fn options_have_their_value_and_position() {
         let config = from_text("galley.toml", FILE).unwrap();
         let all = config.effective();
         let set =

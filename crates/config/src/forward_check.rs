@@ -1,4 +1,4 @@
-//! `purge_forward` of a site, with what its caches need.
+//! Checks `purge_forward` of a site and the requirements of its caches.
 
 use galley_policy::route::HostPattern;
 
@@ -7,7 +7,7 @@ use crate::complaint::{Complaints, SourceSpan};
 use crate::forward::{ForwardKind, PurgeForward};
 use crate::tree::SectionTable;
 
-/// The outer caches of a site. Their tokens must be secret, and their requirements must be met.
+/// The caches in `purge_forward`. Complains about exposed tokens and unmet requirements.
 pub(crate) fn read(
     own: &SectionTable,
     hosts: &[HostPattern],
@@ -26,7 +26,7 @@ pub(crate) fn read(
     placed.into_iter().map(|(_, one)| one).collect()
 }
 
-/// What a cache needs that the site does not say, and how to help that.
+/// The requirement of a cache that the site does not meet, and the remedy.
 fn missing(
     own: &SectionTable,
     hosts: &[HostPattern],

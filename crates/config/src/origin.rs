@@ -1,4 +1,4 @@
-//! Where the options of a checked configuration were set, for problems that only this machine shows: a port in use, a user
+//! The positions of the options of a checked configuration, for problems that only this machine shows: a port in use, a user
 //! that does not exist. Such problems are reported like all complaints, with file, line and value.
 
 use std::fmt;
@@ -9,32 +9,32 @@ use crate::complaint::{Complaints, SourceSpan, Warning, shown};
 use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 
-/// The files that a configuration came from.
+/// The files from which a configuration was read.
 #[derive(Clone)]
 pub struct Origin(Arc<Document>);
 
-/// An option.
+/// The path of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionPath {
-    /// Of `[server]`.
+    /// An option of `[server]`.
     Server(&'static str),
-    /// Of `[admin]`.
+    /// An option of `[admin]`.
     Admin(&'static str),
-    /// Of `[cache]`.
+    /// An option of `[cache]`.
     Cache(&'static str),
-    /// Of `[log]`.
+    /// An option of `[log]`.
     Log(&'static str),
-    /// Of `[acme]`.
+    /// An option of `[acme]`.
     Acme(&'static str),
-    /// Of `[cluster]`.
+    /// An option of `[cluster]`.
     Cluster(&'static str),
-    /// Of the site with this number.
+    /// An option of the site with this index.
     Site(usize, &'static str),
-    /// Of `[site.log]` of the site with this number.
+    /// An option of `[site.log]` of the site with this index.
     SiteLog(usize, &'static str),
-    /// The list that names this listener for the site with this number.
+    /// The list that contains a listener of a site.
     Listener {
-        /// The first site that listens there.
+        /// The index of the first site with this listener.
         site: usize,
         /// `listen` or `listen_tls`.
         list: &'static str,
@@ -43,10 +43,10 @@ pub enum OptionPath {
     },
 }
 
-/// The problem, its place, and the remedy.
+/// A problem on this machine, its position, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFinding {
-    /// The option that is wrong.
+    /// The option with the problem.
     pub at: OptionPath,
     /// The value of the option.
     pub value: String,
@@ -70,12 +70,12 @@ impl Origin {
         self.0.complaints.spot(place)
     }
 
-    /// What the file has there.
+    /// The text of the file at a position.
     pub(crate) fn text(&self, place: &SourceSpan) -> String {
         self.0.complaints.text_at(place).to_owned()
     }
 
-    /// These as complaints, in the order of files and lines.
+    /// The findings as complaints, in the order of files and lines.
     pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
@@ -86,7 +86,7 @@ impl Origin {
         complaints.sorted()
     }
 
-    /// These as something to look at.
+    /// The findings as warnings.
     pub fn warnings(&self, findings: &[MachineFinding]) -> Vec<Warning> {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
@@ -120,7 +120,7 @@ impl Origin {
         )
     }
 
-    /// A site's own list, else the server's, and in it the member.
+    /// The list of the site, otherwise that of the server, and the position of the listener in it.
     fn listener(&self, site: usize, list: &str, listen: &Listen) -> (String, SourceSpan) {
         let document = &*self.0;
         let own = document.sites.get(site).map(|site| &site.own);
@@ -133,7 +133,7 @@ impl Origin {
 }
 
 impl MachineFinding {
-    /// About an option whose value is a path.
+    /// A finding about an option whose value is a path.
     pub fn of_path(
         at: OptionPath,
         path: &Path,

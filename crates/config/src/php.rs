@@ -1,4 +1,4 @@
-//! Checks of the options for what Galley runs itself: PHP-FPM, or another FastCGI program (`php_command`).
+//! Checks of the options for programs that Galley runs: PHP-FPM, or another FastCGI program (`php_command`).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::quantity::write_duration;
 use crate::tree::{GivenSite, SectionTable};
 use crate::upstream::{ManagedPhp, PhpSandbox, PhpWritable, UpstreamConfig};
 
-/// A site must have a source of responses, and PHP needs a root.
+/// Checks that a site has a source of responses, and that PHP has a root.
 pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints: &mut Complaints) {
     let own = &given.own;
     let (has_root, has_php) = (own.has("root"), own.has("php"));
@@ -23,10 +23,10 @@ pub(crate) fn upstream(given: &GivenSite, upstream: &UpstreamConfig, complaints:
         needs_root(own, upstream, complaints);
     }
     for name in OF_MANAGED.iter().chain(OF_FPM).copied() {
-        // A program of a rule runs as the site's user.
-        let counts =
+        // A rule's program runs as the site's user.
+        let applies =
             upstream.is_managed() || (name == "php_user" && given.rules.iter().any(runs_program));
-        if own.stands(name) && !counts && own.stands("php") == has_php {
+        if own.has_value(name) && !applies && own.has_value("php") == has_php {
             let why = "is given, but applies only to a PHP that Galley runs";
             let help = "write `php = \"managed\"`, or remove it";
             own.complain(name, why, help, complaints);
@@ -63,7 +63,7 @@ pub(crate) fn managed(site: &GivenSite, complaints: &mut Complaints) -> ManagedP
     }
 }
 
-/// Room for all workers and their master.
+/// The maximum number of processes, which must be enough for all workers and the master.
 fn pids_max(own: &SectionTable, complaints: &mut Complaints) -> Option<u64> {
     let most = own.given("php_pids_max")?;
     let workers: u64 = own.value("php_workers");
@@ -75,13 +75,13 @@ fn pids_max(own: &SectionTable, complaints: &mut Complaints) -> Option<u64> {
     Some(most)
 }
 
-/// What confines PHP-FPM, where something does.
+/// The sandbox of PHP-FPM, if it has one.
 fn sandbox(own: &SectionTable, complaints: &mut Complaints) -> Option<PhpSandbox> {
     let writable = match own.value::<String>("php_sandbox").as_str() {
         "root" => PhpWritable::Root,
         "wp-content" => PhpWritable::Content,
         _ => {
-            // Of another PHP they are refused anyway.
+            // These options are rejected for another PHP anyway.
             if matches!(own.given("php"), Some(UpstreamConfig::Managed)) {
                 let why = "is given, but `php_sandbox` is `off`";
                 let help = "write `php_sandbox = \"root\"`, or remove it";
@@ -92,7 +92,7 @@ fn sandbox(own: &SectionTable, complaints: &mut Complaints) -> Option<PhpSandbox
     };
     let ports: Option<Vec<u64>> = own.given("php_connect_ports");
     let ports = ports.map(|all| {
-        // The table's bounds fit.
+        // The bounds in the option table ensure that the values fit.
         let all = all.into_iter().filter_map(|port| u16::try_from(port).ok());
         all.collect()
     });
@@ -103,7 +103,7 @@ fn sandbox(own: &SectionTable, complaints: &mut Complaints) -> Option<PhpSandbox
     })
 }
 
-/// A rule that contradicts itself, or needs PHP on a site without a root.
+/// Complains about a rule that contradicts itself, or that needs PHP on a site without a root.
 pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut Complaints) {
     if let Some(php) = given.given::<UpstreamConfig>("php")
         && !site.has("root")
@@ -124,7 +124,7 @@ pub(crate) fn rule(given: &SectionTable, site: &SectionTable, complaints: &mut C
     }
 }
 
-/// PHP-FPM must not end a worker while its request may still begin to respond.
+/// Complains if PHP-FPM would end a worker while its request may still start to respond.
 fn timeout(site: &GivenSite, complaints: &mut Complaints) {
     let own = &site.own;
     let first_byte = longest(site);
@@ -150,7 +150,7 @@ pub(crate) fn longest(site: &GivenSite) -> Duration {
         .fold(site.own.value("first_byte_timeout"), Duration::max)
 }
 
-/// `php_command` of a site or a rule: a program, and nothing beside it that is meant for PHP-FPM.
+/// Checks `php_command` of a site or a rule: a program, without options that only apply to PHP-FPM.
 pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
     let has_command = given.has("php_command");
     let in_rule = given.section == OptionSection::SiteRule;
@@ -163,7 +163,7 @@ pub(crate) fn command(given: &SectionTable, complaints: &mut Complaints) {
         return;
     }
     let is_managed = matches!(given.given("php"), Some(UpstreamConfig::Managed));
-    if in_rule && !is_managed && given.stands("php") == given.has("php") {
+    if in_rule && !is_managed && given.has_value("php") == given.has("php") {
         let why = "is given, but applies only to a program that Galley runs";
         let help = "write `php = \"managed\"`, or remove it";
         given.complain("php_command", why, help, complaints);
@@ -188,15 +188,15 @@ fn words(given: &SectionTable, complaints: &mut Complaints) {
     }
 }
 
-/// Whether a rule has a program of its own.
+/// Whether a rule has a separate program.
 fn runs_program(rule: &SectionTable) -> bool {
     rule.has("php_command")
 }
 
-/// Options of programs that Galley runs, of any kind.
+/// Options of all programs that Galley runs.
 const OF_MANAGED: &[&str] = &["php_workers", "php_command", "php_user"];
 
-/// Options of PHP-FPM alone.
+/// Options of PHP-FPM only.
 const OF_FPM: &[&str] = &[
     "php_binary",
     "php_timeout",
@@ -208,8 +208,8 @@ const OF_FPM: &[&str] = &[
     "php_pids_max",
 ];
 
-/// Options that have a meaning with `php_sandbox` only.
+/// Options that require `php_sandbox`.
 const OF_SANDBOX: &[&str] = &["php_paths", "php_connect_ports"];
 
-/// What WordPress itself asks for while it updates (`set_time_limit( 300 )`).
+/// The time limit that WordPress sets during an update (`set_time_limit( 300 )`).
 const TIMEOUT: Duration = Duration::from_secs(300);

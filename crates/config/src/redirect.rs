@@ -1,4 +1,4 @@
-//! The one address of a site, and redirects of rules.
+//! The canonical address of a site, and redirects of rules.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::listen::Listen;
 use crate::quantity::Pace;
 use crate::tree::SectionTable;
 
-/// Where a site's visitors belong.
+/// The canonical address of a site.
 pub(crate) fn home(
     own: &SectionTable,
     hosts: &[HostPattern],
@@ -27,7 +27,7 @@ pub(crate) fn home(
         own.complain("https_port", why, help, complaints);
     }
     let port = own.given::<u64>("https_port");
-    // The table's bounds fit.
+    // The bounds in the option table ensure that the value fits.
     let port = port.and_then(|port| u16::try_from(port).ok());
     let listens: Option<Vec<Listen>> = own.given("listen_tls");
     let listens = listens.as_deref().unwrap_or(listen_tls);
@@ -67,7 +67,7 @@ fn hsts_time(own: &SectionTable) -> Option<Duration> {
     }
 }
 
-/// `Strict-Transport-Security` (RFC 6797 section 6.1).
+/// The field `Strict-Transport-Security` (RFC 6797 section 6.1).
 pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<HeaderField> {
     let time = hsts_time(own);
     let subdomains: bool = own.value("hsts_subdomains");
@@ -92,7 +92,7 @@ pub(crate) fn hsts(own: &SectionTable, complaints: &mut Complaints) -> Option<He
     headers::parse_line(&line)
 }
 
-/// `redirect` of a rule.
+/// The redirect of a rule.
 pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
     let Some(text) = given.given::<String>("redirect") else {
         let why = "is given, but the rule has no `redirect`";
@@ -116,7 +116,7 @@ pub(crate) fn of_rule(given: &SectionTable, complaints: &mut Complaints) -> Opti
     })
 }
 
-/// Where `text` leads; its groups are those of `pattern`, or the end of `path`.
+/// The target of a redirect. The groups in `text` are those of `pattern`, or the rest of `path`.
 fn target(given: &SectionTable, text: &str, complaints: &mut Complaints) -> Option<RedirectTarget> {
     let path: Option<String> = given.given("path");
     let groups = given.given("pattern").map_or_else(
@@ -143,7 +143,7 @@ fn status(given: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
     None
 }
 
-/// Beside a redirect these would be accepted and do nothing.
+/// Options that would have no effect together with a redirect.
 const MEANINGLESS: &[&str] = &[
     "cache",
     "ttl",
@@ -159,5 +159,5 @@ const MEANINGLESS: &[&str] = &[
 
 const HTTPS: u16 = 443;
 
-/// The requirement of the list of hosts that browsers have built in.
+/// The minimum for the preload list of browsers.
 const YEAR: Duration = Duration::from_secs(365 * 86_400);

@@ -1,4 +1,4 @@
-//! A configuration made from only a WordPress folder.
+//! A configuration made from a WordPress folder only.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::tree::{Document, GivenSite};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
-/// One site for every host, from `dir`, with managed PHP; everything else as the table has it.
+/// One site for every host, from `dir`, with managed PHP; all other options have their defaults.
 pub(crate) fn for_root(dir: &Path) -> Document {
     let mut complaints = Complaints::default();
     let source = complaints.add_source(dir, "");
@@ -37,5 +37,5 @@ pub(crate) fn for_root(dir: &Path) -> Document {
     document
 }
 
-/// Every WordPress folder has one of them; `wp-config.php` may also be one level higher, so it alone does not decide.
+/// Every WordPress folder contains one of these files; `wp-config.php` may also be one level higher, so it does not suffice.
 const FILES: [&str; 3] = ["wp-config.php", "wp-load.php", "index.php"];

@@ -60,7 +60,7 @@ pub(crate) fn server(
     }
 }
 
-/// The largest request body that any site or rule takes, in bytes.
+/// The maximum request body of all sites and rules, in bytes.
 pub(crate) fn largest_body(document: &Document) -> u64 {
     let of_sites = document.sites.iter().flat_map(|site| {
         let own = std::iter::once(&site.own).chain(&site.rules);
@@ -72,7 +72,7 @@ pub(crate) fn largest_body(document: &Document) -> u64 {
         .unwrap_or_default()
 }
 
-/// A folder for bodies in transit must be one.
+/// Checks that `spool` is a folder.
 fn spool_folder(given: &SectionTable, complaints: &mut Complaints) {
     let Some(folder) = given.given::<PathBuf>("spool") else {
         return;
@@ -87,7 +87,7 @@ fn spool_folder(given: &SectionTable, complaints: &mut Complaints) {
     given.complain("spool", why, help, complaints);
 }
 
-/// The budget of the folder must be enough for one request.
+/// Checks that the budget of the folder is enough for one request.
 fn spool_size(given: &SectionTable, largest: u64, complaints: &mut Complaints) {
     if let Some(bytes) = given.given::<u64>("spool_size")
         && bytes < largest
@@ -121,7 +121,7 @@ fn proxies(given: &SectionTable) -> Proxies {
     }
 }
 
-/// The values of the table's row, in octal.
+/// The mode for one of the words in the option's row, which are octal.
 fn socket_mode(word: &str) -> u32 {
     match word {
         "0600" => 0o600,
@@ -130,12 +130,12 @@ fn socket_mode(word: &str) -> u32 {
     }
 }
 
-/// Options about proxies need a trusted proxy, and a listener that sites use.
+/// Options about proxies require a trusted proxy, and a listener that sites use.
 pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Complaints) {
     let given = &document.server;
     let proxies = &config.server.proxies;
-    let is_nobody_trusted = proxies.networks.is_empty() && !proxies.unix;
-    if is_nobody_trusted {
+    let trusts_no_proxy = proxies.networks.is_empty() && !proxies.unix;
+    if trusts_no_proxy {
         let why = "is given, but `trusted_proxies` names no proxy";
         let help = "add `trusted_proxies = [\"10.0.0.5\"]` with the addresses of the proxies, or remove it";
         given.complain_of_given(&["client_field", "proxy_protocol"], why, help, complaints);
@@ -155,7 +155,7 @@ pub(crate) fn check(document: &Document, config: &Config, complaints: &mut Compl
     php_user(document, &config.sites, complaints);
 }
 
-/// Galley gives up root only for another user.
+/// Checks the user that Galley switches to, which must not be root.
 fn privileges(document: &Document, complaints: &mut Complaints) {
     let given = &document.server;
     let Some(user) = given.given::<String>("user") else {
@@ -170,7 +170,7 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
     }
 }
 
-/// PHP never runs as root.
+/// Complains if PHP would run as root.
 fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
     for (given, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
@@ -183,5 +183,5 @@ fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complain
 
 const USUAL_SPOOL: u64 = 1 << 30;
 const LEAST_SPOOL_MEMORY: u64 = 4 << 20;
-/// Request bodies below this need no file.
+/// Smaller request bodies are kept in memory and need no file, in bytes.
 const IN_MEMORY: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! One `[[site]]`: turns the values of the file into a [`SiteConfig`].
+//! One `[[site]]`: converts its options to a [`SiteConfig`].
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -31,26 +31,26 @@ use crate::tree::{GivenSite, SectionTable};
 use crate::upstream::{HttpUpstream, Program, UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
-/// What sites take from the configuration around them.
-pub(crate) struct Around<'a> {
+/// The parts of the whole configuration on which sites depend.
+pub(crate) struct SiteContext<'a> {
     /// The listeners of sites that name none.
     pub listen: &'a [Listen],
     /// The TLS listeners of sites that name none.
     pub listen_tls: &'a [Listen],
-    /// The time.
+    /// The current time.
     pub now: SystemTime,
-    /// Certificates that need not be readable any more.
+    /// Certificates that may be unreadable now.
     pub known: &'a [CertificateFiles],
-    /// The largest request body of sites that name none, in bytes.
+    /// The maximum request body of sites that set none, in bytes.
     pub request_body: u64,
     /// The folder of the configuration file; `None` if there is no file.
     pub folder: Option<&'a Path>,
 }
 
-/// The site that the file means.
+/// The configuration of a site.
 pub(crate) fn site(
     given: &GivenSite,
-    around: &Around<'_>,
+    context: &SiteContext<'_>,
     complaints: &mut Complaints,
 ) -> SiteConfig {
     let own = &given.own;
@@ -66,21 +66,21 @@ pub(crate) fn site(
     let upstream = upstream(own, complaints);
     php::upstream(given, &upstream, complaints);
     let mut further = Vec::new();
-    let home = redirect::home(own, &hosts, around.listen_tls, complaints);
+    let home = redirect::home(own, &hosts, context.listen_tls, complaints);
     let rules = site_rules(given, home, &mut further, complaints);
     let cron = cron(own, no_cron(&hosts, &upstream, rules.preset), complaints);
     SiteConfig {
         dashboard_auth: own.given("dashboard_auth"),
-        token_file: token_file(given, around, &hosts, complaints),
+        token_file: token_file(given, context, &hosts, complaints),
         name: hosts.first().map_or_else(String::new, check::host_text),
-        listen: listeners(own, "listen", around.listen),
+        listen: listeners(own, "listen", context.listen),
         listen_tls: if own.has("tls") {
-            listeners(own, "listen_tls", around.listen_tls)
+            listeners(own, "listen_tls", context.listen_tls)
         } else {
             Vec::new()
         },
-        certificates: tls::certificates(own, &hosts, around.now, around.known, complaints),
-        upstream_tls: tls::upstream(own, speaks_tls(&upstream, &further), complaints),
+        certificates: tls::certificates(own, &hosts, context.now, context.known, complaints),
+        upstream_tls: tls::upstream(own, uses_tls(&upstream, &further), complaints),
         root: own.given::<PathBuf>("root"),
         allow_files: allow_files(own),
         image_siblings: image_siblings(own),
@@ -94,7 +94,7 @@ pub(crate) fn site(
         rules,
         error_page: own.given("error_page"),
         error_pages: error_pages(given, complaints),
-        request_body: own.given("request_body").unwrap_or(around.request_body),
+        request_body: own.given("request_body").unwrap_or(context.request_body),
         purge_allow: own.value("purge_allow"),
         purge_secret_file: own.given("purge_secret_file"),
         purge_get: own.value("purge_get"),
@@ -111,7 +111,7 @@ pub(crate) fn site(
     }
 }
 
-/// A site has hosts.
+/// Checks that the site has hosts.
 fn check_hosts(own: &SectionTable, complaints: &mut Complaints) {
     check::required(
         own,
@@ -127,17 +127,17 @@ fn check_hosts(own: &SectionTable, complaints: &mut Complaints) {
     );
 }
 
-/// The listeners that the site names, else the server's.
+/// The listeners of the site, otherwise those of the server.
 fn listeners(own: &SectionTable, name: &str, server: &[Listen]) -> Vec<Listen> {
     own.given(name).unwrap_or_else(|| server.to_owned())
 }
 
-fn speaks_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
+fn uses_tls(upstream: &UpstreamConfig, further: &[UpstreamConfig]) -> bool {
     let mut all = further.iter().chain([upstream]);
     all.any(|one| matches!(one, UpstreamConfig::Http(servers) if servers.iter().any(|one| one.tls)))
 }
 
-/// `upgrade` of a site may not name what would carry requests past Galley.
+/// `upgrade` of a site. Complains about protocols that would let requests bypass Galley.
 fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
     let all: Vec<String> = own.value("upgrade");
     let placed: Vec<(SourceSpan, String)> = own.given("upgrade").unwrap_or_default();
@@ -150,7 +150,7 @@ fn upgrade(own: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
     all.iter().map(|name| name.to_ascii_lowercase()).collect()
 }
 
-/// Why connections may not change to a protocol, and what to do.
+/// Why connections may not switch to a protocol, and the remedy.
 fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
     let lower = protocol.to_ascii_lowercase();
     if ["h2", "http", "tls"]
@@ -169,10 +169,10 @@ fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
     ))
 }
 
-/// The file that the site names, or the usual one if it exists.
+/// The token file that the site names, or the default one if it exists.
 fn token_file(
     given: &GivenSite,
-    around: &Around<'_>,
+    context: &SiteContext<'_>,
     hosts: &[HostPattern],
     complaints: &mut Complaints,
 ) -> Option<PathBuf> {
@@ -180,13 +180,13 @@ fn token_file(
     if own.has("token_file") {
         return own.given("token_file");
     }
-    let usual = default_token_file(around.folder?, hosts.first()?);
+    let usual = default_token_file(context.folder?, hosts.first()?);
     usual.symlink_metadata().ok()?;
     check::token_at(own, "token_file", &own.place, &usual, complaints);
     Some(usual)
 }
 
-/// Where the token of a site lies that names no `token_file`: `tokens/HOST.token` in the configuration's folder.
+/// The token file of a site without `token_file`: `tokens/HOST.token` in the configuration's folder.
 pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
     let name = match first_host {
         HostPattern::Exact(name) => name.clone(),
@@ -196,7 +196,7 @@ pub fn default_token_file(folder: &Path, first_host: &HostPattern) -> PathBuf {
     folder.join("tokens").join(format!("{name}.token"))
 }
 
-/// `php` or `upstream` of a site or a rule; `Files` when neither is given.
+/// `php` or `upstream` of a site or a rule; `Files` if neither is set.
 fn upstream(given: &SectionTable, complaints: &mut Complaints) -> UpstreamConfig {
     let prefix = given.section.prefix();
     if given.has("php") && given.has("upstream") {
@@ -234,7 +234,7 @@ fn allow_files(own: &SectionTable) -> Vec<NamePattern> {
     paths.iter().map(|path| NamePattern::parse(path)).collect()
 }
 
-/// Pages for single errors.
+/// Pages for single statuses.
 fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
     let mut pages = Vec::new();
     for (status, value) in &given.error_pages.statuses {
@@ -251,14 +251,14 @@ fn error_pages(given: &GivenSite, complaints: &mut Complaints) -> Vec<(u16, Path
     pages
 }
 
-/// How often the scheduled tasks run: by default once a minute if possible; a configured interval must be possible.
-fn cron(own: &SectionTable, hindrance: Option<&str>, complaints: &mut Complaints) -> Pace {
+/// How often the scheduled tasks run: by default once a minute if possible. Complains about an interval if it is not possible.
+fn cron(own: &SectionTable, obstacle: Option<&str>, complaints: &mut Complaints) -> Pace {
     let given = own.given::<Pace>("cron");
-    let Some(hindrance) = hindrance else {
+    let Some(obstacle) = obstacle else {
         return given.unwrap_or(Pace::Every(USUAL_CRON));
     };
     if let Some(Pace::Every(_)) = given {
-        let why = format!("is given, but {hindrance}");
+        let why = format!("is given, but {obstacle}");
         own.complain("cron", why, "remove it, or correct that", complaints);
     }
     Pace::Off
@@ -302,7 +302,7 @@ fn limits(own: &SectionTable, upstream: &UpstreamConfig) -> UpstreamLimits {
     }
 }
 
-/// Without a preset some responses are stored that no fetch was for.
+/// The folder that imitates nginx's cache. Without a preset some stored responses belong to no fetch, so it is not supported.
 fn nginx_cache_path(
     own: &SectionTable,
     preset: Preset,
@@ -321,7 +321,7 @@ fn nginx_cache_path(
     path
 }
 
-/// Without a preset the upstream's representations stay as they are, unless the file says otherwise.
+/// The compression of pages. Without a preset the upstream's representations are not changed, unless the file sets it.
 fn compress(own: &SectionTable, preset: Preset) -> Compress {
     let of_preset = || match preset {
         Preset::WordPress => vec![Coding::Brotli, Coding::Gzip],
@@ -334,7 +334,7 @@ fn compress(own: &SectionTable, preset: Preset) -> Compress {
             .collect()
     });
     let types: Vec<String> = own.value("compress_types");
-    // The table's bounds fit.
+    // The bounds in the option table ensure that the value fits.
     let level = |name| u32::try_from(own.value::<u64>(name)).unwrap_or_default();
     Compress {
         codings: codings.unwrap_or_else(of_preset),
@@ -394,7 +394,7 @@ fn site_rules(
     .guarded()
 }
 
-/// Every host of the site may be named, and those that are listed.
+/// The ESI policy: includes may name the hosts of the site and those in `esi_hosts`.
 fn esi(own: &SectionTable) -> Option<EsiPolicy> {
     own.value::<bool>("esi").then(|| {
         let mut hosts: Vec<HostPattern> = own.given("hosts").unwrap_or_default();
@@ -403,8 +403,8 @@ fn esi(own: &SectionTable) -> Option<EsiPolicy> {
     })
 }
 
-/// Statuses of the file are added to the preset's, and win over them. Without a preset the RFC alone decides, so that only
-/// what the file names is there.
+/// The lifetimes by status: those of the file override those of the preset. Without a preset the RFC decides, so that only
+/// the statuses of the file are included.
 fn ttl(given: &GivenSite, preset_ttl: TtlTable) -> TtlTable {
     let window = |name, preset| given.ttl.options.given(name).unwrap_or(preset);
     let mut by_status = preset_ttl.by_status;
@@ -453,7 +453,7 @@ fn rule(
         stream_request: given.value("stream_request"),
         upstream: match upstream(given, complaints) {
             UpstreamConfig::Files => None,
-            other => Some(place_of(other, further)),
+            other => Some(index_of(other, further)),
         },
         redirect: redirect::of_rule(given, complaints),
         changes: headers::changes(given, complaints),
@@ -466,8 +466,8 @@ fn rule(
     }
 }
 
-/// Where an upstream stands among the further ones; equal ones share a place, and so their connections and limits.
-fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
+/// The index of an upstream in `further`. Equal upstreams have the same index, and so share connections and limits.
+fn index_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usize {
     further
         .iter()
         .position(|known| *known == upstream)
@@ -477,8 +477,8 @@ fn place_of(upstream: UpstreamConfig, further: &mut Vec<UpstreamConfig>) -> usiz
         })
 }
 
-/// As WordPress spreads its own calls: it never calls its scheduler twice within a minute.
+/// The same as WordPress, which calls its scheduler at most once a minute.
 const USUAL_CRON: Duration = Duration::from_secs(60);
 
-/// Four times the five workers of PHP-FPM's own default; in the middle of what small servers run.
+/// Four times the default of PHP-FPM, five workers; a typical number for small servers.
 const DEFAULT_IN_FLIGHT: usize = 20;

@@ -1,7 +1,7 @@
-//! Certificates in the configuration: `tls` of a site, and whether each can be used; TLS for upstreams.
+//! Certificates in the configuration: `tls` of a site, and whether each is usable; TLS for upstreams.
 //!
-//! A certificate that cannot be used is a complaint. One that works but needs attention (it expires soon, or lacks a host)
-//! is a warning, because it must not keep a server with many sites from starting.
+//! An unusable certificate is a complaint. A usable one that needs attention (it expires soon, or lacks a host) is a
+//! warning, because it must not prevent a server with many sites from starting.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -16,15 +16,15 @@ use crate::listen::Listen;
 use crate::tree::{Document, SectionTable};
 use crate::upstream::UpstreamTls;
 
-/// Whether the site's certificate is obtained automatically: it names none.
+/// Whether the site's certificate is obtained automatically: `tls` is set but names no files.
 pub(crate) fn is_auto(own: &SectionTable) -> bool {
-    own.stands("tls")
+    own.has_value("tls")
         && own
             .given("tls")
             .is_some_and(|all: Vec<(SourceSpan, CertificateFiles)>| all.is_empty())
 }
 
-/// The certificates of a site, each looked at; those in `known` need not be readable any more.
+/// The certificates of a site, after checking each; those in `known` may be unreadable now.
 pub(crate) fn certificates(
     own: &SectionTable,
     hosts: &[HostPattern],
@@ -40,7 +40,7 @@ pub(crate) fn certificates(
                 dates(place, files, &certificate, now, complaints);
                 good.push(certificate);
             }
-            // Root's alone, and read before root was given up.
+            // Only root can read it, and it was read before Galley gave up root.
             Err(wrong) if wrong.error.is_denied() && known.contains(files) => {}
             Err(wrong) => {
                 let message = format!("`site.tls` names {wrong}");
@@ -112,7 +112,7 @@ fn dates(
     complaints.warn(place, "site.tls", message, help);
 }
 
-/// Hosts that none of the certificates speaks for: browsers will warn.
+/// Warns of hosts that none of the certificates contains: browsers will show an error.
 fn names(
     place: &SourceSpan,
     hosts: &[HostPattern],
@@ -121,7 +121,7 @@ fn names(
 ) {
     let hosts = hosts.iter().map(check::host_text);
     let foreign = hosts.filter(|host| {
-        // There is no certificate for every host.
+        // No certificate can contain every host.
         host != "*" && !all.iter().any(|one| one.names.covers_pattern(host))
     });
     let foreign: Vec<String> = foreign.map(|host| format!("`{host}`")).collect();
@@ -141,11 +141,11 @@ fn names(
     complaints.warn(place, "site.tls", message, help);
 }
 
-/// Certificates and listeners need each other.
+/// Checks that sites with certificates have TLS listeners, and that TLS listeners have certificates.
 pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
     for (given, site) in document.sites.iter().zip(sites) {
         let own = &given.own;
-        if own.stands("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
+        if own.has_value("tls") && site.listen_tls.is_empty() && !own.has("listen_tls") {
             let why = "is given, but the site has no TLS listener";
             let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
             own.complain("tls", why, help, complaints);
@@ -158,7 +158,7 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
     }
     let server = &document.server;
     let has_any = document.sites.iter().any(|site| site.own.has("tls"));
-    if server.has("listen_tls") && !has_any && !document.torn {
+    if server.has("listen_tls") && !has_any && !document.is_incomplete {
         let why = "is given, but no site has a certificate";
         let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
         server.complain("listen_tls", why, help, complaints);
@@ -168,7 +168,7 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
     }
 }
 
-/// One address speaks TLS or does not.
+/// Complains about an address with both TLS and plain connections.
 fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints) {
     let secure: Vec<(SourceSpan, Listen)> = given.given("listen_tls").unwrap_or_default();
     for (place, address) in secure {
@@ -194,15 +194,15 @@ fn both(given: &SectionTable, sites: &[SiteConfig], complaints: &mut Complaints)
     }
 }
 
-/// TLS towards the upstreams of a site.
+/// TLS for the upstreams of a site.
 pub(crate) fn upstream(
     own: &SectionTable,
-    speaks_tls: bool,
+    uses_tls: bool,
     complaints: &mut Complaints,
 ) -> UpstreamTls {
     const OPTION: &str = "upstream_tls";
     let given: Option<UpstreamTls> = own.given(OPTION);
-    if given.is_some() && !speaks_tls {
+    if given.is_some() && !uses_tls {
         let why = "is given, but no `upstream` begins with `https://`";
         let help = "write `upstream = [\"https://host:port\"]`, or remove it";
         own.complain(OPTION, why, help, complaints);

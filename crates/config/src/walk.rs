@@ -1,4 +1,4 @@
-//! Turns the tree of one TOML file into the [`Document`]: looks names up in the table and reads values.
+//! Converts the tree of one TOML file to the [`Document`]: finds names in the option table and reads values.
 //!
 //! It reports unknown names, sections of the wrong form, and options that are set twice. Combinations of values are checked
 //! elsewhere.
@@ -15,7 +15,7 @@ use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
 use crate::tree::{Document, GivenSite, SectionTable, StatusTable};
 
-/// Reads one file. The result is its includes, as written.
+/// Reads one file. Returns its includes as written.
 pub(crate) fn walk(
     table: &DeTable<'_>,
     document: &mut Document,
@@ -68,7 +68,7 @@ fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -
     site
 }
 
-/// `[site.ttl]` and `[site.error_pages]`: beside their options, every status is a name.
+/// Reads `[site.ttl]` and `[site.error_pages]`, where each status is a name in addition to the options.
 fn statuses(given: &mut StatusTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
     let section = given.options.section;
     let Some(table) = one_table(reader, section, value) else {
@@ -118,7 +118,7 @@ fn status(
     None
 }
 
-/// A section that exists once: its options are added to those of other files.
+/// Reads a section that exists once: its options are added to those of other files.
 fn fill(given: &mut SectionTable, reader: &mut ValueReader<'_>, value: &Spanned<DeValue<'_>>) {
     if let Some(table) = one_table(reader, given.section, value) {
         given.place = reader.position(value.span());
@@ -190,12 +190,12 @@ fn unknown(
         (OptionSection::Top, _) => format!("unknown option {text} before the first section"),
         (other, _) => format!("unknown option {text} in `{}`", other.header()),
     };
-    let help = what_was_meant(section, name);
+    let help = help_for_unknown(section, name);
     reader.complaints.add(place, option, message, help);
 }
 
-/// What to write in place of an unknown name.
-fn what_was_meant(section: OptionSection, name: &str) -> String {
+/// The remedy for an unknown name.
+fn help_for_unknown(section: OptionSection, name: &str) -> String {
     let known = known_in(section);
     let elsewhere = |name: &str| table::options().find(|row| row.name == name);
     if let Some(word) = nearest(name, known.iter().copied()) {
@@ -214,7 +214,7 @@ fn what_was_meant(section: OptionSection, name: &str) -> String {
     }
 }
 
-/// Names that a section may contain: its options and the sections inside it.
+/// The names that a section may contain: its options and its subsections.
 fn known_in(section: OptionSection) -> Vec<&'static str> {
     let inner: &[&str] = match section {
         OptionSection::Top => &["server", "admin", "cache", "log", "acme", "cluster", "site"],
