@@ -16,18 +16,22 @@ use crate::complaint::{Complaints, shown};
 use crate::tree::SectionTable;
 
 /// The access settings of a site.
-pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
+pub(crate) fn site(
+    options: &SectionTable,
+    preset: Preset,
+    complaints: &mut Complaints,
+) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
-    let limit = |name: &str, (per_minute, burst)| match own.given(name) {
+    let limit = |name: &str, (per_minute, burst)| match options.get(name) {
         Some(AccessSetting::Is(limit)) => Some(limit),
         None if is_wordpress => RateLimit::new(per_minute, 60, burst),
         Some(AccessSetting::Off | AccessSetting::Nothing) | None => None,
     };
-    let word: Option<String> = own.given("xmlrpc");
+    let word: Option<String> = options.get("xmlrpc");
     let of_word = |word: &String| XmlRpc::ALL.iter().find(|one| one.word() == word).copied();
     SiteAccess {
-        common: common(own, complaints),
-        admin_allow: own.given("admin_allow").unwrap_or_default(),
+        common: common(options, complaints),
+        admin_allow: options.get("admin_allow").unwrap_or_default(),
         login_limit: limit("login_limit", LOGIN),
         xmlrpc_limit: limit("xmlrpc_limit", XMLRPC),
         xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
@@ -35,33 +39,33 @@ pub(crate) fn site(own: &SectionTable, preset: Preset, complaints: &mut Complain
         } else {
             XmlRpc::On
         }),
-        hide_authors: own.value("hide_authors"),
-        forwards_password: own.value("basic_auth_forward"),
+        hide_authors: options.value("hide_authors"),
+        forwards_password: options.value("basic_auth_forward"),
     }
 }
 
 /// The access settings that sites and rules share.
-pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> AccessRules {
-    let networks = |name: &str| match given.given::<Vec<IpNet>>(name) {
+pub(crate) fn common(section: &SectionTable, complaints: &mut Complaints) -> AccessRules {
+    let networks = |name: &str| match section.get::<Vec<IpNet>>(name) {
         None => AccessSetting::Nothing,
         Some(list) if list.is_empty() => AccessSetting::Off,
         Some(list) => AccessSetting::Is(list),
     };
-    let countries = |name: &str| match given.given::<Vec<CountryCode>>(name) {
+    let countries = |name: &str| match section.get::<Vec<CountryCode>>(name) {
         None => AccessSetting::Nothing,
         Some(list) if list.is_empty() => AccessSetting::Off,
         Some(list) => AccessSetting::Is(list),
     };
-    let password: AccessSetting<PathBuf> = given.given("basic_auth").unwrap_or_default();
+    let password: AccessSetting<PathBuf> = section.get("basic_auth").unwrap_or_default();
     if let AccessSetting::Is(file) = &password {
-        check_passwords(given, "basic_auth", file, complaints);
+        check_passwords(section, "basic_auth", file, complaints);
     }
     AccessRules {
         allow: networks("allow"),
         deny: networks("deny"),
         allow_countries: countries("allow_countries"),
         deny_countries: countries("deny_countries"),
-        limit: given.given("limit").unwrap_or_default(),
+        limit: section.get("limit").unwrap_or_default(),
         password,
     }
 }
@@ -69,7 +73,7 @@ pub(crate) fn common(given: &SectionTable, complaints: &mut Complaints) -> Acces
 /// Warns that a rule that denies pages of WordPress cannot deny all of their content. A rate limit hides nothing and gets no
 /// warning.
 pub(crate) fn reach(
-    given: &SectionTable,
+    section: &SectionTable,
     rule: &Rule,
     spellings: EqualSpellings,
     complaints: &mut Complaints,
@@ -83,7 +87,7 @@ pub(crate) fn reach(
     if !hides || !guard.may_close_pages() {
         return;
     }
-    let name = if given.has("pattern") {
+    let name = if section.has("pattern") {
         "pattern"
     } else {
         "path"
@@ -100,7 +104,7 @@ pub(crate) fn reach(
     let help = "make the page private in WordPress if its content is secret, and add a rule for each custom address; \
          docs/how-to/access.md has the list. Every rule of this kind also applies to `?p=` and `?page_id=`";
     complaints.warn(
-        given.position(name),
+        section.position(name),
         format!("site.rule.{name}"),
         message,
         help,
@@ -109,14 +113,14 @@ pub(crate) fn reach(
 
 /// Checks that a password file exists and that each line is valid.
 pub(crate) fn check_passwords(
-    given: &SectionTable,
+    section: &SectionTable,
     name: &str,
     file: &Path,
     complaints: &mut Complaints,
 ) {
     let Err((why, help)) = read(file) else { return };
     let why = format!("is `{}`, {why}", file.display());
-    given.complain(name, why, help, complaints);
+    section.complain(name, why, help, complaints);
 }
 
 fn read(path: &Path) -> Result<(), (String, String)> {

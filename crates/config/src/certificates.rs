@@ -35,7 +35,7 @@ fn pair(
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,
 ) -> Option<(SourceSpan, CertificateFiles)> {
-    let place = reader.position(value.span());
+    let position = reader.position(value.span());
     let table = table(reader, row, value)?;
     check_keys(reader, row, table, &["cert", "key"])?;
     let mut file = |name: &str| {
@@ -43,13 +43,13 @@ fn pair(
         if path.is_none() {
             let message = format!("`{}` has no `{name}`", row.path());
             let help = format!("for example `{} = {}`", row.name, row.example);
-            reader.complaints.add(&place, row.path(), message, help);
+            reader.complaints.add(&position, row.path(), message, help);
         }
         path.map(|path| reader.base.join(path))
     };
     let (cert, key) = (file("cert"), file("key"));
     Some((
-        place.clone(),
+        position.clone(),
         CertificateFiles {
             cert: cert?,
             key: key?,
@@ -90,16 +90,16 @@ fn table<'v, 'i>(
     if let DeValue::Table(table) = value.get_ref() {
         return Some(table);
     }
-    let place = reader.position(value.span());
-    let given = reader.complaints.text(reader.source);
-    let given = shown(given.get(value.span()).unwrap_or_default());
+    let position = reader.position(value.span());
+    let written = reader.complaints.text(reader.source);
+    let written = shown(written.get(value.span()).unwrap_or_default());
     let message = format!(
-        "`{}` is {given}; expected {}",
+        "`{}` is {written}; expected {}",
         row.path(),
         row.kind.describe()
     );
     let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.complaints.add(&place, row.path(), message, help);
+    reader.complaints.add(&position, row.path(), message, help);
     None
 }
 
@@ -112,15 +112,15 @@ fn check_keys(
 ) -> Option<()> {
     let mut is_valid = Some(());
     for key in table.keys() {
-        let given: &str = key.get_ref();
-        if !names.contains(&given) {
-            let place = reader.position(key.span());
-            let message = format!("unknown name {} in `{}`", shown(given), row.path());
-            let help = match nearest(given, names.iter().copied()) {
+        let name: &str = key.get_ref();
+        if !names.contains(&name) {
+            let position = reader.position(key.span());
+            let message = format!("unknown name {} in `{}`", shown(name), row.path());
+            let help = match nearest(name, names.iter().copied()) {
                 Some(word) => format!("did you mean `{word}`?"),
                 None => format!("known names: {}", names.join(", ")),
             };
-            reader.complaints.add(&place, row.path(), message, help);
+            reader.complaints.add(&position, row.path(), message, help);
             is_valid = None;
         }
     }
@@ -157,10 +157,10 @@ fn wrong(
     value: &Spanned<DeValue<'_>>,
     wanted: &str,
 ) {
-    let place = reader.position(value.span());
-    let given = reader.complaints.text(reader.source);
-    let given = shown(given.get(value.span()).unwrap_or_default());
-    let message = format!("`{}` holds {given}; expected {wanted}", row.path());
+    let position = reader.position(value.span());
+    let written = reader.complaints.text(reader.source);
+    let written = shown(written.get(value.span()).unwrap_or_default());
+    let message = format!("`{}` holds {written}; expected {wanted}", row.path());
     let help = format!("for example `{} = {}`", row.name, row.example);
-    reader.complaints.add(&place, row.path(), message, help);
+    reader.complaints.add(&position, row.path(), message, help);
 }

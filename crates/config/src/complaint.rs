@@ -28,7 +28,7 @@ pub struct Complaint {
     pub message: String,
     /// The remedy.
     pub help: String,
-    place: SourceSpan,
+    position: SourceSpan,
 }
 
 /// All complaints of one run, in the order of files and lines. Not empty if returned as an error.
@@ -139,36 +139,36 @@ impl Complaints {
     /// Adds a complaint.
     pub(crate) fn add(
         &mut self,
-        place: &SourceSpan,
+        position: &SourceSpan,
         option: impl Into<String>,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        let (line, column) = self.position(place);
+        let (line, column) = self.position(position);
         self.list.push(Complaint {
             file: self
                 .sources
-                .get(place.source)
+                .get(position.source)
                 .map_or_else(PathBuf::new, |source| source.name.clone()),
             line,
             column,
             option: option.into(),
             message: message.into(),
             help: help.into(),
-            place: place.clone(),
+            position: position.clone(),
         });
     }
 
     /// Adds a warning.
     pub(crate) fn warn(
         &mut self,
-        place: &SourceSpan,
+        position: &SourceSpan,
         option: impl Into<String>,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
         self.warnings.push(Warning {
-            spot: self.spot(place),
+            spot: self.spot(position),
             option: option.into(),
             message: message.into(),
             help: help.into(),
@@ -181,20 +181,20 @@ impl Complaints {
     }
 
     /// `file:line` of a position, to be mentioned in a complaint about another one.
-    pub(crate) fn spot(&self, place: &SourceSpan) -> String {
+    pub(crate) fn spot(&self, position: &SourceSpan) -> String {
         let name = self
             .sources
-            .get(place.source)
+            .get(position.source)
             .map_or_else(String::new, |source| source.name.display().to_string());
-        match self.position(place).0 {
+        match self.position(position).0 {
             0 => name,
             line => format!("{name}:{line}"),
         }
     }
 
     /// The text at a position; empty for a whole file.
-    pub(crate) fn text_at(&self, place: &SourceSpan) -> &str {
-        let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
+    pub(crate) fn text_at(&self, position: &SourceSpan) -> &str {
+        let (Some(span), Some(source)) = (&position.span, self.sources.get(position.source)) else {
             return "";
         };
         let start = floor(&source.text, span.start);
@@ -203,8 +203,8 @@ impl Complaints {
     }
 
     /// Line and column from 1; both 0 for a whole file.
-    pub(crate) fn position(&self, place: &SourceSpan) -> (usize, usize) {
-        let (Some(span), Some(source)) = (&place.span, self.sources.get(place.source)) else {
+    pub(crate) fn position(&self, position: &SourceSpan) -> (usize, usize) {
+        let (Some(span), Some(source)) = (&position.span, self.sources.get(position.source)) else {
             return (0, 0);
         };
         let before = &source.text[..floor(&source.text, span.start)];
@@ -224,7 +224,7 @@ impl Complaints {
         let mut index = 0;
         self.list.retain(|one| {
             index += 1;
-            index <= from || one.place.source != source || !is_affected(one.line)
+            index <= from || one.position.source != source || !is_affected(one.line)
         });
     }
 
@@ -232,8 +232,8 @@ impl Complaints {
     pub(crate) fn sorted(mut self) -> Self {
         self.list.sort_by_key(|one| {
             (
-                one.place.source,
-                one.place.span.as_ref().map_or(0, |span| span.start),
+                one.position.source,
+                one.position.span.as_ref().map_or(0, |span| span.start),
             )
         });
         self
@@ -243,7 +243,7 @@ impl Complaints {
         let title = Level::ERROR.primary_title(one.message.as_str());
         let help = Level::HELP.message(normalize_untrusted_str(&one.help));
         let name = one.file.display().to_string();
-        let group = match (&one.place.span, self.sources.get(one.place.source)) {
+        let group = match (&one.position.span, self.sources.get(one.position.source)) {
             (Some(span), Some(source)) => {
                 let start = floor(&source.text, span.start);
                 let end = floor(&source.text, span.end).max(start);
@@ -313,10 +313,10 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// The known word that is nearest to `given`, if one is near enough to be probable.
-pub(crate) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let given = given.to_lowercase();
+pub(crate) fn nearest<'a>(input: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let input = input.to_lowercase();
     known
-        .map(|word| (strsim::jaro_winkler(&given, &word.to_lowercase()), word))
+        .map(|word| (strsim::jaro_winkler(&input, &word.to_lowercase()), word))
         .filter(|(similarity, _)| *similarity > 0.82)
         .max_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, word)| word)
@@ -368,8 +368,8 @@ mod tests {
         let text = "[log]\notlp = \"ftp://a:secret@b\"\n";
         let source = complaints.add_source(Path::new("a.toml"), text);
         let span = Some(13..text.len() - 1);
-        let place = SourceSpan { source, span };
-        complaints.add(&place, "log.otlp", "unusable", "give another");
+        let position = SourceSpan { source, span };
+        complaints.add(&position, "log.otlp", "unusable", "give another");
         let shown = complaints.render(Colour::Plain);
         assert!(!shown.contains("secret"), "{shown}");
         assert!(shown.contains("ftp://a:******@b"), "{shown}");
@@ -412,15 +412,15 @@ mod tests {
     fn positions_count_lines_and_characters() {
         let mut complaints = Complaints::default();
         let source = complaints.add_source(Path::new("a.toml"), "ä = 1\nöö = 2\n");
-        let place = |at: usize| SourceSpan {
+        let position = |at: usize| SourceSpan {
             source,
             span: Some(at..at),
         };
-        assert_eq!(complaints.position(&place(0)), (1, 1));
-        assert_eq!(complaints.position(&place(7)), (2, 1));
-        assert_eq!(complaints.position(&place(9)), (2, 2));
-        assert_eq!(complaints.position(&place(10_000)), (3, 1));
-        assert_eq!(complaints.spot(&place(7)), "a.toml:2");
+        assert_eq!(complaints.position(&position(0)), (1, 1));
+        assert_eq!(complaints.position(&position(7)), (2, 1));
+        assert_eq!(complaints.position(&position(9)), (2, 2));
+        assert_eq!(complaints.position(&position(10_000)), (3, 1));
+        assert_eq!(complaints.spot(&position(7)), "a.toml:2");
         assert_eq!(
             complaints.spot(&SourceSpan { source, span: None }),
             "a.toml"

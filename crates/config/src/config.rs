@@ -91,9 +91,9 @@ pub struct ServerConfig {
     pub request_body: u64,
     /// The folder for bodies in transit that do not fit in memory; `None`: the system's folder for temporary files.
     pub spool: Option<PathBuf>,
-    /// The maximum size of all these files together, in bytes.
+    /// The maximum size of all files in `spool` together, in bytes.
     pub spool_size: u64,
-    /// The maximum size of the file of one response, in bytes.
+    /// The maximum size of the spool file of one response, in bytes.
     pub spool_response: u64,
     /// The maximum memory of all bodies in transit, in bytes.
     pub spool_memory: u64,
@@ -117,7 +117,7 @@ pub struct ServerConfig {
     pub h2c: bool,
     /// The maximum number of concurrent connections of one client; 0: no limit.
     pub connections_per_address: usize,
-    /// Networks that are exempt from this limit and from the sites' limits.
+    /// Networks that are exempt from `connections_per_address` and from the limits of sites.
     pub limit_exempt: Vec<IpNet>,
     /// The database of countries (GeoIP).
     pub geoip: Option<PathBuf>,
@@ -139,7 +139,7 @@ pub struct ServerConfig {
     pub watch: bool,
     /// The maximum number of connections that have switched to another protocol.
     pub max_upgrades: usize,
-    /// The maximum time without data on such a connection.
+    /// The maximum time without data on a connection that has switched to another protocol.
     pub upgrade_timeout: Duration,
 }
 

@@ -8,37 +8,37 @@ use crate::listen::AdminListen;
 use crate::tree::SectionTable;
 
 /// The path of the dashboard, if the site has a valid one.
-pub(crate) fn path(own: &SectionTable, complaints: &mut Complaints) -> Option<String> {
-    let file: Option<PathBuf> = own.given("dashboard_auth");
+pub(crate) fn path(options: &SectionTable, complaints: &mut Complaints) -> Option<String> {
+    let file: Option<PathBuf> = options.get("dashboard_auth");
     if let Some(file) = &file {
-        access::check_passwords(own, "dashboard_auth", file, complaints);
+        access::check_passwords(options, "dashboard_auth", file, complaints);
     }
-    let Some(path) = own.given::<String>("dashboard") else {
+    let Some(path) = options.get::<String>("dashboard") else {
         let why = "is given, but there is no `dashboard`";
         let help = "add `dashboard = \"/galley/\"`, or remove it";
-        own.complain_of_given(&["dashboard_auth"], why, help, complaints);
+        options.complain_of_each(&["dashboard_auth"], why, help, complaints);
         return None;
     };
     if let Some(why) = unfit(&path) {
         let help = "write a path of letters, digits, `-` and `_` with a slash at both ends: `\"/galley/\"`";
         let why = format!("is `{path}`, {why}");
-        own.complain("dashboard", why, help, complaints);
+        options.complain("dashboard", why, help, complaints);
         return None;
     }
-    if !own.has("dashboard_auth") {
+    if !options.has("dashboard_auth") {
         let why = "is on the public address of the site, and needs a password";
         let help = "add `dashboard_auth = \"FILE\"`; `htpasswd -B -c FILE NAME` creates one";
-        own.complain("dashboard", why, help, complaints);
+        options.complain("dashboard", why, help, complaints);
     }
     file.map(|_| path)
 }
 
 /// Complains about a dashboard without the admin interface, whose thread answers its requests.
-pub(crate) fn admin(own: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
-    if own.has("dashboard") && matches!(listen, AdminListen::Off) {
+pub(crate) fn admin(options: &SectionTable, listen: &AdminListen, complaints: &mut Complaints) {
+    if options.has("dashboard") && matches!(listen, AdminListen::Off) {
         let why = "is given, but the admin interface is off";
         let help = "give `listen` of `[admin]` an address, or leave it out";
-        own.complain("dashboard", why, help, complaints);
+        options.complain("dashboard", why, help, complaints);
     }
 }
 
@@ -63,7 +63,7 @@ fn unfit(path: &str) -> Option<&'static str> {
     let first = inner.split('/').next().unwrap_or_default();
     let is_wordpress = ["wp-admin", "wp-content", "wp-includes", "wp-json"]
         .iter()
-        .any(|own| first.eq_ignore_ascii_case(own));
+        .any(|options| first.eq_ignore_ascii_case(options));
     is_wordpress.then_some("which belongs to WordPress")
 }
 

@@ -53,31 +53,31 @@ impl Config {
         let (Some(origin), Some(site)) = (&self.origin, site) else {
             return Vec::new();
         };
-        let Some(given) = origin.document().sites.get(index) else {
+        let Some(written) = origin.document().sites.get(index) else {
             return Vec::new();
         };
         let own = |row: &OptionRow| computed_of_site(site, row);
-        let mut sections = vec![section(origin, &given.own, own)];
-        let mut ttl = section(origin, &given.ttl.options, own);
-        ttl.options.extend(lifetimes(origin, site, &given.ttl));
+        let mut sections = vec![section(origin, &written.options, own)];
+        let mut ttl = section(origin, &written.ttl.options, own);
+        ttl.options.extend(lifetimes(origin, site, &written.ttl));
         sections.push(ttl);
-        for (number, rule) in (1..).zip(&given.rules) {
+        for (number, rule) in (1..).zip(&written.rules) {
             let mut rule = section(origin, rule, |_| None);
             // Options that a rule does not set have the values of the site.
             rule.options.retain(|option| option.spot.is_some());
             rule.header = format!("{} {number}", rule.header);
             sections.push(rule);
         }
-        let mut pages = section(origin, &given.error_pages.options, |_| None);
-        let place = origin.spot(&given.error_pages.options.place);
+        let mut pages = section(origin, &written.error_pages.options, |_| None);
+        let position = origin.spot(&written.error_pages.options.position);
         pages
             .options
             .extend(site.error_pages.iter().map(|(status, path)| {
                 let path = quoted(&path.display().to_string());
-                EffectiveOption::new(status.to_string(), &path, Some(place.clone()))
+                EffectiveOption::new(status.to_string(), &path, Some(position.clone()))
             }));
         sections.push(pages);
-        sections.push(section(origin, &given.log, |_| None));
+        sections.push(section(origin, &written.log, |_| None));
         sections.retain(|section| !section.options.is_empty());
         sections
     }
@@ -85,16 +85,16 @@ impl Config {
 
 fn section(
     origin: &Origin,
-    given: &SectionTable,
+    section: &SectionTable,
     computed: impl Fn(&OptionRow) -> Option<String>,
 ) -> EffectiveSection {
     let rows = table::options();
-    let rows = rows.filter(|row| row.section == given.section && row.name != STATUS);
+    let rows = rows.filter(|row| row.section == section.kind && row.name != STATUS);
     let options = rows.filter_map(|row| {
-        if given.has_value(row.name) {
-            let place = given.position(row.name);
-            let spot = Some(origin.spot(place));
-            return Some(EffectiveOption::new(row.name, &origin.text(place), spot));
+        if section.has_value(row.name) {
+            let position = section.position(row.name);
+            let spot = Some(origin.spot(position));
+            return Some(EffectiveOption::new(row.name, &origin.text(position), spot));
         }
         let value = match row.fallback {
             Fallback::Value(text) => text.to_owned(),
@@ -104,7 +104,7 @@ fn section(
         Some(EffectiveOption::new(row.name, &value, None))
     });
     EffectiveSection {
-        header: given.section.header().to_owned(),
+        header: section.kind.header().to_owned(),
         options: options.collect(),
     }
 }
@@ -143,12 +143,12 @@ fn computed_of_site(site: &SiteConfig, row: &OptionRow) -> Option<String> {
 }
 
 /// The lifetimes by status: those of the file and of the preset.
-fn lifetimes(origin: &Origin, site: &SiteConfig, given: &StatusTable) -> Vec<EffectiveOption> {
-    let spot = origin.spot(&given.options.place);
-    let is_given = |status: u16| given.statuses.iter().any(|(one, _)| *one == status);
+fn lifetimes(origin: &Origin, site: &SiteConfig, written: &StatusTable) -> Vec<EffectiveOption> {
+    let spot = origin.spot(&written.options.position);
+    let is_set = |status: u16| written.statuses.iter().any(|(one, _)| *one == status);
     let all = site.rules.ttl.by_status.iter();
     all.map(|(status, lifetime)| {
-        let spot = is_given(*status).then(|| spot.clone());
+        let spot = is_set(*status).then(|| spot.clone());
         EffectiveOption::new(
             status.to_string(),
             &quoted(&write_duration(*lifetime)),

@@ -72,9 +72,9 @@ impl Loader {
         self.seen.push(canonical.clone());
         self.chain.push(canonical);
         let top = self.parse(source, &base);
-        for (place, pattern) in top.value::<Vec<(SourceSpan, String)>>("include") {
-            for found in self.expand(&place, &base.join(pattern)) {
-                self.include(&place, found);
+        for (position, pattern) in top.value::<Vec<(SourceSpan, String)>>("include") {
+            for found in self.expand(&position, &base.join(pattern)) {
+                self.include(&position, found);
             }
         }
         self.chain.pop();
@@ -117,16 +117,16 @@ impl Loader {
         let mut lines = Vec::new();
         let mut open_list = false;
         for error in errors {
-            let place = SourceSpan {
+            let position = SourceSpan {
                 source,
                 span: Some(error.span().unwrap_or(text.len()..text.len())),
             };
-            let (line, _) = self.document.complaints.position(&place);
+            let (line, _) = self.document.complaints.position(&position);
             let misses_comma = error.message().contains("missing comma");
             let follows = open_list && misses_comma;
             if !follows && !lines.contains(&line) {
                 let (message, help) = syntax(error.message());
-                self.document.complaints.add(&place, "", message, help);
+                self.document.complaints.add(&position, "", message, help);
             }
             open_list |= misses_comma;
             lines.push(line);
@@ -135,7 +135,7 @@ impl Loader {
         lines
     }
 
-    fn include(&mut self, place: &SourceSpan, path: PathBuf) {
+    fn include(&mut self, position: &SourceSpan, path: PathBuf) {
         let shown_path = shown(&path.display().to_string());
         let read = text_of(&path).and_then(|text| Ok((fs::canonicalize(&path)?, text)));
         let (message, help) = match read {
@@ -154,7 +154,7 @@ impl Loader {
         self.document.is_incomplete = true;
         self.document
             .complaints
-            .add(place, "include", message, help);
+            .add(position, "include", message, help);
     }
 
     /// Why a file cannot be included, and the remedy.
@@ -194,7 +194,7 @@ impl Loader {
     }
 
     /// The files that a pattern matches. Complains about folders that cannot be read.
-    fn expand(&mut self, place: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
+    fn expand(&mut self, position: &SourceSpan, pattern: &Path) -> Vec<PathBuf> {
         let expansion = Expansion::of(pattern);
         for (folder, error) in &expansion.unreadable {
             let message = format!(
@@ -204,7 +204,7 @@ impl Loader {
             let help = "give this user read access to the folder";
             self.document
                 .complaints
-                .add(place, "include", message, help);
+                .add(position, "include", message, help);
         }
         if expansion.is_pattern {
             self.document.patterns.push(pattern.to_owned());

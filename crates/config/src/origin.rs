@@ -66,22 +66,22 @@ impl Origin {
     }
 
     /// `file:line`.
-    pub(crate) fn spot(&self, place: &SourceSpan) -> String {
-        self.0.complaints.spot(place)
+    pub(crate) fn spot(&self, position: &SourceSpan) -> String {
+        self.0.complaints.spot(position)
     }
 
     /// The text of the file at a position.
-    pub(crate) fn text(&self, place: &SourceSpan) -> String {
-        self.0.complaints.text_at(place).to_owned()
+    pub(crate) fn text(&self, position: &SourceSpan) -> String {
+        self.0.complaints.text_at(position).to_owned()
     }
 
     /// The findings as complaints, in the order of files and lines.
     pub fn complaints(&self, findings: &[MachineFinding]) -> Complaints {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
-            let (option, place) = self.option(&finding.at);
+            let (option, position) = self.option(&finding.at);
             let message = finding.message(&option);
-            complaints.add(&place, option, message, finding.help.as_str());
+            complaints.add(&position, option, message, finding.help.as_str());
         }
         complaints.sorted()
     }
@@ -90,9 +90,9 @@ impl Origin {
     pub fn warnings(&self, findings: &[MachineFinding]) -> Vec<Warning> {
         let mut complaints = self.0.complaints.with_the_same_sources();
         for finding in findings {
-            let (option, place) = self.option(&finding.at);
+            let (option, position) = self.option(&finding.at);
             let message = finding.message(&option);
-            complaints.warn(&place, option, message, finding.help.as_str());
+            complaints.warn(&position, option, message, finding.help.as_str());
         }
         complaints.take_warnings()
     }
@@ -101,34 +101,37 @@ impl Origin {
     fn option(&self, at: &OptionPath) -> (String, SourceSpan) {
         let document = &*self.0;
         let of_site = |index: usize| document.sites.get(index);
-        let (given, name): (Option<&SectionTable>, &str) = match at {
+        let (section, name): (Option<&SectionTable>, &str) = match at {
             OptionPath::Server(name) => (Some(&document.server), name),
             OptionPath::Admin(name) => (Some(&document.admin), name),
             OptionPath::Cache(name) => (Some(&document.cache), name),
             OptionPath::Log(name) => (Some(&document.log), name),
             OptionPath::Acme(name) => (Some(&document.acme), name),
             OptionPath::Cluster(name) => (Some(&document.cluster), name),
-            OptionPath::Site(index, name) => (of_site(*index).map(|site| &site.own), name),
+            OptionPath::Site(index, name) => (of_site(*index).map(|site| &site.options), name),
             OptionPath::SiteLog(index, name) => (of_site(*index).map(|site| &site.log), name),
             OptionPath::Listener { site, list, listen } => {
                 return self.listener(*site, list, listen);
             }
         };
-        given.map_or_else(
+        section.map_or_else(
             || (name.to_owned(), document.whole.clone()),
-            |given| (given.path(name), given.position(name).clone()),
+            |section| (section.path(name), section.position(name).clone()),
         )
     }
 
     /// The list of the site, otherwise that of the server, and the position of the listener in it.
     fn listener(&self, site: usize, list: &str, listen: &Listen) -> (String, SourceSpan) {
         let document = &*self.0;
-        let own = document.sites.get(site).map(|site| &site.own);
-        let given = own.filter(|own| own.has(list)).unwrap_or(&document.server);
-        let members: Vec<(SourceSpan, Listen)> = given.given(list).unwrap_or_default();
+        let options = document.sites.get(site).map(|site| &site.options);
+        let section = options
+            .filter(|options| options.has(list))
+            .unwrap_or(&document.server);
+        let members: Vec<(SourceSpan, Listen)> = section.get(list).unwrap_or_default();
         let member = members.into_iter().find(|(_, one)| one == listen);
-        let place = member.map_or_else(|| given.position(list).clone(), |(place, _)| place);
-        (given.path(list), place)
+        let position =
+            member.map_or_else(|| section.position(list).clone(), |(position, _)| position);
+        (section.path(list), position)
     }
 }
 

@@ -51,9 +51,9 @@ impl ValueReader<'_> {
             ),
         };
         let message = format!("`{}` {verb} {text}, {}", row.path(), problem.why);
-        let place = self.position(value.span());
+        let position = self.position(value.span());
         self.complaints
-            .add(&place, row.path(), message, problem.help);
+            .add(&position, row.path(), message, problem.help);
     }
 }
 

@@ -6,7 +6,7 @@ use galley_policy::route::HostPattern;
 
 use crate::check::shown_path;
 use crate::complaint::{Complaints, SourceSpan};
-use crate::tree::{Document, GivenSite};
+use crate::tree::{Document, SiteSections};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
@@ -24,14 +24,14 @@ pub(crate) fn for_root(dir: &Path) -> Document {
         complaints.add(&whole, "root", message, help);
     }
     let mut document = Document::new(complaints, whole.clone());
-    let mut site = GivenSite::new(&whole);
+    let mut site = SiteSections::new(&whole);
     let every_host = ConfigValue::List(vec![(whole.clone(), ConfigValue::Host(HostPattern::Any))]);
     for (name, value) in [
         ("hosts", every_host),
         ("root", ConfigValue::Path(path)),
         ("php", ConfigValue::Php(UpstreamConfig::Managed)),
     ] {
-        site.own.set(name, whole.clone(), Some(value));
+        site.options.set(name, whole.clone(), Some(value));
     }
     document.sites.push(site);
     document

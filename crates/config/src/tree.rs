@@ -25,7 +25,7 @@ pub(crate) struct Document {
     pub log: SectionTable,
     pub acme: SectionTable,
     pub cluster: SectionTable,
-    pub sites: Vec<GivenSite>,
+    pub sites: Vec<SiteSections>,
     /// The files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
     /// The patterns of `include`, absolute.
@@ -39,8 +39,8 @@ pub(crate) struct Document {
 
 /// One `[[site]]` with its sections.
 #[derive(Debug)]
-pub(crate) struct GivenSite {
-    pub own: SectionTable,
+pub(crate) struct SiteSections {
+    pub options: SectionTable,
     pub ttl: StatusTable,
     pub rules: Vec<SectionTable>,
     pub error_pages: StatusTable,
@@ -57,9 +57,9 @@ pub(crate) struct StatusTable {
 /// One section as written.
 #[derive(Debug)]
 pub(crate) struct SectionTable {
-    pub section: OptionSection,
+    pub kind: OptionSection,
     /// The position of its header, or of the whole file.
-    pub place: SourceSpan,
+    pub position: SourceSpan,
     values: BTreeMap<&'static str, (SourceSpan, Option<ConfigValue>)>,
 }
 
@@ -82,32 +82,32 @@ impl Document {
     }
 }
 
-impl GivenSite {
-    pub fn new(place: &SourceSpan) -> Self {
+impl SiteSections {
+    pub fn new(position: &SourceSpan) -> Self {
         Self {
-            own: SectionTable::new(OptionSection::Site, place.clone()),
-            ttl: StatusTable::new(OptionSection::SiteTtl, place),
+            options: SectionTable::new(OptionSection::Site, position.clone()),
+            ttl: StatusTable::new(OptionSection::SiteTtl, position),
             rules: Vec::new(),
-            error_pages: StatusTable::new(OptionSection::SiteErrorPages, place),
-            log: SectionTable::new(OptionSection::SiteLog, place.clone()),
+            error_pages: StatusTable::new(OptionSection::SiteErrorPages, position),
+            log: SectionTable::new(OptionSection::SiteLog, position.clone()),
         }
     }
 }
 
 impl StatusTable {
-    fn new(section: OptionSection, place: &SourceSpan) -> Self {
+    fn new(section: OptionSection, position: &SourceSpan) -> Self {
         Self {
-            options: SectionTable::new(section, place.clone()),
+            options: SectionTable::new(section, position.clone()),
             statuses: Vec::new(),
         }
     }
 }
 
 impl SectionTable {
-    pub fn new(section: OptionSection, place: SourceSpan) -> Self {
+    pub fn new(kind: OptionSection, position: SourceSpan) -> Self {
         Self {
-            section,
-            place,
+            kind,
+            position,
             values: BTreeMap::new(),
         }
     }
@@ -116,17 +116,17 @@ impl SectionTable {
     pub fn set(
         &mut self,
         name: &'static str,
-        place: SourceSpan,
+        position: SourceSpan,
         value: Option<ConfigValue>,
     ) -> Option<SourceSpan> {
         self.values
-            .insert(name, (place, value))
+            .insert(name, (position, value))
             .map(|(earlier, _)| earlier)
     }
 
     /// The option with its section, as in messages.
     pub fn path(&self, name: &str) -> String {
-        format!("{}.{name}", self.section.prefix())
+        format!("{}.{name}", self.kind.prefix())
     }
 
     /// Complains about an option at its position, otherwise at that of its section; `why` continues after the option.
@@ -143,7 +143,7 @@ impl SectionTable {
     }
 
     /// Complains about each of these options that the file sets.
-    pub fn complain_of_given(
+    pub fn complain_of_each(
         &self,
         names: &[&str],
         why: &str,
@@ -171,7 +171,7 @@ impl SectionTable {
     pub fn position(&self, name: &str) -> &SourceSpan {
         self.values
             .get(name)
-            .map_or(&self.place, |(place, _)| place)
+            .map_or(&self.position, |(position, _)| position)
     }
 
     /// The number of members of a list that is set.
@@ -183,17 +183,16 @@ impl SectionTable {
     }
 
     /// The value, if the file sets a valid one.
-    pub fn given<T: FromValue>(&self, name: &str) -> Option<T> {
+    pub fn get<T: FromValue>(&self, name: &str) -> Option<T> {
         let value = self.values.get(name)?.1.as_ref()?;
-        Some(T::from_value(value).unwrap_or_else(|| wrong_kind(self.section, name)))
+        Some(T::from_value(value).unwrap_or_else(|| wrong_kind(self.kind, name)))
     }
 
     /// The value, otherwise the default of the option table.
     pub fn value<T: FromValue>(&self, name: &str) -> T {
-        self.given(name).unwrap_or_else(|| {
-            let value =
-                default(self.section, name).unwrap_or_else(|| wrong_kind(self.section, name));
-            T::from_value(&value).unwrap_or_else(|| wrong_kind(self.section, name))
+        self.get(name).unwrap_or_else(|| {
+            let value = default(self.kind, name).unwrap_or_else(|| wrong_kind(self.kind, name));
+            T::from_value(&value).unwrap_or_else(|| wrong_kind(self.kind, name))
         })
     }
 }

@@ -140,7 +140,7 @@ impl<T: FromValue> FromValue for Vec<(SourceSpan, T)> {
         match value {
             ConfigValue::List(members) => members
                 .iter()
-                .map(|(place, member)| Some((place.clone(), T::from_value(member)?)))
+                .map(|(position, member)| Some((position.clone(), T::from_value(member)?)))
                 .collect(),
             _ => None,
         }

@@ -41,7 +41,7 @@ impl Default for Http2HeadBuffer<'_> {
 /// Converts a request to a head.
 ///
 /// Errors: as [`crate::head::parse`], with the same limits, counted as if the head had been sent by HTTP/1; `Host` if `host`
-/// differs from the authority; `FieldLine` for fields of an HTTP/1 connection.
+/// differs from the authority; `Field` for fields of an HTTP/1 connection.
 /// Cost: one pass over the fields, no allocation.
 pub fn head<'b, 'r>(
     line: &PseudoFields<'b>,
