@@ -225,12 +225,12 @@ fn obstacle(host: &HostPattern, has_dns: bool) -> Option<(&'static str, &'static
             "needs the DNS-01 challenge",
             "add `challenge = [\"dns-01\"]` and `dns_hook` or `dns_server` to `[acme]`, name the hosts one by one in `hosts`, or give the site a certificate of your own in `tls`",
         )),
-        HostPattern::Exact(name) => not_public(name).map(|why| (why, LOCAL)),
+        HostPattern::Exact(name) => reason_not_public(name).map(|why| (why, LOCAL)),
     }
 }
 
 /// Why a host cannot be in the public DNS.
-fn not_public(name: &str) -> Option<&'static str> {
+fn reason_not_public(name: &str) -> Option<&'static str> {
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     if bare.parse::<IpAddr>().is_ok() {
         Some("is an address, not a name")

@@ -71,7 +71,7 @@ pub(crate) fn read_upstream(
         None => true,
         Some((_, DeValue::Boolean(verify))) => *verify,
         Some((flag, _)) => {
-            wrong(reader, row, flag, "`true` or `false`");
+            complain_of_type(reader, row, flag, "`true` or `false`");
             return None;
         }
     };
@@ -145,13 +145,13 @@ fn text(
             Ok(Some(text.to_string()))
         }
         _ => {
-            wrong(reader, row, value, "a string");
+            complain_of_type(reader, row, value, "a string");
             Err(Complained)
         }
     }
 }
 
-fn wrong(
+fn complain_of_type(
     reader: &mut ValueReader<'_>,
     row: &OptionRow,
     value: &Spanned<DeValue<'_>>,

@@ -19,7 +19,7 @@ pub(crate) fn path(options: &SectionTable, complaints: &mut Complaints) -> Optio
         options.complain_of_each(&["dashboard_auth"], why, help, complaints);
         return None;
     };
-    if let Some(why) = unfit(&path) {
+    if let Some(why) = reason_unfit(&path) {
         let help = "write a path of letters, digits, `-` and `_` with a slash at both ends: `\"/galley/\"`";
         let why = format!("is `{path}`, {why}");
         options.complain("dashboard", why, help, complaints);
@@ -43,7 +43,7 @@ pub(crate) fn admin(options: &SectionTable, listen: &AdminListen, complaints: &m
 }
 
 /// Why a path is not suitable for a dashboard.
-fn unfit(path: &str) -> Option<&'static str> {
+fn reason_unfit(path: &str) -> Option<&'static str> {
     let inner = path
         .strip_prefix('/')
         .and_then(|rest| rest.strip_suffix('/'));
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn paths_are_folders_with_plain_names() {
         for fit in ["/galley/", "/a/b-c_D9/", "/wp/"] {
-            assert_eq!(unfit(fit), None, "{fit}");
+            assert_eq!(reason_unfit(fit), None, "{fit}");
         }
         for bad in [
             "",
@@ -98,8 +98,8 @@ mod tests {
             "/WP-Content/x/",
             "/wp-json/",
         ] {
-            assert!(unfit(bad).is_some(), "{bad}");
+            assert!(reason_unfit(bad).is_some(), "{bad}");
         }
-        assert!(unfit(&format!("/{}/", "a".repeat(129))).is_some());
+        assert!(reason_unfit(&format!("/{}/", "a".repeat(129))).is_some());
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn of_table(
             ("by", "url") => by_tag = false,
             ("api", address) => api = Some(url(address)?),
             (name, value) => {
-                if kind.replace(named(name, value)?).is_some() {
+                if kind.replace(kind_and_api(name, value)?).is_some() {
                     return problem("which names two caches", FORM);
                 }
             }
@@ -52,7 +52,7 @@ pub(crate) fn of_table(
 }
 
 /// The kind of a cache and the address of its API.
-fn named(name: &str, value: &str) -> Result<(ForwardKind, HttpUpstream), Problem> {
+fn kind_and_api(name: &str, value: &str) -> Result<(ForwardKind, HttpUpstream), Problem> {
     let id = value.to_owned();
     let (kind, api) = match name {
         "purge" => return Ok((ForwardKind::Purge, url(value)?)),

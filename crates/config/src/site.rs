@@ -70,7 +70,7 @@ pub(crate) fn site(
     let rules = site_rules(site, home, &mut further, complaints);
     let cron = cron(
         options,
-        no_cron(&hosts, &upstream, rules.preset),
+        cron_obstacle(&hosts, &upstream, rules.preset),
         complaints,
     );
     SiteConfig {
@@ -146,7 +146,7 @@ fn upgrade(options: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
     let all: Vec<String> = options.value("upgrade");
     let positioned: Vec<(SourceSpan, String)> = options.get("upgrade").unwrap_or_default();
     for (position, name) in positioned {
-        if let Some((why, help)) = no_upgrade(&name) {
+        if let Some((why, help)) = upgrade_obstacle(&name) {
             let message = format!("`site.upgrade` names `{name}`, {why}");
             complaints.add(&position, "site.upgrade", message, help);
         }
@@ -155,7 +155,7 @@ fn upgrade(options: &SectionTable, complaints: &mut Complaints) -> Vec<String> {
 }
 
 /// Why connections may not switch to a protocol, and the remedy.
-fn no_upgrade(protocol: &str) -> Option<(&'static str, &'static str)> {
+fn upgrade_obstacle(protocol: &str) -> Option<(&'static str, &'static str)> {
     let lower = protocol.to_ascii_lowercase();
     if ["h2", "http", "tls"]
         .iter()
@@ -264,7 +264,7 @@ fn cron(options: &SectionTable, obstacle: Option<&str>, complaints: &mut Complai
 }
 
 /// Why Galley cannot run the scheduled tasks of a site.
-fn no_cron(
+fn cron_obstacle(
     hosts: &[HostPattern],
     upstream: &UpstreamConfig,
     preset: Preset,

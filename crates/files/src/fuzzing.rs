@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::deny;
-use crate::htaccess::{Subject, judge, read};
+use crate::htaccess::{Subject, evaluate, read};
 use crate::options::Options;
 use crate::path::RelPath;
 
@@ -15,8 +15,8 @@ pub fn htaccess(text: &[u8], decoded_path: &[u8]) {
     let chain = [Arc::new(read(text))];
     for subject in [Subject::Requested, Subject::File, Subject::Script] {
         let name = path.segment(0).unwrap_or_default();
-        let verdict = judge(&chain, &path, name, subject);
-        assert!(judge(&chain, &path, name, subject) == verdict);
+        let verdict = evaluate(&chain, &path, name, subject);
+        assert!(evaluate(&chain, &path, name, subject) == verdict);
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct LastSeen(Mutex<Option<Instant>>);
 
 impl LastSeen {
-    pub(crate) fn note(&self, now: Instant) {
+    pub(crate) fn record(&self, now: Instant) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
 

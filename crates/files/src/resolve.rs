@@ -96,7 +96,7 @@ impl<'t> PathLookup<'t> {
     }
 
     /// Permits files that are programs by their extension, because a separate server runs them.
-    pub(crate) fn beside_programs(self) -> Self {
+    pub(crate) fn with_programs(self) -> Self {
         Self {
             programs: Programs::Run,
             ..self
@@ -289,13 +289,13 @@ impl<'t> PathLookup<'t> {
     }
 
     fn index(&self, directory: &RelPath) -> PathTarget {
-        let is_asked_for = directory.has_slash() || directory.len() == 0;
+        let names_directory = directory.has_slash() || directory.len() == 0;
         for name in INDEXES {
             let at = directory.child(name);
             let Node::Regular(located) = self.node(at.text()) else {
                 continue;
             };
-            return match (is_asked_for, deny::script_name(name)) {
+            return match (names_directory, deny::script_name(name)) {
                 (false, _) => PathTarget::Directory,
                 (true, ScriptName::Runs) => PathTarget::Script {
                     at,
@@ -326,7 +326,7 @@ impl<'t> PathLookup<'t> {
         }
         let node = self.node(relative);
         if matches!(node, Node::Regular(Located { real: None })) {
-            self.root.front.note(self.now);
+            self.root.front.record(self.now);
         }
         node
     }
@@ -462,7 +462,7 @@ impl<'t> PathLookup<'t> {
             return PublicAccess::Denied;
         }
         let name = path.segment(chain.len() - 1).unwrap_or_default();
-        htaccess::judge(&chain, path, name, subject)
+        htaccess::evaluate(&chain, path, name, subject)
     }
 }
 

@@ -52,7 +52,7 @@ impl Root {
         let now = Instant::now();
         let current = self.current(now);
         let lookup = PathLookup::new(&current, &self.options, now);
-        lookup.beside_programs().find(decoded_path)
+        lookup.with_programs().find(decoded_path)
     }
 
     /// The script for a decoded request path, if the kernel or Galley has everything necessary in memory: then most requests

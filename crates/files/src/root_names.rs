@@ -44,7 +44,7 @@ impl RootNames {
         if self.checked.is_recent(now) {
             return;
         }
-        self.checked.note(now);
+        self.checked.record(now);
         if self.current(tree).is_none() {
             let read = RootListing::read(tree).map(Arc::new);
             *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = read;

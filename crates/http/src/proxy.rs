@@ -59,8 +59,8 @@ pub fn read(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
 }
 
 fn version_1(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
-    let begun = received.len().min(PROXY.len());
-    if received.get(..begun) != PROXY.get(..begun) || received.len() > LONGEST_LINE {
+    let compared = received.len().min(PROXY.len());
+    if received.get(..compared) != PROXY.get(..compared) || received.len() > LONGEST_LINE {
         return Err(Malformed);
     }
     if let Some(end) = memchr::memchr(b'\n', received) {
@@ -140,8 +140,8 @@ fn port(word: &str) -> Result<u16, Malformed> {
 }
 
 fn version_2(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
-    let begun = received.len().min(SIGNATURE.len());
-    if received.get(..begun) != SIGNATURE.get(..begun) {
+    let compared = received.len().min(SIGNATURE.len());
+    if received.get(..compared) != SIGNATURE.get(..compared) {
         return Err(Malformed);
     }
     let Some((head, rest)) = received.split_first_chunk::<HEAD_2>() else {

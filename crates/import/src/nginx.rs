@@ -64,7 +64,7 @@ fn collect<'a>(
                 }
                 servers.push(directive.inner().iter().collect());
             }
-            name if is_outside(name) => outside(directive, context),
+            name if is_outside(name) => record_outside(directive, context),
             _ if context.define(directive) => {}
             _ => inherited.push(directive),
         }
@@ -76,7 +76,7 @@ fn is_outside(name: &str) -> bool {
     matches!(name, "events" | "stream" | "mail" | "types")
 }
 
-fn outside(directive: &ParsedDirective, context: &mut Context<'_>) {
+fn record_outside(directive: &ParsedDirective, context: &mut Context<'_>) {
     match table::fate_of(directive.name()) {
         Some(StatementFate::NotCarried(remedy)) => context.not_carried(directive, remedy),
         Some(StatementFate::NotNeeded(why)) => context.not_needed(directive, why),
@@ -88,7 +88,7 @@ fn outside(directive: &ParsedDirective, context: &mut Context<'_>) {
         } else if is_outside(directive.name()) && directive.name() != "events" {
             context.not_carried(inner, "Galley serves HTTP only: keep nginx for this");
         } else {
-            outside(inner, context);
+            record_outside(inner, context);
         }
     }
 }
@@ -145,11 +145,11 @@ fn add_site(site: ImportedSite, draft: &mut Draft) {
         }
     }
     for rule in site.rules {
-        let is_there = other.rules.iter().any(|known| {
+        let exists = other.rules.iter().any(|known| {
             known.section.get("path") == rule.section.get("path")
                 && known.section.get("pattern") == rule.section.get("pattern")
         });
-        if !is_there {
+        if !exists {
             other.rules.push(rule);
         }
     }

@@ -80,7 +80,7 @@ impl Compat {
 }
 
 impl HtaccessSection {
-    pub(super) fn is_about(&self, name: &[u8]) -> bool {
+    pub(super) fn applies_to(&self, name: &[u8]) -> bool {
         self.names.is_empty()
             || (!name.is_empty() && self.names.iter().all(|pattern| pattern.matches(name)))
     }

@@ -21,7 +21,7 @@ pub(crate) use access::{PublicAccess, Subject};
 pub(crate) use cache::HtaccessCache;
 #[cfg(fuzzing)]
 pub(crate) use parse::parse as read;
-pub(crate) use rules::{Rules, judge};
+pub(crate) use rules::{Rules, evaluate};
 
 #[cfg(test)]
 mod tests;

@@ -202,10 +202,10 @@ impl Parser {
             compat.is_allow_deny = order != "deny,allow";
             return;
         }
-        let whom = arguments
+        let clients = arguments
             .iter()
             .skip(usize::from(first_is(arguments, "from")));
-        for word in whom {
+        for word in clients {
             match (name, word.eq_ignore_ascii_case("all")) {
                 ("allow", true) => compat.allow_all = true,
                 ("allow", false) => compat.allow_some = true,
@@ -217,9 +217,9 @@ impl Parser {
 
     fn rewrite(&mut self, arguments: &[String]) {
         let mut condition = self.conditions.take();
-        let hangs_on_the_last =
+        let depends_on_previous =
             std::mem::replace(&mut self.is_chained, Rewrite::is_chained(arguments));
-        if hangs_on_the_last || self.is_chained || self.section_index().is_some() {
+        if depends_on_previous || self.is_chained || self.section_index().is_some() {
             condition = ConditionResult::Other;
         }
         self.count_pattern();

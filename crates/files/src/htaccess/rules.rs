@@ -27,7 +27,7 @@ pub(crate) struct Rules {
 
 /// The access to `path` by a chain of rules. `chain`: the rules of each directory from the root down; `name`: the first
 /// segment that is not one of those directories, empty for a directory.
-pub(crate) fn judge(
+pub(crate) fn evaluate(
     chain: &[Arc<Rules>],
     path: &RelPath,
     name: &[u8],
@@ -45,7 +45,8 @@ pub(crate) fn judge(
     for is_uncertain in [false, true] {
         for (depth, rules) in chain.iter().enumerate() {
             let sections = rules.sections.iter();
-            for section in sections.filter(|s| s.is_uncertain == is_uncertain && s.is_about(name)) {
+            for section in sections.filter(|s| s.is_uncertain == is_uncertain && s.applies_to(name))
+            {
                 state.apply(section, depth);
             }
         }

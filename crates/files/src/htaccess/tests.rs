@@ -14,7 +14,7 @@ fn access_of(texts: &[&str], path: &str, subject: Subject) -> PublicAccess {
         .collect();
     let path = RelPath::parse(path.as_bytes()).unwrap();
     let name = path.segment(chain.len() - 1).unwrap_or_default().to_vec();
-    judge(&chain, &path, &name, subject)
+    evaluate(&chain, &path, &name, subject)
 }
 
 #[track_caller]
@@ -485,7 +485,7 @@ proptest::proptest! {
     fn parsing_never_panics(bytes: Vec<u8>, path in "[a-z./]{0,12}") {
         let chain = [Arc::new(parse::parse(&bytes))];
         if let Some(path) = RelPath::from_relative(path.as_bytes()) {
-            judge(&chain, &path, b"x", Subject::File);
+            evaluate(&chain, &path, b"x", Subject::File);
         }
     }
 
@@ -493,10 +493,10 @@ proptest::proptest! {
     fn parsing_lines_of_directives_never_panics(text in "((</?|)(Files|If|RequireAll|Limit|Require|RewriteRule|RewriteCond|Order|Redirect|Deny)[ \"'\\\\*~!\\[\\](,)a-z=0-9>]{0,20}\n){0,20}") {
         let chain = [Arc::new(parse::parse(text.as_bytes()))];
         let path = RelPath::parse(b"/x").unwrap();
-        let verdict = judge(&chain, &path, b"x", Subject::File);
+        let verdict = evaluate(&chain, &path, b"x", Subject::File);
         // A final directive that denies always applies, whatever text precedes it.
         let closed = [Arc::clone(&chain[0]), Arc::new(parse::parse(b"Deny from all"))];
         let deeper = RelPath::parse(b"/x/y").unwrap();
-        proptest::prop_assert_ne!(judge(&closed, &deeper, b"y", Subject::File), Public, "{:?}", verdict);
+        proptest::prop_assert_ne!(evaluate(&closed, &deeper, b"y", Subject::File), Public, "{:?}", verdict);
     }
 }

@@ -59,25 +59,25 @@ pub struct FrameInterceptor {
     /// Remaining bytes of the current frame.
     rest: usize,
     /// Whether the current frame is passed to the library.
-    passes: bool,
+    is_for_library: bool,
     /// A head whose last frame has not been received.
-    begun: Option<Begun>,
+    partial_head: Option<PartialHead>,
     /// The header block fragments received so far.
     fragments: Vec<u8>,
     /// The highest stream that the client has opened.
-    last: u32,
+    last_opened: u32,
     /// The highest stream that was passed to the library.
-    passed: u32,
+    last_passed: u32,
     windows: Windows,
     /// The maximum size of a head in bytes, as [`Block::list_bytes`] counts.
     most: usize,
     /// The table size for response heads that the client has set, in bytes.
-    table: u32,
+    table_size: u32,
     is_table_smaller: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct PartialHead {
     opening: Opening,
     continuations: u32,
 }
@@ -89,14 +89,14 @@ impl FrameInterceptor {
         Self {
             hpack: HpackDecoder::default(),
             rest: 0,
-            passes: true,
-            begun: None,
+            is_for_library: true,
+            partial_head: None,
             fragments: Vec::new(),
-            last: 0,
-            passed: 0,
+            last_opened: 0,
+            last_passed: 0,
             windows: Windows::default(),
             most,
-            table: hpack::TABLE_BYTES,
+            table_size: hpack::TABLE_BYTES,
             is_table_smaller: false,
         }
     }
@@ -110,7 +110,7 @@ impl FrameInterceptor {
         block: &mut Block,
     ) -> Result<Intercepted, FrameError> {
         loop {
-            self.take_rest(input, through);
+            self.consume_rest(input, through);
             if self.rest > 0 {
                 return Ok(Intercepted::More);
             }
@@ -120,7 +120,7 @@ impl FrameInterceptor {
             if frame.length > MOST_FRAME {
                 return Err(FrameError::FrameSize);
             }
-            if self.begun.is_some() && frame.kind != CONTINUATION {
+            if self.partial_head.is_some() && frame.kind != CONTINUATION {
                 return Err(FrameError::Protocol);
             }
             let is_whole = matches!(
@@ -153,10 +153,10 @@ impl FrameInterceptor {
     }
 
     /// Forwards or drops the rest of the current frame, as far as it was received.
-    fn take_rest(&mut self, input: &mut &[u8], through: &mut Vec<u8>) {
+    fn consume_rest(&mut self, input: &mut &[u8], through: &mut Vec<u8>) {
         let count = self.rest.min(input.len());
         let (bytes, behind) = input.split_at_checked(count).unwrap_or_default();
-        if self.passes {
+        if self.is_for_library {
             through.extend_from_slice(bytes);
         }
         self.rest -= count;
@@ -166,8 +166,8 @@ impl FrameInterceptor {
     /// Decides who handles a frame whose payload is not needed here.
     fn route(&mut self, frame: FrameHeader) -> Result<(), FrameError> {
         let is_of_stream = matches!(frame.kind, DATA | RST_STREAM | PRIORITY);
-        self.passes = !(is_of_stream && self.has_response(frame.stream));
-        if !self.passes {
+        self.is_for_library = !(is_of_stream && self.has_response(frame.stream));
+        if !self.is_for_library {
             match frame.kind {
                 // The client had ended the stream.
                 DATA => return Err(FrameError::StreamClosed),
@@ -182,7 +182,7 @@ impl FrameInterceptor {
     /// Whether a stream was answered without the library, which regards it as idle. The library regards older ones as closed,
     /// which is correct.
     fn has_response(&self, stream: u32) -> bool {
-        self.passed < stream && stream <= self.last
+        self.last_passed < stream && stream <= self.last_opened
     }
 
     /// Reads the settings that are needed here (RFC 9113 section 6.5). The library evaluates them all.
@@ -197,8 +197,8 @@ impl FrameInterceptor {
             let value = u32::from_be_bytes(value);
             match u16::from_be_bytes([a, b]) {
                 HEADER_TABLE_SIZE => {
-                    self.is_table_smaller |= value < self.table;
-                    self.table = value;
+                    self.is_table_smaller |= value < self.table_size;
+                    self.table_size = value;
                 }
                 INITIAL_WINDOW_SIZE => self.windows.set_initial(value),
                 _ => {}
@@ -251,7 +251,7 @@ impl FrameInterceptor {
         }
         self.fragments.clear();
         self.fragments.extend_from_slice(fragment);
-        self.begun = Some(Begun {
+        self.partial_head = Some(PartialHead {
             opening,
             continuations: 0,
         });
@@ -265,23 +265,24 @@ impl FrameInterceptor {
         payload: &[u8],
         block: &mut Block,
     ) -> Result<Option<Opening>, FrameError> {
-        let mut begun = self.begun.take().ok_or(FrameError::Protocol)?;
-        if begun.opening.stream != frame.stream {
+        let mut partial_head = self.partial_head.take().ok_or(FrameError::Protocol)?;
+        if partial_head.opening.stream != frame.stream {
             return Err(FrameError::Protocol);
         }
-        begun.continuations += 1;
+        partial_head.continuations += 1;
         self.fragments.extend_from_slice(payload);
-        let is_endless = begun.continuations > MOST_CONTINUATIONS
+        let is_endless = partial_head.continuations > MOST_CONTINUATIONS
             || self.fragments.len() > self.most.saturating_mul(hpack::TOO_LARGE);
         if is_endless {
             return Err(FrameError::TooLarge);
         }
         if !frame.has(END_HEADERS) {
-            self.begun = Some(begun);
+            self.partial_head = Some(partial_head);
             return Ok(None);
         }
         let fragments = std::mem::take(&mut self.fragments);
-        self.decode(begun.opening, &fragments, block).map(Some)
+        self.decode(partial_head.opening, &fragments, block)
+            .map(Some)
     }
 
     /// Reads a `HEADERS` frame without its padding (RFC 9113 section 6.2).
@@ -290,7 +291,7 @@ impl FrameInterceptor {
         frame: FrameHeader,
         mut payload: &'p [u8],
     ) -> Result<(Opening, &'p [u8]), FrameError> {
-        let is_new = frame.stream > self.last;
+        let is_new = frame.stream > self.last_opened;
         if frame.stream.is_multiple_of(2) {
             return Err(FrameError::Protocol);
         }
@@ -333,7 +334,7 @@ impl FrameInterceptor {
             hpack::HpackError::Malformed => FrameError::Compression,
             hpack::HpackError::TooLarge => FrameError::TooLarge,
         })?;
-        self.last = self.last.max(opening.stream);
+        self.last_opened = self.last_opened.max(opening.stream);
         Ok(opening)
     }
 
@@ -347,7 +348,7 @@ impl FrameInterceptor {
 
     /// The maximum number of body bytes that [`FrameInterceptor::take_window`] accepts now.
     pub fn window(&self) -> usize {
-        self.windows.room()
+        self.windows.available()
     }
 
     /// Reserves window for the body of a response, if the stream and the connection have enough for all of it.
@@ -387,8 +388,8 @@ impl FrameInterceptor {
 
     /// Writes a head as a `HEADERS` frame and the necessary `CONTINUATION` frames. `encoded` begins with the priority.
     fn pass_encoded(&mut self, opening: &Opening, encoded: &[u8], through: &mut Vec<u8>) {
-        self.passed = self.passed.max(opening.stream);
-        self.windows.lend();
+        self.last_passed = self.last_passed.max(opening.stream);
+        self.windows.library_starts();
         self.windows.share(through);
         let flags = if opening.is_end { END_STREAM } else { 0 };
         let mut flags = flags | opening.priority.map_or(0, |_| HAS_PRIORITY);
@@ -423,7 +424,7 @@ impl FrameInterceptor {
 
     /// Reports that the library has no streams.
     pub fn library_rests(&mut self) {
-        self.windows.end_loan();
+        self.windows.library_ends();
     }
 }
 

@@ -8,13 +8,13 @@ use crate::hpack::decode::HpackDecoder;
 use crate::hpack::{self, Block};
 
 /// A connection and the bytes that its library receives.
-struct Side {
+struct TestConnection {
     interceptor: FrameInterceptor,
     block: Block,
     through: Vec<u8>,
 }
 
-/// The heads that one call of [`Side::take`] has read.
+/// The heads that one call of [`TestConnection::take`] has read.
 type Heads = Vec<(u32, Vec<(Vec<u8>, Vec<u8>)>)>;
 
 fn fields(block: &Block) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -22,7 +22,7 @@ fn fields(block: &Block) -> Vec<(Vec<u8>, Vec<u8>)> {
     block.fields().map(own).collect()
 }
 
-impl Side {
+impl TestConnection {
     fn new() -> Self {
         Self {
             interceptor: FrameInterceptor::new(4_000),
@@ -116,14 +116,16 @@ fn heads_are_intercepted_and_other_frames_are_passed() {
     ]
     .concat();
     for piece in [1, 5, 9, 40, 1_000] {
-        let mut side = Side::new();
-        let heads = side.take(&bytes, piece, |stream| stream != 3).unwrap();
+        let mut connection = TestConnection::new();
+        let heads = connection
+            .take(&bytes, piece, |stream| stream != 3)
+            .unwrap();
         let numbers: Vec<u32> = heads.iter().map(|(stream, _)| *stream).collect();
         assert_eq!(numbers, [1, 3, 5], "in pieces of {piece}");
         assert!(heads.iter().all(|(_, fields)| fields == &heads[0].1));
         let wanted = [
             (SETTINGS, 0, 6),
-            (HEADERS, 3, side.passed()[1].2),
+            (HEADERS, 3, connection.passed()[1].2),
             (DATA, 3, 4),
             (WINDOW_UPDATE, 3, 4),
             (6, 0, 8),
@@ -131,7 +133,7 @@ fn heads_are_intercepted_and_other_frames_are_passed() {
             // Older than a stream of the library, which regards it as closed.
             (WINDOW_UPDATE, 1, 4),
         ];
-        assert_eq!(side.passed(), wanted, "in pieces of {piece}");
+        assert_eq!(connection.passed(), wanted, "in pieces of {piece}");
     }
 }
 
@@ -139,23 +141,24 @@ fn heads_are_intercepted_and_other_frames_are_passed() {
 fn padding_and_priority_are_read() {
     let padded = [&[3][..], &[0, 0, 0, 7, 9], GET, &[0; 3]].concat();
     let bytes = frame(HEADERS, WHOLE | PADDED | HAS_PRIORITY, 1, &padded);
-    let mut side = Side::new();
-    let heads = side.take(&bytes, 1_000, |_| false).unwrap();
+    let mut connection = TestConnection::new();
+    let heads = connection.take(&bytes, 1_000, |_| false).unwrap();
     assert_eq!(heads[0].1.last().unwrap(), &(b"a".to_vec(), b"b".to_vec()));
     assert!(
-        side.through
+        connection
+            .through
             .get(FRAME_HEAD..)
             .unwrap()
             .starts_with(&[0, 0, 0, 7, 9])
     );
-    assert_eq!(side.through[4], WHOLE | HAS_PRIORITY);
+    assert_eq!(connection.through[4], WHOLE | HAS_PRIORITY);
 }
 
 #[test]
 fn stream_and_window_violations_have_their_error_code() {
     let first = frame(HEADERS, WHOLE, 1, GET);
     let after = |frame: Vec<u8>| [first.clone(), frame].concat();
-    break_with(&[
+    check_errors(&[
         (
             "data of a stream that was answered",
             after(frame(DATA, 0, 1, b"x")),
@@ -192,7 +195,7 @@ fn stream_and_window_violations_have_their_error_code() {
 #[test]
 fn connection_errors_have_the_code_of_their_cause() {
     let many = frame(CONTINUATION, 0, 1, b"").repeat(6);
-    break_with(&[
+    check_errors(&[
         (
             "a continuation of nothing",
             frame(CONTINUATION, END_HEADERS, 1, GET),
@@ -241,10 +244,10 @@ fn connection_errors_have_the_code_of_their_cause() {
     ]);
 }
 
-fn break_with(cases: &[(&str, Vec<u8>, FrameError)]) {
+fn check_errors(cases: &[(&str, Vec<u8>, FrameError)]) {
     for (what, bytes, wanted) in cases {
-        let mut side = Side::new();
-        let taken = side.take(bytes, 1_000_000, |_| true);
+        let mut connection = TestConnection::new();
+        let taken = connection.take(bytes, 1_000_000, |_| true);
         assert_eq!(taken.as_ref().err(), Some(wanted), "{what}");
     }
 }
@@ -254,18 +257,18 @@ fn a_head_beyond_the_limit_exceeds_the_limit_of_the_library() {
     let mut block = Vec::new();
     hpack::write_field(&mut block, b"a", &[b'v'; 3_000]);
     hpack::write_field(&mut block, b"b", &[b'v'; 3_000]);
-    let mut side = Side::new();
+    let mut connection = TestConnection::new();
     let bytes = frame(HEADERS, WHOLE, 1, &block);
-    side.take(&bytes, 1_000_000, |_| false).unwrap();
+    connection.take(&bytes, 1_000_000, |_| false).unwrap();
     let mut all = Block::default();
-    let passed = side.through.get(FRAME_HEAD..).unwrap();
+    let passed = connection.through.get(FRAME_HEAD..).unwrap();
     HpackDecoder::default()
         .decode(passed, 1 << 20, &mut all)
         .unwrap();
     assert!(all.list_bytes() > 4_000);
     let block = block.repeat(3);
     let bytes = frame(HEADERS, WHOLE, 3, &block[..MOST_FRAME]);
-    let decoded = side.take(&bytes, 1_000_000, |_| false);
+    let decoded = connection.take(&bytes, 1_000_000, |_| false);
     assert!(matches!(
         decoded,
         Err(FrameError::TooLarge | FrameError::Compression)
@@ -274,34 +277,37 @@ fn a_head_beyond_the_limit_exceeds_the_limit_of_the_library() {
 
 #[test]
 fn a_head_with_missing_fields_is_not_answered() {
-    let mut side = Side::new();
+    let mut connection = TestConnection::new();
     let mut block = GET.to_vec();
     hpack::write_field(&mut block, b"a", &[b'v'; 3_990]);
     hpack::write_field(&mut block, b"cookie", b"session=1");
-    let heads = side.take(&frame(HEADERS, WHOLE, 1, &block), 1_000, |_| true);
+    let heads = connection.take(&frame(HEADERS, WHOLE, 1, &block), 1_000, |_| true);
     let heads = heads.unwrap();
     let (_, fields) = heads.first().unwrap();
     assert!(fields.iter().all(|(name, _)| name != b"cookie"));
-    assert_eq!(side.passed().first().map(|frame| frame.1), Some(1));
+    assert_eq!(connection.passed().first().map(|frame| frame.1), Some(1));
 }
 
 #[test]
 fn a_stub_only_opens_the_stream() {
     for (flags, priority) in [(WHOLE, &b""[..]), (WHOLE | HAS_PRIORITY, b"\0\0\0\0\x05")] {
-        let mut side = Side::new();
+        let mut connection = TestConnection::new();
         let mut input = frame(HEADERS, flags, 1, &[priority, GET].concat());
         let mut rest = input.as_slice();
-        let step = side
-            .interceptor
-            .next(&mut rest, &mut side.through, &mut side.block);
+        let step =
+            connection
+                .interceptor
+                .next(&mut rest, &mut connection.through, &mut connection.block);
         let Ok(Intercepted::Head(opening)) = step else {
             panic!("{step:?}");
         };
-        side.interceptor.pass_stub(&opening, &mut side.through);
+        connection
+            .interceptor
+            .pass_stub(&opening, &mut connection.through);
         input.clear();
-        let head = FrameHeader::read(&side.through).unwrap();
+        let head = FrameHeader::read(&connection.through).unwrap();
         assert_eq!((head.kind, head.flags, head.stream), (HEADERS, flags, 1));
-        let payload = side.through.get(FRAME_HEAD..).unwrap();
+        let payload = connection.through.get(FRAME_HEAD..).unwrap();
         let mut block = Block::default();
         let encoded = payload.strip_prefix(priority).unwrap();
         HpackDecoder::default()
@@ -317,22 +323,22 @@ fn a_stub_only_opens_the_stream() {
 
 #[test]
 fn a_smaller_table_makes_the_library_respond() {
-    let mut side = Side::new();
+    let mut connection = TestConnection::new();
     let larger = setting(HEADER_TABLE_SIZE, 65_536);
     let first = [larger, frame(HEADERS, WHOLE, 1, GET)].concat();
-    side.take(&first, 1_000, |_| true).unwrap();
-    assert_eq!(side.passed().len(), 1);
+    connection.take(&first, 1_000, |_| true).unwrap();
+    assert_eq!(connection.passed().len(), 1);
     let smaller = setting(HEADER_TABLE_SIZE, 4_096);
     let second = [smaller, frame(HEADERS, WHOLE, 3, AGAIN)].concat();
-    side.take(&second, 1_000, |_| true).unwrap();
-    assert_eq!(side.passed().len(), 3);
+    connection.take(&second, 1_000, |_| true).unwrap();
+    assert_eq!(connection.passed().len(), 3);
 }
 
 /// The window that a library has after these frames.
 fn library_window(through: &[u8]) -> u32 {
-    let mut side = Side::new();
-    side.through = through.to_vec();
-    let mut rest = side.through.as_slice();
+    let mut connection = TestConnection::new();
+    connection.through = through.to_vec();
+    let mut rest = connection.through.as_slice();
     let mut window = 65_535;
     while let Some(frame) = FrameHeader::read(rest) {
         let end = FRAME_HEAD + frame.length;
@@ -346,40 +352,46 @@ fn library_window(through: &[u8]) -> u32 {
 
 #[test]
 fn the_window_is_shared() {
-    let mut side = Side::new();
+    let mut connection = TestConnection::new();
     assert!(
-        !side.interceptor.take_window(1),
+        !connection.interceptor.take_window(1),
         "all of it is the library's"
     );
     let more = frame(WINDOW_UPDATE, 0, 0, &1_000_000_u32.to_be_bytes());
-    side.take(&more, 1_000, |_| true).unwrap();
-    assert!(side.passed().is_empty());
+    connection.take(&more, 1_000, |_| true).unwrap();
+    assert!(connection.passed().is_empty());
     assert!(
-        !side.interceptor.take_window(70_000),
+        !connection.interceptor.take_window(70_000),
         "more than a stream has"
     );
-    side.take(&setting(INITIAL_WINDOW_SIZE, 500_000), 1_000, |_| true)
+    connection
+        .take(&setting(INITIAL_WINDOW_SIZE, 500_000), 1_000, |_| true)
         .unwrap();
-    assert!(side.interceptor.take_window(400_000) && !side.interceptor.take_window(500_001));
+    assert!(
+        connection.interceptor.take_window(400_000) && !connection.interceptor.take_window(500_001)
+    );
     // The library has a stream: it gets half of 665,535 bytes.
-    side.take(&frame(HEADERS, WHOLE, 1, GET), 1_000, |_| false)
+    connection
+        .take(&frame(HEADERS, WHOLE, 1, GET), 1_000, |_| false)
         .unwrap();
-    assert_eq!(library_window(&side.through), 665_535 / 2);
-    assert!(!side.interceptor.take_window(400_000));
+    assert_eq!(library_window(&connection.through), 665_535 / 2);
+    assert!(!connection.interceptor.take_window(400_000));
     // The library sends all of it, and what it gets after that, until the window is used up.
     let mut sent = 0;
-    while library_window(&side.through) > sent {
-        let bytes = library_window(&side.through) - sent;
+    while library_window(&connection.through) > sent {
+        let bytes = library_window(&connection.through) - sent;
         sent += bytes;
-        side.interceptor.library_sent(bytes, &mut side.through);
+        connection
+            .interceptor
+            .library_sent(bytes, &mut connection.through);
     }
     assert_eq!(sent, 665_535);
-    assert!(!side.interceptor.take_window(1));
+    assert!(!connection.interceptor.take_window(1));
     // The library gets the first part of a new window, so that its next stream can begin.
-    side.interceptor.library_rests();
-    side.take(&more, 1_000, |_| true).unwrap();
-    assert_eq!(library_window(&side.through) - sent, 65_535);
-    assert!(side.interceptor.take_window(400_000));
+    connection.interceptor.library_rests();
+    connection.take(&more, 1_000, |_| true).unwrap();
+    assert_eq!(library_window(&connection.through) - sent, 65_535);
+    assert!(connection.interceptor.take_window(400_000));
 }
 
 /// Encodes fields like a client that inserts them into its table and refers to them.
@@ -413,16 +425,16 @@ proptest! {
             bytes.extend(frame(HEADERS, END_STREAM, stream, one));
             bytes.extend(frame(CONTINUATION, END_HEADERS, stream, two));
         }
-        let mut side = Side::new();
+        let mut connection = TestConnection::new();
         let ours = |stream: u32| requests[usize::try_from(stream / 2).unwrap()].1;
-        let heads = side.take(&bytes, piece, ours).unwrap();
+        let heads = connection.take(&bytes, piece, ours).unwrap();
         prop_assert_eq!(heads.len(), requests.len());
         for ((_, fields), (list, _)) in heads.iter().zip(&requests) {
             let wanted: Vec<_> = list.iter().map(|(n, v)| (vec![b'a' + n % 26], vec![b'a' + v % 26])).collect();
             prop_assert_eq!(fields, &wanted);
         }
-        let mut library = Side::new();
-        let passed = library.take(&side.through, 1_000, |_| true).unwrap();
+        let mut library = TestConnection::new();
+        let passed = library.take(&connection.through, 1_000, |_| true).unwrap();
         let wanted: Heads = heads.into_iter().filter(|(stream, _)| !ours(*stream)).collect();
         prop_assert_eq!(passed, wanted);
     }
@@ -434,7 +446,7 @@ proptest! {
         piece in 1..40_usize,
     ) {
         let bytes: Vec<u8> = frames.iter().flat_map(|(kind, flags, stream, payload)| frame(*kind, *flags, *stream, payload)).collect();
-        let (mut one, mut other) = (Side::new(), Side::new());
+        let (mut one, mut other) = (TestConnection::new(), TestConnection::new());
         let ours = |stream: u32| stream.is_multiple_of(3);
         let whole = one.take(&bytes, usize::MAX, ours);
         prop_assert_eq!(other.take(&bytes, piece, ours), whole.clone());

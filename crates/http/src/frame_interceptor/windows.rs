@@ -14,7 +14,7 @@ pub(super) struct Windows {
     library: u32,
     /// The initial window of each stream.
     initial: u32,
-    is_lent: bool,
+    has_library_streams: bool,
 }
 
 impl Default for Windows {
@@ -23,7 +23,7 @@ impl Default for Windows {
             ours: 0,
             library: FIRST,
             initial: FIRST,
-            is_lent: false,
+            has_library_streams: false,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Windows {
     /// Gives the library its part, by a WINDOW_UPDATE like one of the client.
     pub(super) fn share(&mut self, through: &mut Vec<u8>) {
         let all = self.ours + self.library;
-        let fair = match self.is_lent {
+        let fair = match self.has_library_streams {
             true if all <= 2 * FIRST => all,
             true => all / 2,
             false => FIRST,
@@ -63,7 +63,7 @@ impl Windows {
     }
 
     /// The number of bytes that fit into the windows of a new stream and of the connection.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn available(&self) -> usize {
         self.ours.min(self.initial) as usize
     }
 
@@ -83,13 +83,13 @@ impl Windows {
     }
 
     /// The library has a stream.
-    pub(super) fn lend(&mut self) {
-        self.is_lent = true;
+    pub(super) fn library_starts(&mut self) {
+        self.has_library_streams = true;
     }
 
     /// The library has no streams.
-    pub(super) fn end_loan(&mut self) {
-        self.is_lent = false;
+    pub(super) fn library_ends(&mut self) {
+        self.has_library_streams = false;
     }
 
     pub(super) fn library_sent(&mut self, bytes: u32) {

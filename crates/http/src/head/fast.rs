@@ -34,17 +34,17 @@ pub(crate) fn read<'b>(
     let first = ends.next()?;
     let line = request_line(bytes.get(..first)?, limits)?;
     let mut start = first + LINE_END;
-    let mut room = fields.get_mut(..most)?.iter_mut();
+    let mut slots = fields.get_mut(..most)?.iter_mut();
     loop {
         let end = ends.next()?;
         if end == start {
             return Some(FastHead {
                 line,
-                count: most - room.len(),
+                count: most - slots.len(),
                 length: start + LINE_END,
             });
         }
-        *room.next()? = field_line(bytes, start, end)?;
+        *slots.next()? = field_line(bytes, start, end)?;
         start = end + LINE_END;
     }
 }

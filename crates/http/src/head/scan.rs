@@ -64,7 +64,7 @@ impl HeadScanner {
         limits: &HeadLimits,
     ) -> Result<Option<Extent>, BadRequest> {
         if self.phase == ScanPhase::Leading
-            && let Some(end) = whole(bytes, limits)
+            && let Some(end) = complete_head_end(bytes, limits)
         {
             *self = Self::new();
             return Ok(Some(Extent { start: 0, end }));
@@ -146,7 +146,7 @@ impl HeadScanner {
 
 /// The end of a complete head whose lines are valid: the usual case, in one search without interruption. `None`: the
 /// step-by-step scan decides and gives the reason.
-fn whole(bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
+fn complete_head_end(bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
     if !bytes.first().is_some_and(|first| is_token_byte(*first)) {
         return None;
     }

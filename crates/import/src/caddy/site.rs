@@ -57,7 +57,7 @@ impl Converter<'_> {
             "log" => self.log(directive, site),
             "header" => self.header(directive, site),
             "redir" => self.redirect(directive, site),
-            "respond" | "error" | "abort" => self.refuse(directive, site),
+            "respond" | "error" | "abort" => self.deny(directive, site),
             "basicauth" | "basic_auth" => directive.not_carried("write the users into a file with `htpasswd` and set `basic_auth`", self.ledger),
             "request_body" => self.request_body(directive, site),
             "import" => self.import(directive, site),
@@ -256,7 +256,7 @@ impl Converter<'_> {
     }
 
     /// Converts `respond @forbidden 403`.
-    fn refuse(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
+    fn deny(&mut self, directive: &ParsedDirective, site: &mut ImportedSite) {
         let refuses = directive.name() != "respond"
             || directive
                 .arguments()

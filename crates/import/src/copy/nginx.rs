@@ -16,7 +16,12 @@ pub(super) fn text(
     builder: &mut CopyBuilder<'_>,
 ) -> Result<String, CopyError> {
     let all = tree::read_whole(source, main, Grammar::Nginx, &mut Ledger::default());
-    let mut copy = NginxCopy::new(source, main, builder, mentions(&all, "real_ip_header"));
+    let mut copy = NginxCopy::new(
+        source,
+        main,
+        builder,
+        contains_statement(&all, "real_ip_header"),
+    );
     copy.head();
     if all.iter().any(|one| one.name() == "http") {
         copy.block(&all, 0)?;
@@ -246,9 +251,9 @@ impl<'a, 'w> NginxCopy<'a, 'w> {
     }
 }
 
-fn mentions(all: &[ParsedDirective], name: &str) -> bool {
+fn contains_statement(all: &[ParsedDirective], name: &str) -> bool {
     all.iter()
-        .any(|one| one.name() == name || mentions(one.inner(), name))
+        .any(|one| one.name() == name || contains_statement(one.inner(), name))
 }
 
 /// A word in nginx's syntax. A `\` stays in front of the next character.

@@ -41,7 +41,7 @@ pub(super) fn convert(
             directive.carried("device_variants", context.ledger);
         }
         ("$request_uri" | "$uri", Some(action)) => {
-            refuse_path(directive, &comparison, action, site, context);
+            deny_path(directive, &comparison, action, site, context);
         }
         _ => match reason_not_needed(directive, variable, action.is_some()) {
             Some(why) => directive.not_needed(why, context.ledger),
@@ -187,7 +187,7 @@ pub(super) fn host_of_target(action: &ParsedDirective) -> Option<String> {
 }
 
 /// Converts `if ($request_uri ~* "xmlrpc") { return 403; }`.
-fn refuse_path(
+fn deny_path(
     directive: &ParsedDirective,
     comparison: &IfComparison,
     action: &ParsedDirective,

@@ -25,14 +25,14 @@ pub(super) fn convert(
     let list = access_list(directive, all);
     let is_refusal = (400..500).contains(&status);
     match paths(directive, list).filter(|_| is_refusal) {
-        Some(paths) => refuse(directive, paths, list, site, ledger),
+        Some(paths) => deny(directive, paths, list, site, ledger),
         None => directive.not_carried(remedy(status, &text), ledger),
     }
     true
 }
 
 /// Adds rules that deny the paths to all clients, or to all except the networks of a list.
-fn refuse(
+fn deny(
     directive: &ParsedDirective,
     paths: Vec<String>,
     list: Option<&ParsedDirective>,
