@@ -143,7 +143,7 @@ pub(crate) fn key_file(section: &SectionTable, name: &str, complaints: &mut Comp
     }
 }
 
-/// As [`token_file`], for a file that no option names; `place` is the position where `name` would be.
+/// As [`token_file`], for a file that no option names; `position`: where `name` would be.
 pub(crate) fn token_at(
     section: &SectionTable,
     name: &str,

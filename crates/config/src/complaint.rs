@@ -312,7 +312,7 @@ pub(crate) fn shown(text: &str) -> String {
     out
 }
 
-/// The known word that is nearest to `given`, if one is near enough to be probable.
+/// The known word that is nearest to `input`, if one is near enough to be probable.
 pub(crate) fn nearest<'a>(input: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let input = input.to_lowercase();
     known

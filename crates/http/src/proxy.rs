@@ -80,7 +80,7 @@ fn version_1(received: &[u8]) -> Result<ProxyHeaderStep, Malformed> {
     Ok(ProxyHeaderStep::More(missing))
 }
 
-/// The minimum number of bytes that complete a version 1 line beginning with `got`.
+/// The minimum number of bytes that complete a version 1 line beginning with `received`.
 fn missing_bytes(received: &[u8]) -> usize {
     if received.len() < SHORTEST {
         return SHORTEST - received.len();
