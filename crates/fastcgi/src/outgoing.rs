@@ -20,7 +20,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Appends the bytes that `write` appends to the buffer.
+    /// Appends the bytes that `write` appends to the buffer. It must not change existing bytes.
     pub(crate) fn encode<T>(&mut self, write: impl FnOnce(&mut BytesMut) -> T) -> T {
         let before = self.tail.len();
         let result = write(&mut self.tail);

@@ -28,7 +28,7 @@ pub const KEEP_CONNECTION: u8 = 1;
 pub enum RecordType {
     /// 1, to the responder: a request starts.
     BeginRequest,
-    /// 2, to the responder. Galley closes the connection instead, since PHP-FPM does not read this record.
+    /// 2, to the responder. Galley closes the connection to abort, since PHP-FPM does not read this record.
     AbortRequest,
     /// 3, from the responder: the request has ended.
     EndRequest,

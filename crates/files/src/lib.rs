@@ -2,7 +2,8 @@
 //!
 //! [`Root::resolve`] does for WordPress what `try_files` does in nginx. It never opens a path outside the root, anything
 //! but regular files, or a file that the list of denied names or a `.htaccess` denies. [`answer()`] turns a file into a
-//! response. Every function of [`Root`] may block on the disk: callers run it outside the threads that serve connections.
+//! response. The functions of [`Root`] may block on the disk (except [`Root::resolve_script`]): callers run them outside the
+//! threads that serve connections.
 //!
 //! Read in this order: `resolve` (the meaning of a path), `tree` (how files are opened), `deny` and `htaccess` (which files
 //! are denied), `asset` (an opened file), `answer`.

@@ -16,7 +16,7 @@ use crate::options::Options;
 use crate::recheck::RECHECK;
 use crate::resolve::{PathLookup, Resolved};
 
-/// The directory with a site's files. All threads share it. Every function may block on the disk.
+/// The directory with a site's files. All threads share it. Every function except [`Root::resolve_script`] may block on the disk.
 pub struct Root {
     configured: PathBuf,
     options: Options,

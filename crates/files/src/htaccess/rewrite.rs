@@ -1,6 +1,6 @@
 //! Rewrite rules, as far as they deny access.
 //!
-//! Nothing is rewritten here. A rule applies if it denies (`[F]`, `[G]`, `[R=403]` and similar flags) without conditions, or
+//! Nothing is rewritten here. A rule is applied if it denies (`[F]`, `[G]`, `[R=403]` and similar flags) without conditions, or
 //! with conditions that depend only on whether the file exists. Earlier rules matter only if they end the pass or skip rules.
 //! Conditions about the visitor (referer, agent, cookie) deny some clients and not the public, so a rule with one is
 //! ignored. If every request for a file is rewritten to a script (`RewriteRule ^(.*)$ guard.php?file=$1`), the script
