@@ -16,22 +16,18 @@ use crate::complaint::{Complaints, shown};
 use crate::tree::SectionTable;
 
 /// The access settings of a site.
-pub(crate) fn site(
-    options: &SectionTable,
-    preset: Preset,
-    complaints: &mut Complaints,
-) -> SiteAccess {
+pub(crate) fn site(site: &SectionTable, preset: Preset, complaints: &mut Complaints) -> SiteAccess {
     let is_wordpress = preset == Preset::WordPress;
-    let limit = |name: &str, (per_minute, burst)| match options.get(name) {
+    let limit = |name: &str, (per_minute, burst)| match site.get(name) {
         Some(AccessSetting::Is(limit)) => Some(limit),
         None if is_wordpress => RateLimit::new(per_minute, 60, burst),
         Some(AccessSetting::Off | AccessSetting::Nothing) | None => None,
     };
-    let word: Option<String> = options.get("xmlrpc");
+    let word: Option<String> = site.get("xmlrpc");
     let of_word = |word: &String| XmlRpc::ALL.iter().find(|one| one.word() == word).copied();
     SiteAccess {
-        common: common(options, complaints),
-        admin_allow: options.get("admin_allow").unwrap_or_default(),
+        common: common(site, complaints),
+        admin_allow: site.get("admin_allow").unwrap_or_default(),
         login_limit: limit("login_limit", LOGIN),
         xmlrpc_limit: limit("xmlrpc_limit", XMLRPC),
         xmlrpc: word.as_ref().and_then(of_word).unwrap_or(if is_wordpress {
@@ -39,8 +35,8 @@ pub(crate) fn site(
         } else {
             XmlRpc::On
         }),
-        hide_authors: options.value("hide_authors"),
-        forwards_password: options.value("basic_auth_forward"),
+        hide_authors: site.value("hide_authors"),
+        forwards_password: site.value("basic_auth_forward"),
     }
 }
 

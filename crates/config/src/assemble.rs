@@ -58,7 +58,7 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
     let sites: Vec<_> = document
         .sites
         .iter()
-        .map(|sections| site::site(sections, &context, &mut complaints))
+        .map(|tables| site::site(tables, &context, &mut complaints))
         .collect();
     let wants_acme = sites.iter().any(|site| site.has_auto_tls);
     let acme = acme::acme(&document.acme, environment, &mut complaints);
@@ -85,17 +85,17 @@ fn assemble(document: &mut Document, environment: &Environment) -> Config {
         let message = "there is no `[[site]]`, so nothing could be served";
         complaints.add(&document.whole, "site", message, NO_SITE);
     }
-    for (sections, site) in document.sites.iter().zip(&config.sites) {
+    for (tables, site) in document.sites.iter().zip(&config.sites) {
         if site.has_auto_tls {
-            acme::hosts(&sections.options, &challenges, &mut complaints);
+            acme::hosts(&tables.options, &challenges, &mut complaints);
         }
         if config.server.geoip.is_none() {
-            check::countries(sections, &mut complaints);
+            check::countries(tables, &mut complaints);
         }
-        check::outer_countries(sections, &mut complaints);
-        dashboard::admin(&sections.options, &config.admin.listen, &mut complaints);
+        check::outer_countries(tables, &mut complaints);
+        dashboard::admin(&tables.options, &config.admin.listen, &mut complaints);
         if config.cluster.is_none() {
-            check::shared_limits(sections, &mut complaints);
+            check::shared_limits(tables, &mut complaints);
         }
     }
     let wants_country = |field: &LogField| *field == LogField::Known(KnownField::Country);

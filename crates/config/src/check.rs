@@ -13,7 +13,7 @@ use crate::complaint::{Complaints, SourceSpan, shown};
 use crate::config::{Config, MOST_OF_ERROR_PAGE, MOST_OF_TOKEN, SiteConfig};
 use crate::listen::{AdminListen, Listen};
 use crate::log::LogTarget;
-use crate::tree::{SectionTable, SiteSections};
+use crate::tree::{SectionTable, SiteTables};
 
 /// Complains if a required option is missing.
 pub(crate) fn required(
@@ -199,7 +199,7 @@ fn members(options: &SectionTable, complaints: &mut Complaints) {
 }
 
 /// Without a cluster there are no nodes that could share limits.
-pub(crate) fn shared_limits(site: &SiteSections, complaints: &mut Complaints) {
+pub(crate) fn shared_limits(site: &SiteTables, complaints: &mut Complaints) {
     for options in site.rules.iter().chain([&site.options]) {
         for name in ["limit", "login_limit", "xmlrpc_limit"] {
             let limit: Option<AccessSetting<RateLimit>> =
@@ -213,7 +213,7 @@ pub(crate) fn shared_limits(site: &SiteSections, complaints: &mut Complaints) {
 }
 
 /// Options with countries require a database.
-pub(crate) fn countries(site: &SiteSections, complaints: &mut Complaints) {
+pub(crate) fn countries(site: &SiteTables, complaints: &mut Complaints) {
     for options in site.rules.iter().chain([&site.options]) {
         for name in ["allow_countries", "deny_countries", "countries"] {
             let list: Vec<CountryCode> = options
@@ -229,7 +229,7 @@ pub(crate) fn countries(site: &SiteSections, complaints: &mut Complaints) {
 }
 
 /// Caches in front do not know which rule applied to a page.
-pub(crate) fn outer_countries(site: &SiteSections, complaints: &mut Complaints) {
+pub(crate) fn outer_countries(site: &SiteTables, complaints: &mut Complaints) {
     let by_country = site.rules.iter().any(|rule| rule.has("countries"));
     if by_country && site.options.has("outer_ttl") {
         let why = "is given, but a cache in front would mix what the rules with `countries` send";
@@ -357,7 +357,7 @@ pub(crate) fn paths(section: &SectionTable, complaints: &mut Complaints) {
 }
 
 /// Complains about a host of two sites at one address, and about a host that one site names twice.
-pub(crate) fn hosts(sections: &[SiteSections], sites: &[SiteConfig], complaints: &mut Complaints) {
+pub(crate) fn hosts(sections: &[SiteTables], sites: &[SiteConfig], complaints: &mut Complaints) {
     let mut claims: BTreeMap<String, Vec<(usize, SourceSpan)>> = BTreeMap::new();
     for (index, one) in sections.iter().enumerate() {
         let hosts: Vec<(SourceSpan, HostPattern)> = one.options.get("hosts").unwrap_or_default();

@@ -6,15 +6,11 @@ use crate::check::not_empty;
 use crate::complaint::{Complaints, shown};
 use crate::options::OptionSection;
 use crate::quantity::write_duration;
-use crate::tree::{SectionTable, SiteSections};
+use crate::tree::{SectionTable, SiteTables};
 use crate::upstream::{ManagedPhp, PhpSandbox, PhpWritable, UpstreamConfig};
 
 /// Checks that a site has a source of responses, and that PHP has a root.
-pub(crate) fn upstream(
-    site: &SiteSections,
-    upstream: &UpstreamConfig,
-    complaints: &mut Complaints,
-) {
+pub(crate) fn upstream(site: &SiteTables, upstream: &UpstreamConfig, complaints: &mut Complaints) {
     let options = &site.options;
     let (has_root, has_php) = (options.has("root"), options.has("php"));
     if !has_root && !has_php && !options.has("upstream") {
@@ -51,7 +47,7 @@ fn needs_root(section: &SectionTable, php: &UpstreamConfig, complaints: &mut Com
 }
 
 /// The options of a PHP that Galley runs.
-pub(crate) fn managed(site: &SiteSections, complaints: &mut Complaints) -> ManagedPhp {
+pub(crate) fn managed(site: &SiteTables, complaints: &mut Complaints) -> ManagedPhp {
     let options = &site.options;
     ManagedPhp {
         workers: options.value("php_workers"),
@@ -129,7 +125,7 @@ pub(crate) fn rule(section: &SectionTable, site: &SectionTable, complaints: &mut
 }
 
 /// Complains if PHP-FPM would end a worker while its request may still start to respond.
-fn timeout(site: &SiteSections, complaints: &mut Complaints) {
+fn timeout(site: &SiteTables, complaints: &mut Complaints) {
     let options = &site.options;
     let first_byte = longest(site);
     let Some(timeout) = options.get::<Duration>("php_timeout") else {
@@ -147,7 +143,7 @@ fn timeout(site: &SiteSections, complaints: &mut Complaints) {
 }
 
 /// The longest `first_byte_timeout` of a site and its rules.
-pub(crate) fn longest(site: &SiteSections) -> Duration {
+pub(crate) fn longest(site: &SiteTables) -> Duration {
     let of_rules = site.rules.iter();
     of_rules
         .filter_map(|rule| rule.get("first_byte_timeout"))

@@ -93,42 +93,33 @@ pub(crate) fn hsts(options: &SectionTable, complaints: &mut Complaints) -> Optio
 }
 
 /// The redirect of a rule.
-pub(crate) fn of_rule(section: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
-    let Some(text) = section.get::<String>("redirect") else {
+pub(crate) fn of_rule(rule: &SectionTable, complaints: &mut Complaints) -> Option<Redirect> {
+    let Some(text) = rule.get::<String>("redirect") else {
         let why = "is given, but the rule has no `redirect`";
         let help = "add `redirect = \"/new\"`, or remove it";
         let options = ["redirect_status", "redirect_query"];
-        section.complain_of_each(&options, why, help, complaints);
+        rule.complain_of_each(&options, why, help, complaints);
         return None;
     };
-    for option in MEANINGLESS.iter().filter(|option| section.has(option)) {
+    for option in MEANINGLESS.iter().filter(|option| rule.has(option)) {
         let message = format!(
             "`site.rule.redirect` and `site.rule.{option}` are both given, but Galley does nothing else with a request that it redirects"
         );
         let help = "remove one of the two";
-        complaints.add(
-            section.position(option),
-            section.path(option),
-            message,
-            help,
-        );
+        complaints.add(rule.position(option), rule.path(option), message, help);
     }
-    let status = status(section, complaints);
+    let status = status(rule, complaints);
     Some(Redirect {
-        target: target(section, &text, complaints)?,
+        target: target(rule, &text, complaints)?,
         status,
-        keeps_query: section.value("redirect_query"),
+        keeps_query: rule.value("redirect_query"),
     })
 }
 
 /// The target of a redirect. The groups in `text` are those of `pattern`, or the rest of `path`.
-fn target(
-    section: &SectionTable,
-    text: &str,
-    complaints: &mut Complaints,
-) -> Option<RedirectTarget> {
-    let path: Option<String> = section.get("path");
-    let groups = section.get("pattern").map_or_else(
+fn target(rule: &SectionTable, text: &str, complaints: &mut Complaints) -> Option<RedirectTarget> {
+    let path: Option<String> = rule.get("path");
+    let groups = rule.get("pattern").map_or_else(
         || usize::from(path.is_some_and(|path| path.ends_with('*'))),
         |pattern: PathPattern| pattern.groups(),
     );
@@ -136,19 +127,19 @@ fn target(
         .map_err(|why| {
             let why = format!("is {}, {why}", shown(text));
             let help = "write `/new`, `/new/$1` or `https://www.example.com/new`; each `$` stands for a group in brackets of `pattern`, or for the `*` of `path`";
-            section.complain("redirect", why, help, complaints);
+            rule.complain("redirect", why, help, complaints);
         })
         .ok()
 }
 
-fn status(section: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
-    let status: u64 = section.get("redirect_status")?;
+fn status(rule: &SectionTable, complaints: &mut Complaints) -> Option<u16> {
+    let status: u64 = rule.get("redirect_status")?;
     if matches!(status, 301..=303 | 307 | 308) {
         return u16::try_from(status).ok();
     }
     let why = format!("is `{status}`, which is not the status of a redirect");
     let help = "write 301 or 308 for a permanent redirect, 302, 303 or 307 for a temporary one";
-    section.complain("redirect_status", why, help, complaints);
+    rule.complain("redirect_status", why, help, complaints);
     None
 }
 

@@ -6,7 +6,7 @@ use galley_policy::route::HostPattern;
 
 use crate::check::shown_path;
 use crate::complaint::{Complaints, SourceSpan};
-use crate::tree::{Document, SiteSections};
+use crate::tree::{Document, SiteTables};
 use crate::upstream::UpstreamConfig;
 use crate::value::ConfigValue;
 
@@ -24,7 +24,7 @@ pub(crate) fn for_root(dir: &Path) -> Document {
         complaints.add(&whole, "root", message, help);
     }
     let mut document = Document::new(complaints, whole.clone());
-    let mut site = SiteSections::new(&whole);
+    let mut site = SiteTables::new(&whole);
     let every_host = ConfigValue::List(vec![(whole.clone(), ConfigValue::Host(HostPattern::Any))]);
     for (name, value) in [
         ("hosts", every_host),

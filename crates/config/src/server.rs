@@ -172,11 +172,11 @@ fn privileges(document: &Document, complaints: &mut Complaints) {
 
 /// Complains if PHP would run as root.
 fn php_user(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
-    for (sections, site) in document.sites.iter().zip(sites) {
+    for (tables, site) in document.sites.iter().zip(sites) {
         if site.managed.user.as_deref() == Some("root") {
             let why = "is `root`, but PHP never runs as root";
             let help = "name the user who owns the site's files";
-            sections.options.complain("php_user", why, help, complaints);
+            tables.options.complain("php_user", why, help, complaints);
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::php;
 use crate::quantity::Pace;
 use crate::redirect;
 use crate::tls;
-use crate::tree::{SectionTable, SiteSections};
+use crate::tree::{SectionTable, SiteTables};
 use crate::upstream::{HttpUpstream, Program, UpstreamConfig, UpstreamLimits};
 use crate::value::FromValue;
 
@@ -49,7 +49,7 @@ pub(crate) struct SiteContext<'a> {
 
 /// The configuration of a site.
 pub(crate) fn site(
-    site: &SiteSections,
+    site: &SiteTables,
     context: &SiteContext<'_>,
     complaints: &mut Complaints,
 ) -> SiteConfig {
@@ -68,11 +68,8 @@ pub(crate) fn site(
     let mut further = Vec::new();
     let home = redirect::home(options, &hosts, context.listen_tls, complaints);
     let rules = site_rules(site, home, &mut further, complaints);
-    let cron = cron(
-        options,
-        cron_obstacle(&hosts, &upstream, rules.preset),
-        complaints,
-    );
+    let obstacle = cron_obstacle(&hosts, &upstream, rules.preset);
+    let cron = cron(options, obstacle, complaints);
     SiteConfig {
         dashboard_auth: options.get("dashboard_auth"),
         token_file: token_file(site, context, &hosts, complaints),
@@ -175,7 +172,7 @@ fn upgrade_obstacle(protocol: &str) -> Option<(&'static str, &'static str)> {
 
 /// The token file that the site names, or the default one if it exists.
 fn token_file(
-    site: &SiteSections,
+    site: &SiteTables,
     context: &SiteContext<'_>,
     hosts: &[HostPattern],
     complaints: &mut Complaints,
@@ -239,7 +236,7 @@ fn allow_files(options: &SectionTable) -> Vec<NamePattern> {
 }
 
 /// Pages for single statuses.
-fn error_pages(site: &SiteSections, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
+fn error_pages(site: &SiteTables, complaints: &mut Complaints) -> Vec<(u16, PathBuf)> {
     let mut pages = Vec::new();
     for (status, value) in &site.error_pages.statuses {
         let page = PathBuf::from_value(value);
@@ -348,7 +345,7 @@ fn compress(options: &SectionTable, preset: Preset) -> Compress {
 }
 
 fn site_rules(
-    site: &SiteSections,
+    site: &SiteTables,
     home: Home,
     further: &mut Vec<UpstreamConfig>,
     complaints: &mut Complaints,
@@ -404,7 +401,7 @@ fn esi(options: &SectionTable) -> Option<EsiPolicy> {
 
 /// The lifetimes by status: those of the file override those of the preset. Without a preset the RFC decides, so that only
 /// the statuses of the file are included.
-fn ttl(site: &SiteSections, preset_ttl: TtlTable) -> TtlTable {
+fn ttl(site: &SiteTables, preset_ttl: TtlTable) -> TtlTable {
     let window = |name, preset| site.ttl.options.get(name).unwrap_or(preset);
     let mut by_status = preset_ttl.by_status;
     for (status, value) in &site.ttl.statuses {

@@ -143,8 +143,8 @@ fn names(
 
 /// Checks that sites with certificates have TLS listeners, and that TLS listeners have certificates.
 pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &mut Complaints) {
-    for (sections, site) in document.sites.iter().zip(sites) {
-        let options = &sections.options;
+    for (tables, site) in document.sites.iter().zip(sites) {
+        let options = &tables.options;
         if options.has_value("tls") && site.listen_tls.is_empty() && !options.has("listen_tls") {
             let why = "is given, but the site has no TLS listener";
             let help = "add `listen_tls = [\"0.0.0.0:443\"]` to `[server]`";
@@ -163,12 +163,8 @@ pub(crate) fn listeners(document: &Document, sites: &[SiteConfig], complaints: &
         let help = "add `tls = { cert = \"...\", key = \"...\" }` to a site, or remove the line";
         server.complain("listen_tls", why, help, complaints);
     }
-    for section in document
-        .sites
-        .iter()
-        .map(|site| &site.options)
-        .chain([server])
-    {
+    let all = document.sites.iter().map(|site| &site.options);
+    for section in all.chain([server]) {
         mixed_listeners(section, sites, complaints);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Document {
     pub log: SectionTable,
     pub acme: SectionTable,
     pub cluster: SectionTable,
-    pub sites: Vec<SiteSections>,
+    pub sites: Vec<SiteTables>,
     /// The files in the order of reading, absolute.
     pub files: Vec<PathBuf>,
     /// The patterns of `include`, absolute.
@@ -39,7 +39,7 @@ pub(crate) struct Document {
 
 /// One `[[site]]` with its sections.
 #[derive(Debug)]
-pub(crate) struct SiteSections {
+pub(crate) struct SiteTables {
     pub options: SectionTable,
     pub ttl: StatusTable,
     pub rules: Vec<SectionTable>,
@@ -82,7 +82,7 @@ impl Document {
     }
 }
 
-impl SiteSections {
+impl SiteTables {
     pub fn new(position: &SourceSpan) -> Self {
         Self {
             options: SectionTable::new(OptionSection::Site, position.clone()),

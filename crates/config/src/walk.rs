@@ -13,7 +13,7 @@ use crate::options::{OptionRow, OptionSection};
 use crate::read::read;
 use crate::reader::ValueReader;
 use crate::table::{self, STATUS};
-use crate::tree::{Document, SectionTable, SiteSections, StatusTable};
+use crate::tree::{Document, SectionTable, SiteTables, StatusTable};
 
 /// Reads one file. Returns its includes as written.
 pub(crate) fn walk(
@@ -46,8 +46,8 @@ pub(crate) fn walk(
     top
 }
 
-fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -> SiteSections {
-    let mut site = SiteSections::new(&reader.position(span));
+fn site(reader: &mut ValueReader<'_>, span: Range<usize>, table: &DeTable<'_>) -> SiteTables {
+    let mut site = SiteTables::new(&reader.position(span));
     for (key, value) in table {
         let name: &str = key.get_ref();
         match name {
