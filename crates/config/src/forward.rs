@@ -30,6 +30,6 @@ pub enum ForwardKind {
     Purge,
     /// A cache that accepts `BAN`.
     Ban,
-    /// Another Galley.
+    /// A Galley behind this one.
     Galley,
 }

@@ -68,7 +68,8 @@ fn runtime(own: Option<&OsStr>, session: Option<&OsStr>, user: u32) -> PathBuf {
 }
 
 /// The folder for state. `own`: systemd's `STATE_DIRECTORY`, which may be several paths separated by `:`; the first is used.
-/// Root has `/var/lib/galley`; other users have the one of the XDG base directory specification, or its default.
+/// Root has `/var/lib/galley`; other users have the folder of the XDG base directory specification, or, without a home folder,
+/// `/var/tmp/galley-<uid>`.
 fn state(own: Option<&OsStr>, data: Option<&OsStr>, home: Option<&OsStr>, user: u32) -> PathBuf {
     if let Some(first) = own.and_then(|own| std::env::split_paths(own).next()) {
         return first;
