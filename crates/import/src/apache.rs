@@ -220,7 +220,7 @@ fn redirect_host(
     }
 }
 
-/// Adds a site, or joins it with one of the same hosts: Apache has a separate virtual host for each port.
+/// Adds a site, or joins it with a site that has one of its hosts: Apache has a separate virtual host for each port.
 fn add(site: ImportedSite, draft: &mut Draft) {
     let one = Draft {
         sites: vec![site],

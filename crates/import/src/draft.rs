@@ -257,7 +257,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Adds another configuration. If both set an option, the existing value is kept.
+    /// Adds another configuration. If both set an option, the existing value is kept; lists are joined.
     pub fn join(&mut self, other: Self) {
         join_section(&mut self.server, other.server);
         join_section(&mut self.cache, other.cache);

@@ -95,7 +95,8 @@ fn convert_handler(
     true
 }
 
-/// An empty rule for the paths of a section. `None` if the section covers the whole site.
+/// An empty rule for the paths of a section. `None` if the section covers the whole site, or if Galley does not support the
+/// pattern.
 fn container_rule(
     name: &str,
     is_pattern: bool,
