@@ -276,7 +276,7 @@ impl OptionSection {
                 "A site: its hosts, its files, and the server that generates its pages. Repeat the section for each site."
             }
             Self::SiteTtl => {
-                "Lifetimes for responses of the site that have none of their options. A response whose status \
+                "Lifetimes for responses of the site that have none of their own. A response whose status \
                  is neither named here nor cacheable by default (RFC 9110 section 15.1) is never stored."
             }
             Self::SiteRule => {
